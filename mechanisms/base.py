@@ -221,6 +221,16 @@ class Mechanism(ABC):
         By the standard library alone: plans are checked and mechanisms chosen with it.
         """
 
+    def shared_noise(self, level: int) -> float:
+        """Return the part of the noise of reports of the level below that one of ``level`` has.
+
+        Reports of one device that are all drawn from the same permanent response share it.
+        """
+        last, sent = self.noise(level), self.noise(level - 1)
+        if last is None or sent is None:
+            return 1.0
+        return min(max(last.no / sent.no, last.yes / sent.yes), 1.0)
+
     @abstractmethod
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
         """Return what a payload says, in words that its own device can show to its user."""

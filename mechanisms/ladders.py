@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mechanisms.planner.targets import Assumed, Precision
+
 
 #: Encodings take fewer arguments here than those of the base.
 _Base: Any = Mechanism
@@ -55,9 +57,11 @@ class Ladder(_Base):  # type: ignore[misc]
         """Not asked for."""
         raise NotImplementedError
 
-    def precision(self, level: int, assumed: Any, scale: float) -> Any:
-        """Not asked for."""
-        raise NotImplementedError
+    def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
+        """Return how precise the main estimate will be if all reports are of one level."""
+        from mechanisms.planner import ladders
+
+        return ladders.precision(self, level, assumed, scale)
 
     def noise(self, level: int) -> Any:
         """Not asked for."""

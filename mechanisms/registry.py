@@ -37,6 +37,17 @@ def mechanism_class(name: object) -> type[Mechanism]:
     return found
 
 
+def mechanisms_for(kind: str) -> list[str]:
+    """Return the names of the mechanisms that a type of metric may use; their classes are imported.
+
+    Examples
+    --------
+    >>> mechanisms_for("ordinal")
+    ['brr', 'grr']
+    """
+    return [name for name in REGISTRY if kind in mechanism_class(name).types]
+
+
 def build(spec: Mapping[str, object], levels: Sequence[int], metric: str) -> Mechanism:
     """Build a mechanism from a compiled plan.
 
@@ -113,6 +124,12 @@ class Builder(NamedTuple):
     fields: Mapping[str, type]
     builder: str
 
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types of metrics that may use it."""
+        name = next(name for name, entry in REGISTRY.items() if entry is self)
+        return _TYPES[name]
+
     def parameters(self) -> Mapping[str, type]:
         """Return the parameters."""
         return self.fields
@@ -134,6 +151,18 @@ class Builder(NamedTuple):
         return made
 
 
+_NUMBERS = (
+    *("threshold", "duchi", "piecewise", "hybrid", "square_wave"),
+    *("sampled_bit", "sampled_bits", "split_bits"),
+)
+#: Of the builders.
+_TYPES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_NUMBERS, ("number",)),
+    **dict.fromkeys(("sampled_vector", "sampled_hybrid"), ("vector",)),
+    **dict.fromkeys(("warner", "simmons", "christofides"), ("survey",)),
+    **dict.fromkeys(("permute_and_flip", "top_response"), ("top_item",)),
+    "brr": ("ordinal",),
+}
 _COINLESS = {
     *("split_bits", "brr", "warner", "simmons", "christofides"),
     *("duchi", "piecewise", "hybrid", "square_wave"),
@@ -141,8 +170,13 @@ _COINLESS = {
 _BITS = {"bits": int, "missing": bool}
 _GRID = {"points": int, "missing": bool}
 _ITEMS = {"domain_size": int, "clip": int}
-#: ``"module:class"`` of every mechanism of plans, by its name there.
+#: ``"module:class"`` of every mechanism of plans, by its name there, in the order in which a
+#: choice prefers them where nothing else tells them apart.
 REGISTRY: dict[str, str | Builder] = {
+    "brr": Builder(
+        {"domain_size": int, "subset_size": int, "missing": bool},
+        "mechanisms.ordinal.brr:brr_ladder",
+    ),
     "grr": "mechanisms.category.grr:GeneralizedRandomizedResponse",
     "sue": "mechanisms.category.unary:SymmetricUnaryEncoding",
     "oue": "mechanisms.category.unary:OptimizedUnaryEncoding",
@@ -151,11 +185,16 @@ REGISTRY: dict[str, str | Builder] = {
     "hadamard": "mechanisms.category.hadamard:HadamardResponse",
     "rappor": "mechanisms.string.rappor:Rappor",
     "threshold": Builder({"missing": bool}, "mechanisms.number.random_threshold:threshold_ladder"),
+    "duchi": Builder({"missing": bool}, "mechanisms.number.duchi:duchi_ladder"),
+    "piecewise": Builder(_GRID, "mechanisms.number.gridded:piecewise_ladder"),
+    "hybrid": Builder(_GRID, "mechanisms.number.gridded:hybrid_ladder"),
+    "square_wave": Builder(_GRID, "mechanisms.number.gridded:square_wave_ladder"),
     "sampled_bit": Builder(_BITS, "mechanisms.number.sampled_bit:sampled_bit_ladder"),
     "sampled_bits": Builder(
         {"bits": int, "count": int, "missing": bool},
         "mechanisms.number.sampled_bits:sampled_bits_ladder",
     ),
+    "split_bits": Builder(_BITS, "mechanisms.number.split_bits:split_bits_ladder"),
     "sampled_vector": Builder(
         {"dimensions": int, "sampled": int, "bits": int},
         "mechanisms.vector.sampled_vector:sampled_vector_ladder",
@@ -164,15 +203,6 @@ REGISTRY: dict[str, str | Builder] = {
         {"dimensions": int, "sampled": int, "points": int},
         "mechanisms.vector.sampled_hybrid:sampled_hybrid_ladder",
     ),
-    "brr": Builder(
-        {"domain_size": int, "subset_size": int, "missing": bool},
-        "mechanisms.ordinal.brr:brr_ladder",
-    ),
-    "split_bits": Builder(_BITS, "mechanisms.number.split_bits:split_bits_ladder"),
-    "duchi": Builder({"missing": bool}, "mechanisms.number.duchi:duchi_ladder"),
-    "piecewise": Builder(_GRID, "mechanisms.number.gridded:piecewise_ladder"),
-    "hybrid": Builder(_GRID, "mechanisms.number.gridded:hybrid_ladder"),
-    "square_wave": Builder(_GRID, "mechanisms.number.gridded:square_wave_ladder"),
     "warner": Builder({}, "mechanisms.survey.ladders:warner_ladder"),
     "simmons": Builder({"unrelated": int}, "mechanisms.survey.ladders:simmons_ladder"),
     "christofides": Builder({"cards": tuple}, "mechanisms.survey.ladders:christofides_ladder"),

@@ -10,6 +10,7 @@ commands above it have printed.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -21,6 +22,7 @@ from typing import cast
 
 import pytest
 
+from benchmarks.__main__ import BENCHMARKS
 from sotto import cli
 from sotto.design.spending import Levels, warnings
 from sotto.log.writer import now_ms
@@ -30,6 +32,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*DOCUMENTS, ROOT / "CONTRIBUTING.md"]
 BLOCK = re.compile(
     r"(?:<!-- (?:file: (?P<file>\S+)|(?P<printed>printed)) -->\n)?"
     r"^```(?P<language>\w+)\n(?P<body>.*?)^```$",
@@ -71,28 +74,23 @@ def test_what_the_document_shows_works(
             assert set(body.splitlines()) <= {*printed}
 
 
-@pytest.mark.parametrize("page", [*DOCUMENTS, ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in LINK.findall(page.read_text(encoding="utf-8")):
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_what_a_page_names_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for target in LINK.findall(text):
         name, _, anchor = target.partition("#")
         other = page.parent / name if name else page
         assert other.exists(), target
         assert not anchor or anchor in _anchors(other.read_text(encoding="utf-8")), target
-
-
-@pytest.mark.parametrize("page", [*DOCUMENTS, ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
-def test_files_that_are_named_exist(page: Path) -> None:
-    for name in NAMED.findall(page.read_text(encoding="utf-8")):
+    for name in NAMED.findall(text):
         assert (ROOT / name).exists(), name
-
-
-@pytest.mark.parametrize("page", [*DOCUMENTS, ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
-def test_commands_that_are_not_run_are_understood(page: Path) -> None:
-    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for module, words in re.findall(r"python -m\s([\w.]+)((?: [a-z]+)*)", text):
+        assert importlib.util.find_spec(module), module
+        assert module != "benchmarks" or {*words.split()} <= {*BENCHMARKS}
+    # Commands that are not run are at least understood.
     for command in re.findall(r"^sotto (.+)$", text, re.MULTILINE):
-        words = shlex.split(command.rstrip(" &"), comments=True)
-        if "..." not in words:
-            assert cli._parsed(words).command == words[0]
+        given = shlex.split(command.rstrip(" &"), comments=True)
+        assert "..." in given or cli._parsed(given).command == given[0]
 
 
 def test_the_glossary_is_sorted_and_short() -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import os
 import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from clientsdk import Client, Outcome
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 
 HOUR = 3_600_000
@@ -23,7 +23,6 @@ START = 2000 * WEEK
 STEP = HOUR // 2
 
 LENGTH = struct.Struct("<I")
-_VAST = 10**12
 
 
 def clock_of(folder: Path) -> int:
@@ -32,51 +31,34 @@ def clock_of(folder: Path) -> int:
     return START + STEP * (acks.stat().st_size if acks.exists() else 0)
 
 
+_PLAN = """\
+collector: fleet.example
+plan: kills
+version: 1
+owner: owner@fleet.example
+expires: 2099-12-31
+period: 7d
+grace: 1d
+resolution: 1h
+shards: 8
+ceilings: {period: 900000, lifetime: 1000000}
+metrics:
+  colour: &metric {type: category, domain: [a, b, c], outside: other, mechanism: grr, window: 28d,
+    repeat: {every: 100000},
+    ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 2, after: 7d}]}
+  kept: {<<: *metric, repeat: {once: reservoir},
+    ladder: [{epsilon: 0.5, after: 7d}, {epsilon: 1.5, after: 14d}]}
+  model: {<<: *metric, repeat: {constant: true},
+    ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 2, after: 1d}]}
+  app: {type: top_item, domain: [a, b, c], outside: other, mechanism: permute_and_flip, clip: 1000,
+    window: 28d, ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1d}]}
+"""
+
+
+@functools.cache
 def plan() -> CompiledPlan:
     """Return a plan with every kind of repetition."""
-    ladder = [(500_000, 0), (1_000_000, DAY), (2_000_000, WEEK)]
-    late = [(500_000, WEEK), (1_500_000, 2 * WEEK)]
-    metrics = [
-        _metric("colour", "every", ladder, limit=100_000),
-        _metric("kept", "reservoir", late),
-        _metric("model", "constant", [*ladder[:2], (2_000_000, DAY)]),
-        {
-            **_metric("app", "first", ladder[:2]),
-            "type": "top_item",
-            "mechanism": {"name": "permute_and_flip", "domain_size": 4, "clip": 1000},
-        },
-    ]
-    document = {
-        "format": 2,
-        "collector": "fleet.example",
-        "plan": "kills",
-        "version": 1,
-        "owner": "owner@fleet.example",
-        "expires": START + 5200 * WEEK,
-        "period": WEEK,
-        "resolution": HOUR,
-        "grace": DAY,
-        "retention": 30 * DAY,
-        "shards": 8,
-        "ceilings": {"period": _VAST, "lifetime": _VAST},
-        "metrics": metrics,
-    }
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return CompiledPlan.from_json(text.encode())
-
-
-def _metric(name: str, kind: str, ladder: list[tuple[int, int]], limit: int = 1) -> dict[str, Any]:
-    return {
-        "name": name,
-        "type": "category",
-        "mechanism": {"name": "grr", "domain_size": 4},
-        "domain": ["a", "b", "c"],
-        "outside": "other",
-        "missing": False,
-        "window": 4 * WEEK,
-        "repeat": {"kind": kind, "limit": limit},
-        "ladder": [{"epsilon": epsilon, "after": after} for epsilon, after in ladder],
-    }
+    return parse_plan(_PLAN).compile()
 
 
 class FilePublisher:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from sotto.errors import FormatError, PublishError
+from sotto.wire.format import pseudonym_of
+
 
 class Publisher(Protocol):
     """Takes messages to the collector. Several clients may share one; it belongs to the app."""
@@ -62,6 +65,14 @@ class Revocable(Buffered, Protocol):
         next ``sync`` must raise PublishError, so that they come again.
         """
         ...
+
+
+def pseudonym_in(message: bytes) -> bytes:
+    """Return the pseudonym of a message; PublishError if it is not a message of one device."""
+    try:
+        return pseudonym_of(message)
+    except FormatError as error:
+        raise PublishError(f"these bytes are not a message of one device: {error}") from None
 
 
 class MemoryPublisher:

@@ -10,19 +10,20 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from clientsdk import lifecycle
+from clientsdk.publishers import pseudonym_in
 from clientsdk.publishers.kafka_connections import (
     Connection,
     Connections,
     make_producer,
     throttled,
 )
-from sotto.errors import FormatError, ParameterError, PublishError
+from sotto.errors import ParameterError, PublishError
 from sotto.kafka.brokers import Broker, require_client
 from sotto.kafka.topics import ReportTopic
-from sotto.wire.format import pseudonym_of
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
+    from kafka.errors import KafkaError
     from kafka.producer.future import FutureRecordMetadata
 
 COMPRESSIONS = ("zstd", "gzip", None)
@@ -44,13 +45,6 @@ class _Sent(NamedTuple):
     @property
     def acknowledged(self) -> bool:
         return bool(self.future.succeeded())
-
-
-class _Failure(NamedTuple):
-    """Why a message was not acknowledged, and the connection through which it was sent."""
-
-    error: Exception
-    connection: Connection
 
 
 class KafkaPublisher(lifecycle.KeptByParent):
@@ -124,7 +118,7 @@ class KafkaPublisher(lifecycle.KeptByParent):
         """
         self._check_process()
         start = time.monotonic()
-        pseudonym = _pseudonym(message)
+        pseudonym = pseudonym_in(message)
         connection, leaving = self._connections.take(pseudonym, start + self._timeout * 2 / 3)
         try:
             if leaving is not None:
@@ -148,7 +142,8 @@ class KafkaPublisher(lifecycle.KeptByParent):
         failed = _wait_for(sent, deadline)
         hint = None
         if failed is not None:
-            hint = throttled(failed.connection.producer)
+            error, connection = failed
+            hint = throttled(connection.producer)
             # What is not acknowledged by now, on whatever connection, comes again.
             self._fail({one.connection for one in sent if not one.acknowledged})
         with self._lock:
@@ -156,7 +151,7 @@ class KafkaPublisher(lifecycle.KeptByParent):
             lost = threading.get_ident() in self._lost
             self._lost.discard(threading.get_ident())
         if failed is not None:
-            raise _unacknowledged(failed.error, hint) from failed.error
+            raise _unacknowledged(error, hint) from error
         if lost:
             raise PublishError("messages before a fault of the broker may not have reached it")
 
@@ -235,7 +230,7 @@ class KafkaPublisher(lifecycle.KeptByParent):
             if failed is not None:
                 hint = throttled(oldest.connection.producer)
                 self._fail({oldest.connection})
-                raise _unacknowledged(failed.error, hint) from failed.error
+                raise _unacknowledged(failed[0], hint) from failed[0]
 
     def _forget_acknowledged(self) -> None:
         while self._pending and self._pending[0].acknowledged:
@@ -266,22 +261,15 @@ def _end_in_thread(connection: Connection) -> None:
     thread.start()
 
 
-def _pseudonym(message: bytes) -> bytes:
-    try:
-        return pseudonym_of(message)
-    except FormatError as error:
-        raise PublishError(f"these bytes are not a message of one device: {error}") from None
-
-
-def _wait_for(sent: tuple[_Sent, ...], deadline: float) -> _Failure | None:
-    """Wait until messages are acknowledged; return why the first of them was not."""
+def _wait_for(sent: tuple[_Sent, ...], deadline: float) -> tuple[KafkaError, Connection] | None:
+    """Wait until messages are acknowledged; return why and where the first of them was not."""
     from kafka.errors import KafkaError
 
     for one in sent:
         try:
             one.future.get(timeout=max(0.0, deadline - time.monotonic()))
         except KafkaError as error:
-            return _Failure(error, one.connection)
+            return error, one.connection
     return None
 
 

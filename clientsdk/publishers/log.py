@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
+from clientsdk.publishers import pseudonym_in
 from sotto.clocks import now_ms
-from sotto.errors import FormatError, PublishError
+from sotto.errors import PublishError
 from sotto.log.writer import LogWriter
-from sotto.wire.format import pseudonym_of
 
 #: How many partitions are open at one time, and how many closed ones are remembered.
 LIMIT = 64
@@ -78,10 +78,7 @@ class EmbeddedLogPublisher:
             It was not written, or these are not the bytes of a message of one pseudonym.
         """
         self._check_process()
-        try:
-            pseudonym = pseudonym_of(message)
-        except FormatError as error:
-            raise PublishError(f"these bytes are not a message of one device: {error}") from None
+        pseudonym = pseudonym_in(message)
         with self._lock:
             writer = self._writer(pseudonym)
             try:

@@ -64,7 +64,7 @@ def attack(
     pair: tuple[Any, Any] | None = None,
     sampler: Sampler | None = None,
 ) -> Attack:
-    """Tell inputs apart from whole chains, as somebody would who sees every level.
+    """Distinguish inputs by whole chains, as somebody would who sees every level.
 
     Three pairs of inputs are attacked: the one with the largest certified loss, one that a search
     among inputs drawn at random found suspicious, and one at random.
@@ -84,7 +84,7 @@ def attack(
     levels : int, optional
         The levels that are released, from the weakest on; all by default.
     pair : pair of values, optional
-        The inputs that alone are told apart; by default the three pairs.
+        The only inputs to distinguish; by default the three pairs.
     sampler : callable, optional
         What is attacked in the place of ``mechanism.randomize``.
 
@@ -219,7 +219,7 @@ def _other_pairs(target: _Target, chains: int) -> list[tuple[Any, Any]]:
 
 
 def _differences(logs: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how much reports could tell, summed over the cells of a plane, of the best plane."""
+    """Return how far reports differ, summed over the cells of a plane, of the best plane."""
     import numpy as np
 
     gaps: NDArray[np.float64] = np.abs(logs - other).max(axis=2)

@@ -53,7 +53,7 @@ class Case:
         return self.true <= self.claimed * (1 + 1e-9)
 
     def attack(self, source: Source, trials: int, confidence: float) -> Attack:
-        """Tell the two inputs apart; see :func:`mechanisms.audit.attack.attack`."""
+        """Distinguish the two inputs; see :func:`mechanisms.audit.attack.attack`."""
         secrets = fair_bits(2 * max(100, trials // self.cost), source)
         return guess(self.release(secrets, source), secrets, confidence)
 

@@ -1,9 +1,9 @@
 """Guess a fair secret bit from what a release shows, by a rule learnt from other releases.
 
-Chains are cut in three. The first part says how likely each *cell*, each thing that is seen, makes
-either value; cells are ranked by how sure that is. The second says how many of the leading cells to
-guess on, and which view is best: what the best distinguishing event is. Only the third part, which
-none of this depends on, is counted.
+Chains are cut in three. The first part estimates how likely each *cell*, each outcome of a view,
+makes either value, and ranks the cells by how sure that is. The second chooses the view, and on how
+many of its leading cells to guess: the best distinguishing event. Only the third part, which none
+of this depends on, is counted.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def column_of(values: Sequence[Any], places: NDArray[np.int64]) -> Any:
 
 @dataclass(frozen=True)
 class Rule:
-    """On which cells to guess, and what; ``cells`` are sorted."""
+    """On which cells, sorted, to guess what."""
 
     cells: NDArray[np.uint64]
-    says: NDArray[np.bool_]
+    values: NDArray[np.bool_]
 
     def score(self, keys: NDArray[np.uint64], secrets: NDArray[np.bool_]) -> tuple[int, int]:
         """Return how many guesses are right, and how many there are."""
@@ -69,7 +69,7 @@ class Rule:
             return 0, 0
         places = np.minimum(np.searchsorted(self.cells, keys), len(self.cells) - 1)
         known = self.cells[places] == keys
-        return int((known & (self.says[places] == secrets)).sum()), int(known.sum())
+        return int((known & (self.values[places] == secrets)).sum()), int(known.sum())
 
 
 def guess(
@@ -106,21 +106,14 @@ def guess(
 def best_rule(
     views: Mapping[str, NDArray[np.uint64]], secrets: NDArray[np.bool_]
 ) -> tuple[str, Rule]:
-    """Return the view that promises most, and on which of its cells to guess what.
-
-    Parameters
-    ----------
-    views : mapping of str to ndarray, shape (n,), uint64
-        Of the chains to learn from: the first half ranks, the second half chooses.
-    secrets : ndarray, shape (n,), bool
-    """
+    """Return the view that promises most, and its rule: half of ``n`` ranks, half chooses."""
     half = len(secrets) // 2
     first, second = slice(half), slice(half, None)
     for sure in (_SURE, _LESS_SURE):
         found: list[tuple[float, str, Rule]] = []
         for name, keys in views.items():
             parts = (keys[first], secrets[first]), (keys[second], secrets[second])
-            worth, rule = learn(*parts, sure)
+            worth, rule = _learn(*parts, sure)
             if not found or worth > found[-1][0] * _BETTER:
                 found.append((worth, name, rule))
         if found[-1][0] > 0:
@@ -131,22 +124,14 @@ def best_rule(
 Part = tuple["NDArray[np.uint64]", "NDArray[np.bool_]"]
 
 
-def learn(ranking: Part, choosing: Part, confidence: float) -> tuple[float, Rule]:
-    """Return a rule, and the epsilon that the best event of it promises.
-
-    Parameters
-    ----------
-    ranking, choosing : pair of ndarray
-        Keys and secrets of two disjoint sets of chains.
-    confidence : float
-        Of the choice.
-    """
+def _learn(ranking: Part, choosing: Part, confidence: float) -> tuple[float, Rule]:
+    """Return a rule from two disjoint sets of chains, and the epsilon that it promises."""
     import numpy as np
 
     cells, places = np.unique(ranking[0], return_inverse=True)
     total = np.bincount(places, minlength=len(cells))
     ones = np.bincount(places[ranking[1]], minlength=len(cells))
-    says = 2 * ones > total
+    values = 2 * ones > total
     order = np.argsort(-lower_limit(np.maximum(ones, total - ones), total, _RANKED), kind="stable")
     rank = np.empty(len(cells), dtype=np.int64)
     rank[order] = np.arange(len(cells))
@@ -154,7 +139,7 @@ def learn(ranking: Part, choosing: Part, confidence: float) -> tuple[float, Rule
     keys, secrets = choosing
     found = np.minimum(np.searchsorted(cells, keys), len(cells) - 1)
     known = cells[found] == keys
-    ranks, right = rank[found[known]], says[found[known]] == secrets[known]
+    ranks, right = rank[found[known]], values[found[known]] == secrets[known]
     guesses = np.cumsum(np.bincount(ranks, minlength=len(cells)))
     hits = np.cumsum(np.bincount(ranks[right], minlength=len(cells)))
     sure = np.clip(lower_limit(hits, guesses, confidence), 0.5, 1 - 1e-12)
@@ -162,7 +147,7 @@ def learn(ranking: Part, choosing: Part, confidence: float) -> tuple[float, Rule
     # Of events that are nearly as good the one that happens most often.
     last = int(np.flatnonzero(worth >= _NEARLY * worth.max())[-1])
     taken = np.sort(order[: last + 1])
-    return float(worth.max()), Rule(cells[taken], says[taken])
+    return float(worth.max()), Rule(cells[taken], values[taken])
 
 
 def key_of(columns: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -183,13 +168,7 @@ def key_of(columns: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class Quantiles:
-    """Cells of a number: its millionths, or if it takes many values, its quantile.
-
-    Parameters
-    ----------
-    edges : ndarray or None
-        Of the quantiles, in millionths.
-    """
+    """Cells of a number: its millionths, or if it takes many values the quantile between edges."""
 
     edges: NDArray[np.int64] | None
 

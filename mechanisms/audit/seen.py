@@ -195,7 +195,7 @@ def _bytes(levels: list[int], column: int) -> View:
 
 
 def _best_column(cells: NDArray[np.int64], secrets: NDArray[np.bool_], size: int) -> int:
-    """Return which column of cells below ``size`` tells most of the secrets."""
+    """Return which column of cells below ``size`` distinguishes the secrets best."""
     import numpy as np
 
     columns = cells.shape[1]
@@ -250,7 +250,7 @@ class LinearScore:
     ) -> LinearScore:
         """Learn a score from chains whose inputs are known.
 
-        Features that by themselves tell nothing are left out, so that their noise is too; the
+        Features that by themselves do not differ are left out, so that their noise is too; the
         others get the weights of a logistic regression with a small ridge penalty.
 
         Parameters

@@ -173,6 +173,16 @@ class HadamardResponse(FrequencyOracle):
         inside = np.bincount(block, shares, minlength=self.blocks)[block]
         return inside * (p + q) + (1 - inside) * (1 - p - q) / (self.blocks - 1), p + q
 
+    def shared_noise(self, level: int) -> float:
+        """Return that of a no in the block of the true category, which shares most of it.
+
+        That of any no, an average over blocks, shares less. A report is in that block with p + q,
+        and in another one with 2 q, the smaller part of which is the permanent response's.
+        """
+        pairs = (self.exact(each)[0] for each in (level, level - 1))
+        last, sent = ((p + q) / (p - q) ** 2 for p, q in pairs)
+        return min(float(last / sent), 1.0)
+
     def noise(self, level: int) -> Noise | None:
         """Return that of a report, which is about one block; a no on average over the others.
 

@@ -12,7 +12,6 @@ Privacy", Definition 2.5, Equation 12, Theorems 1 to 3, Algorithm 3. F. McSherry
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from mechanisms.audit.cases import Case, law_release
 from mechanisms.errors import ParameterError
 from mechanisms.ordinal.brr import probabilities
-from mechanisms.ordinal.losses import Number, loss_matrix
 from mechanisms.ordinal.search import check_epsilon, end_size, equidistant_size, middle_floor
 
 if TYPE_CHECKING:
@@ -73,35 +71,6 @@ class LossRatios(NamedTuple):
     smallest: float
     overall: float
     overall_printed: float
-
-
-def quality_loss(rows: Sequence[Sequence[float]], loss: Sequence[Sequence[Number]]) -> float:
-    """Return the quality loss of any channel: the mean loss of a report, over the largest loss.
-
-    Parameters
-    ----------
-    rows : sequence of sequence of float
-        The channel, ``(N, N)``: the probability of every report for every value.
-    loss : sequence of sequence of number
-        ``(N, N)``, not all zero.
-
-    Examples
-    --------
-    >>> quality_loss([[0.75, 0.25], [0.25, 0.75]], [[0, 1], [1, 0]])
-    0.25
-    """
-    given = loss_matrix(loss)
-    largest = max(map(max, given))
-    if not largest > 0:
-        raise ParameterError("a loss must not be zero everywhere")
-    if [len(row) for row in rows] != [len(row) for row in given]:
-        raise ParameterError(f"the channel must have {len(given)} inputs and outputs")
-    terms = (
-        float(cost) * float(likely)
-        for costs, row in zip(given, rows, strict=True)
-        for cost, likely in zip(costs, row, strict=True)
-    )
-    return math.fsum(terms) / len(given) / float(largest)
 
 
 def quality_losses(points: int, epsilon: float) -> QualityLosses:

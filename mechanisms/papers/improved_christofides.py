@@ -102,8 +102,8 @@ class ImprovedChristofides:
     def revealed(self) -> Fraction:
         """The probability that a value is certain in a census of M respondents.
 
-        The only card that is left for it is then known, and unless it is the middle one it tells
-        a yes from a no.
+        The only card that is left for it is then known, and reveals the value unless it is the
+        middle one.
         """
         middle = self.deck[len(self.deck) // 2] if len(self.deck) % 2 else 0
         return 1 - Fraction(middle, self.size)
@@ -235,7 +235,7 @@ def claims() -> list[Case]:
             deck.nominal_epsilon,
             deck_epsilon(deck.deck, deck.size),
             _census(deck),
-            "other answers tell the last card",
+            "other answers reveal the last card",
             10,
         )
     ]

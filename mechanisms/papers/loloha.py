@@ -127,7 +127,7 @@ class BinaryLoloha:
                 # Cell 0 has a permanent response of its own.
                 response = np.where(secrets, unit(n, source) >= right, response)
             ratios = np.array(self._log_ratios(before, after))[ones[0], ones[1]]
-            # No number of chains that can be drawn tells larger ratios apart.
+            # No number of chains that can be drawn distinguishes larger ratios.
             whole = score_key(np.clip(np.rint(ratios), -_LARGEST, _LARGEST))
             return {"the likelihood ratio": whole, "the counts": key_of(np.stack(ones, axis=1))}
 

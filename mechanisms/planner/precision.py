@@ -1,30 +1,14 @@
-"""How precise the estimates of a rung will be with so many reports, whatever the mechanism.
+"""How precise the estimates of a level will be with so many reports, whatever the mechanism.
 
 All variances come from realised probabilities. Values are fixed and the randomization is random;
-all reports are of one rung, and no value is missing. What is not said of the data is assumed to be
-as bad as it can be.
+all reports are of one level, and no value is missing. Data that are not given are the worst ones.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.variance import share_variance
-from mechanisms.ladders import Ladder
-from mechanisms.number.random_threshold import ThresholdLadder
-from mechanisms.number.sampled_bit import SampledBitLadder
-from mechanisms.number.sampled_bits import SampledBitsLadder
-from mechanisms.ordinal.brr import BrrLadder
-from mechanisms.planner.predictions import mean_variance
-from mechanisms.planner.targets import Assumed, Precision, of_share
-from mechanisms.survey.ladders import SurveyLadder
-from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
-from mechanisms.top_item.top_response import TopResponseLadder
-from mechanisms.vector.coordinates import CoordinatesLadder
-
-if TYPE_CHECKING:
-    from mechanisms.base import Mechanism
+from mechanisms.planner.targets import Assumed, Precision
 
 
 def precision(
@@ -34,7 +18,7 @@ def precision(
     *,
     scale: float = 1.0,
 ) -> Precision:
-    """Return how precise the main estimate of a rung will be.
+    """Return how precise the main estimate of a level will be.
 
     Parameters
     ----------
@@ -55,8 +39,8 @@ def precision(
     Raises
     ------
     ParameterError
-        The level is no rung, the filters of candidate strings cannot be told apart, or nothing
-        can be said of the mechanism.
+        There is no such level, the filters of candidate strings are too much alike, or the
+        error of the mechanism is not predicted.
 
     Examples
     --------
@@ -70,55 +54,7 @@ def precision(
     """
     if not 0 <= level < mechanism.levels:
         raise ParameterError(f"level must lie in [0, {mechanism.levels}), not {level}")
-    told = assumed or Assumed()
-    if not isinstance(mechanism, Ladder):
-        return mechanism.precision(level, told, scale)
-    if isinstance(mechanism, SurveyLadder):
-        part = mechanism.contributions[level]
-        return of_share("the share of yes", (part.no, part.yes), told)
-    if isinstance(mechanism, CoordinatesLadder):
-        return _of_coordinate(mechanism, level, told, scale)
-    if isinstance(mechanism, BrrLadder):
-        return ordinal_mean(mechanism, level, told, scale=scale)
-    if isinstance(mechanism, PermuteAndFlipLadder):
-        raise ParameterError(
-            "what permute_and_flip selects is near the most frequent item by chance, so that the "
-            "error of its shares depends on the counts and is not predicted; top_response's is"
-        )
-    if isinstance(mechanism, TopResponseLadder):
-        what = "the share of devices whose most frequent item it is"
-        p, q = mechanism.probabilities(level)[0]
-        return of_share(what, (share_variance(p, q, 0.0), share_variance(p, q, 1.0)), told)
-    return _of_number(mechanism, level, told, scale)
-
-
-def _of_number(mechanism: Mechanism, level: int, assumed: Assumed, scale: float) -> Precision:
-    data = "the values given" if assumed.values is not None else "the worst values"
-    if isinstance(mechanism, ThresholdLadder | SampledBitLadder | SampledBitsLadder):
-
-        def variance(n: int) -> float:
-            return mean_variance(mechanism, level, assumed.values, n)
-
-    else:
-        unit = mean_variance(mechanism, level, assumed.values)
-
-        def variance(n: int) -> float:
-            return unit
-
-    return Precision("the mean", data, variance, scale)
-
-
-def _of_coordinate(
-    mechanism: CoordinatesLadder, level: int, assumed: Assumed, scale: float
-) -> Precision:
-    from mechanisms.vector.precision import coordinate_variance
-
-    data = "the values given" if assumed.values is not None else "the worst values"
-
-    def variance(n: int) -> float:
-        return coordinate_variance(mechanism, level, assumed.values, n)
-
-    return Precision("the mean of a coordinate", data, variance, scale)
+    return mechanism.precision(level, assumed or Assumed(), scale)
 
 
 def ordinal_mean(
@@ -142,7 +78,7 @@ def ordinal_mean(
     """
     from mechanisms.ordinal.precision import mean_bound_variance
 
-    told = assumed or Assumed()
-    unit = mean_bound_variance(mechanism, level, told.values)
-    data = "the values given" if told.values is not None else "the worst values"
+    values = None if assumed is None else assumed.values
+    unit = mean_bound_variance(mechanism, level, values)
+    data = "the worst values" if values is None else "the values given"
     return Precision("a bound of the mean", data, lambda n: unit, scale)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import Any
 
 from mechanisms.category.oracle import share_items
 from mechanisms.estimate import Estimate
@@ -155,24 +154,13 @@ def _shared(metric: CompiledMetric) -> float:
     """Return the part of the noise of the last rung that is sent that all reports share."""
     if metric.type not in ("category", "boolean", "survey"):
         return 1.0
+    if not isinstance(metric.mechanism, Ladder):
+        return metric.mechanism.shared_noise(metric.sent)
     levels = metric.sent, metric.sent - 1
-    if metric.spec["name"] == "hadamard":
-        last_no, sent_no = (_within_block(metric.mechanism, level) for level in levels)
-        return min(last_no / sent_no, 1.0)
     last, sent = (noise_of(metric.mechanism, level) for level in levels)
     if last is None or sent is None:
         return 1.0
     return min(max(last.no / sent.no, last.yes / sent.yes), 1.0)
-
-
-def _within_block(mechanism: Any, level: int) -> float:
-    """Return the noise of a no in the block of the true category, which shares most of it.
-
-    That of any no, an average over blocks, shares less. A report is in that block with p + q, and
-    in another one with 2 q, the smaller part of which is the permanent response's.
-    """
-    p, q = mechanism.exact(level)[0]
-    return float((p + q) / (p - q) ** 2)
 
 
 def widened(estimate: Estimate, effect: float) -> Estimate:

@@ -1,4 +1,4 @@
-"""A state as bytes, and its canonical form.
+"""A state as bytes.
 
 State, version 1, little-endian. Header of 56 B: magic ``SOTTOSTA``, u16 version, u16 shard, u32
 number of metrics, i64 period, u32 pseudonyms, u32 entries, u32 conflicts, u32 tags an entry, 16 B
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -185,88 +185,12 @@ class Snapshot:
         if not np.isin(self["pseudonyms", "reason"], _REASONS).all():
             raise FormatError("a pseudonym of a state is revoked for no known reason")
 
-    def canonical(self) -> Snapshot:
-        """Return the one form that all states of one set of rows share.
-
-        Pseudonyms, entries and conflicts are sorted; of conflicting rows, the least is made the
-        entry: the least metric and event time, and the least tag at each level of those.
-        """
-        settled = self._settled()
-        low, high = settled["pseudonyms", "low"], settled["pseudonyms", "high"]
-        by_pseudonym = np.lexsort((high, low))
-        owner = _inverse(by_pseudonym)[settled["entries", "pseudonym"]]
-        by_entry = np.lexsort((settled["entries", "high"], settled["entries", "low"], owner))
-        entry = _inverse(by_entry)[settled["conflicts", "entry"]]
-        columns = {
-            **settled.columns,
-            ("entries", "pseudonym"): owner.astype(np.uint32),
-            ("conflicts", "entry"): entry.astype(np.uint32),
-        }
-        by_conflict = np.lexsort([columns["conflicts", name] for name in reversed(_CONFLICT_ORDER)])
-        orders = {"pseudonyms": by_pseudonym, "entries": by_entry, "conflicts": by_conflict}
-        columns = {place: column[orders[place[0]]] for place, column in columns.items()}
-        rank = _inverse(by_entry)
-        payloads = {
-            width: settled.payloads[width][np.argsort(rank[entries])]
-            for width, entries in settled.pooled().items()
-        }
-        return replace(settled, columns=columns, payloads=payloads)
-
-    def _settled(self) -> Snapshot:
-        """Decide again, by value, which of conflicting rows are the entry's."""
-        torn = np.unique(self["conflicts", "entry"])
-        if not torn.size:
-            return self
-        rows = self._rows_of(torn)
-        order = np.lexsort([rows[name] for name in reversed(_CONFLICT_ORDER)])
-        rows = {name: column[order] for name, column in rows.items()}
-        entry, level = rows["entry"], rows["level"].astype(np.intp)
-        _, first, place = np.unique(entry, return_index=True, return_inverse=True)
-        bound = (rows["metric"] == rows["metric"][first][place]) & (
-            rows["event"] == rows["event"][first][place]
-        )
-        chosen = np.zeros(entry.size, dtype=np.bool_)
-        _, least = np.unique(entry[bound] * np.int64(8) + level[bound], return_index=True)
-        chosen[np.flatnonzero(bound)[least]] = True
-
-        columns = {place: column.copy() for place, column in self.columns.items()}
-        for name in ("metric", "event"):
-            columns["entries", name][torn] = rows[name][first]
-        for name in ("seen", "countable", "tags"):
-            columns["entries", name][torn] = 0
-        columns["entries", "tags"][entry[chosen], level[chosen]] = rows["tag"][chosen]
-        bit = np.left_shift(1, level).astype(np.uint8)
-        np.bitwise_or.at(columns["entries", "seen"], entry[chosen], bit[chosen])
-        both = chosen & rows["countable"]
-        np.bitwise_or.at(columns["entries", "countable"], entry[both], bit[both])
-        for name, column in rows.items():
-            columns["conflicts", name] = column[~chosen]
-        return replace(self, columns=columns)
-
-    def _rows_of(self, entries: NDArray[np.integer]) -> dict[str, NDArray[Any]]:
-        """Return all rows seen of these entries, in the columns of the conflicts."""
-        parts = [{name: self["conflicts", name] for name in (*_CONFLICT_ORDER, "countable")}]
-        for level in range(self["entries", "tags"].shape[1]):
-            at = entries[self["entries", "seen"][entries] >> level & 1 != 0]
-            parts.append(
-                {
-                    "entry": at,
-                    "metric": self["entries", "metric"][at],
-                    "event": self["entries", "event"][at],
-                    "level": np.full(at.size, level, dtype=np.uint8),
-                    "tag": self["entries", "tags"][at, level],
-                    "countable": self["entries", "countable"][at] >> level & 1 != 0,
-                }
-            )
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
 
 #: Why a pseudonym is revoked; 0 if it is not.
 _REASONS = (0, Reason.OVER_BUDGET, Reason.EQUIVOCATION)
 
 #: A column of each table whose length is the table's, in the order of the header.
 _SIZED = (("pseudonyms", "low"), ("entries", "low"), ("conflicts", "entry"))
-_CONFLICT_ORDER = ("entry", "metric", "event", "level", "tag")
 
 
 class _Reader:
@@ -289,10 +213,3 @@ class _Reader:
 def _view(column: NDArray[Any], kind: str) -> memoryview:
     """Return a column's bytes as they are stored, without copying what is stored so already."""
     return column.astype(kind, order="C", copy=False).reshape(-1).view(np.uint8).data
-
-
-def _inverse(order: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the rank of each element that ``order`` sorts."""
-    rank = np.empty_like(order)
-    rank[order] = np.arange(order.size)
-    return rank

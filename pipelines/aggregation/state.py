@@ -199,10 +199,6 @@ class State:
         """Return the state as versioned bytes with a checksum."""
         return self._snapshot().to_bytes()
 
-    def canonical(self) -> bytes:
-        """Return bytes that all states of one set of rows share; a state can be read from them."""
-        return self._snapshot().canonical().to_bytes()
-
     @classmethod
     def from_bytes(cls, data: bytes, registry: Registry) -> State:
         """Read a state; metrics get the ids that they have in ``registry``.

@@ -41,37 +41,38 @@ def build(
     """
     read = [
         pipeline
-        | f"Start {number}" >> beam.Impulse()
-        | f"Partitions {number}" >> beam.ParDo(discover_dofn(stream, source))
-        | f"Spread {number}" >> beam.Reshuffle()
-        | f"Read {number}"
+        | f"Start with {source.label}" >> beam.Impulse()
+        | f"Discover partitions of {source.label}" >> beam.ParDo(discover_dofn(stream, source))
+        | f"Spread partitions of {source.label}" >> beam.Reshuffle()
+        | f"Read {source.label}"
         >> beam.ParDo(read_dofn(stream, source)).with_outputs(REJECTED, NOTES, main="rows")
-        for number, source in enumerate(sources)
+        for source in sources
     ]
     counted = (
         [each.rows for each in read]
         | "All rows" >> beam.Flatten()
-        | "Rows" >> _Apart(stream.bounded)
-        | "Count" >> beam.ParDo(Count(stream)).with_outputs(REJECTED, NOTES, AUDITS, main="changes")
+        | "Rows by shard" >> _Apart(stream.bounded)
+        | "Count reports"
+        >> beam.ParDo(Count(stream)).with_outputs(REJECTED, NOTES, AUDITS, main="changes")
     )
     documents = (
         counted.changes
-        | "Changes" >> _Apart(stream.bounded)
-        | "Windows" >> beam.ParDo(Windows(stream)).with_output_types(Keyed),
+        | "Changes by window" >> _Apart(stream.bounded)
+        | "Documents of windows" >> beam.ParDo(Windows(stream)).with_output_types(Keyed),
         counted[AUDITS]
-        | "Audits" >> _Apart(stream.bounded)
-        | "Periods" >> beam.ParDo(Periods(stream)).with_output_types(Keyed),
+        | "Audits by period" >> _Apart(stream.bounded)
+        | "Documents of periods" >> beam.ParDo(Periods(stream)).with_output_types(Keyed),
         (counted[NOTES], *(each[NOTES] for each in read))
         | "All notes" >> beam.Flatten()
-        | "Notes" >> _Apart(stream.bounded)
-        | "Health" >> beam.ParDo(Health(stream)).with_output_types(Keyed),
+        | "Notes of the job" >> _Apart(stream.bounded)
+        | "Documents of the job" >> beam.ParDo(Health(stream)).with_output_types(Keyed),
     )
     rejects = (
         (counted[REJECTED], *(each[REJECTED] for each in read))
         | "All rejects" >> beam.Flatten()
         | "Rejects" >> beam.Map(_same).with_output_types(bytes)
     )
-    return documents | "Documents" >> beam.Flatten(), rejects
+    return documents | "All documents" >> beam.Flatten(), rejects
 
 
 class _Apart(beam.PTransform):

@@ -270,7 +270,7 @@ class _Held:
         if end < position:
             raise AggregationError(
                 f"{self._name} ends at offset {end}, but {position} have been read: the broker "
-                "has lost what it had confirmed, or the topic was made again; start it anew"
+                "has lost what it had confirmed, or the topic was created again; start it anew"
             )
         return end == position
 

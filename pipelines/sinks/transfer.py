@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pipelines.sinks.documents import Document, parse
@@ -102,12 +101,7 @@ class Transfer:
     def __enter__(self) -> Transfer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._disconnect()
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> Transferred:

@@ -83,6 +83,11 @@ class Source(Protocol):
     """Partitions, of which more may be created; crosses Beam pickled."""
 
     @property
+    def label(self) -> str:
+        """What a job graph calls it."""
+        ...
+
+    @property
     def requeued(self) -> bool:
         """Whether records bear the append time by which they were judged first."""
         ...

@@ -29,8 +29,8 @@ from sotto.wire.format import GROUP, HEADER, ROW
 ITEM_BYTES = BLOCK_BYTES
 
 _SMALLEST_ROW = ROW.size + 1
-#: Where a message says how many runs it has, u16.
-_RUNS_AT = 6
+#: Where a message says how many groups it has, u16.
+_GROUPS_AT = 6
 
 
 _COLUMNS = ("partition", "end", "begin", "append", "rows")
@@ -288,12 +288,12 @@ class FrozenLog:
 def _most_rows(block: Block) -> NDArray[np.int64]:
     """Return how many reports each message of a block has at most, at least one.
 
-    A message that says a wrong number of runs has none.
+    A message with a wrong number of groups has none.
     """
     data = np.frombuffer(block.buffer, dtype=np.uint8)
     long = block.lengths >= HEADER.size
-    at = np.where(long, block.offsets + _RUNS_AT, 0)
-    runs = np.where(long, data[at] + data[at + 1] * np.int64(256), 0)
-    room = block.lengths - HEADER.size - GROUP.size * runs
+    at = np.where(long, block.offsets + _GROUPS_AT, 0)
+    groups = np.where(long, data[at] + data[at + 1] * np.int64(256), 0)
+    room = block.lengths - HEADER.size - GROUP.size * groups
     most: NDArray[np.int64] = np.maximum(room // _SMALLEST_ROW, 1)
     return most

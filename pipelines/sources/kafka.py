@@ -229,6 +229,7 @@ class KafkaTopics:
     """
 
     unit = "messages"
+    label = "reports"
     requeued = False
 
     def __init__(
@@ -387,6 +388,7 @@ class ReportEpochs:
     broker: Broker
     name: str
     first: int
+    label = "reports"
     requeued = False
 
     def names(self) -> Sequence[str]:
@@ -414,6 +416,7 @@ class RequeueTopic:
 
     broker: Broker
     topic: str
+    label = "requeued reports"
     requeued = True
 
     def names(self) -> Sequence[str]:

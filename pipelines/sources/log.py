@@ -58,6 +58,7 @@ class EmbeddedLog:
 
     path: Path
     unit = "bytes"
+    label = "log"
     requeued = False
 
     def __reduce__(self) -> tuple[type[EmbeddedLog], tuple[Path]]:

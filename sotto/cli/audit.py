@@ -1,12 +1,13 @@
 """Audit mechanisms, or a plan: what is claimed, what is certified, and what an attack shows.
 
 Claimed is the nominal amount, certified the exact worst case, computed again from the thresholds
-that the sampler compares its random words with. Attacked is a lower bound: two inputs are told
-apart from whole chains that the sampler draws with the operating system's randomness, by somebody
-who knows the mechanism and the public coins and sees every level. A fair secret bit decides which
-input a chain hides; the best distinguishing event is found on a fifth of the chains, and its right
-guesses among the others are bounded by the limit of Clopper and Pearson. Three pairs of inputs are
-attacked: the one of the largest certified loss, one that a search found suspicious, one at random.
+that the sampler compares its random words with. Attacked is a lower bound: two inputs are
+distinguished by whole chains that the sampler draws with the operating system's randomness, by
+somebody who knows the mechanism and the public coins and sees every level. A fair secret bit
+decides which input a chain hides; the best distinguishing event is found on a fifth of the chains,
+and its right guesses among the others are bounded by the limit of Clopper and Pearson. Three pairs
+of inputs are attacked: the one of the largest certified loss, one that a search found suspicious,
+one at random.
 
 Without a plan all mechanisms of the library are audited, and the claims of papers that are false.
 The status is 1 if a mechanism does not keep its word, and 0 otherwise.
@@ -139,7 +140,7 @@ def _numbers(text: str) -> list[float]:
 
 
 def _progress(args: argparse.Namespace) -> Callable[[str], None]:
-    """Return what says on a terminal, on one line, what is done; an empty text ends it."""
+    """Return what shows progress on one line of a terminal; an empty text ends it."""
     if not sys.stderr.isatty():
         return lambda text: None
 

@@ -52,7 +52,7 @@ class CaseLine:
 
 @dataclass(frozen=True)
 class LibraryAudit:
-    """All that ``sotto audit`` says without a plan."""
+    """What ``sotto audit`` prints without a plan."""
 
     lines: list[Line]
     others: list[CaseLine]

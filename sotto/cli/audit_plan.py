@@ -57,7 +57,7 @@ class MetricAudit:
 
 @dataclass(frozen=True)
 class PlanAudit:
-    """All that ``sotto audit PLAN`` says."""
+    """What ``sotto audit PLAN`` prints."""
 
     plan: CompiledPlan
     metrics: tuple[MetricAudit, ...]

@@ -301,7 +301,9 @@ def _ceilings(plan: CompiledPlan) -> list[str]:
 
 def what_reports_show(metric: CompiledMetric) -> str:
     """Return what the reports of a metric show, and how many it takes to notice what share."""
-    words = _TOLD.get(metric.mechanism.name) or _OF_TYPE.get(metric.type, "shares of {symbols}")
+    words = getattr(metric.mechanism, "gives", None) or _TOLD.get(
+        metric.mechanism.name, _OF_TYPE.get(metric.type, "shares of {symbols}")
+    )
     text = words.format(
         symbols=f"{len(metric.labels)} symbols",
         question=metric.question,
@@ -337,7 +339,6 @@ _TOLD = {
     "split_bits": "mean, and the share of each of {bits} bits",
     "brr": "shares of {symbols}, the most likely ones where reports do not distinguish values, and "
     "biased there; without bias, the shares of those that they do, and bounds of the mean",
-    "rappor": "shares of candidate strings, and what they leave unexplained",
     "permute_and_flip": "what share of devices name each of {symbols} as their most frequent, by "
     "chance the less often the closer others come, and at most {named:.0%} of the time; at most "
     "{clip} of each are counted",

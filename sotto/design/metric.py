@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from mechanisms.planner.comparison import Comparison, Step, epsilon_for, sampled_instead, steps
 from mechanisms.planner.targets import Assumed, Precision
-from mechanisms.registry import build, supports_constant
+from mechanisms.registry import build, mechanisms_for, supports_constant
 from sotto.design.questions import Question
 from sotto.design.spending import YEAR, Lifetime
 from sotto.errors import ParameterError
 from sotto.plan.choice import Asked, spec_of
-from sotto.plan.metric import MECHANISMS
 
 if TYPE_CHECKING:
     from mechanisms.base import Mechanism
@@ -308,7 +307,7 @@ def _of_type(question: Question, n: int) -> Iterator[Other]:
     given = {key: question.spec[key] for key in _GIVEN if key in question.spec}
     given.setdefault("missing", False)
     asked = Asked(question.kind, given, ladder, question.name)
-    for name in MECHANISMS[question.kind]:
+    for name in mechanisms_for(question.kind):
         spec = spec_of(name, asked, _CHOSEN.get(name))
         if name == question.spec.get("name"):
             spec = dict(question.spec)

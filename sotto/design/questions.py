@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from mechanisms.exact import MICRO
 from mechanisms.planner.precision import ordinal_mean, precision
 from mechanisms.planner.targets import Assumed, Precision
-from mechanisms.registry import build
+from mechanisms.registry import build, mechanisms_for
 from sotto.errors import ParameterError
 from sotto.plan.choice import Asked, choose, spec_of
-from sotto.plan.metric import MECHANISMS, Parameter
+from sotto.plan.metric import TYPES, Parameter
 
 if TYPE_CHECKING:
     from mechanisms.base import Mechanism
@@ -39,7 +39,7 @@ class Question:
     Attributes
     ----------
     name, kind : str
-        The kind is a type of :data:`sotto.plan.metric.MECHANISMS`.
+        The kind is a type of :data:`sotto.plan.metric.TYPES`.
     spec : mapping
         The mechanism and its parameters.
     ladder : tuple of int
@@ -166,8 +166,8 @@ def question_of(
     >>> question_of("number", [1_000_000], {}).spec["name"]
     'threshold'
     """
-    if kind not in MECHANISMS:
-        raise ParameterError(f"type must be one of {', '.join(MECHANISMS)}, not {kind!r}")
+    if kind not in TYPES:
+        raise ParameterError(f"type must be one of {', '.join(TYPES)}, not {kind!r}")
     known: dict[str, Parameter] = {"missing": False, **_DEFAULTS.get(kind, {}), **given}
     for parameter, kinds in _NEEDED.items():
         if kind in kinds and parameter not in known:
@@ -175,11 +175,11 @@ def question_of(
     asked = Asked(kind, known, tuple(ladder), "question")
     if mechanism is None:
         spec = choose(asked).spec
-    elif mechanism in MECHANISMS[kind]:
+    elif mechanism in mechanisms_for(kind):
         spec = spec_of(mechanism, asked)
     else:
         raise ParameterError(
-            f"a {kind} can have the mechanism {', '.join(MECHANISMS[kind])}, not {mechanism!r}"
+            f"a {kind} can have the mechanism {', '.join(mechanisms_for(kind))}, not {mechanism!r}"
         )
     found = Question(
         kind, kind, spec, tuple(ladder), assumed or Assumed(), scale, unit, limit=limit

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sotto.errors import ParameterError
 from sotto.plan.durations import duration_text
-from sotto.plan.metric import MECHANISMS, CompiledMetric, Parameter
+from sotto.plan.metric import TYPES, CompiledMetric, Parameter
 
 if TYPE_CHECKING:
     from mechanisms.base import Mechanism
@@ -64,8 +64,8 @@ def metric_problems(metric: CompiledMetric, period: int, resolution: int) -> lis
     problems = []
     if not NAME.fullmatch(metric.name):
         problems.append(f": its name must consist of {NAME_RULE}")
-    if metric.type not in MECHANISMS:
-        return [*problems, f": type {metric.type!r} must be one of {', '.join(MECHANISMS)}"]
+    if metric.type not in TYPES:
+        return [*problems, f": type {metric.type!r} must be one of {', '.join(TYPES)}"]
     if not 0 < metric.window <= MAX_DURATION or metric.window % max(resolution, 1):
         problems.append(
             f": window {duration_text(metric.window)} must be a multiple of the resolution, "
@@ -268,14 +268,13 @@ def _question_problems(metric: CompiledMetric) -> list[str]:
 
 
 def _spec_problems(metric: CompiledMetric, *, sound: bool) -> list[str]:
-    from mechanisms.registry import mechanism_class
+    from mechanisms.registry import REGISTRY, mechanism_class, mechanisms_for
 
     name = metric.spec.get("name")
-    allowed = MECHANISMS[metric.type]
-    if name not in allowed:
-        return [
-            f": mechanism {name!r} must be one of {', '.join(allowed)} for {_named(metric.type)}"
-        ]
+    known = isinstance(name, str) and name in REGISTRY
+    if not known or metric.type not in mechanism_class(name).types:
+        allowed = ", ".join(mechanisms_for(metric.type))
+        return [f": mechanism {name!r} must be one of {allowed} for {_named(metric.type)}"]
     kind = mechanism_class(name)
     if metric.type == "ordinal" and metric.range is not None:
         size = metric.spec.get("domain_size")

@@ -15,14 +15,14 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.ordinal.brr import best_subset_size as best_window
 from mechanisms.planner.predictions import worst_mean_variance
-from mechanisms.registry import build, mechanism_class, supports_constant
+from mechanisms.registry import build, mechanism_class, mechanisms_for, supports_constant
 from mechanisms.survey.christofides import cards_of
 from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED
 from mechanisms.vector.optimum import optimal_sampled
 from mechanisms.vector.sampled_hybrid import optimal_sampled_hybrid
 from sotto.design.noise import noise_of
 from sotto.errors import PlanError
-from sotto.plan.metric import MECHANISMS, Parameter
+from sotto.plan.metric import Parameter
 
 #: Points of the grid on which a coordinate of a vector is hidden.
 VECTOR_POINTS = 33
@@ -223,7 +223,7 @@ def choose_category(asked: Asked) -> Choice:
     (:meth:`sotto.design.noise.Noise.total`), from the realised probabilities. Of those that are
     within
     5 % of the least, the one with the smallest payload is taken, then the one that varies least,
-    then the first in :data:`sotto.plan.metric.MECHANISMS`: 2.5 % of an error are not noticed,
+    then the first in :data:`mechanisms.registry.REGISTRY`: 2.5 % of an error are not noticed,
     and a report of 1,000 categories is of 1 byte or of 125. What has more counts than fit is left
     out.
 
@@ -237,7 +237,7 @@ def choose_category(asked: Asked) -> Choice:
     """
     found: list[tuple[float, Mechanism]] = []
     problems = []
-    for name in MECHANISMS[asked.kind]:
+    for name in mechanisms_for(asked.kind):
         if asked.constant and not supports_constant({"name": name}):
             continue
         try:

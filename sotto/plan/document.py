@@ -29,11 +29,12 @@ from pydantic import (
     model_validator,
 )
 
+from mechanisms.registry import mechanisms_for
 from sotto.errors import PlanError
 from sotto.plan.checks import MAX_PANEL
 from sotto.plan.compiled import MINIMUM_REPORTS
 from sotto.plan.durations import parse_duration
-from sotto.plan.metric import MECHANISMS, Parameter
+from sotto.plan.metric import TYPES, Parameter
 
 #: Decimals of an epsilon, and digits before its point, at most.
 _DECIMALS, _DIGITS = 6, 30
@@ -222,7 +223,7 @@ def _mechanism(kind: str, value: object) -> Named:
     given: object = {}
     if isinstance(value, dict) and len(value) == 1:
         [(name, given)] = value.items()
-    allowed = MECHANISMS[kind]
+    allowed = mechanisms_for(kind)
     if not isinstance(name, str) or name not in allowed:
         *most, last = map(repr, allowed)
         listed = f"{', '.join(most)} or {last}" if most else last
@@ -543,7 +544,7 @@ def _where(place: tuple[str | int, ...]) -> tuple[str, str]:
     if len(rest) > 1 and rest[0] == "metrics":
         parts.append(f"metric {rest[1]!r}")
         # Pydantic adds the type, by which it has chosen the model.
-        rest = rest[3:] if len(rest) > 2 and rest[2] in MECHANISMS else rest[2:]
+        rest = rest[3:] if len(rest) > 2 and rest[2] in TYPES else rest[2:]
         if len(rest) > 1 and rest[0] == "ladder" and isinstance(rest[1], int):
             parts.append(f"level {rest[1] + 1}")
             rest = rest[2:]

@@ -28,21 +28,8 @@ Parameter: TypeAlias = str | int | bool | tuple[int, ...]
 #: a number scaled to ``[0, 1]``, None where it is missing; a vector of such numbers.
 Symbol: TypeAlias = int | bytes | float | tuple[float, ...] | None
 
-_CATEGORY = ("grr", "sue", "oue", "local_hashing", "subset", "hadamard")
-#: The mechanisms that each type of metric may use, in the order in which an error lists them.
-MECHANISMS: Mapping[str, tuple[str, ...]] = {
-    "category": _CATEGORY,
-    "boolean": _CATEGORY,
-    "string": ("rappor",),
-    "number": (
-        *("threshold", "duchi", "piecewise", "hybrid", "square_wave"),
-        *("sampled_bit", "sampled_bits", "split_bits"),
-    ),
-    "ordinal": ("brr", "grr"),
-    "survey": ("warner", "simmons", "christofides"),
-    "vector": ("sampled_vector", "sampled_hybrid"),
-    "top_item": ("permute_and_flip", "top_response"),
-}
+#: The types of metrics.
+TYPES = ("category", "boolean", "string", "number", "ordinal", "survey", "vector", "top_item")
 #: Stands for a missing string, as a candidate like any other.
 MISSING_STRING = "\0"
 #: Python types that each type of metric expects; an ordinal has those of its domain or range.
@@ -76,7 +63,7 @@ class CompiledMetric:
     index : int
         Its number in the plan, as on the wire.
     name, type : str
-        The type is one of :data:`MECHANISMS`.
+        The type is one of :data:`TYPES`.
     parameters : tuple of (str, value)
         The mechanism's name and parameters, sorted; see :attr:`spec`.
     domain : tuple of str, or None

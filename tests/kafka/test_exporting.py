@@ -76,7 +76,7 @@ def test_behind_the_marker_of_a_transaction_there_is_no_lag(
         assert aggregated(broker, topic, state).rejects.get("malformed", 0) == taken
         found = exposed(capsys, local, topic, state)
         assert found["ok"] == 1
-        for name in ("records", "lanes", "seconds"):
+        for name in ("records", "partitions", "seconds"):
             assert found[f"sotto_lag_{name}"] == 0
     publish(broker, topic, 2, first=2)
     assert exposed(capsys, local, topic, state)["sotto_lag_records"] == 4

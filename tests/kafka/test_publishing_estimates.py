@@ -105,22 +105,6 @@ def test_a_sink_has_what_the_run_has(
     assert "sotto_estimate{" in capsys.readouterr().out
 
 
-def test_a_sink_has_what_another_minimum_withholds(
-    broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
-) -> None:
-    """Though no report has come since."""
-    state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
-    publish(broker, topic, 3)
-    for least, withheld in [(1, False), (1000, True)]:
-        assert aggregated(broker, topic, state, estimates, least=least).unpublished == ""
-        assert sunk(broker, estimates, url).applied.written > 0
-        assert results(url) == results(of_state(state))
-        rows = results(url)["estimates"]
-        assert {row["value"] is None for row in rows} == {withheld}
-        aggregated(broker, topic, state, estimates, least=least)
-        assert sunk(broker, estimates, url) == Transferred()
-
-
 def killed_run(file: str, topic: str, state: str, step: str) -> None:
     def kill_at(found: str) -> None:
         if found == step:
@@ -246,29 +230,15 @@ def test_a_topic_that_was_made_again_is_refused_and_published_to_anew(
     while str(estimates) in admin.list_topics():
         assert time.monotonic() < deadline
     admin.close()
-    with pytest.raises(BrokerError, match=f"there is no topic {estimates}: make it with sotto"):
+    with pytest.raises(BrokerError, match=f"there is no topic {estimates}: create it with sotto"):
         sunk(broker, estimates, url)
     estimates_topic(broker, topic)
     assert aggregated(broker, topic, state, estimates).unpublished == ""
-    with pytest.raises(AggregationError, match="deleted and made again"):
+    with pytest.raises(AggregationError, match="deleted and created again"):
         sunk(broker, estimates, url)
     assert results(url) == before
     sunk(broker, estimates, url, replace=True)
     assert results(url) == before
-
-
-def test_a_topic_of_other_settings_is_told(
-    broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
-) -> None:
-    from kafka.admin import ConfigResource, ConfigResourceType
-
-    publish(broker, topic, 1)
-    admin = KafkaAdminClient(**broker.options(10))
-    changes = {"cleanup.policy": "delete"}
-    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, str(estimates), changes)])
-    admin.close()
-    told = aggregated(broker, topic, tmp_path / "state", estimates).unpublished
-    assert "cleanup.policy is delete: set it to compact" in told
 
 
 def test_the_same_in_postgresql_while_that_goes_and_comes_back(

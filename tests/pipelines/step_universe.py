@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import Counter
+from collections import Counter, defaultdict
+from typing import Any
 
 import numpy as np
 from step_plans import DAY, HOUR, PERIOD, registry
@@ -12,6 +13,7 @@ from step_reference import Row, Rules
 
 from pipelines.aggregation.audit import audit
 from pipelines.aggregation.rows import Rows
+from pipelines.aggregation.snapshot import Snapshot
 from pipelines.aggregation.state import State
 
 REGISTRY = registry()
@@ -137,3 +139,42 @@ def random_rows(seed: int, size: int, pseudonyms: int, honest: float) -> list[Ro
             )
         )
     return rows
+
+
+def canonical(state: State) -> tuple[object, ...]:
+    """Return what all states of one set of rows share, and no others have.
+
+    Which of conflicting rows became the entry depends on their order, so an entry and its conflicts
+    are taken together: the set of rows that the state has seen of a chain.
+    """
+    stored = Snapshot.from_bytes(state.to_bytes())
+    table: dict[str, list[dict[str, Any]]] = {}
+    for name in ("pseudonyms", "entries", "conflicts"):
+        own = {c: values.tolist() for (t, c), values in stored.columns.items() if t == name}
+        rows_of_table = zip(*own.values(), strict=True)
+        table[name] = [dict(zip(own, row, strict=True)) for row in rows_of_table]
+    payload = {
+        int(entry): bytes(row)
+        for width, entries in stored.pooled().items()
+        for entry, row in zip(entries, stored.payloads[width], strict=True)
+    }
+    rows: dict[int, set[tuple[object, ...]]] = defaultdict(set)
+    for number, each in enumerate(table["entries"]):
+        binding = (stored.metrics[each["metric"]], each["event"])
+        for level, tag in enumerate(each["tags"]):
+            if each["seen"] >> level & 1:
+                rows[number].add((*binding, level, tag, bool(each["countable"] >> level & 1)))
+    for each in table["conflicts"]:
+        binding = (stored.metrics[each["metric"]], each["event"])
+        rows[each["entry"]].add((*binding, each["level"], each["tag"], each["countable"]))
+    names = [(each["low"], each["high"]) for each in table["pseudonyms"]]
+    chains = {
+        (names[each["pseudonym"]], each["low"], each["high"]): (
+            *(rows[number], each["append"], counted, payload.get(number)),
+        )
+        for number, (each, counted) in enumerate(
+            zip(table["entries"], stored.counted.tolist(), strict=True)
+        )
+    }
+    reasons = {name: each["reason"] for name, each in zip(names, table["pseudonyms"], strict=True)}
+    return stored.shard, stored.period, stored.key, stored.metrics, reasons, chains

@@ -13,7 +13,6 @@ from committed_states import projected
 from local_postgres import LocalPostgres
 from report_logs import faulty, honest, write
 from step_plans import plans
-from test_result_rows import FROM_PAYLOADS, colour_plan, colours
 
 from pipelines.bounded.run import aggregate
 from pipelines.sinks import tables
@@ -62,21 +61,6 @@ def test_the_tables_are_those_of_sqlite(
     assert of_postgres == capsys.readouterr().out
     assert main(["exporter", "--database", text(url), "--once"]) == 0
     assert 'sotto_source_status{source="database",status="ok"} 1' in capsys.readouterr().out
-
-
-def test_what_is_withheld_is_withheld_here_too(
-    url: sql.URL, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan, why = colour_plan(), "19 reports, the plan asks for 20"
-    aggregate(write(tmp_path / "log", colours(plan, 19)), tmp_path / "state", [plan], url)
-    tables = projected(text(url))
-    assert [(row["n"], row["withheld"]) for row in tables["windows"]] == [(19, why)]
-    assert {row["withheld"] for row in tables["estimates"]} == {why}
-    assert {row[name] for row in tables["estimates"] for name in FROM_PAYLOADS} == {None}
-    assert main(["exporter", "--database", text(url), "--once"]) == 0
-    said = capsys.readouterr().out
-    assert "sotto_estimate{" not in said
-    assert "sotto_estimate_window_withheld{" in said
 
 
 def killed(log: Path, state: Path, url: sql.URL) -> None:

@@ -203,7 +203,7 @@ class Seller:
             Within the catalogue's range, and enough for a stronger report than the buyer has.
         output_dependent : bool, optional
             Whether the buyer asks because of a report that he has seen. That costs no privacy
-            and ruins his estimates, which are marked so.
+            and ruins his estimates, which then are ``biased``.
         """
         level = self.catalogue.level_of(epsilon)
         before = self.seen_by(buyer)

@@ -20,10 +20,9 @@ from mechanisms.ordinal.brr import (
     probabilities,
     strongest_draw,
 )
-from mechanisms.ordinal.losses import equidistant, jaccard
+from mechanisms.ordinal.losses import Loss, equidistant
 from mechanisms.ordinal.search import equidistant_size
 from mechanisms.papers.bipartite_randomized_response import (
-    bipartite_loss,
     degradable,
     degradation_error,
     exponential_loss,
@@ -31,7 +30,6 @@ from mechanisms.papers.bipartite_randomized_response import (
     keep_probability,
     loss_ratios,
     printed_size,
-    quality_loss,
     quality_losses,
 )
 from mechanisms.papers.gradual_release.channels import degradation
@@ -45,6 +43,11 @@ TABLE = """
 80 .2909/.3348/.3248/.3122 .2471/.3304/.3122/.2880 .1712/.3125/.2880/.2440 .1130/.2725/.2652/.2071
 100 .2903/.3345/.3240/.3115 .2466/.3310/.3115/.2874 .1705/.3164/.2874/.2437 .1132/.2827/.2647/.2068
 """
+
+
+def quality_loss(rows: list[list[float]], loss: Loss) -> float:
+    """The mean loss of a report, over the largest loss."""
+    return float((np.array(rows) * np.array(loss)).sum()) / len(loss) / max(map(max, loss))
 
 
 def test_the_table() -> None:
@@ -112,22 +115,7 @@ def test_limits_are_ordered_and_finite(epsilon: float) -> None:
     assert limits.largest - limits.smallest == pytest.approx(gap, rel=1e-9, abs=1e-15)
 
 
-def test_any_size_of_window() -> None:
-    for size in range(1, 9):
-        high, low = probabilities(9, size, 0.7)
-        rows = [
-            [high if y in window else low for y in range(9)]
-            for window in equidistant_windows(9, size)
-        ]
-        expected = quality_loss(rows, equidistant(9))
-        assert bipartite_loss(9, size, 0.7) == pytest.approx(expected, rel=1e-13)
-
-
 def test_losses_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ParameterError, match="zero"):
-        quality_loss([[1.0]], [[0]])
-    with pytest.raises(ParameterError, match="2 inputs"):
-        quality_loss([[1.0]], jaccard([{1}, {2}]))
     with pytest.raises(ParameterError, match="epsilon"):
         quality_losses(5, math.nan)
     with pytest.raises(ParameterError, match="points"):
@@ -146,14 +134,6 @@ def test_the_printed_form_errs_in_a_quarter_of_all_cases() -> None:
     )
     assert [wrong[epsilon] for epsilon in EPSILONS] == [50, 50, 50, 50, 50, 51, 51, 51, 49]
     assert sum(wrong.values()) == 452
-
-
-def test_the_printed_form_is_one_more_where_it_errs() -> None:
-    for points in range(2, 120):
-        for epsilon in EPSILONS:
-            right, printed = equidistant_size(points, epsilon), printed_size(points, epsilon)
-            assert printed in (right, right + 1)
-            assert printed == right or right % 2 == 1
 
 
 def floats(windows: Windows, epsilon: float) -> np.ndarray:

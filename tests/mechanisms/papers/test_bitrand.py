@@ -44,16 +44,6 @@ def test_the_true_epsilon_is_not_the_nominal_one(features: int, row: tuple[float
         assert abs(frr.certified_epsilon - frr_epsilon(epsilon, features, 10)) < 2e-6 * features
 
 
-def test_inverted_bits() -> None:
-    def inverted(epsilon: float, features: int) -> tuple[int, ...]:
-        return FeatureRandomizedResponse(epsilon, features, 10, 5).inverted_bits
-
-    assert [inverted(epsilon, 1) for epsilon in (0.1, 1, 2, 5, 10)] == [
-        (), (9,), (8, 9), (8, 9), (8, 9)
-    ]  # fmt: skip
-    assert inverted(10, 10) == (9,)
-
-
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 def test_the_certified_loss_is_the_worst_case_by_enumeration(epsilon: float) -> None:
     """All pairs of vectors of two features of four bits, all outputs, in exact fractions."""

@@ -25,15 +25,6 @@ from mechanisms.top_item.permute_and_flip import permute_and_flip_pmf
 SEED = 22360679
 
 
-def test_the_smallest_counterexample() -> None:
-    published = ExponentialRandomizedResponse(0.5, 0.1)
-    assert round(published.pmf([2, 0])[1], 4) == 0.2375
-    assert round(published.pmf([1, 0])[1], 4) == 0.4938
-    assert round(published.loss([2, 0], [1, 0]), 3) == 0.732
-    assert published.candidates([2, 0]) == {0}
-    assert published.candidates([1, 0]) == {0, 1}
-
-
 WORST = {
     (0.1, 0.1): (0.160, 0.232, 0.314),
     (0.1, 1.0): (0.922, 1.056, 1.176),

@@ -71,42 +71,9 @@ def test_nothing_is_lost_from_tiny_to_huge(m: int, first: float, second: float) 
     assert worst_error(got, precise(m, one, two)) <= 2e-15 + (one + two) * 3e-16
 
 
-@pytest.mark.slow
-@given(st.integers(2, 10**6), st.lists(EPSILONS, min_size=1, max_size=6, unique=True), st.data())
-def test_chains_lose_nothing(m: int, epsilons: list[float], data: st.DataObject) -> None:
-    epsilons = sorted(epsilons)
-    outputs = [data.draw(st.integers(0, 1)) for _ in epsilons]
-    with localcontext(Context(prec=700)):
-        last = Decimal(epsilons[-1]).exp()
-        expected = (last if outputs[-1] == 1 else 1) / (last + m - 1)
-        for k, (one, two) in enumerate(itertools.pairwise(epsilons)):
-            step = precise(m, one, two)
-            expected *= step["same" if outputs[k] == outputs[k + 1] else "other"]
-    got = chain_probability(m, epsilons, outputs, 1)
-    if expected > Decimal("1e-290"):
-        assert worst_error({"p": got}, {"p": expected}) <= 1e-12
-
-
-def test_the_printed_form_would_be_caught() -> None:
-    m, one, two = 5, 1e-9, 2e-9
-    low, high = math.exp(one), math.exp(two)
-    other = (high - low) / ((low + m - 1) * (high - 1))
-    assert worst_error({"other": other}, precise(m, one, two)) > 1e-9
-
-
 def test_equal_levels_change_nothing() -> None:
     assert relaxation(7, 2.5, 2.5) == (1, 0, 1, 0, 0)
     assert degradation_probabilities(7, 2.5, 2.5).same == 1
-
-
-@given(st.integers(2, 50), st.floats(1e-6, 40), st.floats(1e-6, 40))
-def test_probabilities_sum_to_one(m: int, first: float, second: float) -> None:
-    one, two = sorted((first, second))
-    law = relaxation(m, one, two)
-    assert law.p_aa + (m - 1) * law.p_ac == pytest.approx(1, abs=1e-12)
-    assert law.p_ba + law.p_bb + (m - 2) * law.p_bc == pytest.approx(1, abs=1e-12)
-    step = degradation_probabilities(m, one, two)
-    assert step.same + (m - 1) * step.other == pytest.approx(1, abs=1e-12)
 
 
 @pytest.mark.parametrize(

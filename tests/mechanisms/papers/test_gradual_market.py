@@ -100,7 +100,7 @@ def test_estimates_from_mixed_amounts_are_unbiased() -> None:
 
 def test_upgrades_because_of_a_report_are_marked_and_biased() -> None:
     """0.5 to 2 exactly where a 1 was reported: the published size of the bias."""
-    catalogue, source, n = Catalogue(2, 0.5, 2.0, 1.5), SeededSource(SEED), 40_000
+    catalogue, source, n = Catalogue(2, 0.5, 2.0, 1.5), SeededSource(SEED), 15_000
     for bit, expected in ((0, -0.915), (1, 0.085)):
         sales = []
         for _ in range(n):

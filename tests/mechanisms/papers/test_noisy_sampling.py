@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from statistical import check_counts, check_normal
 
@@ -28,6 +28,7 @@ EPSILONS = st.one_of(
 )
 
 
+@settings(max_examples=30)
 @given(EPSILONS, EPSILONS, st.integers(1, 10**6))
 @example(1e-12, 1e-12, 1)
 @example(700.0, 700.0, 1)

@@ -22,6 +22,7 @@ from step_universe import (
     START,
     add,
     audited,
+    canonical,
     counts,
     cut,
     identifier,
@@ -42,7 +43,7 @@ def check_against_rules(calls: list[list[Row]], reload: bool = False) -> State:
     """Compare every call's outcome with the rules, and the state's audit after it."""
     seen: list[Row] = []
     now = State(REGISTRY, SHARD, NUMBER, KEY)
-    for number, call in enumerate(calls):
+    for call in calls:
         plus, minus, rejected, superseded = RULES.step(seen, call)
         now, changes, rejects = step.step(now, rows_of(call))
         expected = counts(plus)
@@ -58,8 +59,7 @@ def check_against_rules(calls: list[list[Row]], reload: bool = False) -> State:
         assert rejects.superseded == superseded
         seen += call
         if reload:
-            data = now.canonical() if number % 2 else now.to_bytes()
-            now = State.from_bytes(data, REGISTRY)
+            now = State.from_bytes(now.to_bytes(), REGISTRY)
         expected_audit = {
             p: (a.chains, a.accepted, a.observed, a.reason) for p, a in RULES.audit(seen).items()
         }
@@ -77,7 +77,7 @@ def run(calls: list[list[Row]]) -> tuple[bytes, dict, int, dict]:
         rejected.update(reports_of(rejects.rows))
         superseded += rejects.superseded
     assert not [row for row, times in rejected.items() if times > 1]
-    return now.canonical(), plain(total), len(rejected) + superseded, dict(rejected)
+    return canonical(now), plain(total), len(rejected) + superseded, dict(rejected)
 
 
 @st.composite
@@ -243,12 +243,12 @@ def test_the_padding_of_payloads_does_not_matter(spare):
     cut = replace(narrow, widths={0: 1, 1: 1, 2: 1, 3: 2}, payload=payload)
     expected = step.step(State(REGISTRY, SHARD, NUMBER, KEY), narrow)
     now = step.step(State(REGISTRY, SHARD, NUMBER, KEY), cut)
-    assert now.state.canonical() == expected.state.canonical()
+    assert canonical(now.state) == canonical(expected.state)
     assert plain(now.deltas) == plain(expected.deltas)
     assert reports_of(now.rejects.rows) == reports_of(expected.rejects.rows)
     assert len(now.rejects.rows) > 0
     again = step.step(now.state, rows_of(rows))
-    assert again.state.canonical() == run([rows])[0]
+    assert canonical(again.state) == run([rows])[0]
 
 
 @pytest.mark.parametrize("cells", [1, 40, 1000])
@@ -295,7 +295,7 @@ def test_rows_that_cannot_have_been_decoded_are_refused(change, message):
     rows = rows_of([Row(1, 1, 0, START, 2, b"\0", True, 0)])
     with pytest.raises(ParameterError, match=message):
         step.step(now, replace(rows, **change))
-    assert now.canonical() == State(REGISTRY, SHARD, NUMBER, KEY).canonical()
+    assert canonical(now) == canonical(State(REGISTRY, SHARD, NUMBER, KEY))
 
 
 def test_no_rows_change_nothing():

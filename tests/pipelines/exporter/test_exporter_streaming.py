@@ -157,14 +157,6 @@ def test_the_lag_of_a_job_is_what_is_behind_the_offsets_of_its_health(cluster: F
     assert lag_of(3).partitions["reports-e1-p2/1"] == (0, 1)
 
 
-def test_offsets_without_records_are_no_lag_of_a_job(cluster: FakeCluster) -> None:
-    """A transaction's marker takes an offset, and so did what was aborted or compacted."""
-    cluster.partition(0).end += 3 * cluster.batch
-    found = lag_of(3, 1)
-    assert (found.records, found.lagging, found.oldest) == (0, 0, None)
-    assert found.partitions["reports-e1-p2/0"] == (3, 0)
-
-
 def test_what_is_given_back_is_read_too(cluster: FakeCluster) -> None:
     requeue = TopicPartition("reports-requeue", 0)
     cluster.partitions[requeue], cluster.ids["reports-requeue"] = FakePartition(), "two"

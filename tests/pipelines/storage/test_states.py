@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 from step_plans import category, plan
 from step_reference import Row
-from step_universe import KEY, NUMBER, REGISTRY, SHARD, audited, cut, random_rows, rows_of
+from step_universe import (
+    KEY,
+    NUMBER,
+    REGISTRY,
+    SHARD,
+    audited,
+    canonical,
+    cut,
+    random_rows,
+    rows_of,
+)
 
 from pipelines.aggregation.audit import totals
 from pipelines.aggregation.rows import Rows
@@ -79,7 +89,7 @@ def test_whatever_the_cuts_the_state_is_that_of_the_set_of_rows(
     for call in cut(rows, cuts):
         seen += call
         kept.take(rows_of(call))
-        assert kept.read().canonical() == at_once(seen).canonical()
+        assert canonical(kept.read()) == canonical(at_once(seen))
         assert kept.held is not None
         assert kept.held.totals == totals(kept.read()) == totals(at_once(seen))
         snapshots.add(kept.held.snapshot)

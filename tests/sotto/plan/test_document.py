@@ -11,13 +11,13 @@ from agreed_plans import DAY, HOUR, PLAN_YAML
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mechanisms.registry import mechanisms_for
 from sotto.design.noise import noise_of
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.choice import Asked, choose_category, choose_number, spec_of
 from sotto.plan.compile import load_plan, parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.durations import duration_text, parse_duration
-from sotto.plan.metric import MECHANISMS
 
 
 def test_a_plan_becomes_what_it_says():
@@ -241,7 +241,7 @@ class TestChooser:
         ladder = [tenths * 100_000]
         chosen = choose_category(category(size, *ladder)).spec["name"]
         least = {}
-        for name in MECHANISMS["category"]:
+        for name in mechanisms_for("category"):
             asked = category(size, *ladder)
             mechanism = build(spec_of(name, asked), ladder, "x")
             least[name] = noise_of(mechanism, 0).total(size)

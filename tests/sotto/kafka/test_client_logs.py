@@ -54,12 +54,14 @@ def errors(rude: str, folder: Path, *command: str, **variables: str) -> list[str
 AGGREGATE = ("aggregate", "--plan", "plan.json", "--state", "state")
 
 
+@pytest.mark.slow
 def test_our_error_is_the_only_line(rude: str, tmp_path: Path) -> None:
     (line,) = errors(rude, tmp_path, *AGGREGATE)
     assert line.startswith("sotto: error: ")
     assert "does not let us in" in line
 
 
+@pytest.mark.slow
 def test_kafkas_lines_are_there_for_whoever_asks(rude: str, tmp_path: Path) -> None:
     *lines, last = errors(rude, tmp_path, *AGGREGATE, SOTTO_KAFKA_LOG="ERROR")
     assert lines
