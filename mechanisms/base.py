@@ -129,7 +129,8 @@ class Mechanism(ABC):
         micro : int
             Nominal micro-epsilon of that level; 0 if there is none.
         given : mapping
-            What the metric says itself, for example ``domain_size``.
+            What the metric says itself, for example ``domain_size``; and ``last``, the
+            micro-epsilon of the last level, sent or not.
         """
         return {}
 

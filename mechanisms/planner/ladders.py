@@ -12,7 +12,6 @@ from mechanisms.ordinal.brr import BrrLadder
 from mechanisms.planner.precision import ordinal_mean
 from mechanisms.planner.predictions import mean_variance
 from mechanisms.planner.targets import Assumed, Precision, of_share
-from mechanisms.survey.ladders import SurveyLadder
 from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
 from mechanisms.top_item.top_response import TopResponseLadder
 from mechanisms.vector.coordinates import CoordinatesLadder
@@ -20,9 +19,6 @@ from mechanisms.vector.coordinates import CoordinatesLadder
 
 def precision(mechanism: Ladder, level: int, assumed: Assumed, scale: float) -> Precision:
     """Return how precise the main estimate of a level will be."""
-    if isinstance(mechanism, SurveyLadder):
-        part = mechanism.contributions[level]
-        return of_share("the share of yes", (part.no, part.yes), assumed)
     if isinstance(mechanism, CoordinatesLadder):
         return _of_coordinate(mechanism, level, assumed, scale)
     if isinstance(mechanism, BrrLadder):

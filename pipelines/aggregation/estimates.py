@@ -20,8 +20,6 @@ from mechanisms.ladders import Ladder
 from mechanisms.number.numeric import NumericEstimates, numeric
 from mechanisms.number.strata import EXPECTED_REPORTS
 from mechanisms.ordinal.estimates import ordinal_items
-from mechanisms.survey.estimates import survey_share
-from mechanisms.survey.ladders import SurveyLadder
 from mechanisms.top_item.top_item import TopItemLadder
 from mechanisms.vector.coordinates import CoordinatesLadder
 from mechanisms.vector.means import vector_means
@@ -83,11 +81,6 @@ def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
         yield replace(item, estimate=named, method=Method.BIASED)
 
 
-def _survey(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
-    assert isinstance(metric.mechanism, SurveyLadder)
-    yield Item("share", "yes", survey_share(metric.mechanism, counts))
-
-
 def _number(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[Item]:
     assert metric.range is not None
     found = numeric(metric.mechanism, counts, *metric.range, stratum=stratum)
@@ -122,7 +115,6 @@ def _vector(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[It
 
 _BY_TYPE: Mapping[str, Callable[[CompiledMetric, Matrix], Iterator[Item]]] = {
     "ordinal": _ordinals,
-    "survey": _survey,
     "top_item": _top_items,
 }
 

@@ -347,7 +347,7 @@ _TOLD = {
     "sampled_hybrid": "mean of each of {dimensions} coordinates, {sampled} of them a report",
     "sampled_vector": "mean of each of {dimensions} coordinates, {sampled} of them a report",
 }
-_OF_TYPE = {"number": "mean", "survey": "share of yes to {question!r}"}
+_OF_TYPE = {"number": "mean"}
 
 
 def detection_floor(metric: CompiledMetric, reports: int) -> float | None:

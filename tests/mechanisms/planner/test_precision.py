@@ -18,7 +18,6 @@ from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.registry import build
 from mechanisms.string.bloom_regression import string_variances
-from mechanisms.survey.estimates import survey_share
 from mechanisms.vector.means import vector_means
 from mechanisms.vector.precision import coordinate_variance
 
@@ -127,7 +126,7 @@ def test_a_survey(name: str) -> None:
     told = precision(mechanism, 1, Assumed(share=0.2))
     symbols = (np.arange(N) < N // 5).astype(np.int64)
     found = [
-        survey_share(mechanism, table).value  # type: ignore[arg-type]
+        mechanism.share(table).value  # type: ignore[attr-defined]
         for table in replicate(mechanism, symbols, 1, REPEATS, SEED)
     ]
     check_normal(np.mean(found), 0.2, told.standard_error(N) / REPEATS**0.5, label=name)
