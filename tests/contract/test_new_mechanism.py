@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from mechanisms.audit.certificates import certified
 from report_logs import Sent, write
 from statistical import check_normal
 from step_plans import DAY, HOUR, PERIOD
@@ -23,6 +22,7 @@ from clientsdk import MemoryPublisher
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms import registry
 from mechanisms.audit.attack import attack
+from mechanisms.audit.claims import certified
 from mechanisms.base import NO_SOURCE, Epsilon
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
