@@ -128,7 +128,7 @@ class Accounts:
         self.reserved = full
         if unpaid > 0:
             _reserve_degraded(connection, self.period, unpaid)
-            _spend_degraded(connection, self.period, unpaid)
+        connection.execute("UPDATE degraded SET spent = reserved WHERE period = ?", (self.period,))
         self._add_up(connection)
 
     def carry(self, connection: sqlite3.Connection, amount: int) -> None:

@@ -455,7 +455,10 @@ def test_a_publisher_may_record_flush_and_close():
     client = device(Hooked())
     client.record("colour", "a")
     assert done.wait(PATIENCE)
-    assert outcomes == [Outcome.ACCEPTED, 1]
+    accepted, remaining = outcomes
+    # On a busy machine what was just recorded is due by then.
+    assert accepted is Outcome.ACCEPTED
+    assert remaining in (1, 2)
 
 
 def test_without_a_thread_to_be_had_values_are_kept(path, monkeypatch, caplog):
@@ -542,7 +545,9 @@ def test_a_sender_that_died_is_replaced():
             super().publish(shard, message)
 
     publisher = Deadly()
-    with device(publisher) as client:
+    # Of two levels the newer one would go instead, where the machine is busy.
+    once = quick_plan(metric("colour", "every", 9, ladder=[(500_000, 0)]))
+    with device(publisher, compiled=once) as client:
         client.record("colour", "a")
         publisher.wait_for(1)
         client._worker._thread.join(PATIENCE)

@@ -140,6 +140,16 @@ TestDevice.settings = settings(
 )
 
 
+def test_a_lost_guard_after_a_constant_value_spends_no_more_than_is_reserved():
+    state = Device()
+    try:
+        state.record("model", 1)
+        state.lose(("-mark",))
+        state.nothing_was_won()
+    finally:
+        state.teardown()
+
+
 def test_a_life_without_accidents_is_not_full(tmp_path):
     """What the above would not see: a device that refuses everything."""
     client = SeededClient(PLAN, seed=1, state=tmp_path / "device.db", clock=FakeClock(START))
