@@ -87,19 +87,6 @@ class Channel:
         columns = list(zip(*after.rows, strict=True))
         return Channel(tuple(tuple(_dot(row, column) for column in columns) for row in self.rows))
 
-    def beside(self, other: Channel) -> Channel:
-        """Return the channel that sends a pair of inputs through both, independently.
-
-        Pairs are numbered with the second member running fastest.
-        """
-        return Channel(
-            tuple(
-                tuple(left * right for left in one for right in two)
-                for one in self.rows
-                for two in other.rows
-            )
-        )
-
 
 def symbol_channel(size: int, p: Fraction, q: Fraction) -> Channel:
     """Return the channel that keeps a symbol with ``p`` and moves to each other with ``q``."""
@@ -109,14 +96,6 @@ def symbol_channel(size: int, p: Fraction, q: Fraction) -> Channel:
 def bit_channel(p: Fraction, q: Fraction) -> Channel:
     """Return the channel that reports a 1 as 1 with ``p`` and a 0 as 1 with ``q``."""
     return Channel(((1 - q, q), (1 - p, p)))
-
-
-def compose(channels: Sequence[Channel]) -> Channel:
-    """Return the channel that applies ``channels`` one after another, the first one first."""
-    product = channels[0]
-    for channel in channels[1:]:
-        product = product.then(channel)
-    return product
 
 
 def _dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:

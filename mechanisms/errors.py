@@ -9,8 +9,8 @@ class ParameterError(SottoError, ValueError):
     """A parameter is outside its allowed range; the message names it, its value and the range."""
 
 
-class UnrelatedRungsError(ParameterError):
-    """Two rungs are not related: the weaker channel is no degradation of the stronger one."""
+class UnrelatedLevelsError(ParameterError):
+    """Two levels are not related: the weaker channel is no degradation of the stronger one."""
 
 
 def check_int(name: str, value: object, low: int, high: int) -> None:

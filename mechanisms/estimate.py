@@ -46,7 +46,7 @@ class Estimate:
     n : int
         Reports behind the estimate.
     reports_by_level : tuple of int
-        The same, by rung, weakest first.
+        The same, by level, weakest first.
     detection_floor : float or None
         Of a share: the smallest true share whose estimate exceeds the two-sided 5 % threshold
         of a share of zero with power 0.8. Above 1, no share can be told from none.

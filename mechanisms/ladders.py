@@ -38,7 +38,7 @@ class Ladder(_Base):  # type: ignore[misc]
     metric : str
         Names the domains of the public coins.
     amounts : Amounts
-        Nominal and certified amounts, weakest rung first.
+        Nominal and certified amounts, weakest level first.
     chain : Chain
         What is drawn.
     """
@@ -109,7 +109,7 @@ class Ladder(_Base):  # type: ignore[misc]
     @property
     @abstractmethod
     def _outputs(self) -> int:
-        """The number of outputs of a rung."""
+        """The number of outputs of a level."""
 
     @abstractmethod
     def _encoded(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
@@ -121,44 +121,44 @@ class Ladder(_Base):  # type: ignore[misc]
 
     @abstractmethod
     def exact(self, level: int) -> tuple[Probabilities, ...]:
-        """Return the exact probabilities of a rung: one for all bits, or one a bit."""
+        """Return the exact probabilities of a level: one for all bits, or one a bit."""
 
     def probabilities(self, level: int) -> tuple[tuple[float, float], ...]:
-        """Return ``(p, q)`` of a rung as floats: a single pair for all bits, or one a bit."""
+        """Return ``(p, q)`` of a level as floats: a single pair for all bits, or one a bit."""
         return tuple((float(rung.p), float(rung.q)) for rung in self.exact(level))
 
     def draw(
         self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source
     ) -> tuple[bytes, ...]:
-        """Draw the payloads of all rungs, weakest first, from a value."""
+        """Draw the payloads of all levels, weakest first, from a value."""
         return self._payloads(
             self.chain.draw(self._encoded(symbol, chain, pseudonym, source), source)
         )
 
     def draw_last(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> bytes:
-        """Draw the payload of the last rung alone: a permanent response to a value.
+        """Draw the payload of the last level alone: a permanent response to a value.
 
         See :meth:`weaker`, and :mod:`mechanisms.base` for when this is of use.
         """
         return self.draw(symbol, chain, pseudonym, source)[-1]
 
     def weaker(self, last: bytes, source: Source) -> tuple[bytes, ...]:
-        """Draw the payloads of the other rungs, weakest first, backward from that of the last.
+        """Draw the payloads of the other levels, weakest first, backward from that of the last.
 
         Together with ``last`` they are a chain as :meth:`draw` gives it. However often they are
         drawn anew, all of them say about the value no more than ``last`` does, and every drawing
-        by itself no more than its strongest rung that is seen.
+        by itself no more than its strongest level that is seen.
 
         Parameters
         ----------
         last : bytes
-            The payload of the last rung.
+            The payload of the last level.
         source : Source
 
         Returns
         -------
         tuple of bytes
-            Of rungs 0 to ``levels - 2``.
+            Of levels 0 to ``levels - 2``.
 
         Raises
         ------
@@ -230,7 +230,7 @@ class SymbolLadder(Ladder):
         return 1 if self.chain.size <= 1 << 8 else 2 if self.chain.size <= 1 << 16 else 4
 
     def exact(self, level: int) -> tuple[Probabilities, ...]:
-        """Return the exact probabilities of a rung."""
+        """Return the exact probabilities of a level."""
         return (self.chain.exact[level],)
 
     @property
@@ -328,7 +328,7 @@ class VectorLadder(Ladder):
         return -(-self.chain.width // 64)
 
     def exact(self, level: int) -> tuple[Probabilities, ...]:
-        """Return the exact probabilities of a rung: one for all bits, or one a bit."""
+        """Return the exact probabilities of a level: one for all bits, or one a bit."""
         return tuple(ladder.exact[level] for ladder in self.chain.ladders)
 
     @property

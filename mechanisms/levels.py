@@ -1,4 +1,4 @@
-"""What every ladder of a mechanism shares: its amounts, their checks, its rungs' probabilities."""
+"""What every ladder of a mechanism shares: its amounts, their checks, its levels' probabilities."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import MICRO, loss_micro
 from mechanisms.frozen import frozen
 
-#: A ladder has at most so many rungs.
-MAX_RUNGS = 8
+#: A ladder has at most so many levels.
+MAX_LEVELS = 8
 #: Largest epsilon of a single random decision (a symbol, or one bit). Its rarest outcome then
 #: still has 78 grains of 2**-64, so that rounding costs less than 0.013 of epsilon.
 MAX_DECISION_EPSILON = 40
@@ -32,7 +32,7 @@ class Probabilities(NamedTuple):
 
 @frozen
 class Amounts:
-    """The nominal and certified amounts of a ladder, in micro-epsilon, weakest rung first."""
+    """The nominal and certified amounts of a ladder, in micro-epsilon, weakest level first."""
 
     nominal: tuple[int, ...]
     certified: tuple[int, ...]
@@ -51,43 +51,43 @@ def check_ladder(ladder: Sequence[int], decisions: Fraction | int = 1) -> tuple[
     Raises
     ------
     ParameterError
-        There are no rungs or more than 8, one is not a positive integer, they do not increase,
+        There are no levels or more than 8, one is not a positive integer, they do not increase,
         or the last is more than 64-bit thresholds honour.
     """
     rungs = tuple(ladder)
-    if not 1 <= len(rungs) <= MAX_RUNGS:
-        raise ParameterError(f"a ladder has 1 to {MAX_RUNGS} rungs, not {len(rungs)}")
+    if not 1 <= len(rungs) <= MAX_LEVELS:
+        raise ParameterError(f"a ladder has 1 to {MAX_LEVELS} levels, not {len(rungs)}")
     largest = int(MAX_DECISION_EPSILON * MICRO * decisions)
     for number, micro in enumerate(rungs, start=1):
         if isinstance(micro, bool) or not isinstance(micro, int):
-            raise ParameterError(f"rung {number}: micro-epsilon must be an int, not {micro!r}")
+            raise ParameterError(f"level {number}: micro-epsilon must be an int, not {micro!r}")
         if not 1 <= micro <= largest:
             raise ParameterError(
-                f"rung {number}: micro-epsilon must lie in [1, {largest}] for thresholds of "
+                f"level {number}: micro-epsilon must lie in [1, {largest}] for thresholds of "
                 f"64 bits, not {micro}"
             )
         if number > 1 and not rungs[number - 2] < micro:
             raise ParameterError(
-                f"rung {number}: epsilons must increase, {micro} follows {rungs[number - 2]}"
+                f"level {number}: epsilons must increase, {micro} follows {rungs[number - 2]}"
             )
     return rungs
 
 
 def certify(ladder: tuple[int, ...], ratios: Sequence[Fraction]) -> Amounts:
-    """Certify every rung from its exact largest likelihood ratio.
+    """Certify every level from its exact largest likelihood ratio.
 
     Raises
     ------
-    UnrelatedRungsError
-        Two rungs are certified at the same amount, or a rung above its nominal amount: 64-bit
+    UnrelatedLevelsError
+        Two levels are certified at the same amount, or a level above its nominal amount: 64-bit
         thresholds cannot tell them apart.
     """
     certified = tuple(loss_micro(ratio) for ratio in ratios)
     for number, (have, want) in enumerate(zip(certified, ladder, strict=True), start=1):
         below = certified[number - 2] if number > 1 else 0
         if not below < have <= want:
-            raise UnrelatedRungsError(
-                f"rung {number}: certified at {have} micro-epsilon, which does not lie in "
+            raise UnrelatedLevelsError(
+                f"level {number}: certified at {have} micro-epsilon, which does not lie in "
                 f"({below}, {want}]; 64-bit thresholds cannot honour this ladder"
             )
     return Amounts(ladder, certified)

@@ -65,7 +65,7 @@ def build(spec: Mapping[str, object], levels: Sequence[int], metric: str) -> Mec
     ParameterError
         The name is unknown, a parameter is missing, superfluous, of the wrong type or outside
         its range, or the thresholds of 64 bits cannot honour a level (which is named).
-    UnrelatedRungsError
+    UnrelatedLevelsError
         A level is no degradation of the one above it.
 
     Examples

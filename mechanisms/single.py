@@ -1,6 +1,6 @@
 """Mechanisms at a single epsilon: frozen values that randomize, count and know their loss.
 
-Each is a ladder of one rung, so that what is released once and what is relaxed is the same code.
+Each is a ladder of one level, so that what is released once and what is relaxed is the same code.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SingleLevel(ABC):
 
     @cached_property
     def ladder(self) -> Mechanism:
-        """The ladder whose only rung is this mechanism."""
+        """The ladder whose only level is this mechanism."""
         return self._build(to_micro(self.epsilon))
 
     def _check_types(self) -> None:
@@ -63,7 +63,7 @@ class SingleLevel(ABC):
 
     @abstractmethod
     def _build(self, micro: int) -> Mechanism:
-        """Return the ladder whose only rung is this mechanism."""
+        """Return the ladder whose only level is this mechanism."""
 
     @property
     def certified(self) -> int:

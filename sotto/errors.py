@@ -1,6 +1,6 @@
 """The errors that both sides raise; all derive from :class:`SottoError`."""
 
-from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
 
 
 class PlanError(ParameterError):
@@ -60,6 +60,6 @@ __all__ = [
     "SottoError",
     "StoreError",
     "UnknownMetricError",
-    "UnrelatedRungsError",
+    "UnrelatedLevelsError",
     "ValueTypeError",
 ]

@@ -115,17 +115,6 @@ class HadamardResponse(FrequencyOracle):
     def _ratios(self) -> Sequence[Fraction]:
         return [self.chain.ratio(level) for level in range(self.chain.levels)]
 
-    def matrix(self, level: int) -> NDArray[np.float64]:
-        """Return the probability of each cell of a count vector, by category."""
-        import numpy as np
-
-        chain, places = self.chain, np.arange(self.chain.size)
-        p, q = (2 * share / chain.order for share in self.probabilities(level)[0])
-        row, block = np.divmod(np.arange(self.domain_size), chain.blocks)
-        inside = places // chain.order == block[:, None]
-        odd = np.bitwise_count(places & (row + 1)[:, None]) % 2 == 1
-        return np.where(inside & ~odd, p, q)
-
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """A report supports the categories in whose output set it is."""
         import numpy as np

@@ -183,18 +183,6 @@ class LocalHashing(FrequencyOracle):
         given = category_array(symbols, self.domain_size)
         return buckets_of(given, self.hashes_of(chains), self.buckets, self.digits)
 
-    def matrix(self, level: int) -> NDArray[np.float64]:
-        """Return the probability of each cell of a count vector, by category."""
-        import numpy as np
-
-        [(p, q)] = self.probabilities(level)
-        numbers = np.arange(self.hashes)
-        rows = np.full((self.domain_size, self.count_length), q / self.hashes)
-        for value, row in enumerate(rows):
-            own = buckets_of(np.full(self.hashes, value), numbers, self.buckets, self.digits)
-            row[numbers * self.buckets + own] = p / self.hashes
-        return rows
-
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """A report supports the categories that its hash maps to its bucket."""
         import numpy as np
@@ -244,7 +232,7 @@ def best_buckets(epsilon: float, domain_size: int) -> int:
     Parameters
     ----------
     epsilon : float
-        Of the last rung.
+        Of the last level.
     domain_size : int
 
     Raises

@@ -1,6 +1,6 @@
 """Chains of independent bits, in integers over 2**64.
 
-Every weaker rung is the next stronger one with each bit flipped with a probability that does not
+Every weaker level is the next stronger one with each bit flipped with a probability that does not
 depend on it: symmetric and optimized unary encoding, Bloom filters and split bits all degrade in
 this way.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mechanisms.chains.bitplanes import bernoulli_lanes, bernoulli_mask, planes_of
 from mechanisms.chains.chain import BitOutputs, bit_of, spread
 from mechanisms.channel import Channel, bit_channel
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_bounds
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
@@ -34,10 +34,10 @@ LANE = 64
 
 @frozen
 class BitLadder:
-    """The thresholds and exact probabilities of one bit at every rung, weakest first.
+    """The thresholds and exact probabilities of one bit at every level, weakest first.
 
-    ``one`` and ``zero`` are the grains, of 2**64, with which the strongest rung reports a 1 and
-    a 0 as 1; ``flips[k]`` those with which rung k differs from rung k + 1.
+    ``one`` and ``zero`` are the grains, of 2**64, with which the strongest level reports a 1 and
+    a 0 as 1; ``flips[k]`` those with which level k differs from level k + 1.
     """
 
     one: int
@@ -46,7 +46,7 @@ class BitLadder:
     exact: tuple[Probabilities, ...]
 
     def channel(self, level: int) -> Channel:
-        """Return the exact channel of a rung."""
+        """Return the exact channel of a level."""
         return bit_channel(*self.exact[level])
 
     def realised(self, level: int) -> tuple[Fraction, Fraction]:
@@ -58,11 +58,11 @@ class BitLadder:
         return p, q
 
     def ratios(self) -> tuple[Fraction, ...]:
-        """Largest likelihood ratio when two bits change, one up and one down, by rung."""
+        """Largest likelihood ratio when two bits change, one up and one down, by level."""
         return tuple(rung.p * (1 - rung.q) / (rung.q * (1 - rung.p)) for rung in self.exact)
 
     def bit_ratios(self) -> tuple[Fraction, ...]:
-        """Largest likelihood ratio when this one bit changes, by rung."""
+        """Largest likelihood ratio when this one bit changes, by level."""
         return tuple(max(rung.p / rung.q, (1 - rung.q) / (1 - rung.p)) for rung in self.exact)
 
 
@@ -77,14 +77,14 @@ def symmetric_bit(exponents: Sequence[Fraction]) -> BitLadder:
     Parameters
     ----------
     exponents : sequence of Fraction
-        The epsilon of the bit at each rung, increasing.
+        The epsilon of the bit at each level, increasing.
 
     Raises
     ------
     ParameterError
         An amount is too small for 64-bit thresholds.
-    UnrelatedRungsError
-        A rung is not below the realised rung above it.
+    UnrelatedLevelsError
+        A level is not below the realised level above it.
     """
     flip = ceil_fraction(GRAINS / (exp_bounds(exponents[-1])[0] + 1))
     return _degrade(GRAINS - flip, flip, exponents)
@@ -100,7 +100,7 @@ def one_sided_bit(exponents: Sequence[Fraction]) -> BitLadder:
 
 
 def _degrade(one: int, zero: int, exponents: Sequence[Fraction]) -> BitLadder:
-    """Add weaker rungs, each the smallest flip of the exact one above that honours its amount.
+    """Add weaker levels, each the smallest flip of the exact one above that honours its amount.
 
     Both kinds of bit cost (1 - q)/q, so that q must come up to 1 / (1 + e**exponent), and a flip
     s makes q + s (1 - 2 q) of it.
@@ -108,19 +108,19 @@ def _degrade(one: int, zero: int, exponents: Sequence[Fraction]) -> BitLadder:
     number = len(exponents)
     rungs = [Probabilities(Fraction(one, GRAINS), Fraction(zero, GRAINS))]
     if not zero < one:
-        raise ParameterError(f"rung {number}: its epsilon is too small for 64-bit thresholds")
+        raise ParameterError(f"level {number}: its epsilon is too small for 64-bit thresholds")
     flips: list[int] = []
     for exponent in reversed(exponents[:-1]):
         number -= 1
         above = rungs[0]
         lack = 1 / (1 + exp_bounds(exponent)[0]) - above.q
         if not lack > 0:
-            raise UnrelatedRungsError(
-                f"rung {number}: 64-bit thresholds cannot place it below rung {number + 1}"
+            raise UnrelatedLevelsError(
+                f"level {number}: 64-bit thresholds cannot place it below level {number + 1}"
             )
         flip = ceil_fraction(GRAINS * lack / (1 - 2 * above.q))
         if not flip < HALF:
-            raise ParameterError(f"rung {number}: its epsilon is too small for 64-bit thresholds")
+            raise ParameterError(f"level {number}: its epsilon is too small for 64-bit thresholds")
         s = Fraction(flip, GRAINS)
         rungs.insert(0, Probabilities(*(side + s * (1 - 2 * side) for side in above)))
         flips.insert(0, flip)
@@ -152,7 +152,7 @@ class BitChain(BitOutputs):
 
     @property
     def levels(self) -> int:
-        """The number of rungs."""
+        """The number of levels."""
         return len(self.ladders[0].exact)
 
     def exact_at(self, level: int) -> tuple[Probabilities, ...]:
@@ -214,29 +214,29 @@ class BitChain(BitOutputs):
 
     @cached_property
     def symmetric(self) -> bool:
-        """Whether the strongest rung too flips a bit whichever it is."""
+        """Whether the strongest level too flips a bit whichever it is."""
         return all(ladder.one + ladder.zero == GRAINS for ladder in self.ladders)
 
     @cached_property
     def zero_planes(self) -> tuple[int, ...]:
-        """Planes of the probability that the strongest rung reports a 0 as 1."""
+        """Planes of the probability that the strongest level reports a 0 as 1."""
         return planes_of([ladder.zero for ladder in self.ladders], self.width)
 
     @cached_property
     def one_planes(self) -> tuple[int, ...]:
-        """Planes of the probability that the strongest rung reports a 1 as 1."""
+        """Planes of the probability that the strongest level reports a 1 as 1."""
         return planes_of([ladder.one for ladder in self.ladders], self.width)
 
     @cached_property
     def flip_planes(self) -> tuple[tuple[int, ...], ...]:
-        """Planes of the flips between rung k + 1 and rung k, strongest first."""
+        """Planes of the flips between level k + 1 and level k, strongest first."""
         return tuple(
             planes_of([ladder.flips[level] for ladder in self.ladders], self.width)
             for level in range(self.levels - 2, -1, -1)
         )
 
     def draw(self, bits: int, source: Source) -> list[int]:
-        """Draw a chain backward from a vector of bits; return it weakest rung first."""
+        """Draw a chain backward from a vector of bits; return it weakest level first."""
         width = self.width
         if bits >> width:
             raise ParameterError(f"a vector must have {width} bits")
@@ -248,7 +248,7 @@ class BitChain(BitOutputs):
         return [*self.weaker(current, source), current]
 
     def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the vectors of all rungs but the last, weakest first, from that of the last."""
+        """Draw the vectors of all levels but the last, weakest first, from that of the last."""
         out = []
         for planes in self.flip_planes:
             last ^= bernoulli_mask(planes, self.width, source)
@@ -257,7 +257,7 @@ class BitChain(BitOutputs):
         return out
 
     def randomize(self, bits: NDArray[np.uint64], source: Source) -> list[NDArray[np.uint64]]:
-        """Draw chains for ``(n, lanes)`` packed vectors; one such array a rung, weakest first."""
+        """Draw chains for ``(n, lanes)`` packed vectors; one such array a level, weakest first."""
         n, lanes = bits.shape
         current = bernoulli_lanes(self.zero_planes, lanes, n, source)
         if self.symmetric:

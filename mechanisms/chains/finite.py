@@ -1,8 +1,8 @@
 """Any finite mechanism as a relaxable chain, in integers over 2**64.
 
-The strongest rung is drawn from the input by a table of integer weights, every weaker one from
+The strongest level is drawn from the input by a table of integer weights, every weaker one from
 the output of the next stronger, by a degradation that never sees the input. Exact probabilities
-of a rung are products of those integers, kept as integers over a power of 2**64.
+of a level are products of those integers, kept as integers over a power of 2**64.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mechanisms.chains.chain import SymbolOutputs
 from mechanisms.chains.symbols import SymbolDraw, chains_below, weaker_outputs
 from mechanisms.chains.thresholds import FiniteDraw, Row, rounded
 from mechanisms.channel import Channel
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
@@ -41,15 +41,15 @@ class FiniteChain(SymbolOutputs):
     Parameters
     ----------
     strongest : FiniteDraw
-        Draws the strongest rung from the input.
+        Draws the strongest level from the input.
     steps : tuple of FiniteDraw or SymbolDraw
-        ``steps[k]`` draws rung k from the output of rung k + 1. All rungs have the same outputs,
+        ``steps[k]`` draws level k from the output of level k + 1. All levels have the same outputs,
         of which some may never occur.
 
     Raises
     ------
     ParameterError
-        A step has other inputs or outputs than the strongest rung has outputs.
+        A step has other inputs or outputs than the strongest level has outputs.
     """
 
     strongest: FiniteDraw
@@ -60,7 +60,8 @@ class FiniteChain(SymbolOutputs):
             shape = _shape(step)
             if shape != (self.size, self.size):
                 raise ParameterError(
-                    f"rung {number}: its step must have {self.size} inputs and outputs, not {shape}"
+                    f"level {number}: its step must have {self.size} inputs and outputs, "
+                    f"not {shape}"
                 )
 
     @property
@@ -75,23 +76,23 @@ class FiniteChain(SymbolOutputs):
 
     @property
     def levels(self) -> int:
-        """The number of rungs."""
+        """The number of levels."""
         return len(self.steps) + 1
 
     def table(self, level: int) -> tuple[list[Row], int]:
-        """Return the exact channel of a rung as integer rows and what every row sums to."""
+        """Return the exact channel of a level as integer rows and what every row sums to."""
         rows, total = list(self.strongest.weights), GRAINS
         for step in reversed(self._steps_to(level)):
             rows, total = _through(rows, total, step), total * GRAINS
         return rows, total
 
     def channel(self, level: int) -> Channel:
-        """Return the exact channel of a rung."""
+        """Return the exact channel of a level."""
         rows, total = self.table(level)
         return Channel(tuple(tuple(Fraction(entry, total) for entry in row) for row in rows))
 
     def matrix(self, level: int) -> NDArray[np.float64]:
-        """Return the channel of a rung as floats, ``(inputs, size)``, each correctly rounded."""
+        """Return the channel of a level as floats, ``(inputs, size)``, each correctly rounded."""
         import numpy as np
 
         rows, total = self.table(level)
@@ -99,7 +100,7 @@ class FiniteChain(SymbolOutputs):
 
     @cached_property
     def exact(self) -> tuple[Probabilities, ...]:
-        """Of every rung the probabilities, largest and smallest, of the output that certifies it.
+        """Of every level the probabilities, largest and smallest, of the output that certifies it.
 
         Raises
         ------
@@ -158,7 +159,7 @@ class FiniteChain(SymbolOutputs):
             return [np.log(self.matrix(level)) for level in range(self.levels)]
 
     def draw(self, symbol: int, source: Source) -> list[int]:
-        """Draw a chain backward; return its outputs, weakest rung first."""
+        """Draw a chain backward; return its outputs, weakest level first."""
         if not 0 <= symbol < self.inputs:
             raise ParameterError(f"a symbol must lie in [0, {self.inputs})")
         words = source.bits(64 * self.levels)
@@ -166,13 +167,13 @@ class FiniteChain(SymbolOutputs):
         return [*weaker_outputs(last, self.steps, words >> 64), last]
 
     def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the outputs of all rungs but the last, weakest first, from that of the last."""
+        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
         if not 0 <= last < self.size:
             raise ParameterError(f"an output must lie in [0, {self.size})")
         return weaker_outputs(last, self.steps, source.bits(64 * len(self.steps)))
 
     def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
-        """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest rung first."""
+        """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest level first."""
         if len(symbols) and not (symbols.min() >= 0 and symbols.max() < self.inputs):
             raise ParameterError(f"symbols must lie in [0, {self.inputs})")
         return chains_below(self.strongest.draw_many(symbols, source), self.steps, source)
@@ -229,7 +230,7 @@ class FiniteChain(SymbolOutputs):
 def finite_chain(
     strongest: FiniteDraw, ladder: Sequence[int], steps: Sequence[Step] | None = None
 ) -> FiniteChain:
-    """Build the chain below a strongest rung.
+    """Build the chain below a strongest level.
 
     Parameters
     ----------
@@ -245,26 +246,26 @@ def finite_chain(
     ------
     ParameterError
         The steps do not fit, or an amount is too small for 64-bit thresholds.
-    UnrelatedRungsError
-        A rung exceeds its amount, or is not below the realised rung above it.
+    UnrelatedLevelsError
+        A level exceeds its amount, or is not below the realised level above it.
     """
     if steps is None:
         chain = _noisy_chain(strongest, ladder)
     else:
         if len(steps) != len(ladder) - 1:
-            raise ParameterError(f"{len(ladder)} rungs need {len(ladder) - 1} steps")
+            raise ParameterError(f"{len(ladder)} levels need {len(ladder) - 1} steps")
         chain = FiniteChain(strongest, tuple(steps))
     for number, micro in enumerate(ladder, start=1):
         ratio = chain.ratio(number - 1)
         if not ratio <= exp_micro(micro)[0]:
-            raise UnrelatedRungsError(f"rung {number}: its channel exceeds {micro} micro-epsilon")
+            raise UnrelatedLevelsError(f"level {number}: its channel exceeds {micro} micro-epsilon")
         if number > 1 and not chain.ratio(number - 2) < ratio:
-            raise UnrelatedRungsError(f"rung {number - 1} is not below rung {number}")
+            raise UnrelatedLevelsError(f"level {number - 1} is not below level {number}")
     return chain
 
 
 def _noisy_chain(strongest: FiniteDraw, ladder: Sequence[int]) -> FiniteChain:
-    """Build the chain whose weaker rungs add uniform noise."""
+    """Build the chain whose weaker levels add uniform noise."""
     size = strongest.outputs
     columns = list(zip(*dict.fromkeys(strongest.weights), strict=True))
     rows, total = [tuple(map(max, columns)), tuple(map(min, columns))], GRAINS
@@ -273,14 +274,14 @@ def _noisy_chain(strongest: FiniteDraw, ladder: Sequence[int]) -> FiniteChain:
         bound = exp_micro(ladder[number - 1])[0]
         excess = max(most - bound * least for most, least in zip(*rows, strict=True)) / total
         if excess <= 0:
-            raise UnrelatedRungsError(
-                f"rung {number}: 64-bit thresholds cannot place it below rung {number + 1}"
+            raise UnrelatedLevelsError(
+                f"level {number}: 64-bit thresholds cannot place it below level {number + 1}"
             )
         other = ceil_fraction(GRAINS * excess / (size * excess + bound - 1))
         keep = GRAINS - (size - 1) * other
         if not other < keep:
             raise ParameterError(
-                f"rung {number}: its epsilon is too small for {size} outputs and 64-bit thresholds"
+                f"level {number}: its epsilon is too small for {size} outputs and 64-bit thresholds"
             )
         step = SymbolDraw(size, keep, other)
         steps.insert(0, step)

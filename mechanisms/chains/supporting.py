@@ -1,7 +1,7 @@
 """Chains of mechanisms whose every output supports some inputs, all of them equally many outputs.
 
 Subset selection and Hadamard response are of this kind: with probability p the output is a uniform
-one of those that support the input, else a uniform one of the others. A weaker rung keeps the
+one of those that support the input, else a uniform one of the others. A weaker level keeps the
 output, or replaces it by a uniform one of all: K ρ + u (1 − ρ) is of the same kind again, its p
 closer to the share of outputs that support an input. All draws are exact; thresholds are integers
 over 2**64.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mechanisms.chains.chain import Chain, log_odds
 from mechanisms.channel import Channel
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
@@ -36,9 +36,9 @@ class SupportChain(Chain):
     Parameters
     ----------
     threshold : int
-        The strongest rung's output supports the input for so many of 2**64 random words.
+        The strongest level's output supports the input for so many of 2**64 random words.
     keeps : tuple of int
-        For ``keeps[k]`` of 2**64 words rung k is the output of rung k + 1, else uniform.
+        For ``keeps[k]`` of 2**64 words level k is the output of level k + 1, else uniform.
     """
 
     threshold: int
@@ -87,11 +87,11 @@ class SupportChain(Chain):
 
     @abstractmethod
     def rung(self, p: Fraction) -> Probabilities:
-        """Return the probabilities of a rung of which the input is supported with ``p``."""
+        """Return the probabilities of a level of which the input is supported with ``p``."""
 
     @cached_property
     def supported(self) -> tuple[Fraction, ...]:
-        """The exact probability that the output supports the input, weakest rung first."""
+        """The exact probability that the output supports the input, weakest level first."""
         found = [Fraction(self.threshold, GRAINS)]
         for keep in reversed(self.keeps):
             found.append(self.share + (found[-1] - self.share) * Fraction(keep, GRAINS))
@@ -99,7 +99,7 @@ class SupportChain(Chain):
 
     @cached_property
     def exact(self) -> tuple[Probabilities, ...]:
-        """The exact probabilities of every rung."""
+        """The exact probabilities of every level."""
         return tuple(self.rung(p) for p in self.supported)
 
     def exact_at(self, level: int) -> tuple[Probabilities, ...]:
@@ -137,11 +137,11 @@ class SupportChain(Chain):
 
     @property
     def levels(self) -> int:
-        """The number of rungs."""
+        """The number of levels."""
         return len(self.keeps) + 1
 
     def ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a rung, exactly."""
+        """Return the largest likelihood ratio of a level, exactly."""
         p = self.supported[level]
         return p * (1 - self.share) / ((1 - p) * self.share)
 
@@ -153,7 +153,7 @@ class SupportChain(Chain):
         return (1 - p) / ((1 - self.share) * self.total)
 
     def channel(self, level: int) -> Channel:
-        """Return the exact channel of a rung, over :meth:`outputs`; for small ones."""
+        """Return the exact channel of a level, over :meth:`outputs`; for small ones."""
         outputs = tuple(self.outputs())
         return Channel(
             tuple(
@@ -163,14 +163,14 @@ class SupportChain(Chain):
         )
 
     def draw(self, symbol: int, source: Source) -> list[int]:
-        """Draw a chain backward; return its outputs, weakest rung first."""
+        """Draw a chain backward; return its outputs, weakest level first."""
         if not 0 <= symbol < self.inputs:
             raise ParameterError(f"a symbol must lie in [0, {self.inputs})")
         last = self.uniform_within(symbol, source.bits(64) < self.threshold, source)
         return [*self.weaker(last, source), last]
 
     def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the outputs of all rungs but the last, weakest first, from that of the last."""
+        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
         out = []
         for keep in reversed(self.keeps):
             if source.bits(64) >= keep:
@@ -180,7 +180,7 @@ class SupportChain(Chain):
         return out
 
     def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[Any]:
-        """Draw chains for ``(n,)`` symbols; return ``(n, levels, ...)``, weakest rung first."""
+        """Draw chains for ``(n,)`` symbols; return ``(n, levels, ...)``, weakest level first."""
         import numpy as np
 
         n = len(symbols)
@@ -234,8 +234,8 @@ def support_thresholds(share: Fraction, ladder: Sequence[int]) -> tuple[int, tup
     ------
     ParameterError
         An amount is too small, or too large, for 64-bit thresholds.
-    UnrelatedRungsError
-        A rung is not below the realised rung above it.
+    UnrelatedLevelsError
+        A level is not below the realised level above it.
 
     Examples
     --------
@@ -248,15 +248,15 @@ def support_thresholds(share: Fraction, ladder: Sequence[int]) -> tuple[int, tup
     above = Fraction(threshold, GRAINS)
     if not share < above < 1:
         raise ParameterError(
-            f"rung {number}: 64-bit thresholds cannot honour {ladder[-1]} micro-epsilon"
+            f"level {number}: 64-bit thresholds cannot honour {ladder[-1]} micro-epsilon"
         )
     keeps: list[int] = []
     for micro in reversed(ladder[:-1]):
         number -= 1
         keep = int((_honest(share, micro) - share) / (above - share) * GRAINS)
         if not 0 < keep < GRAINS:
-            raise UnrelatedRungsError(
-                f"rung {number}: 64-bit thresholds cannot place it below rung {number + 1}"
+            raise UnrelatedLevelsError(
+                f"level {number}: 64-bit thresholds cannot place it below level {number + 1}"
             )
         keeps.insert(0, keep)
         above = share + (above - share) * Fraction(keep, GRAINS)

@@ -1,6 +1,6 @@
 """Chains of generalized randomized response, in integers over 2**64.
 
-The strongest rung is drawn from the symbol, every weaker one from the next stronger by a
+The strongest level is drawn from the symbol, every weaker one from the next stronger by a
 degradation that never sees the symbol. Both are the same kind of draw: of the 2**64 values of one
 random word, the first ``keep`` keep the symbol and ``other`` go to each other symbol.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mechanisms.chains.chain import SymbolOutputs, log_odds, spread
 from mechanisms.channel import Channel, symbol_channel
-from mechanisms.errors import ParameterError, UnrelatedRungsError, check_int
+from mechanisms.errors import ParameterError, UnrelatedLevelsError, check_int
 from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
@@ -128,7 +128,7 @@ class SymbolDraw:
 
 
 class Degradation(Protocol):
-    """Draws a weaker rung from the output of the next stronger one, without the value."""
+    """Draws a weaker level from the output of the next stronger one, without the value."""
 
     def apply(self, symbol: int, word: int) -> int:
         """Return the output that a random word turns ``symbol`` into."""
@@ -140,7 +140,7 @@ class Degradation(Protocol):
 
 
 def weaker_outputs(last: int, steps: Sequence[Degradation], words: int) -> list[int]:
-    """Return the outputs below the last rung's, weakest first; a word of 64 bits a step."""
+    """Return the outputs below the last level's, weakest first; a word of 64 bits a step."""
     out = []
     for step in reversed(steps):
         last = step.apply(last, words & WORD)
@@ -153,7 +153,7 @@ def weaker_outputs(last: int, steps: Sequence[Degradation], words: int) -> list[
 def chains_below(
     last: NDArray[np.int64], steps: Sequence[Degradation], source: Source
 ) -> NDArray[np.int64]:
-    """Return ``(n, levels)`` chains, weakest rung first, that end in ``last``."""
+    """Return ``(n, levels)`` chains, weakest level first, that end in ``last``."""
     import numpy as np
 
     out = np.empty((len(last), len(steps) + 1), dtype=np.int64)
@@ -178,11 +178,11 @@ class SymbolChain(SymbolOutputs):
     exact: tuple[Probabilities, ...]
 
     def channel(self, level: int) -> Channel:
-        """Return the exact channel of a rung."""
+        """Return the exact channel of a level."""
         return symbol_channel(self.size, *self.exact[level])
 
     def draw(self, symbol: int, source: Source) -> list[int]:
-        """Draw a chain backward; return its symbols, weakest rung first."""
+        """Draw a chain backward; return its symbols, weakest level first."""
         if not 0 <= symbol < self.size:
             raise ParameterError(f"a symbol must lie in [0, {self.size})")
         words = source.bits(64 * len(self.exact))
@@ -190,7 +190,7 @@ class SymbolChain(SymbolOutputs):
         return [*weaker_outputs(last, self.degradations, words >> 64), last]
 
     def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the outputs of all rungs but the last, weakest first, from that of the last."""
+        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
         if not 0 <= last < self.size:
             raise ParameterError(f"an output must lie in [0, {self.size})")
         words = source.bits(64 * len(self.degradations))
@@ -230,7 +230,7 @@ class SymbolChain(SymbolOutputs):
         return np.asarray(log_odds(p, q) * sign)
 
     def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
-        """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest rung first."""
+        """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest level first."""
         return chains_below(self.strongest.draw_many(symbols, source), self.degradations, source)
 
     def forward_weights(
@@ -279,17 +279,17 @@ def degraded(p: Fraction, q: Fraction, steps: Sequence[SymbolDraw]) -> tuple[Fra
 
 
 def symbol_chain(size: int, ladder: Sequence[int | Fraction]) -> SymbolChain:
-    """Build the chain whose rungs honour the nominal amounts of ``ladder``, in micro-epsilon.
+    """Build the chain whose levels honour the nominal amounts of ``ladder``, in micro-epsilon.
 
-    The strongest rung has ``other = ceil(2**64 / (e**eps + size - 1))``. A degradation has the
-    smallest ``other`` for which the exact product stays within the weaker rung's amount.
+    The strongest level has ``other = ceil(2**64 / (e**eps + size - 1))``. A degradation has the
+    smallest ``other`` for which the exact product stays within the weaker level's amount.
 
     Raises
     ------
     ParameterError
         The domain is too small or too large, or the amounts too small for it.
-    UnrelatedRungsError
-        A rung is not below the realised rung above it.
+    UnrelatedLevelsError
+        A level is not below the realised level above it.
     """
     check_int("domain_size", size, 2, MAX_SYMBOLS)
     number = len(ladder)
@@ -302,8 +302,8 @@ def symbol_chain(size: int, ladder: Sequence[int | Fraction]) -> SymbolChain:
         above = rungs[0]
         excess = above.p - bound * above.q
         if excess <= 0:
-            raise UnrelatedRungsError(
-                f"rung {number}: 64-bit thresholds cannot place it below rung {number + 1}"
+            raise UnrelatedLevelsError(
+                f"level {number}: 64-bit thresholds cannot place it below level {number + 1}"
             )
         step = _draw(size, GRAINS * excess / (size * excess + bound - 1), number)
         kept = step.rung
@@ -318,6 +318,6 @@ def _draw(size: int, other: Fraction, number: int) -> SymbolDraw:
     keep = GRAINS - (size - 1) * grains
     if not grains < keep:
         raise ParameterError(
-            f"rung {number}: its epsilon is too small for {size} symbols and 64-bit thresholds"
+            f"level {number}: its epsilon is too small for {size} symbols and 64-bit thresholds"
         )
     return SymbolDraw(size, keep, grains)

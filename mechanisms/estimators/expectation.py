@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.ascent import largest_likelihood, smoothed_rounds
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from mechanisms.base import Mechanism
 
-#: Entries of all channels of :func:`likeliest`, at most: 128 MiB.
-MAX_ENTRIES = 1 << 24
 #: A share is determined if at most this part of it lies in the space that reports do not see.
 _UNSEEN = 1e-9
 
@@ -174,60 +171,6 @@ def expectation_maximization(
     return EmEstimate(
         values, errors, covariance, likelihood, iterations, converged, rank, directions
     )
-
-
-@runtime_checkable
-class Countable(Protocol):
-    """A ladder whose reports each add one to one cell of a count vector."""
-
-    def matrix(self, level: int) -> NDArray[np.float64]:
-        """Return the probability of each cell, ``(inputs, count_length)``, rows summing to one."""
-        ...
-
-
-def likeliest(mechanism: Mechanism, counts: ArrayLike, *, smooth: bool = False) -> EmEstimate:
-    """Estimate the shares of a mechanism's inputs by maximum likelihood.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        One that counts every report in one cell: ``grr``, ``local_hashing``, ``hadamard``.
-    counts : array_like, shape (levels, count_length), integers
-        As the mechanism's ``accumulate`` lays them out.
-    smooth : bool
-        See :func:`expectation_maximization`.
-
-    Raises
-    ------
-    ParameterError
-        The mechanism is another one, its channel has more than 2**24 entries, or the counts have
-        the wrong shape.
-
-    Notes
-    -----
-    Levels must not depend on values: see :func:`expectation_maximization`. Where they may,
-    :func:`mechanisms.estimators.frequency.frequencies` is unbiased all the same.
-
-    Examples
-    --------
-    >>> from mechanisms.registry import build
-    >>> grr = build({"name": "grr", "domain_size": 3}, [1_000_000], "colour")
-    >>> likeliest(grr, [[500, 400, 100]]).values.round(4)
-    array([0.6202, 0.3798, 0.    ])
-    """
-    from mechanisms.estimators.frequency import count_table
-
-    table = count_table(mechanism, counts)
-    if not isinstance(mechanism, Countable):
-        raise ParameterError(f"{mechanism.name} counts a report in more than one cell")
-    inputs = getattr(mechanism, "domain_size", 1)
-    if not inputs * table.size <= MAX_ENTRIES:
-        raise ParameterError(
-            f"a channel of {inputs} inputs and {table.size} cells is too large: at most "
-            f"{MAX_ENTRIES} entries are allowed"
-        )
-    channels = [mechanism.matrix(level) for level in range(mechanism.levels)]
-    return expectation_maximization(channels, list(table), smooth=smooth)
 
 
 def _stack(

@@ -134,8 +134,7 @@ def norm_sub(values: ArrayLike, total: float = 1.0) -> NDArray[np.float64]:
     The same amount is taken from all, and what would become negative is zero. The result is
     consistent and biased: it stands beside the estimates and never replaces them, and intervals
     do not belong to it. What values that nobody has gain is taken from all others in equal parts,
-    so that frequent values are biased downward; see :mod:`mechanisms.estimators.consistency` for
-    its kin.
+    so that frequent values are biased downward.
 
     Parameters
     ----------

@@ -138,7 +138,7 @@ def grid_variance(
     ----------
     mechanism : GridLadder or DuchiLadder
     level : int
-        The rung that all report.
+        The level that all report.
     values : array_like, shape (n,)
         Those present, in [0, 1].
     missing : float in [0, 1)

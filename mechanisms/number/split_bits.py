@@ -158,7 +158,7 @@ def split_bits_ladder(
     for number, split in enumerate(shares, start=1):
         if not max(split) <= MAX_DECISION_EPSILON:
             raise ParameterError(
-                f"rung {number}: the most significant bit would get more than "
+                f"level {number}: the most significant bit would get more than "
                 f"{MAX_DECISION_EPSILON} of epsilon"
             )
     chain = BitChain(width, tuple(symmetric_bit(column) for column in zip(*shares, strict=True)))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.levels import GRAINS
 from mechanisms.number.laws import Law, Shape, worst_variance
@@ -80,13 +80,13 @@ def degrade(shape: Shape, law: Law, micro: int) -> Step:
 
     Raises
     ------
-    ParameterError, UnrelatedRungsError
+    ParameterError, UnrelatedLevelsError
         64-bit thresholds cannot place the rung below the one above.
     """
     bound = exp_micro(micro)[0]
     largest, smallest = law.worst(shape)
     if not bound * smallest < largest:
-        raise UnrelatedRungsError("64-bit thresholds cannot place a rung below the one above it")
+        raise UnrelatedLevelsError("64-bit thresholds cannot place a rung below the one above it")
     rough, coarse = law.rounded(), Fraction(int(bound * _COARSE), _COARSE)
 
     def variance(parts: Parts) -> Fraction | None:

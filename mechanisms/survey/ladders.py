@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mechanisms.category.oracle import category, category_array
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain, rounded
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import MICRO, ceil_fraction, exp_micro, loss_micro
 from mechanisms.frozen import frozen
 from mechanisms.ladders import FiniteLadder
@@ -152,7 +152,7 @@ def christofides_ladder(
     ------
     ParameterError
         The cards cost more than the last rung, or are none from which a share can be estimated.
-    UnrelatedRungsError
+    UnrelatedLevelsError
         They cost no more than the last rung but one.
 
     Examples
@@ -172,7 +172,7 @@ def christofides_ladder(
             f"cards {tuple(cards)} cost {cost} micro-epsilon, more than the last rung, {rungs[-1]}"
         )
     if len(rungs) > 1 and not rungs[-2] < cost:
-        raise UnrelatedRungsError(
+        raise UnrelatedLevelsError(
             f"rung {len(rungs) - 1}: cards {tuple(cards)} cost {cost} micro-epsilon, which must be "
             f"more than {rungs[-2]}"
         )
@@ -197,7 +197,7 @@ def _asked_again(strongest: FiniteDraw, rungs: Sequence[int], y: Fraction) -> li
         excesses = ((yes_yes - bound * yes_no, y), (no_no - bound * no_yes, 1 - y))
         noise = max(excess / (excess + share * (bound - 1)) for excess, share in excesses)
         if not 0 < noise < 1:
-            raise UnrelatedRungsError(
+            raise UnrelatedLevelsError(
                 f"rung {number}: 64-bit thresholds cannot place it below rung {number + 1}"
             )
         to_yes, to_no = ceil_fraction(noise * y * GRAINS), ceil_fraction(noise * (1 - y) * GRAINS)

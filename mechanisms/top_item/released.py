@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mechanisms.chains.symbols import SymbolDraw, chains_below, weaker_outputs
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
@@ -110,7 +110,7 @@ def release_chain(size: int, selection: Probabilities, ladder: Sequence[int]) ->
     ------
     ParameterError
         An amount is too small for so many items.
-    UnrelatedRungsError
+    UnrelatedLevelsError
         A rung is not below the realised rung above it.
     """
     above, steps = selection, list[SymbolDraw]()
@@ -118,7 +118,7 @@ def release_chain(size: int, selection: Probabilities, ladder: Sequence[int]) ->
         bound = exp_micro(ladder[number - 1])[0]
         excess = above.p - bound * above.q
         if excess <= 0:
-            raise UnrelatedRungsError(
+            raise UnrelatedLevelsError(
                 f"rung {number}: 64-bit thresholds cannot place it below rung {number + 1}"
             )
         other = ceil_fraction(GRAINS * excess / (size * excess + bound - 1))

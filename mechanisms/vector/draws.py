@@ -282,7 +282,7 @@ def packed_chain(size: int, count: int, ladder: Sequence[int]) -> tuple[PackedCh
 
     Raises
     ------
-    ParameterError, UnrelatedRungsError
+    ParameterError, UnrelatedLevelsError
         As :func:`mechanisms.levels.check_ladder` and
         :func:`mechanisms.chains.symbols.symbol_chain`.
     """

@@ -166,7 +166,7 @@ def sampled_hybrid_ladder(
 
     Raises
     ------
-    ParameterError, UnrelatedRungsError
+    ParameterError, UnrelatedLevelsError
         As :func:`mechanisms.registry.build`.
     """
     check_dimensions(dimensions, sampled)

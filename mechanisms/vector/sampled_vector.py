@@ -212,7 +212,7 @@ def sampled_vector_ladder(
 
     Raises
     ------
-    ParameterError, UnrelatedRungsError
+    ParameterError, UnrelatedLevelsError
         As :func:`mechanisms.registry.build`.
     """
     check_dimensions(dimensions, sampled)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from mechanisms.channel import Channel
-from mechanisms.errors import UnrelatedRungsError
+from mechanisms.errors import UnrelatedLevelsError
 from mechanisms.papers.gradual_release.channels import forward_kernel
 from mechanisms.papers.gradual_release.formulas import (
     bit_degradation,
@@ -50,7 +50,7 @@ def bits(given: Inputs) -> tuple[tuple[float, float], tuple[float, float]]:
 def relax_bit_asym(given: Inputs) -> dict[str, float | bool]:
     try:
         zero, one = bit_degradation(*bits(given))
-    except UnrelatedRungsError:
+    except UnrelatedLevelsError:
         return {"exists": False}
     return {"exists": True, "T_1_given_0": zero, "T_1_given_1": one}
 

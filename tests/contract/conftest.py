@@ -1,6 +1,7 @@
-"""The helpers of the tests of mechanisms are shared."""
+"""Helpers are shared with the tests of mechanisms and of pipelines."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "mechanisms"))
+for folder in ("mechanisms", "pipelines"):
+    sys.path.insert(0, str(Path(__file__).parent.parent / folder))

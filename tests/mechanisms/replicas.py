@@ -18,7 +18,7 @@ def replicate(
 ) -> NDArray[np.int64]:
     """Randomize ``n`` clients ``repeats`` times, each with new chains and a new pseudonym.
 
-    ``levels`` is the newest rung of each client, or of all. Returns counts of shape
+    ``levels`` is the newest level of each client, or of all. Returns counts of shape
     ``(repeats, mechanism.levels, count_length)``.
     """
     n, source = len(symbols), SeededSource(seed)

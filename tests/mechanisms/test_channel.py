@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from mechanisms.channel import Channel, compose
+from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
@@ -55,19 +55,9 @@ def test_a_channel_that_ignores_its_input_costs_nothing() -> None:
 def test_channels_one_after_another() -> None:
     product = bit(Fraction(1, 4)).then(bit(Fraction(1, 8)))
     assert product == bit(Fraction(1, 4) + Fraction(1, 8) - 2 * Fraction(1, 32))
-    assert compose([bit(Fraction(1, 4)), bit(Fraction(1, 8)), bit(THIRD)]) == product.then(
-        bit(THIRD)
-    )
     with pytest.raises(ParameterError, match="do not fit"):
         bit(HALF).then(Channel(((Fraction(1),),)))
 
 
 def test_degrading_never_costs_more() -> None:
     assert bit(THIRD).then(bit(Fraction(1, 9))).ratio() < bit(THIRD).ratio()
-
-
-def test_channels_beside_each_other_multiply_their_ratios() -> None:
-    pair = bit(THIRD).beside(bit(Fraction(1, 4)))
-    assert (pair.inputs, pair.outputs) == (4, 4)
-    assert pair.rows[1][2] == THIRD * Fraction(1, 4)
-    assert pair.ratio() == 2 * 3

@@ -59,7 +59,7 @@ def test_losses_are_rounded_up_by_less_than_a_micro(excess: int, denominator: in
 
 
 def test_losses_of_huge_fractions() -> None:
-    """Eight rungs of 33 bits make fractions of 17,000 bits."""
+    """Eight levels of 33 bits make fractions of 17,000 bits."""
     ratio = Fraction(2**17_000 + 1, 2**17_000 - 1)
     assert loss_micro(ratio) == 1
     assert loss_micro(Fraction(3**40, 2**20)) == math.ceil(

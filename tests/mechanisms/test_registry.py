@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import ids
 
-from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
 from mechanisms.registry import build
 
 
@@ -43,16 +43,16 @@ RAPPOR: dict[str, object] = {"name": "rappor", "bits": 8, "hashes": 2, "cohorts"
         ({**RAPPOR, "bits": 0}, [1], "bits must lie in"),
         ({**RAPPOR, "hashes": 9}, [1], r"hashes must lie in \[1, 8\], not 9"),
         ({**RAPPOR, "cohorts": 0}, [1], "cohorts must lie in"),
-        (GRR, [], "a ladder has 1 to 8 rungs, not 0"),
-        (GRR, list(range(1, 10)), "a ladder has 1 to 8 rungs, not 9"),
-        (GRR, [1, 1], "rung 2: epsilons must increase, 1 follows 1"),
-        (GRR, [1, 3, 2], "rung 3: epsilons must increase"),
-        (GRR, [0, 1], r"rung 1: micro-epsilon must lie in \[1, "),
-        (GRR, [-5], "rung 1: micro-epsilon must lie in"),
-        (GRR, [1, 40_000_001], "rung 2: micro-epsilon must lie in"),
-        (GRR, [math.nan], "rung 1: micro-epsilon must be an int"),
-        (GRR, [1.0], "rung 1: micro-epsilon must be an int"),
-        (GRR, [True], "rung 1: micro-epsilon must be an int"),
+        (GRR, [], "a ladder has 1 to 8 levels, not 0"),
+        (GRR, list(range(1, 10)), "a ladder has 1 to 8 levels, not 9"),
+        (GRR, [1, 1], "level 2: epsilons must increase, 1 follows 1"),
+        (GRR, [1, 3, 2], "level 3: epsilons must increase"),
+        (GRR, [0, 1], r"level 1: micro-epsilon must lie in \[1, "),
+        (GRR, [-5], "level 1: micro-epsilon must lie in"),
+        (GRR, [1, 40_000_001], "level 2: micro-epsilon must lie in"),
+        (GRR, [math.nan], "level 1: micro-epsilon must be an int"),
+        (GRR, [1.0], "level 1: micro-epsilon must be an int"),
+        (GRR, [True], "level 1: micro-epsilon must be an int"),
     ],
 )
 def test_what_cannot_be_built_is_refused(
@@ -134,7 +134,7 @@ def test_every_ladder_that_is_accepted_is_honoured(
     else:
         refusal = ""
     if refusal:
-        assert refusal.startswith("rung ")
+        assert refusal.startswith("level ")
         return
     certified = [mechanism.certified(level) for level in range(mechanism.levels)]
     assert certified == sorted(set(certified))
@@ -186,10 +186,10 @@ class TestLimits:
         mechanism = build(spec, [1, 2, 250_000_000], "metric")
         assert [mechanism.certified(0), mechanism.certified(1)] == [1, 2]
         assert 249_000_000 < mechanism.certified(2) <= 250_000_000
-        with pytest.raises(ParameterError, match="rung 2: the most significant bit"):
+        with pytest.raises(ParameterError, match="level 2: the most significant bit"):
             build(spec, [1, 340_000_000], "metric")
 
     def test_rungs_closer_than_a_grain_are_refused_by_number(self) -> None:
-        """At 40 a grain of 2**-64 is 0.013 of epsilon: no room for eight rungs of a micro."""
-        with pytest.raises(UnrelatedRungsError, match=r"rung [1-7]: 64-bit thresholds cannot"):
+        """At 40 a grain of 2**-64 is 0.013 of epsilon: no room for eight levels of a micro."""
+        with pytest.raises(UnrelatedLevelsError, match=r"level [1-7]: 64-bit thresholds cannot"):
             build(GRR, list(range(39_999_993, 40_000_001)), "metric")

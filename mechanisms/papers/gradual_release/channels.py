@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from mechanisms.channel import Channel, Matrix
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
 
 
 def degradation(weak: Channel, strong: Channel) -> Channel:
@@ -36,7 +36,7 @@ def degradation(weak: Channel, strong: Channel) -> Channel:
     ------
     ParameterError
         The channels have different numbers of inputs.
-    UnrelatedRungsError
+    UnrelatedLevelsError
         There is no such channel.
 
     References
@@ -63,7 +63,7 @@ def degradation(weak: Channel, strong: Channel) -> Channel:
     if not independent:
         solved = _program(left, right)
     if solved is None or not all(entry >= 0 for row in solved for entry in row):
-        raise UnrelatedRungsError("the weaker channel is no degradation of the stronger one")
+        raise UnrelatedLevelsError("the weaker channel is no degradation of the stronger one")
     return Channel(solved)
 
 

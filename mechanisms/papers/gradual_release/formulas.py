@@ -19,7 +19,7 @@ from fractions import Fraction
 from math import exp, expm1, fsum
 from typing import NamedTuple
 
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.planner.comparison import bit_noise, check_epsilon
 
 #: Probabilities given as floats may miss what they stand for by so much.
@@ -159,7 +159,7 @@ def bit_degradation(weak: tuple[float, float], strong: tuple[float, float]) -> t
     ------
     ParameterError
         A number is no probability.
-    UnrelatedRungsError
+    UnrelatedLevelsError
         The weaker channel is no degradation of the stronger one.
 
     Examples
@@ -175,7 +175,7 @@ def bit_degradation(weak: tuple[float, float], strong: tuple[float, float]) -> t
     one = zero + keep
     related = s1 != s0 or abs(p1 - p0) <= _ROUNDING
     if not (related and all(-_ROUNDING <= t <= 1 + _ROUNDING for t in (zero, one))):
-        raise UnrelatedRungsError(
+        raise UnrelatedLevelsError(
             f"no relaxation from {weak} to {strong}: the weaker bit is no degradation of the "
             "stronger one"
         )

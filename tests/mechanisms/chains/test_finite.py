@@ -13,7 +13,7 @@ import pytest
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain, rounded
 from mechanisms.chains.symbols import SymbolDraw, symbol_chain
 from mechanisms.chains.thresholds import to_grains
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import exp_micro, loss_micro
 from mechanisms.testing import SeededSource
 from tests.statistical import check_counts
@@ -71,7 +71,7 @@ def backward_law(chain: FiniteChain, x: int) -> dict[tuple[int, ...], Fraction]:
 
 
 def forward_law(chain: FiniteChain, x: int) -> dict[tuple[int, ...], Fraction]:
-    """The weakest rung from its channel, then every stronger one by the forward weights."""
+    """The weakest level from its channel, then every stronger one by the forward weights."""
     law = {(o,): p for o, p in enumerate(chain.channel(0).rows[x]) if p}
     for level in range(1, chain.levels):
         longer = {}
@@ -239,12 +239,12 @@ def test_default_steps_of_randomized_response_are_its_own() -> None:
 
 def test_unrelated_rungs_are_refused() -> None:
     strongest = rounded(windows(4, 2, 1_000_000), 1_000_000)
-    with pytest.raises(UnrelatedRungsError, match="rung 1"):
+    with pytest.raises(UnrelatedLevelsError, match="level 1"):
         finite_chain(strongest, (1_500_000, 2_000_000))
     identity = FiniteDraw(tuple(tuple(G * (i == o) for o in range(4)) for i in range(4)))
-    with pytest.raises(UnrelatedRungsError, match="exceeds"):
+    with pytest.raises(UnrelatedLevelsError, match="exceeds"):
         finite_chain(strongest, (500_000, 1_000_000), [identity])
-    with pytest.raises(UnrelatedRungsError, match="not below"):
+    with pytest.raises(UnrelatedLevelsError, match="not below"):
         finite_chain(strongest, (1_000_000, 2_000_000), [identity])
     with pytest.raises(ParameterError, match="steps"):
         finite_chain(strongest, (500_000, 1_000_000), [])
@@ -276,7 +276,7 @@ def test_bad_symbols_and_levels_are_refused() -> None:
 
 
 def planted(chain: FiniteChain) -> FiniteChain:
-    """The same chain with one probability of the strongest rung five percent off."""
+    """The same chain with one probability of the strongest level five percent off."""
     first = list(chain.strongest.weights[0])
     moved = first[0] // 20
     first[0], first[1] = first[0] - moved, first[1] + moved

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from replicas import replicate
-from statistical import check_at_least, check_counts, check_normal
+from statistical import check_at_least, check_normal
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.ascent import GAP, smoothed
-from mechanisms.estimators.expectation import EmEstimate, expectation_maximization, likeliest
+from mechanisms.estimators.expectation import EmEstimate, expectation_maximization
 from mechanisms.estimators.variance import share_variance
 from mechanisms.registry import build
 
@@ -242,45 +242,6 @@ SPECS: list[dict[str, object]] = [
 every_countable = pytest.mark.parametrize(
     "spec", SPECS, ids=lambda spec: "-".join(map(str, spec.values()))
 )
-
-
-@every_countable
-def test_the_matrix_is_the_law_of_a_cell(spec: dict[str, object]) -> None:
-    mechanism = build(spec, [1_000_000, 2_000_000], "m")
-    n = 40_000
-    for value in (0, 5):
-        counts = replicate(mechanism, np.full(n, value), np.arange(n) % 2, 1, SEED)[0]
-        for level in range(2):
-            check_counts(counts[level], mechanism.matrix(level)[value], label=SEED)
-
-
-@every_countable
-def test_mechanisms_are_fitted_at_all_levels_together(spec: dict[str, object]) -> None:
-    mechanism = build(spec, [1_000_000, 2_000_000], "m")
-    truth, repeats = np.repeat(np.arange(6), [6000, 4500, 3000, 3000, 1500, 2000]), 200
-    tables = replicate(mechanism, truth, np.arange(len(truth)) % 2, repeats, SEED)
-    found = [likeliest(mechanism, table) for table in tables]
-    expected = np.bincount(truth) / len(truth)
-    values = np.array([one.values for one in found])
-    errors = np.array([one.standard_errors for one in found])
-    check_normal(values.mean(axis=0), expected, errors.mean(axis=0) / repeats**0.5, label=SEED)
-    for j in range(6):
-        covered = np.abs(values[:, j] - expected[j]) <= 1.96 * errors[:, j]
-        check_at_least(int(covered.sum()), repeats, 0.94, label=SEED)
-    # Levels weighed by what they tell: never more noise than with equal weights.
-    equal = np.array([[e.standard_error for e in mechanism.frequencies(t)] for t in tables[:20]])
-    assert (errors.mean(axis=0) < equal.mean(axis=0)).all()
-
-
-def test_what_cannot_be_fitted_is_refused() -> None:
-    unary = build({"name": "oue", "domain_size": 3}, [1_000_000], "m")
-    with pytest.raises(ParameterError, match="more than one cell"):
-        likeliest(unary, [[1, 1, 1, 3]])
-    large = build({"name": "grr", "domain_size": 5000}, [1_000_000], "m")
-    with pytest.raises(ParameterError, match="at most 16777216 entries"):
-        likeliest(large, np.ones((1, 5000), dtype=int))
-    with pytest.raises(ParameterError, match="shape"):
-        likeliest(unary, [[1, 1, 1]])
 
 
 def test_the_ends_of_what_can_be_asked() -> None:

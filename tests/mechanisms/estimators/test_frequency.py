@@ -173,8 +173,8 @@ def test_small_intervals_cover_exactly_where_only_a_block_answers(
     covered = 0.0
     laws = [
         _law_of_three(
-            [hadamard.matrix(level)[x][cells].sum() for cells in places]  # type: ignore[attr-defined]
-            for x in (holder, other)
+            [float(sum(law[place] for place in cells)) for cells in places]
+            for law in (hadamard.law(x, level) for x in (holder, other))
         )(holders if level else 0, n)
         for level, n in enumerate(reports)
     ]

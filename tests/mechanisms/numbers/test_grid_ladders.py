@@ -12,7 +12,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from statistical import check_counts
 
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.estimators.variance import grid_variance
 from mechanisms.number import designs
 from mechanisms.number.contributions import contributions, matrix
@@ -248,7 +248,7 @@ def test_what_cannot_be_honoured_is_refused() -> None:
             hybrid_ladder(points, False, [1_000_000], "m")
     with pytest.raises(ParameterError, match="increase"):
         hybrid_ladder(9, False, [2_000_000, 1_000_000], "m")
-    with pytest.raises(UnrelatedRungsError):
+    with pytest.raises(UnrelatedLevelsError):
         hybrid_ladder(65, False, [39_999_999, 40_000_000], "m")
     for name in NAMES:
         ladder = grid(name, LADDERS["one"], False)
@@ -293,7 +293,7 @@ def test_any_ladder(name: str, rungs: list[int], points: int, missing: bool) -> 
     """Whatever the amounts: certified within nominal, exactly unbiased; or refused."""
     try:
         ladder = grid(name, tuple(rungs), missing, points)
-    except (ParameterError, UnrelatedRungsError):
+    except (ParameterError, UnrelatedLevelsError):
         # 64 bits cannot tell apart what is almost the same.
         event("refused")
         return

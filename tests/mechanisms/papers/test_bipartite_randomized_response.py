@@ -11,7 +11,7 @@ import pytest
 
 from mechanisms.chains.finite import FiniteChain
 from mechanisms.channel import Channel
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.ordinal.brr import (
     Windows,
     brr_ladder,
@@ -180,7 +180,7 @@ def test_floats_are_compared_as_exact_channels_are() -> None:
             try:
                 degradation(noise, channels[1])
                 related = True
-            except UnrelatedRungsError:
+            except UnrelatedLevelsError:
                 related = False
             matrices = [floats(w, e) for w, e in zip(windows, epsilons, strict=True)]
             assert degradable(*matrices) == related

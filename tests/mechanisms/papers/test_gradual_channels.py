@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms.channel import Channel, bit_channel
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import exp_bounds
 from mechanisms.papers.gradual_release.channels import (
     degradation,
@@ -67,7 +67,7 @@ def test_what_was_degraded_is_found_degraded(data: st.DataObject) -> None:
 def test_more_information_cannot_be_made_of_less() -> None:
     fair, sharp = FAIR, bit_channel(Fraction(3, 4), Fraction(1, 4))
     assert degradation(fair, sharp).ratio() == 1
-    with pytest.raises(UnrelatedRungsError):
+    with pytest.raises(UnrelatedLevelsError):
         degradation(sharp, fair)
 
 
@@ -77,7 +77,7 @@ def test_optimized_and_symmetric_bits_of_the_same_epsilon_are_not_related() -> N
         symmetric = bit_channel(half / (half + 1), 1 / (half + 1))
         optimized = bit_channel(HALF, 1 / (whole + 1))
         for weak, strong in ((symmetric, optimized), (optimized, symmetric)):
-            with pytest.raises(UnrelatedRungsError):
+            with pytest.raises(UnrelatedLevelsError):
                 degradation(weak, strong)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.papers.gradual_release.formulas import (
     bit_degradation,
     chain_log_ratio,
@@ -223,11 +223,11 @@ def test_bits_at_the_edge_of_being_related(
 ) -> None:
     """Rounding of the decimals does not decide; a difference that can be seen does."""
     if expected is None:
-        with pytest.raises(UnrelatedRungsError):
+        with pytest.raises(UnrelatedLevelsError):
             bit_degradation(weak, strong)
         return
     assert bit_degradation(weak, strong) == pytest.approx(expected, abs=1e-12)
-    with pytest.raises(UnrelatedRungsError):
+    with pytest.raises(UnrelatedLevelsError):
         bit_degradation((1.0, 1e-9), (1 - 1e-9, 1e-9))
 
 

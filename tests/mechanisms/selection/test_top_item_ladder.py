@@ -14,7 +14,7 @@ from sources import ScriptedSource
 from statistical import check_counts, check_normal, check_same_law
 
 from mechanisms.chains.symbols import SymbolDraw
-from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
 from mechanisms.exact import exp_micro, loss_micro
 from mechanisms.levels import GRAINS
 from mechanisms.registry import build
@@ -251,7 +251,7 @@ def test_parameters_outside_their_range_are_refused(make: Any) -> None:
             make(items, clip, (1_000_000,), "screen")
     with pytest.raises(SottoError):
         make(3, 2, (40_000_001,), "screen")
-    with pytest.raises(UnrelatedRungsError):
+    with pytest.raises(UnrelatedLevelsError):
         make(3, 2, (39_999_999, 40_000_000), "screen")
 
 

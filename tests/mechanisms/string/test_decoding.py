@@ -165,7 +165,7 @@ def test_a_frequent_unlisted_string_makes_no_false_candidates() -> None:
 
 
 def test_counts_that_are_not_debiased_are_caught() -> None:
-    """The counts of one rung, read as those of a stronger one, which flips less."""
+    """The counts of one level, read as those of a stronger one, which flips less."""
     weak, strong = rappor([2_000_000]), rappor([2_600_000])
     [(counts, shares)] = collections(weak, 200_000, 1, False)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from statistical import check_at_least, check_counts, check_normal, check_variance
 
-from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
 from mechanisms.estimate import SCORE_REPORTS, ShareRegion, two_sided
 from mechanisms.exact import loss_micro
 from mechanisms.levels import GRAINS
@@ -224,7 +224,7 @@ def test_a_debias_left_out_is_noticed() -> None:
 def test_cards_that_cost_more_than_the_last_rung_are_refused() -> None:
     with pytest.raises(ParameterError, match="cost"):
         christofides_ladder((1, 1, 3), (1_000_000,), "smokes")
-    with pytest.raises(UnrelatedRungsError, match="cards"):
+    with pytest.raises(UnrelatedLevelsError, match="cards"):
         christofides_ladder((40, 1, 59), (390_000, 400_000), "smokes")
     survey = christofides_ladder((40, 1, 59), (400_000,), "smokes")
     assert survey.certified(0) == 388_658

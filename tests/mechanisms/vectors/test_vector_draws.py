@@ -18,7 +18,7 @@ from statistical import check_counts, check_same_law
 from mechanisms.chains.finite import FiniteChain, FiniteDraw
 from mechanisms.chains.symbols import SymbolChain
 from mechanisms.channel import Channel, symbol_channel
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import loss_micro
 from mechanisms.number.sampled_bits import SampledBitsLadder
 from mechanisms.registry import build
@@ -330,7 +330,7 @@ def test_every_set_of_coordinates_is_as_likely() -> None:
         ({"name": "sampled_bits", "bits": 0, "count": 1, "missing": False}, THREE, "bits must"),
         ({"name": "sampled_bits", "bits": 4, "count": 0, "missing": False}, THREE, "count must"),
         ({"name": "sampled_bits", "bits": 4, "count": 33, "missing": False}, THREE, "count must"),
-        (SPECS["bits"], [80_000_001], "rung 1"),
+        (SPECS["bits"], [80_000_001], "level 1"),
         (SPECS["bits"], [2, 1], "increase"),
         ({**SPECS["thresholds"], "dimensions": 0}, THREE, "dimensions must"),
         ({**SPECS["thresholds"], "dimensions": 1025}, THREE, "dimensions must"),
@@ -350,7 +350,7 @@ def test_bad_parameters_are_refused(spec: dict[str, Any], amounts: list[int], me
 def test_rungs_that_64_bits_cannot_tell_apart_are_refused() -> None:
     spec = {"name": "sampled_bits", "bits": 4, "count": 2, "missing": False}
     assert ladder(spec, [1, 2, 80_000_000]).certified(2) <= 80_000_000
-    with pytest.raises(UnrelatedRungsError, match="rung 1"):
+    with pytest.raises(UnrelatedLevelsError, match="level 1"):
         ladder(spec, [79_999_999, 80_000_000])
 
 

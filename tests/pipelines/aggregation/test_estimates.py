@@ -48,7 +48,7 @@ CANDIDATES = ("home", "away", "nowhere")
 
 
 def counts_of(metric: CompiledMetric, devices: int) -> NDArray[np.int64]:
-    """Return the counts of devices whose values are spread evenly, two thirds on the last rung."""
+    """Return the counts of devices whose values are spread evenly, two thirds on the last level."""
     source, mechanism = SeededSource(51), metric.mechanism
     ids = [source.words(2 * devices).reshape(-1, 2) for _ in range(2)]
     symbols = [metric.encode(VALUES[metric.name][at % 3]) for at in range(devices)]

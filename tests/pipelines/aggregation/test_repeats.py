@@ -104,9 +104,9 @@ def test_no_category_of_a_hadamard_block_shares_more_noise_than_is_stated() -> N
     support = np.array([[chain.supports(x, output) for output in outputs] for x in range(16)])
     in_block = np.array([[x % 4 == output // 8 for output in outputs] for x in range(16)])
     spreads = []
-    for rung in chain.exact:
-        p = float(rung.p)
-        gap = float(rung.p - rung.q)
+    for level in chain.exact:
+        p = float(level.p)
+        gap = float(level.p - level.q)
         law = np.where(support, p / support.sum(axis=1, keepdims=True), 0.0)
         law += np.where(support, 0.0, (1 - p) / (~support).sum(axis=1, keepdims=True))
         score = np.where(in_block, np.where(support, 1.0, -1.0), 0.0) / gap

@@ -243,7 +243,7 @@ def test_an_exporter_of_one_report_says_nothing_of_its_payload(pair: list[Output
 
 
 def colours(plan: CompiledPlan, devices: int) -> list[Sent]:
-    """Return the reports of some devices, of which every third sends only the first rung."""
+    """Return the reports of some devices, of which every third sends only the first level."""
     source = random.Random(3)
     made = [Device(plan, source) for _ in range(devices)]
     return [
@@ -406,6 +406,7 @@ class Published:
             return int(str(results.table(WINDOWS)[0]["revision"]))
 
 
+@pytest.mark.slow
 def test_another_minimum_reaches_the_topic_and_its_sinks(tmp_path: Path) -> None:
     """Nothing else is new, and a consumer keeps the document of the highest revision."""
     job = Published(tmp_path, 1)
@@ -452,6 +453,7 @@ def test_another_minimum_after_an_interrupted_run(tmp_path: Path) -> None:
     assert job.aggregate(20) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["MANIFEST.json written", "committed", "projected"])
 def test_another_minimum_when_the_run_is_killed(tmp_path: Path, step: str) -> None:
     """The documents are the same ones, whenever they are published."""
@@ -465,7 +467,7 @@ def test_another_minimum_when_the_run_is_killed(tmp_path: Path, step: str) -> No
 
 
 def counted(metric: CompiledMetric, reports: int, seed: int) -> NDArray[np.int64]:
-    """Return the counts of some reports of the first rung."""
+    """Return the counts of some reports of the first level."""
     source, made, mechanism = SeededSource(seed), random.Random(seed), metric.mechanism
     counts = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
     for _ in range(reports):

@@ -195,7 +195,7 @@ def test_what_refers_to_nothing_is_refused_even_if_the_checksum_is_right(place, 
 
 
 @pytest.mark.parametrize("levels", [0, 2, 9, 65535])
-def test_the_rungs_of_a_metric_are_those_that_entries_have(levels):
+def test_the_levels_of_a_metric_are_those_that_entries_have(levels):
     stored = snapshot()
     changed = replace(
         stored, metrics=(stored.metrics[0]._replace(levels=levels), stored.metrics[1])

@@ -158,7 +158,7 @@ def test_the_key_decides_nothing():
     assert outcomes[0] == outcomes[1]
 
 
-def test_a_newer_rung_supersedes_and_an_older_one_that_comes_late_does_not():
+def test_a_newer_level_supersedes_and_an_older_one_that_comes_late_does_not():
     weak, strong = (Row(0, 1, 0, START, level, bytes([level]), True, 5) for level in (0, 2))
     now, changes, rejects = step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows_of([weak]))
     window = START // (2 * DAY) * 2 * DAY

@@ -150,6 +150,7 @@ def test_a_commit_forces_all_that_it_stands_on(
     assert folders >= {".", "states", "logs", "counts", "quarantine", "MANIFEST.json.new"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "lost"),
     [
