@@ -149,9 +149,9 @@ class Mechanism(ABC):
         """Over how many equal random decisions an amount is divided."""
         return 1
 
-    @abstractmethod
     def _ratios(self) -> Sequence[Fraction]:
-        """Return the exact largest likelihood ratio of every level."""
+        """Return the exact largest likelihood ratio of every level; here that of the chain."""
+        return [self.chain.ratio(level) for level in range(self.chain.levels)]
 
     @abstractmethod
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:

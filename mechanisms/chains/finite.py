@@ -121,10 +121,6 @@ class FiniteChain(SymbolOutputs):
                 rows, total = _through(rows, total, left[-1]), total * GRAINS
         return tuple(reversed(found))
 
-    def realised_ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level, from the weights alone."""
-        return self.ratio(level)
-
     def law(self, value: int, level: int) -> dict[int, Fraction]:
         """Return the probability of every output of a level, from the weights alone."""
         rows, total = self.table(level)
