@@ -160,10 +160,9 @@ _TYPES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_NUMBERS, ("number",)),
     **dict.fromkeys(("sampled_vector", "sampled_hybrid"), ("vector",)),
     **dict.fromkeys(("permute_and_flip", "top_response"), ("top_item",)),
-    "brr": ("ordinal",),
 }
 _COINLESS = {
-    *("split_bits", "brr"),
+    "split_bits",
     *("duchi", "piecewise", "hybrid", "square_wave"),
 }
 _BITS = {"bits": int, "missing": bool}
@@ -172,10 +171,7 @@ _ITEMS = {"domain_size": int, "clip": int}
 #: ``"module:class"`` of every mechanism of plans, by its name there, in the order in which a
 #: choice prefers them where nothing else tells them apart.
 REGISTRY: dict[str, str | Builder] = {
-    "brr": Builder(
-        {"domain_size": int, "subset_size": int, "missing": bool},
-        "mechanisms.ordinal.brr:brr_ladder",
-    ),
+    "brr": "mechanisms.ordinal.brr:BipartiteRandomizedResponse",
     "grr": "mechanisms.category.grr:GeneralizedRandomizedResponse",
     "sue": "mechanisms.category.unary:SymmetricUnaryEncoding",
     "oue": "mechanisms.category.unary:OptimizedUnaryEncoding",

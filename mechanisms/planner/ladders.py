@@ -8,8 +8,6 @@ from mechanisms.ladders import Ladder
 from mechanisms.number.random_threshold import ThresholdLadder
 from mechanisms.number.sampled_bit import SampledBitLadder
 from mechanisms.number.sampled_bits import SampledBitsLadder
-from mechanisms.ordinal.brr import BrrLadder
-from mechanisms.planner.precision import ordinal_mean
 from mechanisms.planner.predictions import mean_variance
 from mechanisms.planner.targets import Assumed, Precision, of_share
 from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
@@ -21,8 +19,6 @@ def precision(mechanism: Ladder, level: int, assumed: Assumed, scale: float) -> 
     """Return how precise the main estimate of a level will be."""
     if isinstance(mechanism, CoordinatesLadder):
         return _of_coordinate(mechanism, level, assumed, scale)
-    if isinstance(mechanism, BrrLadder):
-        return ordinal_mean(mechanism, level, assumed, scale=scale)
     if isinstance(mechanism, PermuteAndFlipLadder):
         raise ParameterError(
             "what permute_and_flip selects is near the most frequent item by chance, so that the "

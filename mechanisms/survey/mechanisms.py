@@ -67,9 +67,6 @@ class SurveyMechanism(Mechanism):
         strongest = rounded((design.no, design.yes), cost)
         return finite_chain(strongest, self.micros, self._steps(strongest))
 
-    def _ratios(self) -> Sequence[Fraction]:
-        return [self.chain.ratio(level) for level in range(self.chain.levels)]
-
     @property
     def numbers(self) -> tuple[int, ...]:
         """The number that each answer is."""

@@ -19,7 +19,6 @@ from mechanisms.items import Item, Method
 from mechanisms.ladders import Ladder
 from mechanisms.number.numeric import NumericEstimates, numeric
 from mechanisms.number.strata import EXPECTED_REPORTS
-from mechanisms.ordinal.estimates import ordinal_items
 from mechanisms.top_item.top_item import TopItemLadder
 from mechanisms.vector.coordinates import CoordinatesLadder
 from mechanisms.vector.means import vector_means
@@ -62,10 +61,6 @@ def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Ite
         answers: list[int] = (counts.sum(axis=1) // metric.mechanism.sampled).tolist()
         return answers
     return list(items[0].estimate.reports_by_level)
-
-
-def _ordinals(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
-    return ordinal_items(metric.mechanism, counts, metric.context())
 
 
 def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
@@ -114,7 +109,6 @@ def _vector(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[It
 
 
 _BY_TYPE: Mapping[str, Callable[[CompiledMetric, Matrix], Iterator[Item]]] = {
-    "ordinal": _ordinals,
     "top_item": _top_items,
 }
 

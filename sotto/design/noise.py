@@ -59,13 +59,8 @@ def _of_coordinate(mechanism: Any, level: int) -> Noise:
     return _of_grid(mechanism.grid, level)
 
 
-def _none(mechanism: Any, level: int) -> None:
-    return None
-
-
-_NOISES: Mapping[str, Callable[[Any, int], Noise | None]] = {
+_NOISES: Mapping[str, Callable[[Any, int], Noise]] = {
     "permute_and_flip": _of_release,
     **dict.fromkeys(("duchi", "piecewise", "hybrid", "square_wave"), _of_grid),
     "sampled_hybrid": _of_coordinate,
-    "brr": _none,
 }

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.ordinal.brr import best_subset_size as best_window
 from mechanisms.planner.predictions import worst_mean_variance
 from mechanisms.registry import build, mechanism_class, mechanisms_for, supports_constant
 from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED
@@ -122,18 +121,9 @@ def _sampled_on_grid(asked: Asked) -> int:
     return optimal_sampled_hybrid(dimensions, asked.ladder[asked.level], VECTOR_POINTS)
 
 
-def _favoured(asked: Asked) -> int:
-    """Return how many candidates bipartite randomized response favours at that level."""
-    points = asked.number("domain_size") - asked.number("missing")
-    if not (points > 2 and asked.epsilon > 0):
-        return 1
-    return best_window(points, asked.ladder[asked.level])
-
-
 #: Points of the grid on which a number is hidden.
 _POINTS: Mapping[str, Callable[[Asked], Parameter]] = {"points": lambda asked: 65}
 _DEFAULTS: Mapping[str, Mapping[str, Callable[[Asked], Parameter]]] = {
-    "brr": {"subset_size": _favoured},
     "sampled_vector": {"sampled": _sampled, "bits": lambda asked: 0},
     "sampled_hybrid": {"sampled": _sampled_on_grid, "points": lambda asked: VECTOR_POINTS},
     "piecewise": _POINTS,
