@@ -9,17 +9,15 @@ the interval does not belong to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import sqrt
 
-from mechanisms.category.oracle import share_items
 from mechanisms.estimate import Estimate
 from mechanisms.items import Item, Method
 from mechanisms.ladders import Ladder
 from mechanisms.number.numeric import NumericEstimates, numeric
 from mechanisms.number.strata import EXPECTED_REPORTS
-from mechanisms.top_item.top_item import TopItemLadder
 from mechanisms.vector.coordinates import CoordinatesLadder
 from mechanisms.vector.means import vector_means
 from mechanisms.vector.sampled_hybrid import SampledHybridLadder
@@ -48,9 +46,7 @@ def estimate(
     stratum = max(EXPECTED_REPORTS, least)
     if metric.type == "number":
         return _number(metric, counts, stratum)
-    if metric.type == "vector":
-        return _vector(metric, counts, stratum)
-    return _BY_TYPE[metric.type](metric, counts)
+    return _vector(metric, counts, stratum)
 
 
 def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Item]) -> list[int]:
@@ -61,19 +57,6 @@ def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Ite
         answers: list[int] = (counts.sum(axis=1) // metric.mechanism.sampled).tolist()
         return answers
     return list(items[0].estimate.reports_by_level)
-
-
-def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
-    """Of permute-and-flip the share of devices that name an item, their most frequent or not."""
-    assert isinstance(metric.mechanism, TopItemLadder)
-    found = share_items(metric.mechanism.frequencies(counts), metric.context())
-    if metric.mechanism.name != "permute_and_flip":
-        yield from found
-        return
-    for item in found:
-        # How many devices must have an item for it to be noticed depends on their other items.
-        named = replace(item.estimate, detection_floor=None)
-        yield replace(item, estimate=named, method=Method.BIASED)
 
 
 def _number(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[Item]:
@@ -106,11 +89,6 @@ def _vector(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[It
     found = vector_means(metric.mechanism, counts, *metric.range, stratum=stratum)
     for number, each in enumerate(found, start=1):
         yield Item("mean", str(number), each, metric.unit)
-
-
-_BY_TYPE: Mapping[str, Callable[[CompiledMetric, Matrix], Iterator[Item]]] = {
-    "top_item": _top_items,
-}
 
 
 def design_effect(plan: CompiledPlan, metric: CompiledMetric) -> float:

@@ -1,4 +1,4 @@
-"""The most frequent item of a device: exact loss of both ladders, their draws, their estimates."""
+"""The most frequent item of a device: exact loss, draws and estimates of both mechanisms."""
 
 from __future__ import annotations
 
@@ -13,57 +13,34 @@ import pytest
 from sources import ScriptedSource
 from statistical import check_counts, check_normal, check_same_law
 
-from mechanisms.chains.symbols import SymbolDraw
 from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
 from mechanisms.exact import exp_micro, loss_micro
 from mechanisms.levels import GRAINS
 from mechanisms.registry import build
 from mechanisms.testing import SeededSource
-from mechanisms.top_item.flip_ladder import (
-    PermuteAndFlipLadder,
+from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
+from mechanisms.top_item.permute_and_flip import (
+    PermuteAndFlip,
     acceptance_table,
     extremes,
     last_threshold,
-    permute_and_flip_ladder,
 )
-from mechanisms.top_item.top_item import TopItemLadder, uniforms_below
-from mechanisms.top_item.top_response import TopResponseLadder, top_response_ladder
+from mechanisms.top_item.top_response import TopResponse
 
 SEED = 31622776
 LADDERS = {"one": (1_000_000,), "three": (500_000, 1_000_000, 2_000_000), "wide": (1, 9_000_000)}
-every_ladder = pytest.mark.parametrize("rungs", LADDERS.values(), ids=LADDERS.keys())
-both = pytest.mark.parametrize("make", [permute_and_flip_ladder, top_response_ladder])
-Law = tuple[Fraction, ...]
+every_ladder = pytest.mark.parametrize("ladder", LADDERS.values(), ids=LADDERS.keys())
+both = pytest.mark.parametrize("kind", [PermuteAndFlip, TopResponse])
+Kind = type[TopItemMechanism]
 
 
-def steps_of(ladder: TopItemLadder) -> tuple[SymbolDraw, ...]:
-    """The degradations, weakest first."""
-    if isinstance(ladder, PermuteAndFlipLadder):
-        return ladder.chain.steps
-    return ladder.chain.degradations  # type: ignore[attr-defined,no-any-return]
+def made(kind: Kind, items: int, clip: int, ladder: tuple[int, ...]) -> Any:
+    return kind.build(ladder, "screen", domain_size=items, clip=clip)
 
 
-def last_law(ladder: TopItemLadder, counts: tuple[int, ...]) -> Law:
-    """The law of the last rung from its integers."""
-    prior = dict(ladder.prior(counts, bytes(16)))
-    total = sum(prior.values())
-    selected = tuple(Fraction(prior.get(item, 0), total) for item in range(ladder.domain_size))
-    if isinstance(ladder, TopResponseLadder):
-        return through(selected, ladder.chain.strongest)  # type: ignore[attr-defined]
-    return selected
-
-
-def through(law: Law, step: SymbolDraw) -> Law:
-    keep, other = Fraction(step.keep, GRAINS), Fraction(step.other, GRAINS)
-    return tuple(share * keep + (1 - share) * other for share in law)
-
-
-def laws(ladder: TopItemLadder, counts: tuple[int, ...]) -> list[Law]:
-    """The laws of all rungs, weakest first."""
-    found = [last_law(ladder, counts)]
-    for step in reversed(steps_of(ladder)):
-        found.insert(0, through(found[0], step))
-    return found
+def laws(mechanism: TopItemMechanism, counts: tuple[int, ...]) -> list[tuple[Fraction, ...]]:
+    """The laws of all levels, weakest first."""
+    return [tuple(mechanism.law(counts, level).values()) for level in range(mechanism.levels)]
 
 
 def vectors_of(items: int, clip: int) -> list[tuple[int, ...]]:
@@ -74,17 +51,17 @@ def vectors_of(items: int, clip: int) -> list[tuple[int, ...]]:
 @every_ladder
 @pytest.mark.parametrize(("items", "clip"), [(2, 1), (2, 3), (3, 2), (4, 1)])
 def test_any_two_periods_lose_exactly_the_certified_amount(
-    make: Any, rungs: tuple[int, ...], items: int, clip: int
+    kind: Kind, ladder: tuple[int, ...], items: int, clip: int
 ) -> None:
-    ladder = make(items, clip, rungs, "screen")
-    every = [laws(ladder, counts) for counts in vectors_of(items, clip)]
-    for level in range(ladder.levels):
+    mechanism = made(kind, items, clip, ladder)
+    every = [laws(mechanism, counts) for counts in vectors_of(items, clip)]
+    for level in range(mechanism.levels):
         worst = Fraction(1)
         for column in zip(*(law[level] for law in every), strict=True):
             worst = max(worst, max(column) / min(column))
-        assert loss_micro(worst) == ladder.certified(level) <= ladder.nominal(level)
-        rung = ladder.exact(level)[0]
-        assert worst == rung.p / rung.q
+        assert loss_micro(worst) == mechanism.certified(level) <= mechanism.nominal(level)
+        p, q = mechanism.exact(level)[0]
+        assert worst == p / q == mechanism.realised_ratio(level)
 
 
 @pytest.mark.parametrize("items", [2, 5, 100, 1024])
@@ -112,31 +89,30 @@ def test_acceptance_falls_from_one_to_the_last_threshold(clip: int) -> None:
 
 @both
 @every_ladder
-def test_forward_and_backward_are_the_same_law(make: Any, rungs: tuple[int, ...]) -> None:
-    ladder = make(3, 2, rungs, "screen")
+def test_forward_and_backward_are_the_same_law(kind: Kind, ladder: tuple[int, ...]) -> None:
+    mechanism = made(kind, 3, 2, ladder)
     for counts in ((2, 0, 1), (1, 1, 0), (0, 0, 0)):
-        prior = ladder.prior(counts, bytes(16))
-        law = laws(ladder, counts)
-        for level, step in enumerate(steps_of(ladder), start=1):
-            kept = {True: Fraction(step.keep, GRAINS), False: Fraction(step.other, GRAINS)}
+        prior = mechanism.prior(counts, bytes(16), bytes(16))
+        law = laws(mechanism, counts)
+        for level in range(1, mechanism.levels):
             for before in range(3):
-                weights = ladder.chain.forward_weights(prior, before, level)
+                weights = mechanism.chain.forward_weights(prior, before, level)
                 total = sum(weights.values())
                 for after in range(3):
-                    backward = law[level][after] * kept[after == before]
+                    backward = law[level][after] * mechanism.chain.step(after, level - 1)[before]
                     forward = law[level - 1][before] * Fraction(weights[after], total)
                     assert backward == forward
 
 
 @both
-def test_scalar_and_vectorised_draws_have_the_exact_law(make: Any) -> None:
-    ladder, n = make(4, 5, (500_000, 2_000_000), "screen"), 12_000
+def test_scalar_and_vectorised_draws_have_the_exact_law(kind: Kind) -> None:
+    mechanism, n = made(kind, 4, 5, (500_000, 2_000_000)), 12_000
     counts = (5, 3, 5, 0)
     ids = np.zeros((n, 2), dtype=np.uint64)
-    columns = ladder.randomize(np.tile(counts, (n, 1)), ids, ids, SeededSource(SEED))
+    columns = mechanism.randomize(np.tile(counts, (n, 1)), ids, ids, SeededSource(SEED))
     source = SeededSource(SEED)
-    rows = [ladder.draw(counts, bytes(16), bytes(16), source) for _ in range(n)]
-    for level, law in enumerate(laws(ladder, counts)):
+    rows = [mechanism.draw(counts, bytes(16), bytes(16), source) for _ in range(n)]
+    for level, law in enumerate(laws(mechanism, counts)):
         many = np.bincount(columns[:, level, 0], minlength=4)
         one = Counter(row[level][0] for row in rows)
         check_counts(many, law, label=SEED)
@@ -149,56 +125,56 @@ def test_scalar_and_vectorised_draws_have_the_exact_law(make: Any) -> None:
 
 
 def test_mixed_rows_are_drawn_each_by_its_own_law() -> None:
-    ladder, n = permute_and_flip_ladder(3, 2, (3_000_000,), "screen"), 90_000
+    mechanism, n = made(PermuteAndFlip, 3, 2, (3_000_000,)), 90_000
     every = vectors_of(3, 2)
     ids = np.zeros((n, 2), dtype=np.uint64)
     rows = [every[number % len(every)] for number in range(n)]
-    drawn = ladder.randomize(rows, ids, ids, SeededSource(SEED))[:, 0, 0]
+    drawn = mechanism.randomize(rows, ids, ids, SeededSource(SEED))[:, 0, 0]
     for place, counts in enumerate(every):
         seen = np.bincount(drawn[place :: len(every)], minlength=3)
-        check_counts(seen, ladder.law(counts), label=(SEED, counts))
+        check_counts(seen, mechanism.selection(counts), label=(SEED, counts))
 
 
 def test_a_forward_draw_returns_an_item() -> None:
-    ladder = permute_and_flip_ladder(3, 2, (500_000, 2_000_000), "screen")
-    payload = ladder.forward((2, 0, 1), bytes([1]), 1, bytes(16), bytes(16), SeededSource(SEED))
+    mechanism = made(PermuteAndFlip, 3, 2, (500_000, 2_000_000))
+    payload = mechanism.forward((2, 0, 1), bytes([1]), 1, bytes(16), bytes(16), SeededSource(SEED))
     assert payload[0] < 3
-    assert ladder.weaker(payload, SeededSource(SEED))[0][0] < 3
+    assert mechanism.weaker(payload, SeededSource(SEED))[0][0] < 3
 
 
 @pytest.mark.parametrize("level", [0, 1])
 def test_estimates_undo_the_degradation_without_bias(level: int) -> None:
     """The mean of the estimate, from the exact law, is the law of the released item."""
-    ladder = permute_and_flip_ladder(3, 2, (500_000, 2_000_000), "screen")
+    mechanism = made(PermuteAndFlip, 3, 2, (500_000, 2_000_000))
     counts, n = (2, 0, 1), 10**15
-    law = laws(ladder, counts)
+    law = laws(mechanism, counts)
     table = np.zeros((2, 3), dtype=np.int64)
     table[level] = [round(n * share) for share in law[level]]
-    released = [estimate.value for estimate in ladder.frequencies(table)]
+    released = [estimate.value for estimate in mechanism.frequencies(table)]
     assert released == pytest.approx([float(share) for share in law[1]], abs=1e-12)
-    errors = [estimate.standard_error for estimate in ladder.frequencies(table)]
+    errors = [estimate.standard_error for estimate in mechanism.frequencies(table)]
     assert all((error == 0) == (level == 1) for error in errors)
     # It is the release, and far from the truth: item 0 is the top one of every device.
     assert released[0] < 0.7
 
 
 def test_estimates_of_the_response_are_of_the_truth() -> None:
-    ladder, n = top_response_ladder(5, 9, (500_000, 1_000_000), "screen"), 60_000
+    mechanism, n = made(TopResponse, 5, 9, (500_000, 1_000_000)), 60_000
     generator = np.random.default_rng(SEED)
     counts = generator.integers(0, 6, size=(n, 5))
     counts[: n // 2, 1] = 9
     ids = np.zeros((n, 2), dtype=np.uint64)
-    payloads = ladder.randomize(counts, ids, ids, SeededSource(SEED))
+    payloads = mechanism.randomize(counts, ids, ids, SeededSource(SEED))
     half, groups = n // 3, np.zeros(n, dtype=np.int64)
     table = np.concatenate(
         [
-            ladder.accumulate(payloads[rows, level], ids[rows], ids[rows], groups[rows], 1)
+            mechanism.accumulate(payloads[rows, level], ids[rows], ids[rows], groups[rows], 1)
             for level, rows in ((0, slice(half)), (1, slice(half, n)))
         ]
     )
     best = counts == counts.max(axis=1)[:, None]
     truth = (best / best.sum(axis=1)[:, None]).mean(axis=0)
-    estimates = ladder.frequencies(table)
+    estimates = mechanism.frequencies(table)
     for estimate, share in zip(estimates, truth, strict=True):
         # Ties, drawn at random, add less than a binomial would.
         error = math.hypot(estimate.standard_error, math.sqrt(share * (1 - share) / n))
@@ -209,60 +185,61 @@ def test_estimates_of_the_response_are_of_the_truth() -> None:
 
 def test_the_response_keeps_a_clear_best_item_more_often() -> None:
     for items in (2, 5, 30):
-        flips = permute_and_flip_ladder(items, 10, (1_000_000,), "screen")
-        response = top_response_ladder(items, 10, (1_000_000,), "screen")
+        flips = made(PermuteAndFlip, items, 10, (1_000_000,))
+        response = made(TopResponse, items, 10, (1_000_000,))
         counts = (10, *[0] * (items - 1))
-        assert last_law(response, counts)[0] >= last_law(flips, counts)[0]
+        assert response.law(counts, 0)[0] >= flips.law(counts, 0)[0]
 
 
 @both
-def test_payloads_and_counts(make: Any) -> None:
-    ladder = make(300, 2, (1_000_000,), "screen")
-    assert (ladder.payload_width, ladder.count_length, ladder.levels) == (2, 300, 1)
+def test_payloads_and_counts(kind: Kind) -> None:
+    mechanism = made(kind, 300, 2, (1_000_000,))
+    assert (mechanism.payload_width, mechanism.count_length, mechanism.levels) == (2, 300, 1)
     payloads = np.array([[43, 1], [44, 1]], dtype=np.uint8)
-    assert ladder.valid(payloads).tolist() == [True, False]
+    assert mechanism.valid(payloads).tolist() == [True, False]
     empty = np.zeros((0, 2), dtype=np.uint64)
-    assert ladder.randomize([], empty, empty, SeededSource(SEED)).shape == (0, 1, 2)
-    spec = {"name": ladder.name, "domain_size": 300, "clip": 2}
+    assert mechanism.randomize([], empty, empty, SeededSource(SEED)).shape == (0, 1, 2)
+    spec = {"name": mechanism.name, "domain_size": 300, "clip": 2}
     twin = build(spec, (1_000_000,), "screen")
-    assert twin == ladder
-    assert hash(twin) == hash(ladder)
+    assert twin == mechanism
+    assert hash(twin) == hash(mechanism)
 
 
 @both
 @pytest.mark.parametrize("symbol", [(1, 2), (1, 2, 3), (0, 0, -1), (0, 0, 1.0), 77, "abc", None])
-def test_what_are_no_clipped_counts_is_refused_without_naming_it(make: Any, symbol: Any) -> None:
-    ladder = make(3, 2, (1_000_000,), "screen")
+def test_what_are_no_clipped_counts_is_refused_without_naming_it(kind: Kind, symbol: Any) -> None:
+    mechanism = made(kind, 3, 2, (1_000_000,))
     with pytest.raises(ParameterError) as caught:
-        ladder.draw(symbol, bytes(16), bytes(16), SeededSource(SEED))
+        mechanism.draw(symbol, bytes(16), bytes(16), SeededSource(SEED))
     assert repr(symbol) not in str(caught.value)
     ids = np.zeros((1, 2), dtype=np.uint64)
     with pytest.raises(ParameterError):
-        ladder.randomize([symbol], ids, ids, SeededSource(SEED))
+        mechanism.randomize([symbol], ids, ids, SeededSource(SEED))
     two = np.zeros((2, 2), dtype=np.uint64)
     with pytest.raises(ParameterError):
-        ladder.randomize([(0, 1, 2), symbol], two, two, SeededSource(SEED))
+        mechanism.randomize([(0, 1, 2), symbol], two, two, SeededSource(SEED))
 
 
 @both
-def test_parameters_outside_their_range_are_refused(make: Any) -> None:
+def test_parameters_outside_their_range_are_refused(kind: Kind) -> None:
     for items, clip in ((1, 5), (1025, 5), (3, 0), (3, 65_537), (True, 5), (3, 2.0)):
         with pytest.raises(ParameterError):
-            make(items, clip, (1_000_000,), "screen")
+            made(kind, items, clip, (1_000_000,))
     with pytest.raises(SottoError):
-        make(3, 2, (40_000_001,), "screen")
+        made(kind, 3, 2, (40_000_001,))
     with pytest.raises(UnrelatedLevelsError):
-        make(3, 2, (39_999_999, 40_000_000), "screen")
+        made(kind, 3, 2, (39_999_999, 40_000_000))
 
 
 @pytest.mark.parametrize("before", [True, False])
 def test_a_word_at_a_threshold_does_not_accept(before: bool) -> None:
     """Looked at is item 1, a whole clip below, then item 0, which every word accepts."""
-    ladder = permute_and_flip_ladder(2, 3, [1_000_000], "screen")
-    word, ids = ladder.table[-1] - before, np.zeros((1, 2), dtype=np.uint64)
-    assert ladder.encode((3, 0), bytes(16), ScriptedSource([1, word, GRAINS - 1])) == before
+    mechanism = made(PermuteAndFlip, 2, 3, (1_000_000,))
+    word, ids = mechanism.table[-1] - before, np.zeros((1, 2), dtype=np.uint64)
+    scalar = ScriptedSource([1, word, GRAINS - 1])
+    assert mechanism.encode((3, 0), bytes(16), bytes(16), scalar) == before
     source = ScriptedSource([1, word, 0, GRAINS - 1])
-    assert ladder.encode_many([(3, 0)], ids, source).tolist() == [before]
+    assert mechanism.encode_many([(3, 0)], ids, ids, source).tolist() == [before]
 
 
 def test_words_above_the_last_multiple_are_drawn_again() -> None:
