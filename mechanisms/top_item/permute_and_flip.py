@@ -277,18 +277,17 @@ class ReleaseChain(SymbolOutputs):
     @cached_property
     def releases(self) -> tuple[Probabilities, ...]:
         """Of every level the probability that it is the selected item, and a given other one."""
-        found = [Probabilities(Fraction(1), Fraction(0))]
-        for step in reversed(self.steps):
-            found.insert(0, _through(found[0], step))
-        return tuple(found)
+        return self._through(Fraction(1), Fraction(0))
 
     @cached_property
     def exact(self) -> tuple[Probabilities, ...]:
         """Of every level the largest and the smallest probability of an item."""
-        found = [self.selection]
-        for step in reversed(self.steps):
-            found.insert(0, _through(found[0], step))
-        return tuple(found)
+        return self._through(*self.selection)
+
+    def _through(self, p: Fraction, q: Fraction) -> tuple[Probabilities, ...]:
+        """Return what the steps make of two probabilities of the last level."""
+        levels = range(self.levels)
+        return tuple(Probabilities(*degraded(p, q, self.steps[level:])) for level in levels)
 
     @property
     def levels(self) -> int:
@@ -297,7 +296,7 @@ class ReleaseChain(SymbolOutputs):
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:
         """Return the probability of every output of a level given the selected item."""
-        kept, other = degraded(Fraction(1), Fraction(0), self.steps[level:])
+        kept, other = self.releases[level]
         return {item: kept if item == value else other for item in range(self.size)}
 
     def step(self, output: int, level: int) -> dict[int, Fraction]:
@@ -389,10 +388,5 @@ def release_chain(size: int, selection: Probabilities, ladder: Sequence[int]) ->
                 f"level {number}: its epsilon is too small for {size} items and 64-bit thresholds"
             )
         steps.insert(0, SymbolDraw(size, keep, other))
-        above = _through(above, steps[0])
+        above = Probabilities(*degraded(*above, steps[:1]))
     return ReleaseChain(size, selection, tuple(steps))
-
-
-def _through(above: Probabilities, step: SymbolDraw) -> Probabilities:
-    kept, other = step.rung
-    return Probabilities(above.p * (kept - other) + other, above.q * (kept - other) + other)

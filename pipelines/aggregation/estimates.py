@@ -23,7 +23,6 @@ from mechanisms.vector.means import vector_means
 from mechanisms.vector.sampled_hybrid import SampledHybridLadder
 from mechanisms.vector.sampled_vector import SampledVectorLadder
 from pipelines.aggregation.counts import Matrix
-from sotto.design.noise import noise_of
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 
@@ -118,13 +117,7 @@ def _shared(metric: CompiledMetric) -> float:
     """Return the part of the noise of the last rung that is sent that all reports share."""
     if metric.type not in ("category", "boolean", "survey"):
         return 1.0
-    if not isinstance(metric.mechanism, Ladder):
-        return metric.mechanism.shared_noise(metric.sent)
-    levels = metric.sent, metric.sent - 1
-    last, sent = (noise_of(metric.mechanism, level) for level in levels)
-    if last is None or sent is None:
-        return 1.0
-    return min(max(last.no / sent.no, last.yes / sent.yes), 1.0)
+    return metric.mechanism.shared_noise(metric.sent)
 
 
 def widened(estimate: Estimate, effect: float) -> Estimate:

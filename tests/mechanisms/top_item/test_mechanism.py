@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 from sources import ScriptedSource
-from statistical import check_counts, check_normal, check_same_law
+from statistical import check_counts, check_normal
 
 from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
 from mechanisms.exact import exp_micro, loss_micro
 from mechanisms.levels import GRAINS
-from mechanisms.registry import build
 from mechanisms.testing import SeededSource
 from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
 from mechanisms.top_item.permute_and_flip import (
@@ -87,43 +85,6 @@ def test_acceptance_falls_from_one_to_the_last_threshold(clip: int) -> None:
         assert math.isclose(threshold / GRAINS, (last / GRAINS) ** (gap / clip), rel_tol=1e-12)
 
 
-@both
-@every_ladder
-def test_forward_and_backward_are_the_same_law(kind: Kind, ladder: tuple[int, ...]) -> None:
-    mechanism = made(kind, 3, 2, ladder)
-    for counts in ((2, 0, 1), (1, 1, 0), (0, 0, 0)):
-        prior = mechanism.prior(counts, bytes(16), bytes(16))
-        law = laws(mechanism, counts)
-        for level in range(1, mechanism.levels):
-            for before in range(3):
-                weights = mechanism.chain.forward_weights(prior, before, level)
-                total = sum(weights.values())
-                for after in range(3):
-                    backward = law[level][after] * mechanism.chain.step(after, level - 1)[before]
-                    forward = law[level - 1][before] * Fraction(weights[after], total)
-                    assert backward == forward
-
-
-@both
-def test_scalar_and_vectorised_draws_have_the_exact_law(kind: Kind) -> None:
-    mechanism, n = made(kind, 4, 5, (500_000, 2_000_000)), 12_000
-    counts = (5, 3, 5, 0)
-    ids = np.zeros((n, 2), dtype=np.uint64)
-    columns = mechanism.randomize(np.tile(counts, (n, 1)), ids, ids, SeededSource(SEED))
-    source = SeededSource(SEED)
-    rows = [mechanism.draw(counts, bytes(16), bytes(16), source) for _ in range(n)]
-    for level, law in enumerate(laws(mechanism, counts)):
-        many = np.bincount(columns[:, level, 0], minlength=4)
-        one = Counter(row[level][0] for row in rows)
-        check_counts(many, law, label=SEED)
-        check_same_law(many, [one[item] for item in range(4)], label=SEED)
-    pairs = Counter((row[0][0], row[1][0]) for row in rows)
-    joint = np.bincount(columns[:, 0, 0] * 4 + columns[:, 1, 0], minlength=16)
-    check_same_law(joint, [pairs[divmod(cell, 4)] for cell in range(16)], label=SEED)
-    with pytest.raises(AssertionError):
-        check_counts(many, [Fraction(1, 4)] * 4, label=SEED)
-
-
 def test_mixed_rows_are_drawn_each_by_its_own_law() -> None:
     mechanism, n = made(PermuteAndFlip, 3, 2, (3_000_000,)), 90_000
     every = vectors_of(3, 2)
@@ -133,13 +94,6 @@ def test_mixed_rows_are_drawn_each_by_its_own_law() -> None:
     for place, counts in enumerate(every):
         seen = np.bincount(drawn[place :: len(every)], minlength=3)
         check_counts(seen, mechanism.selection(counts), label=(SEED, counts))
-
-
-def test_a_forward_draw_returns_an_item() -> None:
-    mechanism = made(PermuteAndFlip, 3, 2, (500_000, 2_000_000))
-    payload = mechanism.forward((2, 0, 1), bytes([1]), 1, bytes(16), bytes(16), SeededSource(SEED))
-    assert payload[0] < 3
-    assert mechanism.weaker(payload, SeededSource(SEED))[0][0] < 3
 
 
 @pytest.mark.parametrize("level", [0, 1])
@@ -189,20 +143,6 @@ def test_the_response_keeps_a_clear_best_item_more_often() -> None:
         response = made(TopResponse, items, 10, (1_000_000,))
         counts = (10, *[0] * (items - 1))
         assert response.law(counts, 0)[0] >= flips.law(counts, 0)[0]
-
-
-@both
-def test_payloads_and_counts(kind: Kind) -> None:
-    mechanism = made(kind, 300, 2, (1_000_000,))
-    assert (mechanism.payload_width, mechanism.count_length, mechanism.levels) == (2, 300, 1)
-    payloads = np.array([[43, 1], [44, 1]], dtype=np.uint8)
-    assert mechanism.valid(payloads).tolist() == [True, False]
-    empty = np.zeros((0, 2), dtype=np.uint64)
-    assert mechanism.randomize([], empty, empty, SeededSource(SEED)).shape == (0, 1, 2)
-    spec = {"name": mechanism.name, "domain_size": 300, "clip": 2}
-    twin = build(spec, (1_000_000,), "screen")
-    assert twin == mechanism
-    assert hash(twin) == hash(mechanism)
 
 
 @both
