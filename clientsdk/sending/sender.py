@@ -17,16 +17,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from clientsdk import backoff, draws
+from clientsdk import draws
 from clientsdk.outcomes import FlushResult, Lapses
 from clientsdk.publishers import Buffered, Publisher, Revocable
-from clientsdk.send_lock import Pseudonym, Rest, SendLock, SentElsewhereError
+from clientsdk.sending import backoff
+from clientsdk.sending.lock import Pseudonym, Rest, SendLock, SentElsewhereError
+from clientsdk.sending.tasks import FlushTask
 from clientsdk.store import outbox
 from clientsdk.store.database import DURABLE, READ, WRITE
 from clientsdk.store.outbox import Chain
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.store import Store
-from clientsdk.tasks import FlushTask
 from mechanisms.coins import shard_of
 from mechanisms.randomness import SystemSource
 from sotto.errors import PublishError, SottoError, StoreError
