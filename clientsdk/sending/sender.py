@@ -14,7 +14,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from clientsdk import draws
@@ -104,9 +104,12 @@ class Sender:
                 self._thread = threading.get_ident()
                 return self._flush(now, task)
         finally:
-            # Without asking: an interrupt may have come right after it was acquired.
-            with suppress(RuntimeError):
+            # Without asking: an interrupt may have come right after it was acquired. No call from
+            # here to the release: an interrupt arrives at calls.
+            try:  # noqa: SIM105
                 database.sending.release()
+            except RuntimeError:
+                pass
         return self.unfinished(now, task)
 
     def unfinished(self, now: int, task: FlushTask) -> FlushResult:
@@ -132,8 +135,10 @@ class Sender:
             store.finish_erasure()
             remaining = self.remaining(now)
         finally:
-            self._lock.release()
-            store.database.flushing = False
+            try:
+                self._lock.release()
+            finally:
+                store.database.flushing = False
         return FlushResult(
             task.sent, remaining, task.lapses, None if error is None else _bare(error)
         )
