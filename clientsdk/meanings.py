@@ -73,10 +73,6 @@ def _sampled_bit(metric: CompiledMetric, row: Row) -> str:
     return f"bit {place} of {ladder.bits}, the highest first, is {_output(row)}"
 
 
-def _card(metric: CompiledMetric, row: Row) -> str:
-    return f"card {_output(row) + 1}"
-
-
 def _unit(metric: CompiledMetric) -> str:
     return f" {metric.unit}" if metric.unit else ""
 
@@ -85,5 +81,4 @@ _BY_MECHANISM: dict[str, Callable[[CompiledMetric, Row], str]] = {
     "threshold": _threshold,
     "duchi": _duchi,
     "sampled_bit": _sampled_bit,
-    "christofides": _card,
 }

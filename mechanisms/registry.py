@@ -159,12 +159,10 @@ _NUMBERS = (
 _TYPES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_NUMBERS, ("number",)),
     **dict.fromkeys(("sampled_vector", "sampled_hybrid"), ("vector",)),
-    **dict.fromkeys(("warner", "simmons", "christofides"), ("survey",)),
     **dict.fromkeys(("permute_and_flip", "top_response"), ("top_item",)),
-    "brr": ("ordinal",),
 }
 _COINLESS = {
-    *("split_bits", "brr", "warner", "simmons", "christofides"),
+    "split_bits",
     *("duchi", "piecewise", "hybrid", "square_wave"),
 }
 _BITS = {"bits": int, "missing": bool}
@@ -173,10 +171,7 @@ _ITEMS = {"domain_size": int, "clip": int}
 #: ``"module:class"`` of every mechanism of plans, by its name there, in the order in which a
 #: choice prefers them where nothing else tells them apart.
 REGISTRY: dict[str, str | Builder] = {
-    "brr": Builder(
-        {"domain_size": int, "subset_size": int, "missing": bool},
-        "mechanisms.ordinal.brr:brr_ladder",
-    ),
+    "brr": "mechanisms.ordinal.brr:BipartiteRandomizedResponse",
     "grr": "mechanisms.category.grr:GeneralizedRandomizedResponse",
     "sue": "mechanisms.category.unary:SymmetricUnaryEncoding",
     "oue": "mechanisms.category.unary:OptimizedUnaryEncoding",
@@ -203,9 +198,9 @@ REGISTRY: dict[str, str | Builder] = {
         {"dimensions": int, "sampled": int, "points": int},
         "mechanisms.vector.sampled_hybrid:sampled_hybrid_ladder",
     ),
-    "warner": Builder({}, "mechanisms.survey.ladders:warner_ladder"),
-    "simmons": Builder({"unrelated": int}, "mechanisms.survey.ladders:simmons_ladder"),
-    "christofides": Builder({"cards": tuple}, "mechanisms.survey.ladders:christofides_ladder"),
+    "warner": "mechanisms.survey.mechanisms:Warner",
+    "simmons": "mechanisms.survey.mechanisms:Simmons",
+    "christofides": "mechanisms.survey.mechanisms:Christofides",
     "permute_and_flip": Builder(_ITEMS, "mechanisms.top_item.flip_ladder:permute_and_flip_ladder"),
     "top_response": Builder(_ITEMS, "mechanisms.top_item.top_response:top_response_ladder"),
 }

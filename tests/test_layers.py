@@ -148,7 +148,7 @@ def test_estimates_are_made_only_where_those_of_few_reports_are_withheld() -> No
     makers = {
         *("mechanisms.estimators.frequency.frequencies", "mechanisms.string.decoding.decode"),
         *("mechanisms.number.numeric.numeric", "mechanisms.ordinal.estimates.ordinal"),
-        *("mechanisms.survey.estimates.survey_share", "mechanisms.vector.means.vector_means"),
+        *("mechanisms.vector.means.vector_means"),
     }
     asked = {"pipelines.aggregation.estimates.estimate": set[str](), "the formulas": set[str]()}
     for module, path in modules():

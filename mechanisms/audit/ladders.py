@@ -19,7 +19,6 @@ from mechanisms.number.gridded import GridLadder
 from mechanisms.number.split_bits import SplitBitsLadder
 from mechanisms.randomness import Source, SystemSource
 from mechanisms.sampling import some_below, uniform_below
-from mechanisms.survey.ladders import SurveyLadder
 from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder, extremes
 from mechanisms.top_item.top_item import TopItemLadder
 from mechanisms.vector.coordinates import CoordinatesLadder
@@ -47,10 +46,9 @@ def worst_inputs(mechanism: Ladder, level: int) -> tuple[Any, Any]:
     if isinstance(mechanism, SplitBitsLadder) and mechanism.missing:
         return (None, 1.0)
     chain = getattr(mechanism, "chain", None)
-    if isinstance(chain, FiniteChain) and not isinstance(mechanism, SurveyLadder):
+    if isinstance(chain, FiniteChain):
         return _inputs(chain, level)
-    whole = isinstance(mechanism, SurveyLadder) or hasattr(mechanism, "domain_size")
-    return (0, 1) if whole else (0.0, 1.0)
+    return (0, 1) if hasattr(mechanism, "domain_size") else (0.0, 1.0)
 
 
 def _inputs(chain: FiniteChain, level: int) -> tuple[int, int]:
@@ -90,8 +88,6 @@ def some_inputs(mechanism: Ladder, count: int, source: Source) -> list[Any]:
         masks = some_below(1 << mechanism.dimensions, count, source)
         places = range(mechanism.dimensions)
         return [tuple(float(mask >> place & 1) for place in places) for mask in masks]
-    if isinstance(mechanism, SurveyLadder):
-        return [0, 1]
     if isinstance(getattr(known, "domain_size", None), int):
         inputs = known.chain.inputs if isinstance(known.chain, FiniteChain) else known.domain_size
         return list(some_below(inputs, count, source))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
+from itertools import combinations
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FiniteChain", "FiniteDraw", "Step", "finite_chain", "rounded"]
 
+#: Inputs of which all pairs are tried for the worst, both ends among them.
+TRIED = 100
 #: A degradation: any, or uniform noise.
 Step = FiniteDraw | SymbolDraw
 
@@ -153,6 +156,28 @@ class FiniteChain(SymbolOutputs):
 
         with np.errstate(divide="ignore"):
             return [np.log(self.matrix(level)) for level in range(self.levels)]
+
+    def worst_inputs(self, level: int) -> tuple[int, int]:
+        """Return the pair that most outputs tell apart by nearly the largest ratio.
+
+        Of such pairs the farthest; of many inputs so many are tried that lie evenly.
+        """
+        import numpy as np
+
+        matrix = self.matrix(level % self.levels)
+        # Outputs that no input has say nothing.
+        matrix = matrix[:, matrix.max(axis=0) > 0]
+        logs = np.log(matrix)
+        largest = float((logs.max(axis=0) - logs.min(axis=0)).max())
+
+        def apart(pair: tuple[int, int]) -> tuple[float, int]:
+            one, other = pair
+            far = np.abs(logs[one] - logs[other]) > 0.999 * largest
+            return round(float((matrix[one] + matrix[other])[far].sum()), 6), other - one
+
+        distinct = np.sort(np.unique(matrix, axis=0, return_index=True)[1])
+        tried = np.linspace(0, len(distinct) - 1, min(len(distinct), TRIED)).astype(int)
+        return max(combinations(distinct[tried].tolist(), 2), key=apart)
 
     def draw(self, symbol: int, source: Source) -> list[int]:
         """Draw a chain backward; return its outputs, weakest level first."""

@@ -8,11 +8,8 @@ from mechanisms.ladders import Ladder
 from mechanisms.number.random_threshold import ThresholdLadder
 from mechanisms.number.sampled_bit import SampledBitLadder
 from mechanisms.number.sampled_bits import SampledBitsLadder
-from mechanisms.ordinal.brr import BrrLadder
-from mechanisms.planner.precision import ordinal_mean
 from mechanisms.planner.predictions import mean_variance
 from mechanisms.planner.targets import Assumed, Precision, of_share
-from mechanisms.survey.ladders import SurveyLadder
 from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
 from mechanisms.top_item.top_response import TopResponseLadder
 from mechanisms.vector.coordinates import CoordinatesLadder
@@ -20,13 +17,8 @@ from mechanisms.vector.coordinates import CoordinatesLadder
 
 def precision(mechanism: Ladder, level: int, assumed: Assumed, scale: float) -> Precision:
     """Return how precise the main estimate of a level will be."""
-    if isinstance(mechanism, SurveyLadder):
-        part = mechanism.contributions[level]
-        return of_share("the share of yes", (part.no, part.yes), assumed)
     if isinstance(mechanism, CoordinatesLadder):
         return _of_coordinate(mechanism, level, assumed, scale)
-    if isinstance(mechanism, BrrLadder):
-        return ordinal_mean(mechanism, level, assumed, scale=scale)
     if isinstance(mechanism, PermuteAndFlipLadder):
         raise ParameterError(
             "what permute_and_flip selects is near the most frequent item by chance, so that the "

@@ -19,9 +19,6 @@ from mechanisms.items import Item, Method
 from mechanisms.ladders import Ladder
 from mechanisms.number.numeric import NumericEstimates, numeric
 from mechanisms.number.strata import EXPECTED_REPORTS
-from mechanisms.ordinal.estimates import ordinal_items
-from mechanisms.survey.estimates import survey_share
-from mechanisms.survey.ladders import SurveyLadder
 from mechanisms.top_item.top_item import TopItemLadder
 from mechanisms.vector.coordinates import CoordinatesLadder
 from mechanisms.vector.means import vector_means
@@ -66,10 +63,6 @@ def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Ite
     return list(items[0].estimate.reports_by_level)
 
 
-def _ordinals(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
-    return ordinal_items(metric.mechanism, counts, metric.context())
-
-
 def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
     """Of permute-and-flip the share of devices that name an item, their most frequent or not."""
     assert isinstance(metric.mechanism, TopItemLadder)
@@ -81,11 +74,6 @@ def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
         # How many devices must have an item for it to be noticed depends on their other items.
         named = replace(item.estimate, detection_floor=None)
         yield replace(item, estimate=named, method=Method.BIASED)
-
-
-def _survey(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
-    assert isinstance(metric.mechanism, SurveyLadder)
-    yield Item("share", "yes", survey_share(metric.mechanism, counts))
 
 
 def _number(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[Item]:
@@ -121,8 +109,6 @@ def _vector(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[It
 
 
 _BY_TYPE: Mapping[str, Callable[[CompiledMetric, Matrix], Iterator[Item]]] = {
-    "ordinal": _ordinals,
-    "survey": _survey,
     "top_item": _top_items,
 }
 

@@ -228,7 +228,7 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
 def _about(metric: CompiledMetric) -> list[str]:
 
     name = metric.mechanism.name
-    texts = _PARAMETERS | ({"subset_size": "{} favoured"} if name == "brr" else {})
+    texts = {**_PARAMETERS, **metric.mechanism.words}
     parameters = [
         texts.get(key, "{} " + key).format(
             " ".join(map(str, value)) if isinstance(value, tuple) else value
@@ -337,8 +337,6 @@ _TOLD = {
     "sampled_bit": "mean, and the share of each of {bits} bits",
     "sampled_bits": "mean, and the share of each of {bits} bits, {count} bits a report",
     "split_bits": "mean, and the share of each of {bits} bits",
-    "brr": "shares of {symbols}, the most likely ones where reports do not distinguish values, and "
-    "biased there; without bias, the shares of those that they do, and bounds of the mean",
     "permute_and_flip": "what share of devices name each of {symbols} as their most frequent, by "
     "chance the less often the closer others come, and at most {named:.0%} of the time; at most "
     "{clip} of each are counted",
@@ -347,7 +345,7 @@ _TOLD = {
     "sampled_hybrid": "mean of each of {dimensions} coordinates, {sampled} of them a report",
     "sampled_vector": "mean of each of {dimensions} coordinates, {sampled} of them a report",
 }
-_OF_TYPE = {"number": "mean", "survey": "share of yes to {question!r}"}
+_OF_TYPE = {"number": "mean"}
 
 
 def detection_floor(metric: CompiledMetric, reports: int) -> float | None:

@@ -46,14 +46,6 @@ def _of_release(mechanism: Any, level: int) -> Noise:
     return Noise.of(*mechanism.chain.releases[level])
 
 
-def _of_survey(mechanism: Any, level: int) -> Noise:
-    from mechanisms.survey.estimates import contribution
-
-    part = contribution(mechanism.rows(level), mechanism.answers)
-    low, high = min(part.scores), max(part.scores)
-    return Noise(part.no, part.yes, high - low, max(high, 1 - low))
-
-
 def _of_grid(mechanism: Any, level: int) -> Noise:
     """Of a number on a grid: the largest variance that a bounded contribution can have."""
     from mechanisms.number.contributions import contributions
@@ -67,14 +59,8 @@ def _of_coordinate(mechanism: Any, level: int) -> Noise:
     return _of_grid(mechanism.grid, level)
 
 
-def _none(mechanism: Any, level: int) -> None:
-    return None
-
-
-_NOISES: Mapping[str, Callable[[Any, int], Noise | None]] = {
+_NOISES: Mapping[str, Callable[[Any, int], Noise]] = {
     "permute_and_flip": _of_release,
-    **dict.fromkeys(("warner", "simmons", "christofides"), _of_survey),
     **dict.fromkeys(("duchi", "piecewise", "hybrid", "square_wave"), _of_grid),
     "sampled_hybrid": _of_coordinate,
-    "brr": _none,
 }

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from typing import NamedTuple
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.ordinal.brr import best_subset_size as best_window
 from mechanisms.planner.predictions import worst_mean_variance
 from mechanisms.registry import build, mechanism_class, mechanisms_for, supports_constant
-from mechanisms.survey.christofides import cards_of
 from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED
 from mechanisms.vector.optimum import optimal_sampled
 from mechanisms.vector.sampled_hybrid import optimal_sampled_hybrid
@@ -99,7 +96,9 @@ def spec_of(
     left = set(fields) - set(known)
     if name not in _DEFAULTS and left:
         micro = asked.ladder[asked.level] if asked.level >= 0 else 0
-        known |= {key: made for key, made in kind.defaults(micro, known).items() if key in left}
+        last = asked.ladder[-1] if asked.ladder else 0
+        made = kind.defaults(micro, known | {"last": last})
+        known |= {key: made[key] for key in made if key in left}
     for key, default in _DEFAULTS.get(name, {}).items():
         if key in left:
             known[key] = default(asked)
@@ -122,32 +121,14 @@ def _sampled_on_grid(asked: Asked) -> int:
     return optimal_sampled_hybrid(dimensions, asked.ladder[asked.level], VECTOR_POINTS)
 
 
-def _favoured(asked: Asked) -> int:
-    """Return how many candidates bipartite randomized response favours at that level."""
-    points = asked.number("domain_size") - asked.number("missing")
-    if not (points > 2 and asked.epsilon > 0):
-        return 1
-    return best_window(points, asked.ladder[asked.level])
-
-
-def _cards(asked: Asked) -> tuple[int, ...]:
-    """Return three cards that reach the ladder's last epsilon, one in a hundred in the middle."""
-    if not asked.ladder or asked.ladder[-1] <= 0:
-        return (1, 1, 1)
-    return cards_of(Fraction(asked.ladder[-1], MICRO), Fraction(1, 100))
-
-
 #: Points of the grid on which a number is hidden.
 _POINTS: Mapping[str, Callable[[Asked], Parameter]] = {"points": lambda asked: 65}
 _DEFAULTS: Mapping[str, Mapping[str, Callable[[Asked], Parameter]]] = {
-    "brr": {"subset_size": _favoured},
     "sampled_vector": {"sampled": _sampled, "bits": lambda asked: 0},
     "sampled_hybrid": {"sampled": _sampled_on_grid, "points": lambda asked: VECTOR_POINTS},
     "piecewise": _POINTS,
     "hybrid": _POINTS,
     "square_wave": _POINTS,
-    "simmons": {"unrelated": lambda asked: 50},
-    "christofides": {"cards": _cards},
 }
 
 #: Up to here a number is hidden by a random threshold, which shows the whole distribution. Its

@@ -38,6 +38,7 @@ from statistical import check_counts, check_normal, check_same_law, check_varian
 from mechanisms import coins
 from mechanisms.base import Mechanism
 from mechanisms.chains.bits import BitChain
+from mechanisms.chains.finite import FiniteChain
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.chains.symbols import SymbolChain
 from mechanisms.errors import ParameterError
@@ -554,7 +555,7 @@ def attempts(mechanism: Mechanism, value: Any) -> list[Callable[[], object]]:
 def places(mechanism: Any, output: int, chain: bytes, pseudonym: bytes) -> list[int]:
     """Where a report is counted, from the layout's description."""
     coin = coins.hash_id(chain, coins.coin_domain("metric"))
-    if mechanism.name in ("grr", "hadamard", "brr"):
+    if mechanism.name in ("grr", "hadamard", "brr", "warner", "simmons", "christofides"):
         return [output]
     if mechanism.name == "local_hashing":
         return [coin % mechanism.hashes * mechanism.buckets + output]
@@ -578,6 +579,14 @@ def five_percent_off(chain: Any) -> Any:
         other = draw.other * 95 // 100
         keep = 2**64 - (draw.size - 1) * other
         vars(wrong)["strongest"] = type(draw)(draw.size, keep, other)
+    elif isinstance(chain, FiniteChain):
+        rows = [list(row) for row in chain.strongest.weights]
+        for row in rows:
+            least, most = row.index(min(row)), row.index(max(row))
+            row[most] += row[least] - row[least] * 95 // 100
+            row[least] = row[least] * 95 // 100
+        vars(wrong)["strongest"] = type(chain.strongest)(tuple(map(tuple, rows)))
+        vars(wrong).pop("exact", None)
     elif isinstance(chain, BitChain):
         ladders = []
         for ladder in chain.ladders:
