@@ -114,7 +114,7 @@ def design_effect(plan: CompiledPlan, metric: CompiledMetric) -> float:
 
 
 def _shared(metric: CompiledMetric) -> float:
-    """Return the part of the noise of the last rung that is sent that all reports share."""
+    """Return the part of the noise of the last level that is sent that all reports share."""
     if metric.type not in ("category", "boolean", "survey"):
         return 1.0
     return metric.mechanism.shared_noise(metric.sent)

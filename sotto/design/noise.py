@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def noise_of(mechanism: Mechanism, level: int) -> Noise | None:
-    """Return the noise of a rung, or None where an estimate is no sum over reports.
+    """Return the noise of a level, or None where an estimate is no sum over reports.
 
     Parameters
     ----------
