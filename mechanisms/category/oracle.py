@@ -26,19 +26,49 @@ if TYPE_CHECKING:
 NAMED = 8
 
 
-class FrequencyOracle(Mechanism):
+class CategoryMechanism(Mechanism):
+    """A mechanism whose values are integers from 0 to below ``domain_size``."""
+
+    domain_size: int
+
+    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        """Return the category itself."""
+        return category(symbol, self.domain_size)
+
+    def encode_many(
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
+    ) -> Any:
+        """Return the categories as ``int64``."""
+        return category_array(symbols, self.domain_size)
+
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        """Name the value that is reported, where outputs are values."""
+        return repr(context.labels[self.output_of(payload)])
+
+    def worst_inputs(self, level: int) -> tuple[Any, Any]:
+        """Return two categories, where all pairs are alike."""
+        return 0, 1
+
+    def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
+        """Return some categories, or all."""
+        return some_below(self.domain_size, count, source)
+
+
+class FrequencyOracle(CategoryMechanism):
     """A mechanism for one of several categories.
 
     A report supports a category with probability p if it is the true one, and with q if not; see
-    :mod:`mechanisms.estimators.frequency`. Values are integers from 0 to below ``domain_size``.
+    :mod:`mechanisms.estimators.frequency`.
     """
 
     types: ClassVar[tuple[str, ...]] = ("category", "boolean")
     gives = "shares of {symbols}"
     #: Of what a report is, for the words of a precision.
     share_of: ClassVar[str] = "the share of a category"
-
-    domain_size: int
 
     @abstractmethod
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -157,28 +187,6 @@ class FrequencyOracle(Mechanism):
     @abstractmethod
     def supported(self, category: int, output: int, chain: bytes) -> bool:
         """Return whether an output supports a category, under the coins of its chain."""
-
-    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Return the category itself."""
-        return category(symbol, self.domain_size)
-
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> Any:
-        """Return the categories as ``int64``."""
-        return category_array(symbols, self.domain_size)
-
-    def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return two categories: all pairs are alike."""
-        return 0, 1
-
-    def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
-        """Return some categories, or all."""
-        return some_below(self.domain_size, count, source)
 
 
 def share_items(estimates: Sequence[Estimate], context: Context) -> Iterator[Item]:

@@ -8,8 +8,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mechanisms.base import Epsilon, Mechanism
-from mechanisms.category.oracle import category, category_array
+from mechanisms.base import Epsilon
+from mechanisms.category.oracle import CategoryMechanism, category
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain
 from mechanisms.chains.thresholds import MAX_SYMBOLS
 from mechanisms.errors import ParameterError
@@ -18,8 +18,6 @@ from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.noise import Noise
 from mechanisms.ordinal.sizes import check_epsilon, equidistant_size
-from mechanisms.randomness import Source
-from mechanisms.sampling import some_below
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +32,7 @@ Windows = tuple[tuple[int, ...], ...]
 
 
 @frozen
-class BipartiteRandomizedResponse(Mechanism):
+class BipartiteRandomizedResponse(CategoryMechanism):
     """Report the true value or one of its nearest, all equally likely, or one of the others.
 
     Values are integers from 0 to below ``domain_size``, in order.
@@ -147,20 +145,6 @@ class BipartiteRandomizedResponse(Mechanism):
         """Return the channel of a level, ``(inputs, outputs)``."""
         return self.chain.matrix(level)
 
-    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Return the value itself."""
-        return category(symbol, self.domain_size)
-
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
-        """Return the values as ``int64``."""
-        return category_array(symbols, self.domain_size)
-
     def estimates(
         self, counts: ArrayLike, numbers: Sequence[float] | None = None
     ) -> OrdinalEstimates:
@@ -185,17 +169,9 @@ class BipartiteRandomizedResponse(Mechanism):
         """Return None: the shares are no sums over reports."""
         return None
 
-    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Name the value that is reported."""
-        return repr(context.labels[self.output_of(payload)])
-
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
         """Return the pair of values that most reports distinguish, then the farthest."""
         return self.chain.worst_inputs(level)
-
-    def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
-        """Return some values, or all."""
-        return some_below(self.domain_size, count, source)
 
 
 def equidistant_windows(points: int, size: int) -> Windows:

@@ -13,15 +13,14 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import Epsilon, Mechanism
-from mechanisms.category.oracle import category, category_array
+from mechanisms.base import Epsilon
+from mechanisms.category.oracle import CategoryMechanism
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain, rounded
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import MICRO, ceil_fraction, exp_micro, loss_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.noise import Noise
-from mechanisms.randomness import Source
 from mechanisms.survey.design import (
     Contribution,
     Design,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from mechanisms.planner.targets import Assumed, Precision
 
 
-class SurveyMechanism(Mechanism):
+class SurveyMechanism(CategoryMechanism):
     """A survey design with all its levels: values are 0 for no and 1 for yes, counts one an answer.
 
     Yes and no are neighbours. That somebody answered is not protected.
@@ -118,32 +117,6 @@ class SurveyMechanism(Mechanism):
         part = self.contributions[level]
         low, high = min(part.scores), max(part.scores)
         return Noise(part.no, part.yes, high - low, max(high, 1 - low))
-
-    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Name the answer that is reported."""
-        return repr(context.labels[self.output_of(payload)])
-
-    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Return the truth itself."""
-        return category(symbol, 2)
-
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
-        """Return the truths as ``int64``."""
-        return category_array(symbols, 2)
-
-    def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return no and yes."""
-        return 0, 1
-
-    def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
-        """Return no and yes."""
-        return 0, 1
 
 
 @frozen
