@@ -98,8 +98,10 @@ def spec_of(
     known |= written or {}
     left = set(fields) - set(known)
     if name not in _DEFAULTS and left:
+        # From the metric, not from what is written: that is not checked yet.
         micro = asked.ladder[asked.level] if asked.level >= 0 else 0
-        known |= {key: made for key, made in kind.defaults(micro, known).items() if key in left}
+        made = kind.defaults(micro, asked.given)
+        known |= {key: value for key, value in made.items() if key in left}
     for key, default in _DEFAULTS.get(name, {}).items():
         if key in left:
             known[key] = default(asked)
