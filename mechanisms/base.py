@@ -59,7 +59,8 @@ class Mechanism(ABC):
     coins : str
         What public coins are hashed from: ``none``, ``chain`` or ``pseudonym``.
     gives : str
-        What its estimates are, for people; a template over ``symbols`` and the parameters.
+        What its estimates are, for people; a template over ``symbols``, the parameters and
+        :meth:`figures`.
     words : mapping
         Parameters that people are shown in other words than those of most mechanisms, as templates.
     """
@@ -226,6 +227,10 @@ class Mechanism(ABC):
 
         By the standard library alone: plans are checked and mechanisms chosen with it.
         """
+
+    def figures(self, level: int) -> dict[str, float]:
+        """Return the figures in :attr:`gives` that follow from a level's probabilities, by name."""
+        return {}
 
     def shared_noise(self, level: int) -> float:
         """Return the part of the noise of reports of the level below that one of ``level`` has.

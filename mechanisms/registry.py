@@ -159,7 +159,6 @@ _NUMBERS = (
 _TYPES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_NUMBERS, ("number",)),
     **dict.fromkeys(("sampled_vector", "sampled_hybrid"), ("vector",)),
-    **dict.fromkeys(("permute_and_flip", "top_response"), ("top_item",)),
 }
 _COINLESS = {
     "split_bits",
@@ -167,7 +166,6 @@ _COINLESS = {
 }
 _BITS = {"bits": int, "missing": bool}
 _GRID = {"points": int, "missing": bool}
-_ITEMS = {"domain_size": int, "clip": int}
 #: ``"module:class"`` of every mechanism of plans, by its name there, in the order in which a
 #: choice prefers them where nothing else tells them apart.
 REGISTRY: dict[str, str | Builder] = {
@@ -201,6 +199,6 @@ REGISTRY: dict[str, str | Builder] = {
     "warner": "mechanisms.survey.mechanisms:Warner",
     "simmons": "mechanisms.survey.mechanisms:Simmons",
     "christofides": "mechanisms.survey.mechanisms:Christofides",
-    "permute_and_flip": Builder(_ITEMS, "mechanisms.top_item.flip_ladder:permute_and_flip_ladder"),
-    "top_response": Builder(_ITEMS, "mechanisms.top_item.top_response:top_response_ladder"),
+    "permute_and_flip": "mechanisms.top_item.permute_and_flip:PermuteAndFlip",
+    "top_response": "mechanisms.top_item.top_response:TopResponse",
 }

@@ -9,18 +9,14 @@ from typing import TYPE_CHECKING, Any
 from mechanisms.audit.guessing import column_of
 from mechanisms.base import NO_ID, Mechanism
 from mechanisms.chains.bits import BitChain
-from mechanisms.chains.chain import spread
 from mechanisms.chains.finite import FiniteChain
-from mechanisms.chains.symbols import SymbolChain, degraded
+from mechanisms.chains.symbols import SymbolChain
 from mechanisms.errors import ParameterError
 from mechanisms.ladders import Ladder, SymbolLadder
-from mechanisms.levels import GRAINS
 from mechanisms.number.gridded import GridLadder
 from mechanisms.number.split_bits import SplitBitsLadder
 from mechanisms.randomness import Source, SystemSource
-from mechanisms.sampling import some_below, uniform_below
-from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder, extremes
-from mechanisms.top_item.top_item import TopItemLadder
+from mechanisms.sampling import some_below
 from mechanisms.vector.coordinates import CoordinatesLadder
 from mechanisms.vector.draws import DrawsLadder, PackedChain
 
@@ -34,11 +30,6 @@ _ROWS = 100
 
 def worst_inputs(mechanism: Ladder, level: int) -> tuple[Any, Any]:
     """Return two inputs that have the loss for which a level is certified."""
-    if isinstance(mechanism, TopItemLadder):
-        rest = mechanism.domain_size - 2
-        if mechanism.name == "permute_and_flip":
-            return ((mechanism.clip, 0, *[0] * rest), (0, *[mechanism.clip] * (rest + 1)))
-        return ((mechanism.clip, 0, *[0] * rest), (0, mechanism.clip, *[0] * rest))
     if isinstance(mechanism, CoordinatesLadder):
         return ((0.0,) * mechanism.dimensions, (1.0,) * mechanism.dimensions)
     if isinstance(mechanism, GridLadder):
@@ -82,8 +73,6 @@ def _grid_values(mechanism: GridLadder, level: int) -> tuple[float | None, float
 def some_inputs(mechanism: Ladder, count: int, source: Source) -> list[Any]:
     """Return different inputs, all of them where there are no more than ``count``."""
     known: Any = mechanism
-    if isinstance(mechanism, TopItemLadder):
-        return [_items(mechanism, source) for _ in range(count)]
     if isinstance(mechanism, CoordinatesLadder):
         masks = some_below(1 << mechanism.dimensions, count, source)
         places = range(mechanism.dimensions)
@@ -97,10 +86,6 @@ def some_inputs(mechanism: Ladder, count: int, source: Source) -> list[Any]:
     return [number / steps for number in sorted(numbers)] + missing
 
 
-def _items(mechanism: TopItemLadder, source: Source) -> tuple[int, ...]:
-    return tuple(uniform_below(mechanism.clip + 1, source) for _ in range(mechanism.domain_size))
-
-
 def _steps(mechanism: Ladder) -> int:
     """Return the steps of a mechanism's grid of numbers, many where it has none."""
     if isinstance(mechanism, GridLadder):
@@ -112,11 +97,6 @@ def _steps(mechanism: Ladder) -> int:
 def realised_ratio(mechanism: Ladder, level: int) -> Fraction:
     """Return the largest likelihood ratio of a level, from the thresholds alone."""
     chain = mechanism.chain
-    if isinstance(mechanism, PermuteAndFlipLadder):
-        table = mechanism.table
-        if not (table[0] == GRAINS and 0 < min(table) == table[-1] and max(table) == GRAINS):
-            raise ParameterError("acceptance thresholds must fall from 2**64 to that of the clip")
-        return spread(*degraded(*extremes(chain.size, table[-1]), chain.steps[level:]))
     if isinstance(chain, PackedChain):
         return chain.single.realised_ratio(level) ** chain.count
     found: Fraction = chain.realised_ratio(level)
@@ -156,11 +136,6 @@ def _law(mechanism: Ladder, value: Any, level: int) -> NDArray[np.float64]:
     """Return the probabilities of the outputs of a level given a value."""
     import numpy as np
 
-    chain: Any = mechanism.chain
-    if isinstance(mechanism, PermuteAndFlipLadder):
-        kept, other = chain.releases[level]
-        selected = np.array([float(share) for share in mechanism.law(value)])
-        return np.asarray(selected * float(kept - other) + float(other))
     known: Any = mechanism
     symbols, weights = zip(*known.prior(value, NO_ID), strict=True)
     shares = np.array(weights, dtype=float) / sum(weights)

@@ -9,23 +9,20 @@ the interval does not belong to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import sqrt
 
-from mechanisms.category.oracle import share_items
 from mechanisms.estimate import Estimate
 from mechanisms.items import Item, Method
 from mechanisms.ladders import Ladder
 from mechanisms.number.numeric import NumericEstimates, numeric
 from mechanisms.number.strata import EXPECTED_REPORTS
-from mechanisms.top_item.top_item import TopItemLadder
 from mechanisms.vector.coordinates import CoordinatesLadder
 from mechanisms.vector.means import vector_means
 from mechanisms.vector.sampled_hybrid import SampledHybridLadder
 from mechanisms.vector.sampled_vector import SampledVectorLadder
 from pipelines.aggregation.counts import Matrix
-from sotto.design.noise import noise_of
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 
@@ -48,9 +45,7 @@ def estimate(
     stratum = max(EXPECTED_REPORTS, least)
     if metric.type == "number":
         return _number(metric, counts, stratum)
-    if metric.type == "vector":
-        return _vector(metric, counts, stratum)
-    return _BY_TYPE[metric.type](metric, counts)
+    return _vector(metric, counts, stratum)
 
 
 def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Item]) -> list[int]:
@@ -61,19 +56,6 @@ def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Ite
         answers: list[int] = (counts.sum(axis=1) // metric.mechanism.sampled).tolist()
         return answers
     return list(items[0].estimate.reports_by_level)
-
-
-def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
-    """Of permute-and-flip the share of devices that name an item, their most frequent or not."""
-    assert isinstance(metric.mechanism, TopItemLadder)
-    found = share_items(metric.mechanism.frequencies(counts), metric.context())
-    if metric.mechanism.name != "permute_and_flip":
-        yield from found
-        return
-    for item in found:
-        # How many devices must have an item for it to be noticed depends on their other items.
-        named = replace(item.estimate, detection_floor=None)
-        yield replace(item, estimate=named, method=Method.BIASED)
 
 
 def _number(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[Item]:
@@ -108,11 +90,6 @@ def _vector(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[It
         yield Item("mean", str(number), each, metric.unit)
 
 
-_BY_TYPE: Mapping[str, Callable[[CompiledMetric, Matrix], Iterator[Item]]] = {
-    "top_item": _top_items,
-}
-
-
 def design_effect(plan: CompiledPlan, metric: CompiledMetric) -> float:
     """Return by what factor the variance of an estimate of a metric is larger, at most.
 
@@ -140,13 +117,7 @@ def _shared(metric: CompiledMetric) -> float:
     """Return the part of the noise of the last level that is sent that all reports share."""
     if metric.type not in ("category", "boolean", "survey"):
         return 1.0
-    if not isinstance(metric.mechanism, Ladder):
-        return metric.mechanism.shared_noise(metric.sent)
-    levels = metric.sent, metric.sent - 1
-    last, sent = (noise_of(metric.mechanism, level) for level in levels)
-    if last is None or sent is None:
-        return 1.0
-    return min(max(last.no / sent.no, last.yes / sent.yes), 1.0)
+    return metric.mechanism.shared_noise(metric.sent)
 
 
 def widened(estimate: Estimate, effect: float) -> Estimate:

@@ -307,7 +307,7 @@ def what_reports_show(metric: CompiledMetric) -> str:
     text = words.format(
         symbols=f"{len(metric.labels)} symbols",
         question=metric.question,
-        named=_named_at_most(metric),
+        **metric.mechanism.figures(metric.sent - 1),
         **metric.spec,
     )
     floor = detection_floor(metric, REPORTS)
@@ -318,18 +318,6 @@ def what_reports_show(metric: CompiledMetric) -> str:
     return text
 
 
-def _named_at_most(metric: CompiledMetric) -> float | None:
-    """Return how likely permute-and-flip names an item that leads by all that is counted."""
-    from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
-
-    mechanism = metric.mechanism
-    if not isinstance(mechanism, PermuteAndFlipLadder):
-        return None
-    alone = (mechanism.clip, *[0] * (len(metric.labels) - 1))
-    p, q = map(float, mechanism.chain.releases[metric.sent - 1])
-    return q + (p - q) * float(mechanism.law(alone)[0])
-
-
 #: By mechanism, where the type is not enough.
 _TOLD = {
     "threshold": "mean, quantiles and distribution",
@@ -337,11 +325,6 @@ _TOLD = {
     "sampled_bit": "mean, and the share of each of {bits} bits",
     "sampled_bits": "mean, and the share of each of {bits} bits, {count} bits a report",
     "split_bits": "mean, and the share of each of {bits} bits",
-    "permute_and_flip": "what share of devices name each of {symbols} as their most frequent, by "
-    "chance the less often the closer others come, and at most {named:.0%} of the time; at most "
-    "{clip} of each are counted",
-    "top_response": "of what share of devices each of {symbols} is the most frequent; at most "
-    "{clip} of each are counted",
     "sampled_hybrid": "mean of each of {dimensions} coordinates, {sampled} of them a report",
     "sampled_vector": "mean of each of {dimensions} coordinates, {sampled} of them a report",
 }

@@ -41,11 +41,6 @@ def _of_rung(mechanism: Any, level: int) -> Noise:
     return Noise.of(*mechanism.exact(level)[0])
 
 
-def _of_release(mechanism: Any, level: int) -> Noise:
-    """Of the item that a device has selected; what it selects is a matter of its counts."""
-    return Noise.of(*mechanism.chain.releases[level])
-
-
 def _of_grid(mechanism: Any, level: int) -> Noise:
     """Of a number on a grid: the largest variance that a bounded contribution can have."""
     from mechanisms.number.contributions import contributions
@@ -60,7 +55,6 @@ def _of_coordinate(mechanism: Any, level: int) -> Noise:
 
 
 _NOISES: Mapping[str, Callable[[Any, int], Noise]] = {
-    "permute_and_flip": _of_release,
     **dict.fromkeys(("duchi", "piecewise", "hybrid", "square_wave"), _of_grid),
     "sampled_hybrid": _of_coordinate,
 }
