@@ -79,9 +79,11 @@ class Mechanism(ABC):
             if kind and type(value) is not kind:
                 raise ParameterError(f"{name} must be of type {declared}, not {value!r}")
         given = self.epsilon
-        if not isinstance(given, int | float):
-            given = tuple(given) if len(given) > 1 else given[0]
-            object.__setattr__(self, "epsilon", given)
+        epsilons = tuple(given) if isinstance(given, list | tuple) else (given,)
+        for each in epsilons:
+            if isinstance(each, bool) or not isinstance(each, int | float):
+                raise ParameterError(f"epsilon must be a number, or a list of them, not {given!r}")
+        object.__setattr__(self, "epsilon", epsilons[0] if len(epsilons) == 1 else epsilons)
         self._check()
         # Certification refuses levels that the integers of the sampler cannot honour.
         self.amounts  # noqa: B018
