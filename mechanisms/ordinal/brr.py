@@ -175,7 +175,7 @@ class BipartiteRandomizedResponse(CategoryMechanism):
 
 
 def equidistant_windows(points: int, size: int) -> Windows:
-    """Return :func:`windows_of` of equidistant points.
+    """Return the windows of equidistant points: each value and its nearest.
 
     Examples
     --------

@@ -12,14 +12,27 @@ Privacy", Definition 2.5, Equation 12, Theorems 1 to 3, Algorithm 3. F. McSherry
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Hashable, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from mechanisms.audit.cases import Case, law_release
+from mechanisms.chains.finite import FiniteChain, finite_chain
+from mechanisms.chains.thresholds import MAX_SYMBOLS
 from mechanisms.errors import ParameterError
-from mechanisms.ordinal.brr import probabilities
-from mechanisms.ordinal.sizes import check_epsilon, end_size, equidistant_size, middle_floor
+from mechanisms.exact import MICRO, to_micro
+from mechanisms.ordinal.brr import Windows, probabilities, strongest_draw
+from mechanisms.ordinal.sizes import (
+    Loss,
+    Number,
+    check_epsilon,
+    end_size,
+    equidistant_size,
+    local_sizes,
+    loss_matrix,
+    middle_floor,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -71,6 +84,91 @@ class LossRatios(NamedTuple):
     smallest: float
     overall: float
     overall_printed: float
+
+
+def euclidean(points: Sequence[Sequence[float]]) -> Loss:
+    """Return the Euclidean distances of points of any dimension, ``(N, d)`` coordinates.
+
+    Examples
+    --------
+    >>> euclidean([(0, 0), (3, 4)])
+    ((0.0, 5.0), (5.0, 0.0))
+    """
+    if len({len(point) for point in points}) > 1:
+        raise ParameterError("points must have as many coordinates as each other")
+    return loss_matrix([[math.dist(x, y) for y in points] for x in points])
+
+
+def jaccard(sets: Sequence[Collection[Hashable]]) -> Loss:
+    """Return the Jaccard distances 1 − |A ∩ B| / |A ∪ B| of sets, exactly.
+
+    Two empty sets are the same.
+
+    Examples
+    --------
+    >>> jaccard([{1, 2}, {2, 3}])[0][1]
+    Fraction(2, 3)
+    """
+    given = [frozenset(one) for one in sets]
+
+    def distance(one: frozenset[Hashable], two: frozenset[Hashable]) -> Fraction:
+        union = len(one | two)
+        return Fraction(union - len(one & two), union) if union else Fraction(0)
+
+    return loss_matrix([[distance(one, two) for two in given] for one in given])
+
+
+def windows_of(loss: Sequence[Sequence[Number]], size: int) -> Windows:
+    """Return the ``size`` nearest candidates of every value, of equally near ones the smaller.
+
+    Examples
+    --------
+    >>> windows_of([[0, 1, 2], [1, 0, 1], [2, 1, 0]], 2)
+    ((0, 1), (0, 1), (1, 2))
+    """
+    return tuple(
+        tuple(sorted(sorted(range(len(row)), key=lambda y: (row[y], y))[:size])) for row in loss
+    )
+
+
+def loss_chain(
+    loss: Sequence[Sequence[Number]], epsilons: Sequence[float], size: int = 0
+) -> FiniteChain:
+    """Return the chain of bipartite randomized response for any loss (Algorithm 2).
+
+    Parameters
+    ----------
+    loss : sequence of sequence of number
+        ``(N, N)``, N in [2, 1024]: what each value costs in place of each other.
+    epsilons : sequence of float
+        One a level, rising.
+    size : int
+        How many candidates are favoured, in [1, N); by default the smallest of
+        :func:`~mechanisms.ordinal.sizes.local_sizes` at the last level.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+
+    Privacy
+    -------
+    At most the last epsilon, whatever the loss, which is public.
+
+    Examples
+    --------
+    >>> chain = loss_chain(jaccard([{1}, {1, 2}, {3}]), [0.5, 1.0], 2)
+    >>> chain.inputs, chain.exact[-1].p > chain.exact[0].p
+    (3, True)
+    """
+    checked = loss_matrix(loss)
+    if not 2 <= len(checked) <= MAX_SYMBOLS:
+        raise ParameterError(f"a loss must have 2 to {MAX_SYMBOLS} values, not {len(checked)}")
+    micros = tuple(map(to_micro, epsilons))
+    favoured = size or min(local_sizes(checked, Fraction(micros[-1], MICRO)))
+    if not 1 <= favoured < len(checked):
+        raise ParameterError(f"size must lie in [1, {len(checked)}), not {favoured}")
+    return finite_chain(strongest_draw(windows_of(checked, favoured), micros[-1]), micros)
 
 
 def quality_losses(points: int, epsilon: float) -> QualityLosses:

@@ -12,6 +12,7 @@ import pytest
 from mechanisms.chains.finite import FiniteChain
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
+from mechanisms.exact import exp_micro
 from mechanisms.ordinal.brr import (
     BipartiteRandomizedResponse,
     Windows,
@@ -20,16 +21,20 @@ from mechanisms.ordinal.brr import (
     probabilities,
     strongest_draw,
 )
-from mechanisms.ordinal.sizes import Loss, equidistant, equidistant_size
+from mechanisms.ordinal.sizes import Loss, equidistant, equidistant_size, local_sizes
 from mechanisms.papers.bipartite_randomized_response import (
     degradable,
     degradation_error,
+    euclidean,
     exponential_loss,
     exponential_rows,
+    jaccard,
     keep_probability,
+    loss_chain,
     loss_ratios,
     printed_size,
     quality_losses,
+    windows_of,
 )
 from mechanisms.papers.gradual_release.channels import degradation
 
@@ -197,3 +202,30 @@ def test_bad_shapes_are_refused(shape: tuple[int, int, float, float]) -> None:
 def test_channels_of_different_inputs_are_refused() -> None:
     with pytest.raises(ParameterError, match="compare"):
         degradable(np.eye(2), np.eye(3))
+
+
+PLACES = euclidean([(0, 0), (1, 0), (1, 3), (5, 5), (6, 5)])
+TASTES = jaccard([{1, 2}, {1}, {2, 3}, {4}, set(), {4, 5, 6}])
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+@pytest.mark.parametrize("loss", [PLACES, TASTES], ids=["places", "tastes"])
+def test_any_loss_costs_at_most_its_epsilon_and_favours_the_nearest(loss: Loss, size: int) -> None:
+    """Every channel, exactly: what Algorithm 2 favours, at every level, and no more."""
+    epsilons = (0.5, 1.0, 2.0)
+    chain = loss_chain(loss, epsilons, size)
+    favoured = size or min(local_sizes(loss, epsilons[-1]))
+    for level, epsilon in enumerate(epsilons):
+        channel = chain.channel(level)
+        assert channel.ratio() <= exp_micro(round(epsilon * 1e6))[1]
+        for row, window in zip(channel.rows, windows_of(loss, favoured), strict=True):
+            nearest = sorted(range(len(row)), key=lambda y: -row[y])[:favoured]
+            assert sorted(nearest) == list(window)
+
+
+@pytest.mark.parametrize("size", [-1, 5])
+def test_a_size_that_favours_none_or_all_is_refused(size: int) -> None:
+    with pytest.raises(ParameterError, match=r"size must lie in \[1, 5\)"):
+        loss_chain(PLACES, [1.0], size)
+    with pytest.raises(ParameterError, match="as many coordinates"):
+        euclidean([(0,), (0, 1)])
