@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.base import Mechanism, check_columns
-from mechanisms.chains.bits import BitChain
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.finite import FiniteChain
 from mechanisms.errors import ParameterError
@@ -281,114 +280,6 @@ class SymbolLadder(Ladder):
 
         packed = np.ascontiguousarray(payloads).view(f"<u{self.payload_width}")
         return packed.reshape(len(payloads)).astype(np.int64)
-
-
-@frozen
-class VectorLadder(Ladder):
-    """A ladder whose reports are vectors of bits."""
-
-    chain: BitChain
-
-    @abstractmethod
-    def encode(self, symbol: Any, pseudonym: bytes, source: Source) -> int:
-        """Return the bits to randomize."""
-
-    @abstractmethod
-    def prior(self, symbol: Any, pseudonym: bytes) -> Prior:
-        """Return the vectors that :meth:`encode` may return, with integer weights."""
-
-    @abstractmethod
-    def encode_many(
-        self, symbols: Any, pseudonyms: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.uint64]:
-        """Vectorised :meth:`encode`: ``(n, lanes)`` ``uint64``, bit 0 the lowest of lane 0."""
-
-    @property
-    def slots(self) -> int:
-        """Count vectors kept apart within a group, one after another."""
-        return 1
-
-    def slots_of(self, pseudonyms: NDArray[np.uint64]) -> NDArray[np.int64] | None:
-        """Return the slot of each report, or None where there is a single one."""
-        return None
-
-    @property
-    def count_length(self) -> int:
-        """The length of a count vector: bit sums and the number of reports, in each slot."""
-        return self.slots * (self.chain.width + 1)
-
-    @cached_property
-    def payload_width(self) -> int:
-        """Bytes of a payload."""
-        return -(-self.chain.width // 8)
-
-    @property
-    def lanes(self) -> int:
-        """64-bit words of a vector."""
-        return -(-self.chain.width // 64)
-
-    def exact(self, level: int) -> tuple[Probabilities, ...]:
-        """Return the exact probabilities of a level: one for all bits, or one a bit."""
-        return tuple(ladder.exact[level] for ladder in self.chain.ladders)
-
-    @property
-    def _outputs(self) -> int:
-        return 1 << self.chain.width
-
-    def _encoded(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        return self.encode(symbol, pseudonym, source)
-
-    def _prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        return self.prior(symbol, pseudonym)
-
-    def randomize(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.uint8]:
-        """Draw chains for ``(n,)`` values: ``(n, levels, payload_width)`` ``uint8``."""
-        import numpy as np
-
-        check_columns(symbols, chains, pseudonyms)
-        encoded = self.encode_many(symbols, pseudonyms, source)
-        out = np.empty((len(encoded), self.levels, self.payload_width), dtype=np.uint8)
-        for level, drawn in enumerate(self.chain.randomize(encoded, source)):
-            out[:, level] = drawn.astype("<u8", copy=False).view(np.uint8)[:, : self.payload_width]
-        out[:, :, -1] &= self._last_byte
-        return out
-
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return which of ``(n, payload_width)`` payloads have their spare bits clear."""
-        clear: NDArray[np.bool_] = (payloads[:, -1] & (0xFF ^ self._last_byte)) == 0
-        return clear
-
-    def accumulate(
-        self,
-        payloads: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        groups: NDArray[np.int64],
-        n_groups: int,
-    ) -> NDArray[np.int64]:
-        """Count valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
-        import numpy as np
-
-        from mechanisms.estimators.counting import grouped_bit_sums
-
-        places, n_places = groups, n_groups * self.slots
-        slots = self.slots_of(pseudonyms)
-        if slots is not None:
-            places = groups * self.slots + slots
-        counts = np.empty((n_places, self.chain.width + 1), dtype=np.int64)
-        counts[:, :-1] = grouped_bit_sums(payloads, places, n_places)[:, : self.chain.width]
-        counts[:, -1] = np.bincount(places, minlength=n_places)
-        return counts.reshape(n_groups, self.count_length)
-
-    @cached_property
-    def _last_byte(self) -> int:
-        return 0xFF >> (-self.chain.width % 8)
 
 
 @frozen

@@ -151,24 +151,13 @@ class Builder(NamedTuple):
         return made
 
 
-_NUMBERS = (
-    *("threshold", "duchi", "piecewise", "hybrid", "square_wave"),
-    *("sampled_bit", "sampled_bits", "split_bits"),
-)
 #: Of the builders.
 _TYPES: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(_NUMBERS, ("number",)),
-    **dict.fromkeys(("sampled_vector", "sampled_hybrid"), ("vector",)),
     **dict.fromkeys(("warner", "simmons", "christofides"), ("survey",)),
     **dict.fromkeys(("permute_and_flip", "top_response"), ("top_item",)),
     "brr": ("ordinal",),
 }
-_COINLESS = {
-    *("split_bits", "brr", "warner", "simmons", "christofides"),
-    *("duchi", "piecewise", "hybrid", "square_wave"),
-}
-_BITS = {"bits": int, "missing": bool}
-_GRID = {"points": int, "missing": bool}
+_COINLESS = {"brr", "warner", "simmons", "christofides"}
 _ITEMS = {"domain_size": int, "clip": int}
 #: ``"module:class"`` of every mechanism of plans, by its name there, in the order in which a
 #: choice prefers them where nothing else tells them apart.
@@ -184,25 +173,16 @@ REGISTRY: dict[str, str | Builder] = {
     "subset": "mechanisms.category.subset_selection:SubsetSelection",
     "hadamard": "mechanisms.category.hadamard:HadamardResponse",
     "rappor": "mechanisms.string.rappor:Rappor",
-    "threshold": Builder({"missing": bool}, "mechanisms.number.random_threshold:threshold_ladder"),
-    "duchi": Builder({"missing": bool}, "mechanisms.number.duchi:duchi_ladder"),
-    "piecewise": Builder(_GRID, "mechanisms.number.gridded:piecewise_ladder"),
-    "hybrid": Builder(_GRID, "mechanisms.number.gridded:hybrid_ladder"),
-    "square_wave": Builder(_GRID, "mechanisms.number.gridded:square_wave_ladder"),
-    "sampled_bit": Builder(_BITS, "mechanisms.number.sampled_bit:sampled_bit_ladder"),
-    "sampled_bits": Builder(
-        {"bits": int, "count": int, "missing": bool},
-        "mechanisms.number.sampled_bits:sampled_bits_ladder",
-    ),
-    "split_bits": Builder(_BITS, "mechanisms.number.split_bits:split_bits_ladder"),
-    "sampled_vector": Builder(
-        {"dimensions": int, "sampled": int, "bits": int},
-        "mechanisms.vector.sampled_vector:sampled_vector_ladder",
-    ),
-    "sampled_hybrid": Builder(
-        {"dimensions": int, "sampled": int, "points": int},
-        "mechanisms.vector.sampled_hybrid:sampled_hybrid_ladder",
-    ),
+    "threshold": "mechanisms.number.random_threshold:RandomThreshold",
+    "duchi": "mechanisms.number.gridded:DuchiOneBit",
+    "piecewise": "mechanisms.number.gridded:PiecewiseMechanism",
+    "hybrid": "mechanisms.number.gridded:HybridMechanism",
+    "square_wave": "mechanisms.number.gridded:SquareWave",
+    "sampled_bit": "mechanisms.number.sampled_bits:SampledBit",
+    "sampled_bits": "mechanisms.number.sampled_bits:SampledBits",
+    "split_bits": "mechanisms.number.split_bits:SplitBits",
+    "sampled_vector": "mechanisms.vector.sampled_vector:SampledVector",
+    "sampled_hybrid": "mechanisms.vector.sampled_hybrid:SampledHybrid",
     "warner": Builder({}, "mechanisms.survey.ladders:warner_ladder"),
     "simmons": Builder({"unrelated": int}, "mechanisms.survey.ladders:simmons_ladder"),
     "christofides": Builder({"cards": tuple}, "mechanisms.survey.ladders:christofides_ladder"),

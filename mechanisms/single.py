@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, to_micro
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from mechanisms.base import Mechanism
-    from mechanisms.number.numeric import NumericEstimates
 
 #: The types of parameters, as they are declared: a bool is no int, and a truth is a bool.
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -117,46 +116,6 @@ class SymbolMechanism(SingleLevel):
         import numpy as np
 
         return _count(self.ladder, reports, np.zeros((len(reports), 2), dtype=np.uint64))
-
-
-@frozen
-class CoinMechanism(SingleLevel):
-    """A mechanism with a public coin, hashed from an identifier of each report."""
-
-    def randomize(self, values: Any, ids: NDArray[np.uint64], source: Source) -> NDArray[np.uint8]:
-        """Randomize values.
-
-        Parameters
-        ----------
-        values : array_like or sequence, shape (n,)
-            Numbers in [0, 1], NaN for a missing one; or strings as UTF-8 bytes.
-        ids : ndarray, shape (n, 2), uint64
-            What the coins are hashed from: chain ids; of strings, pseudonyms.
-        source : Source
-
-        Returns
-        -------
-        ndarray, shape (n, payload_width), uint8
-            A packed report a row, as it goes on the wire.
-        """
-        return self.ladder.randomize(values, ids, ids, source)[:, 0]
-
-    def count(self, reports: NDArray[np.uint8], ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Count ``(n, payload_width)`` reports: ``(count_length,)`` ``int64``, which add up."""
-        return _count(self.ladder, reports, ids)
-
-
-@frozen
-class NumberMechanism(CoinMechanism):
-    """A mechanism for a number scaled to [0, 1]."""
-
-    def estimate(self, counts: ArrayLike, low: float = 0.0, high: float = 1.0) -> NumericEstimates:
-        """Estimate mean and more on [low, high]; see :func:`mechanisms.number.numeric.numeric`."""
-        import numpy as np
-
-        from mechanisms.number.numeric import numeric
-
-        return numeric(self.ladder, np.asarray(counts)[np.newaxis], low, high)
 
 
 def _count(

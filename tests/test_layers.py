@@ -93,8 +93,9 @@ def test_estimates_are_made_only_where_those_of_few_reports_are_withheld() -> No
     """Of what an aggregator publishes; whoever made them of counts elsewhere could forget to."""
     makers = {
         *("mechanisms.estimators.frequency.frequencies", "mechanisms.string.decoding.decode"),
-        *("mechanisms.number.numeric.numeric", "mechanisms.ordinal.estimates.ordinal"),
-        *("mechanisms.survey.estimates.survey_share", "mechanisms.vector.means.vector_means"),
+        *("mechanisms.number.answers.threshold_estimates", "mechanisms.ordinal.estimates.ordinal"),
+        *("mechanisms.number.answers.bit_estimates", "mechanisms.number.answers.split_estimates"),
+        *("mechanisms.survey.estimates.survey_share", "mechanisms.number.gridmeans.grid_estimates"),
     }
     asked = {"pipelines.aggregation.estimates.estimate": set[str](), "the formulas": set[str]()}
     for module, path in modules():

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.audit.guessing import column_of
 from mechanisms.base import NO_ID, Mechanism
-from mechanisms.chains.bits import BitChain
 from mechanisms.chains.chain import spread
 from mechanisms.chains.finite import FiniteChain
 from mechanisms.chains.symbols import SymbolChain, degraded
 from mechanisms.errors import ParameterError
 from mechanisms.ladders import Ladder, SymbolLadder
 from mechanisms.levels import GRAINS
-from mechanisms.number.gridded import GridLadder
-from mechanisms.number.split_bits import SplitBitsLadder
 from mechanisms.randomness import Source, SystemSource
 from mechanisms.sampling import some_below, uniform_below
 from mechanisms.survey.ladders import SurveyLadder
 from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder, extremes
 from mechanisms.top_item.top_item import TopItemLadder
-from mechanisms.vector.coordinates import CoordinatesLadder
-from mechanisms.vector.draws import DrawsLadder, PackedChain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,45 +34,10 @@ def worst_inputs(mechanism: Ladder, level: int) -> tuple[Any, Any]:
         if mechanism.name == "permute_and_flip":
             return ((mechanism.clip, 0, *[0] * rest), (0, *[mechanism.clip] * (rest + 1)))
         return ((mechanism.clip, 0, *[0] * rest), (0, mechanism.clip, *[0] * rest))
-    if isinstance(mechanism, CoordinatesLadder):
-        return ((0.0,) * mechanism.dimensions, (1.0,) * mechanism.dimensions)
-    if isinstance(mechanism, GridLadder):
-        return _grid_values(mechanism, level)
-    if isinstance(mechanism, SplitBitsLadder) and mechanism.missing:
-        return (None, 1.0)
     chain = getattr(mechanism, "chain", None)
     if isinstance(chain, FiniteChain) and not isinstance(mechanism, SurveyLadder):
-        return _inputs(chain, level)
-    whole = isinstance(mechanism, SurveyLadder) or hasattr(mechanism, "domain_size")
-    return (0, 1) if whole else (0.0, 1.0)
-
-
-def _inputs(chain: FiniteChain, level: int) -> tuple[int, int]:
-    """Return the pair of which the most outputs say nearly the largest ratio, then the farthest."""
-    import numpy as np
-
-    matrix = chain.matrix(level % chain.levels)
-    # Outputs that no input has say nothing.
-    matrix = matrix[:, matrix.max(axis=0) > 0]
-    logs = np.log(matrix)
-    largest = float((logs.max(axis=0) - logs.min(axis=0)).max())
-
-    def told(pair: tuple[int, int]) -> tuple[float, int]:
-        one, other = pair
-        far = np.abs(logs[one] - logs[other]) > 0.999 * largest
-        return round(float((matrix[one] + matrix[other])[far].sum()), 6), other - one
-
-    distinct = np.sort(np.unique(matrix, axis=0, return_index=True)[1])
-    some = np.linspace(0, len(distinct) - 1, min(len(distinct), _ROWS)).astype(int)
-    one, other = max(combinations(distinct[some].tolist(), 2), key=told)
-    return one, other
-
-
-def _grid_values(mechanism: GridLadder, level: int) -> tuple[float | None, float | None]:
-    steps = mechanism.shape.steps
-    one, other = _inputs(mechanism.chain, level)
-    values = [None if place > steps else place / steps for place in (one, other)]
-    return values[0], values[1]
+        return chain.farthest(level)
+    return (0, 1)
 
 
 def some_inputs(mechanism: Ladder, count: int, source: Source) -> list[Any]:
@@ -86,31 +45,14 @@ def some_inputs(mechanism: Ladder, count: int, source: Source) -> list[Any]:
     known: Any = mechanism
     if isinstance(mechanism, TopItemLadder):
         return [_items(mechanism, source) for _ in range(count)]
-    if isinstance(mechanism, CoordinatesLadder):
-        masks = some_below(1 << mechanism.dimensions, count, source)
-        places = range(mechanism.dimensions)
-        return [tuple(float(mask >> place & 1) for place in places) for mask in masks]
     if isinstance(mechanism, SurveyLadder):
         return [0, 1]
-    if isinstance(getattr(known, "domain_size", None), int):
-        inputs = known.chain.inputs if isinstance(known.chain, FiniteChain) else known.domain_size
-        return list(some_below(inputs, count, source))
-    missing = [None] if getattr(known, "missing", False) else []
-    steps = _steps(mechanism)
-    numbers = {0, steps, *some_below(steps + 1, count - 2 - len(missing), source)}
-    return [number / steps for number in sorted(numbers)] + missing
+    inputs = known.chain.inputs if isinstance(known.chain, FiniteChain) else known.domain_size
+    return list(some_below(inputs, count, source))
 
 
 def _items(mechanism: TopItemLadder, source: Source) -> tuple[int, ...]:
     return tuple(uniform_below(mechanism.clip + 1, source) for _ in range(mechanism.domain_size))
-
-
-def _steps(mechanism: Ladder) -> int:
-    """Return the steps of a mechanism's grid of numbers, many where it has none."""
-    if isinstance(mechanism, GridLadder):
-        return mechanism.shape.steps
-    bits = getattr(mechanism, "bits", None)
-    return (1 << bits) - 1 if isinstance(bits, int) else 1 << 32
 
 
 def realised_ratio(mechanism: Ladder, level: int) -> Fraction:
@@ -121,8 +63,6 @@ def realised_ratio(mechanism: Ladder, level: int) -> Fraction:
         if not (table[0] == GRAINS and 0 < min(table) == table[-1] and max(table) == GRAINS):
             raise ParameterError("acceptance thresholds must fall from 2**64 to that of the clip")
         return spread(*degraded(*extremes(chain.size, table[-1]), chain.steps[level:]))
-    if isinstance(chain, PackedChain):
-        return chain.single.realised_ratio(level) ** chain.count
     found: Fraction = chain.realised_ratio(level)
     return found
 
@@ -137,17 +77,9 @@ def log_ratios(
     """Return how much likelier, as a logarithm, reports are from the second of two values."""
     import numpy as np
 
-    known: Any = mechanism
     chain: Any = mechanism.chain
     zeros = np.zeros(len(chains), dtype=np.int64)
     one, other = (truths(mechanism, column_of([value], zeros), chains) for value in values)
-    if isinstance(chain, BitChain):
-        first, second = (known.encode(value, NO_ID, SystemSource()) for value in values)
-        return np.asarray(chain.log_ratios(first, second, reports, level))
-    if isinstance(mechanism, DrawsLadder):
-        # The answers are independent.
-        said, table = mechanism.answers(reports), _logs(mechanism)[level]
-        return np.asarray((table[other, said] - table[one, said]).sum(axis=1))
     if one.shape[1]:
         return np.asarray(chain.log_ratios(one[:, 0], other[:, 0], reports, level))
     seen, places = np.unique(_integers(reports), return_inverse=True)
@@ -201,9 +133,6 @@ def truths(mechanism: Mechanism, column: Any, chains: NDArray[np.uint64]) -> NDA
     if not isinstance(mechanism, Ladder):
         return mechanism.truths(column, chains)
     known: Any = mechanism
-    if isinstance(mechanism, DrawsLadder):
-        drawn: NDArray[np.int64] = known.encode_many(column, known.seeds(chains), SystemSource())
-        return drawn
     if isinstance(mechanism, SymbolLadder) and isinstance(known.chain, SymbolChain):
         return np.asarray(known.encode_many(column, chains, SystemSource()))[:, None]
     return np.empty((len(chains), 0), dtype=np.int64)
@@ -217,8 +146,6 @@ def answers(mechanism: Mechanism, payloads: NDArray[np.uint8]) -> NDArray[np.int
         return mechanism.answers(payloads)
     known: Any = mechanism
     rungs = [payloads[:, level] for level in range(payloads.shape[1])]
-    if isinstance(mechanism, DrawsLadder):
-        return np.stack([known.answers(reports) for reports in rungs], axis=1)
     if isinstance(mechanism, SymbolLadder) and isinstance(known.chain, SymbolChain):
         return np.stack([_integers(reports)[:, None] for reports in rungs], axis=1)
     return np.empty((*payloads.shape[:2], 0), dtype=np.int64)

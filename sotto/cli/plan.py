@@ -332,11 +332,6 @@ def _named_at_most(metric: CompiledMetric) -> float | None:
 
 #: By mechanism, where the type is not enough.
 _TOLD = {
-    "threshold": "mean, quantiles and distribution",
-    "square_wave": "mean; quantiles and distribution, biased toward a smooth one",
-    "sampled_bit": "mean, and the share of each of {bits} bits",
-    "sampled_bits": "mean, and the share of each of {bits} bits, {count} bits a report",
-    "split_bits": "mean, and the share of each of {bits} bits",
     "brr": "shares of {symbols}, the most likely ones where reports do not distinguish values, and "
     "biased there; without bias, the shares of those that they do, and bounds of the mean",
     "permute_and_flip": "what share of devices name each of {symbols} as their most frequent, by "
@@ -344,10 +339,8 @@ _TOLD = {
     "{clip} of each are counted",
     "top_response": "of what share of devices each of {symbols} is the most frequent; at most "
     "{clip} of each are counted",
-    "sampled_hybrid": "mean of each of {dimensions} coordinates, {sampled} of them a report",
-    "sampled_vector": "mean of each of {dimensions} coordinates, {sampled} of them a report",
 }
-_OF_TYPE = {"number": "mean", "survey": "share of yes to {question!r}"}
+_OF_TYPE = {"survey": "share of yes to {question!r}"}
 
 
 def detection_floor(metric: CompiledMetric, reports: int) -> float | None:

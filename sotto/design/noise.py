@@ -54,19 +54,6 @@ def _of_survey(mechanism: Any, level: int) -> Noise:
     return Noise(part.no, part.yes, high - low, max(high, 1 - low))
 
 
-def _of_grid(mechanism: Any, level: int) -> Noise:
-    """Of a number on a grid: the largest variance that a bounded contribution can have."""
-    from mechanisms.number.contributions import contributions
-
-    values = contributions(mechanism.shape, mechanism.laws[level]).value
-    most = float(max(map(abs, values)))
-    return Noise(most**2, most**2, 2 * most, most + 0.5)
-
-
-def _of_coordinate(mechanism: Any, level: int) -> Noise:
-    return _of_grid(mechanism.grid, level)
-
-
 def _none(mechanism: Any, level: int) -> None:
     return None
 
@@ -74,7 +61,5 @@ def _none(mechanism: Any, level: int) -> None:
 _NOISES: Mapping[str, Callable[[Any, int], Noise | None]] = {
     "permute_and_flip": _of_release,
     **dict.fromkeys(("warner", "simmons", "christofides"), _of_survey),
-    **dict.fromkeys(("duchi", "piecewise", "hybrid", "square_wave"), _of_grid),
-    "sampled_hybrid": _of_coordinate,
     "brr": _none,
 }

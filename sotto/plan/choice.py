@@ -8,24 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.ordinal.brr import best_subset_size as best_window
-from mechanisms.planner.predictions import worst_mean_variance
 from mechanisms.registry import build, mechanism_class, mechanisms_for, supports_constant
 from mechanisms.survey.christofides import cards_of
-from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED
-from mechanisms.vector.optimum import optimal_sampled
-from mechanisms.vector.sampled_hybrid import optimal_sampled_hybrid
 from sotto.design.noise import noise_of
 from sotto.errors import PlanError
 from sotto.plan.metric import Parameter
 
-#: Points of the grid on which a coordinate of a vector is hidden.
-VECTOR_POINTS = 33
 #: Parameters that the metric itself gives, to those mechanisms that have them.
 _TOLD = frozenset({"domain_size", "missing", "clip", "dimensions"})
 
@@ -106,22 +100,6 @@ def spec_of(
     return {"name": name, **known}
 
 
-def _sampled(asked: Asked) -> int:
-    """Return how many coordinates of a vector a report is best about."""
-    dimensions = asked.number("dimensions")
-    if not (1 <= dimensions <= MAX_DIMENSIONS and asked.epsilon > 0):
-        return 1
-    return min(optimal_sampled(dimensions, asked.epsilon), MAX_SAMPLED)
-
-
-def _sampled_on_grid(asked: Asked) -> int:
-    """Return the same where each is hidden on a grid."""
-    dimensions = asked.number("dimensions")
-    if not (1 <= dimensions <= MAX_DIMENSIONS and asked.epsilon > 0):
-        return 1
-    return optimal_sampled_hybrid(dimensions, asked.ladder[asked.level], VECTOR_POINTS)
-
-
 def _favoured(asked: Asked) -> int:
     """Return how many candidates bipartite randomized response favours at that level."""
     points = asked.number("domain_size") - asked.number("missing")
@@ -137,15 +115,8 @@ def _cards(asked: Asked) -> tuple[int, ...]:
     return cards_of(Fraction(asked.ladder[-1], MICRO), Fraction(1, 100))
 
 
-#: Points of the grid on which a number is hidden.
-_POINTS: Mapping[str, Callable[[Asked], Parameter]] = {"points": lambda asked: 65}
 _DEFAULTS: Mapping[str, Mapping[str, Callable[[Asked], Parameter]]] = {
     "brr": {"subset_size": _favoured},
-    "sampled_vector": {"sampled": _sampled, "bits": lambda asked: 0},
-    "sampled_hybrid": {"sampled": _sampled_on_grid, "points": lambda asked: VECTOR_POINTS},
-    "piecewise": _POINTS,
-    "hybrid": _POINTS,
-    "square_wave": _POINTS,
     "simmons": {"unrelated": lambda asked: 50},
     "christofides": {"cards": _cards},
 }
@@ -304,10 +275,8 @@ def choose_number(asked: Asked) -> Choice:
 def _compared(chosen: Mapping[str, Parameter], other: Mapping[str, Parameter], asked: Asked) -> str:
     """Compare the predicted errors of two mechanisms for a number at the last level sent."""
     try:
-        variances = [
-            worst_mean_variance(build(spec, asked.ladder, asked.metric), asked.level)
-            for spec in (chosen, other)
-        ]
+        made: list[Any] = [build(spec, asked.ladder, asked.metric) for spec in (chosen, other)]
+        variances = [each.worst_variance(asked.level) for each in made]
     except ParameterError:
         # What is wrong with the ladder is said by the checks.
         return ""
