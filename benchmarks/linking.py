@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from benchmarks.harness import Table
-from clientsdk.backoff import LONGEST
+from clientsdk.sending.backoff import LONGEST
 
 Floats = NDArray[np.float64]
 

@@ -18,7 +18,9 @@ from clientsdk.ledger import Consent, Ledger
 from clientsdk.outcomes import FlushResult, Outcome, Refusal
 from clientsdk.publishers import Publisher
 from clientsdk.recorder import Recorder
-from clientsdk.sender import Sender, out_of_time
+from clientsdk.sending.sender import Sender, out_of_time
+from clientsdk.sending.tasks import FlushTask, run_in_thread, start_call
+from clientsdk.sending.worker import Worker
 from clientsdk.settings import (
     Forgetful,
     Quota,
@@ -38,8 +40,6 @@ from clientsdk.store import outbox
 from clientsdk.store.database import READ
 from clientsdk.store.recovery import open_store
 from clientsdk.store.schema import LOCK_PATIENCE, NEVER
-from clientsdk.tasks import FlushTask, run_in_thread, start_call
-from clientsdk.worker import Worker
 from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
 from sotto.errors import StoreError, UnknownMetricError

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from mechanisms.ladders import Ladder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sotto.plan.compiled import CompiledMetric
     from sotto.wire.format import Row
 
@@ -32,9 +30,6 @@ def meaning(metric: CompiledMetric, row: Row) -> str:
     if not isinstance(mechanism, Ladder):
         return mechanism.describe(row.payload, row.chain, row.pseudonym, metric.context())
     name = mechanism.name
-    said = _BY_MECHANISM.get(name)
-    if said is not None:
-        return said(metric, row)
     if metric.labels and metric.mechanism.payload_width <= 4 and _output(row) < len(metric.labels):
         return repr(metric.labels[_output(row)])
     if metric.mechanism.payload_width > 4:
@@ -44,12 +39,3 @@ def meaning(metric: CompiledMetric, row: Row) -> str:
 
 def _output(row: Row) -> int:
     return int.from_bytes(row.payload, "little")
-
-
-def _card(metric: CompiledMetric, row: Row) -> str:
-    return f"card {_output(row) + 1}"
-
-
-_BY_MECHANISM: dict[str, Callable[[CompiledMetric, Row], str]] = {
-    "christofides": _card,
-}

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from clientsdk.meanings import meaning
 from clientsdk.publishers import MemoryPublisher
-from clientsdk.sender import Sender
+from clientsdk.sending.sender import Sender
+from clientsdk.sending.tasks import FlushTask
 from clientsdk.store.database import READ
 from clientsdk.store.store import Store
-from clientsdk.tasks import FlushTask
 from clientsdk.wording import epsilon, minute
 from mechanisms.randomness import SystemSource
 from sotto.plan.compiled import CompiledPlan

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from clientsdk.lifecycle import KeptByParent, watch_forks
 from clientsdk.outcomes import NO_LAPSES, FlushResult, Lapses, Outcome
-from clientsdk.send_lock import SentElsewhereError
+from clientsdk.sending.lock import SentElsewhereError
 from mechanisms.frozen import frozen
 
 

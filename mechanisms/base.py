@@ -60,12 +60,15 @@ class Mechanism(ABC):
         What public coins are hashed from: ``none``, ``chain`` or ``pseudonym``.
     gives : str
         What its estimates are, for people; a template over ``symbols`` and the parameters.
+    words : mapping
+        Parameters that people are shown in other words than those of most mechanisms, as templates.
     """
 
     name: ClassVar[str]
     types: ClassVar[tuple[str, ...]]
     coins: ClassVar[str] = "none"
     gives: ClassVar[str]
+    words: ClassVar[Mapping[str, str]] = {}
 
     epsilon: Epsilon
 
@@ -129,7 +132,8 @@ class Mechanism(ABC):
         micro : int
             Nominal micro-epsilon of that level; 0 if there is none.
         given : mapping
-            What the metric says itself, for example ``domain_size``.
+            What the metric says itself, for example ``domain_size``; and ``last``, the
+            micro-epsilon of the last level, sent or not.
         """
         return {}
 
@@ -148,9 +152,9 @@ class Mechanism(ABC):
         """Over how many equal random decisions an amount is divided."""
         return 1
 
-    @abstractmethod
     def _ratios(self) -> Sequence[Fraction]:
-        """Return the exact largest likelihood ratio of every level."""
+        """Return the exact largest likelihood ratio of every level; here that of the chain."""
+        return [self.chain.ratio(level) for level in range(self.chain.levels)]
 
     @abstractmethod
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:

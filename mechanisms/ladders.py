@@ -49,9 +49,6 @@ class Ladder(_Base):  # type: ignore[misc]
     def __post_init__(self) -> None:
         pass
 
-    def _ratios(self) -> Sequence[Fraction]:
-        raise NotImplementedError
-
     def estimate(self, counts: Any, context: Any) -> Iterator[Any]:
         """Not asked for."""
         raise NotImplementedError

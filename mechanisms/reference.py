@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.papers.claims import published
-from mechanisms.planner.precision import ordinal_mean, precision
+from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.registry import build
 
@@ -214,8 +214,7 @@ def _row(each: type, group: Group) -> tuple[str, ...]:
     made = build(spec, [MICRO], "reference")
     error = ""
     if group.question:
-        predicted = ordinal_mean if group.folder == "ordinal" else precision
-        error = f"{predicted(made, 0, group.assumed).standard_error(REPORTS):.3g}"
+        error = f"{precision(made, 0, group.assumed).standard_error(REPORTS):.3g}"
     figures = (_amount(made.certified(0) / MICRO), _relaxable(spec), error, str(made.payload_width))
     return link, f"`{spec['name']}`", *figures, source(each)
 

@@ -136,7 +136,7 @@ class Builder(NamedTuple):
 
     def coinless(self, spec: Mapping[str, object]) -> bool:
         """Return whether its reports are read without any coin."""
-        return spec["name"] in _COINLESS
+        return False
 
     def defaults(self, micro: int, given: Mapping[str, object]) -> dict[str, object]:
         """Return no parameters: a plan must choose them, or sotto.plan.choice does."""
@@ -153,19 +153,13 @@ class Builder(NamedTuple):
 
 #: Of the builders.
 _TYPES: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("warner", "simmons", "christofides"), ("survey",)),
     **dict.fromkeys(("permute_and_flip", "top_response"), ("top_item",)),
-    "brr": ("ordinal",),
 }
-_COINLESS = {"brr", "warner", "simmons", "christofides"}
 _ITEMS = {"domain_size": int, "clip": int}
 #: ``"module:class"`` of every mechanism of plans, by its name there, in the order in which a
 #: choice prefers them where nothing else tells them apart.
 REGISTRY: dict[str, str | Builder] = {
-    "brr": Builder(
-        {"domain_size": int, "subset_size": int, "missing": bool},
-        "mechanisms.ordinal.brr:brr_ladder",
-    ),
+    "brr": "mechanisms.ordinal.brr:BipartiteRandomizedResponse",
     "grr": "mechanisms.category.grr:GeneralizedRandomizedResponse",
     "sue": "mechanisms.category.unary:SymmetricUnaryEncoding",
     "oue": "mechanisms.category.unary:OptimizedUnaryEncoding",
@@ -183,9 +177,9 @@ REGISTRY: dict[str, str | Builder] = {
     "split_bits": "mechanisms.number.split_bits:SplitBits",
     "sampled_vector": "mechanisms.vector.sampled_vector:SampledVector",
     "sampled_hybrid": "mechanisms.vector.sampled_hybrid:SampledHybrid",
-    "warner": Builder({}, "mechanisms.survey.ladders:warner_ladder"),
-    "simmons": Builder({"unrelated": int}, "mechanisms.survey.ladders:simmons_ladder"),
-    "christofides": Builder({"cards": tuple}, "mechanisms.survey.ladders:christofides_ladder"),
+    "warner": "mechanisms.survey.mechanisms:Warner",
+    "simmons": "mechanisms.survey.mechanisms:Simmons",
+    "christofides": "mechanisms.survey.mechanisms:Christofides",
     "permute_and_flip": Builder(_ITEMS, "mechanisms.top_item.flip_ladder:permute_and_flip_ladder"),
     "top_response": Builder(_ITEMS, "mechanisms.top_item.top_response:top_response_ladder"),
 }

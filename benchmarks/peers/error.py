@@ -61,7 +61,7 @@ def counts_of(mechanism: Mechanism, values: object, n: int) -> NDArray[np.int64]
 
 
 def chosen(kind: str, epsilon: float, **parameters: int) -> Mechanism:
-    """Return the mechanism that a plan without one gets, with a single rung."""
+    """Return the mechanism that a plan without one gets, with a single level."""
     ladder = (int(epsilon * 1_000_000),)
     return build(choose(Asked(kind, parameters, ladder, "m")).spec, ladder, "m")
 

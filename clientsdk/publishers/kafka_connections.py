@@ -286,8 +286,10 @@ def abandon(producer: KafkaProducer) -> None:
     It is kept, and kept from closing itself: that would wait for a thread that only the parent
     has, and could end connections that the parent uses.
     """
+    from sotto.kafka.client_internals import never_close
+
     _open.pop(producer, None)
-    producer._closed = True
+    never_close(producer)
     _abandoned.append(producer)
 
 

@@ -2,7 +2,7 @@
 
 Consent, pinned ceilings, the secret behind pseudonyms, the accounts, the outbox and the plans that
 its chains follow: one SQLite file, or the same in memory. What is recorded is decided in
-:mod:`clientsdk.decisions` and what is sent in :mod:`clientsdk.sender`. Methods that take a
+:mod:`clientsdk.decisions` and what is sent in :mod:`clientsdk.sending.sender`. Methods that take a
 connection belong in a transaction that the caller has opened. Memory is up to date within a
 transaction; between transactions another process may have changed the file.
 """

@@ -87,6 +87,11 @@ class Metrics:
     ----------
     client : Client
         Made with PLAN.
+
+    Raises
+    ------
+    PlanError
+        The client has another plan.
     """
 
     def __init__(self, client: Client) -> None:

@@ -30,7 +30,7 @@ EXPLANATIONS = {
     Reason.UNKNOWN_METRIC: "a metric that the plan does not have",
     Reason.WRONG_WIDTH: "payload of another width than the plan says",
     Reason.WRONG_SHARD: "a shard that is not the pseudonym's",
-    Reason.IMPOSSIBLE_LEVEL: "a rung that the ladder does not have",
+    Reason.IMPOSSIBLE_LEVEL: "a level that the ladder does not have",
     Reason.OUT_OF_DOMAIN: "a symbol that no device can send",
     Reason.MISALIGNED_TIME: "an event time between full hours",
     Reason.FUTURE: "an event after its own arrival",
@@ -164,7 +164,7 @@ def planted_faults(planted: Mapping[str, int], duplicates: int) -> list[Planted]
         Planted(
             faults.HELD_BACK,
             planted[faults.HELD_BACK],
-            "their first rungs came after stronger ones, which stayed",
+            "their first levels came after stronger ones, which stayed",
         ),
         Planted(
             f"aircraft that {faults.OVERSPENDS}",

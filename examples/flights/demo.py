@@ -45,7 +45,7 @@ from .truth import QUANTILES, Truth
 from .witness import Opinion, equal_windows, form_opinion
 
 PLAN = Path(__file__).with_name("plan.yaml")
-#: The window that is watched as rungs arrive, 28 days from 20 June 2013: its number.
+#: The window that is watched as levels arrive, 28 days from 20 June 2013: its number.
 WATCHED = 567
 WATCHED_START = WATCHED * 28 * DAY
 WATCHED_METRICS = ("delayed", "dep_delay")

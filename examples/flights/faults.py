@@ -1,7 +1,7 @@
 """Faults that networks and attackers plant between the aircraft and the log.
 
 A :class:`FaultyNetwork` stands where ``sotto replay`` has a faithful one. It sends messages
-twice, holds some back until stronger rungs have overtaken them, adds bytes that no device sent,
+twice, holds some back until stronger levels have overtaken them, adds bytes that no device sent,
 and makes two aircraft misbehave: the first that reports in a given week sends more chains than
 its budget allows, the second answers a question a second time. What it does is chosen so that it
 can be told afterwards exactly which reports must count: none but those of the misbehaving
@@ -99,7 +99,7 @@ class FaultyNetwork:
         In each of these two aircraft misbehave, the first two that report in it: nobody knows
         before which ones have their turn.
     duplicates, held, garbage : float
-        Shares of messages: sent again; held back, of those that carry first rungs alone;
+        Shares of messages: sent again; held back, of those that carry first levels alone;
         followed by one piece of each kind of garbage.
 
     Attributes

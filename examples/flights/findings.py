@@ -54,7 +54,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Sharpening:
-    """How one window's estimate gets sharper as rungs arrive; ``kept`` is the final truth."""
+    """How one window's estimate gets sharper as levels arrive; ``kept`` is the final truth."""
 
     label: str
     unit: str
@@ -143,8 +143,8 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class RungError:
-    """Root mean square error of a metric with its reports at one rung, over all weeks."""
+class LevelError:
+    """Root mean square error of a metric with its reports at one level, over all weeks."""
 
     epsilon: float
     observed: float
@@ -155,14 +155,14 @@ class RungError:
 
 @dataclass(frozen=True)
 class MetricErrors:
-    """Error by rung; and the last rung's mean square error over that of fresh responses.
+    """Error by level; and the last level's mean square error over that of fresh responses.
 
     ``low`` and ``high`` bound what one set of fresh responses gives against the mean of many.
     """
 
     label: str
     unit: str
-    rungs: Sequence[RungError]
+    levels: Sequence[LevelError]
     ratio: float
     low: float
     high: float

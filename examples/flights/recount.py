@@ -1,8 +1,8 @@
-"""Counts the log a second time, without the aggregator: a witness, and the errors of each rung.
+"""Counts the log a second time, without the aggregator: a witness, and the errors of each level.
 
 The log is decoded, everything that is not a true device's accepted row is dropped, and what is
-left is counted rung by rung with the mechanisms' own kernels. The counts at the last rung must
-equal the aggregator's; those of the weaker rungs show what the estimates would have been before
+left is counted level by level with the mechanisms' own kernels. The counts at the last level must
+equal the aggregator's; those of the weaker levels show what the estimates would have been before
 the stronger ones arrived.
 """
 
@@ -23,7 +23,7 @@ from sotto.wire.decode import Batch, decode
 
 @dataclass(frozen=True)
 class Reports:
-    """All rungs of a metric's counted chains; columns of length n, one row a chain.
+    """All levels of a metric's counted chains; columns of length n, one row a chain.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Reports:
     event : (n,) int64
     payload : (n, levels, width) uint8
     seen : (n, levels) bool
-        Which rungs the log holds.
+        Which levels the log holds.
     arrived : (n,) int64
         Append time (ms) of the first of them.
     """
@@ -49,7 +49,7 @@ class Reports:
     def counts(
         self, metric: CompiledMetric, level: int, groups: NDArray[np.int64], n_groups: int
     ) -> NDArray[np.int64]:
-        """Count the payloads of one rung by group: ``(n_groups, count_length)``."""
+        """Count the payloads of one level by group: ``(n_groups, count_length)``."""
         return metric.mechanism.accumulate(
             np.ascontiguousarray(self.payload[:, level]),
             self.chain,
@@ -104,7 +104,7 @@ def _select(batch: Batch, which: NDArray[np.bool_]) -> Batch:
 
 
 def _reports(metric: CompiledMetric, batches: Iterable[Batch]) -> Reports:
-    """Bring the rungs of each chain together; repetitions fall onto one another."""
+    """Bring the levels of each chain together; repetitions fall onto one another."""
     parts = list(batches)
     chain, level, event, append = (
         np.concatenate([getattr(part, name) for part in parts])
@@ -118,9 +118,9 @@ def _reports(metric: CompiledMetric, batches: Iterable[Batch]) -> Reports:
     first[1:] = (chain[1:] != chain[:-1]).any(axis=1)
     number = np.cumsum(first) - 1
     count, levels = int(number[-1]) + 1, metric.mechanism.levels
-    rungs = np.zeros((count, levels, payload.shape[1]), dtype=np.uint8)
-    rungs[number, level] = payload[order]
+    payloads = np.zeros((count, levels, payload.shape[1]), dtype=np.uint8)
+    payloads[number, level] = payload[order]
     seen = np.zeros((count, levels), dtype=np.bool_)
     seen[number, level] = True
     arrived = np.minimum.reduceat(append[order], np.flatnonzero(first))
-    return Reports(pseudonym[order][first], chain[first], event[first], rungs, seen, arrived)
+    return Reports(pseudonym[order][first], chain[first], event[first], payloads, seen, arrived)

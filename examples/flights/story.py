@@ -68,7 +68,7 @@ def faults(planted: Mapping[str, int]) -> None:
     """Print what the network planted."""
     named = {
         DUPLICATE: "messages sent again, hours or days later",
-        HELD_BACK: "first rungs held back nine days",
+        HELD_BACK: "first levels held back nine days",
     }
     aircraft = {fault: f"aircraft that {fault}" for fault in (OVERSPENDS, RERANDOMIZES)}
     garbage = sum(count for name, count in planted.items() if name not in named | aircraft)
@@ -94,7 +94,7 @@ def runs(stops: Sequence[Run]) -> None:
 
 def found(findings: Findings) -> None:
     """Print what the estimates are worth."""
-    _heading("5  One window as rungs arrive (28 days from 20 June)")
+    _heading("5  One window as levels arrive (28 days from 20 June)")
     _sharpening(findings.sharpening[0])
     _heading("6  Estimates beside the truth of the reports that counted, and of all flights")
     rows = [("", "estimate", "95 % interval", "truth", "all flights")]
@@ -133,7 +133,7 @@ def found(findings: Findings) -> None:
 def _sharpening(found: Sharpening) -> None:
     write = form_of(found.unit)
     rows: list[tuple[str, ...]] = [
-        ("day", "rung 1", "rung 2", "rung 3", found.label, "95 % interval", "truth so far")
+        ("day", "level 1", "level 2", "level 3", found.label, "95 % interval", "truth so far")
     ]
     for release in found.releases:
         seen, counts = release.seen, (f"{count:,}" for count in release.by_level)
@@ -174,15 +174,15 @@ def _destinations(decoding: Decoding) -> None:
 
 
 def _errors(metrics: Sequence[MetricErrors]) -> None:
-    _heading("9  Error of each rung, observed (predicted); the last beside fresh answers")
+    _heading("9  Error of each level, observed (predicted); the last beside fresh answers")
     rows: list[tuple[str, ...]] = [
         ("", "epsilon 0.5", "epsilon 1", "epsilon 2", "relaxed/fresh", "by chance")
     ]
     for one in metrics:
         scale, unit = (100, "points") if one.unit == "" else (1, one.unit)
         cells = (
-            f"{plain(rung.observed * scale)} ({plain(rung.predicted * scale)})"
-            for rung in one.rungs
+            f"{plain(level.observed * scale)} ({plain(level.predicted * scale)})"
+            for level in one.levels
         )
         chance = f"{one.low:.2f} to {one.high:.2f}"
         rows.append((f"{one.label}, {unit}", *cells, f"{one.ratio:.3f}", chance))

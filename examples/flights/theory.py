@@ -1,4 +1,4 @@
-"""Errors of each rung beside what theory says, and relaxed answers beside fresh ones.
+"""Errors of each level beside what theory says, and relaxed answers beside fresh ones.
 
 Every metric is cut into *cells* whose errors are looked at: a week's shares of categories, a
 week's mean, the share of one bit in one cohort over the year. For relaxed beside fresh, the
@@ -21,13 +21,13 @@ from mechanisms.randomness import SystemSource
 from mechanisms.registry import build
 from sotto.plan.compiled import CompiledMetric
 
-from .findings import MetricErrors, RungError
+from .findings import LevelError, MetricErrors
 from .recount import Reports
 from .truth import Truth
 
 #: A group of weeks has at least so many reports, on average.
 GROUP_REPORTS = 1000
-#: Sets of fresh responses that the last rung is compared with.
+#: Sets of fresh responses that the last level is compared with.
 FRESH_SETS = 8
 #: For that the year's reports are cut into random parts of about so many, so that errors are many.
 PART_REPORTS = 170
@@ -58,15 +58,15 @@ class Layout:
 
 
 def metric_errors(metric: CompiledMetric, reports: Reports, truth: Truth) -> MetricErrors:
-    """Compare every rung with its prediction, and the last with fresh responses."""
+    """Compare every level with its prediction, and the last with fresh responses."""
     periods = truth.kept[metric.name].period
     first, length = int(periods.min()), _weeks_together(periods)
     weekly = lay_out(metric, truth, (periods - first) // length)
     weeks = (reports.event // truth.plan.period - first) // length
-    rungs = []
+    levels = []
     for level in range(metric.mechanism.levels):
         squares, predicted = _of_level(metric, reports, weekly, level, weeks)
-        rungs.append(_rung(metric.ladder[level].epsilon / 1e6, squares, predicted))
+        levels.append(_level_error(metric.ladder[level].epsilon / 1e6, squares, predicted))
     number = max(2, len(reports) // PART_REPORTS)
     parts = lay_out(metric, truth, _part(truth.kept[metric.name].pseudonym, number))
     last = metric.mechanism.levels - 1
@@ -77,7 +77,7 @@ def metric_errors(metric: CompiledMetric, reports: Reports, truth: Truth) -> Met
     spread = float(fresh.std(ddof=1)) / math.sqrt(len(relaxed)) * math.sqrt(1 + 1 / FRESH_SETS)
     margin = _BOUND * spread / mean
     ratio = float(relaxed.mean()) / mean
-    return MetricErrors(metric.name, metric.unit or "", rungs, ratio, 1 - margin, 1 + margin)
+    return MetricErrors(metric.name, metric.unit or "", levels, ratio, 1 - margin, 1 + margin)
 
 
 def _weeks_together(periods: NDArray[np.int64]) -> int:
@@ -97,7 +97,7 @@ def _of_level(
     level: int,
     groups: NDArray[np.int64],
 ) -> tuple[Cells, float]:
-    """Estimate every group from one rung alone; return squared errors, and what is predicted."""
+    """Estimate every group from one level alone; return squared errors, and what is predicted."""
     groups = groups if layout.n_groups > 1 else np.zeros(len(reports), dtype=np.int64)
     counts = reports.counts(metric, level, groups, layout.n_groups)
     alone = np.zeros((layout.n_groups, metric.mechanism.levels, counts.shape[1]), np.int64)
@@ -105,11 +105,11 @@ def _of_level(
     return _squares(layout, metric.mechanism, alone)
 
 
-def _rung(epsilon: float, squares: Cells, predicted: float) -> RungError:
+def _level_error(epsilon: float, squares: Cells, predicted: float) -> LevelError:
     mean = float(squares.mean())
     margin = _BOUND * float(squares.std(ddof=1)) / math.sqrt(len(squares))
     bounds = (math.sqrt(max(mean - margin, 0.0)), math.sqrt(mean + margin))
-    return RungError(epsilon, math.sqrt(mean), predicted, *bounds)
+    return LevelError(epsilon, math.sqrt(mean), predicted, *bounds)
 
 
 def _squares(
@@ -129,7 +129,7 @@ def _squares(
 
 
 def _fresh_squares(metric: CompiledMetric, truth: Truth, layout: Layout) -> Cells:
-    """Answer the same values afresh, several times, at the last rung's epsilon: squared errors."""
+    """Answer the same values afresh, several times, at the last level's epsilon: squared errors."""
     strongest = build(metric.spec, [metric.ladder[-1].epsilon], metric.name)
     kept, symbols, source = truth.kept[metric.name], truth.symbols(metric.name), SystemSource()
     found = []

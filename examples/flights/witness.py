@@ -28,11 +28,11 @@ class Opinion:
     Attributes
     ----------
     errors : tuple of MetricErrors
-        Of every metric, rung by rung.
+        Of every metric, level by level.
     arrived : mapping of str to (n,) int64
-        By metric: when the first rung of each kept report of the truth arrived (ms).
+        By metric: when the first level of each kept report of the truth arrived (ms).
     windows : mapping of (str, int) to (length,) int64
-        By metric and window start: counts at the last rung.
+        By metric and window start: counts at the last level.
     reports : int
         Rungs in the log, each counted once.
     """
@@ -46,7 +46,7 @@ class Opinion:
 def form_opinion(
     log: Path, plan_json: bytes, flights: Flights, kept: Mapping[str, KeptReports]
 ) -> Opinion:
-    """Read the log, count it, and compare its rungs with theory and with fresh responses."""
+    """Read the log, count it, and compare its levels with theory and with fresh responses."""
     plan = CompiledPlan.from_json(plan_json)
     truth = Truth(plan, flights, kept)
     behaved = np.unique(np.concatenate([each.pseudonym for each in kept.values()]), axis=0)
@@ -56,7 +56,7 @@ def form_opinion(
     for metric in plan.metrics:
         found = reports[metric.name]
         if not found.seen.all() or len(found) != len(kept[metric.name]):
-            raise RuntimeError(f"the log does not hold every rung of {metric.name}")
+            raise RuntimeError(f"the log does not hold every level of {metric.name}")
         errors.append(metric_errors(metric, found, truth))
         numbers = found.event // metric.window
         first = int(numbers.min())

@@ -16,7 +16,7 @@ from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.exact import MICRO, loss_micro, to_micro
 from mechanisms.randomness import Source
 from mechanisms.registry import build
-from mechanisms.survey.christofides import cards_of
+from mechanisms.survey.design import cards_of
 from mechanisms.top_item.exponential import ExponentialMechanism
 from mechanisms.top_item.mechanism import SelectionMechanism
 from mechanisms.top_item.permute_and_flip import PermuteAndFlip

@@ -14,8 +14,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.ladders import Ladder, SymbolLadder
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source, SystemSource
-from mechanisms.sampling import some_below, uniform_below
-from mechanisms.survey.ladders import SurveyLadder
+from mechanisms.sampling import uniform_below
 from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder, extremes
 from mechanisms.top_item.top_item import TopItemLadder
 
@@ -23,32 +22,20 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Inputs of a finite channel of which all pairs are tried, both ends among them.
-_ROWS = 100
-
 
 def worst_inputs(mechanism: Ladder, level: int) -> tuple[Any, Any]:
     """Return two inputs that have the loss for which a level is certified."""
-    if isinstance(mechanism, TopItemLadder):
-        rest = mechanism.domain_size - 2
-        if mechanism.name == "permute_and_flip":
-            return ((mechanism.clip, 0, *[0] * rest), (0, *[mechanism.clip] * (rest + 1)))
-        return ((mechanism.clip, 0, *[0] * rest), (0, mechanism.clip, *[0] * rest))
-    chain = getattr(mechanism, "chain", None)
-    if isinstance(chain, FiniteChain) and not isinstance(mechanism, SurveyLadder):
-        return chain.farthest(level)
-    return (0, 1)
+    assert isinstance(mechanism, TopItemLadder)
+    rest = mechanism.domain_size - 2
+    if mechanism.name == "permute_and_flip":
+        return ((mechanism.clip, 0, *[0] * rest), (0, *[mechanism.clip] * (rest + 1)))
+    return ((mechanism.clip, 0, *[0] * rest), (0, mechanism.clip, *[0] * rest))
 
 
 def some_inputs(mechanism: Ladder, count: int, source: Source) -> list[Any]:
     """Return different inputs, all of them where there are no more than ``count``."""
-    known: Any = mechanism
-    if isinstance(mechanism, TopItemLadder):
-        return [_items(mechanism, source) for _ in range(count)]
-    if isinstance(mechanism, SurveyLadder):
-        return [0, 1]
-    inputs = known.chain.inputs if isinstance(known.chain, FiniteChain) else known.domain_size
-    return list(some_below(inputs, count, source))
+    assert isinstance(mechanism, TopItemLadder)
+    return [_items(mechanism, source) for _ in range(count)]
 
 
 def _items(mechanism: TopItemLadder, source: Source) -> tuple[int, ...]:

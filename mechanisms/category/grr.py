@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from fractions import Fraction
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -80,9 +79,6 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
     def chain(self) -> SymbolChain:
         """What is drawn."""
         return symbol_chain(self.domain_size, self.micros)
-
-    def _ratios(self) -> Sequence[Fraction]:
-        return [p / q for p, q in self.chain.exact]
 
     def matrix(self, level: int) -> NDArray[np.float64]:
         """Return the probability of each cell of a count vector, by category."""

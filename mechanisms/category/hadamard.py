@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from math import expm1
@@ -111,9 +111,6 @@ class HadamardResponse(FrequencyOracle):
         thresholds = support_thresholds(Fraction(1, 2 * self.blocks), self.micros)
         order = block_order(self.domain_size, self.blocks)
         return HadamardChain(*thresholds, self.domain_size, self.blocks, order)
-
-    def _ratios(self) -> Sequence[Fraction]:
-        return [self.chain.ratio(level) for level in range(self.chain.levels)]
 
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """A report supports the categories in whose output set it is."""

@@ -10,7 +10,7 @@ over the digits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from math import expm1
@@ -124,9 +124,6 @@ class LocalHashing(FrequencyOracle):
     def chain(self) -> SymbolChain:
         """What is drawn."""
         return symbol_chain(self.buckets, self.micros)
-
-    def _ratios(self) -> Sequence[Fraction]:
-        return [p / q for p, q in self.chain.exact]
 
     @cached_property
     def digits(self) -> int:

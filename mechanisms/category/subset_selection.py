@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from math import expm1
@@ -105,9 +105,6 @@ class SubsetSelection(FrequencyOracle):
         share = Fraction(self.subset_size, self.domain_size)
         thresholds = support_thresholds(share, self.micros)
         return SubsetChain(*thresholds, self.domain_size, self.subset_size)
-
-    def _ratios(self) -> Sequence[Fraction]:
-        return [self.chain.ratio(level) for level in range(self.chain.levels)]
 
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """A report supports the categories in it."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from mechanisms.chains.bitplanes import bernoulli_lanes, bernoulli_mask, planes_of
 from mechanisms.chains.chain import BitOutputs, bit_of, spread
-from mechanisms.channel import Channel, bit_channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_bounds
 from mechanisms.frozen import frozen
@@ -44,10 +43,6 @@ class BitLadder:
     zero: int
     flips: tuple[int, ...]
     exact: tuple[Probabilities, ...]
-
-    def channel(self, level: int) -> Channel:
-        """Return the exact channel of a level."""
-        return bit_channel(*self.exact[level])
 
     def realised(self, level: int) -> tuple[Fraction, Fraction]:
         """Return the probabilities that a 1, and a 0, is reported as 1, from the thresholds."""
@@ -163,12 +158,19 @@ class BitChain(BitOutputs):
         """Return the same, from the thresholds alone."""
         return [ladder.realised(level) for ladder in self.ladders]
 
-    def realised_ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio if every bit can change, from the thresholds alone.
+    def ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio of a level if every bit can change.
 
         A mechanism whose inputs differ in fewer bits has a smaller one.
         """
-        found = [changed_ratio(p, q) for p, q in self.realised(level)]
+        return self._ratio(self.exact_at(level))
+
+    def realised_ratio(self, level: int) -> Fraction:
+        """Return the same from the thresholds alone."""
+        return self._ratio(self.realised(level))
+
+    def _ratio(self, pairs: Sequence[tuple[Fraction, Fraction]]) -> Fraction:
+        found = [changed_ratio(p, q) for p, q in pairs]
         return math.prod(found, start=Fraction(1)) ** (self.width // len(found))
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:

@@ -55,8 +55,15 @@ class Chain(ABC):
         """Return the exact probabilities of a level: one pair, or one a bit where bits differ."""
 
     @abstractmethod
+    def ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio of a level, exactly."""
+
     def realised_ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level, from the sampler's integers alone."""
+        """Return the same from the sampler's integers alone.
+
+        Here for chains that keep nothing but those, and multiply them out when they are asked.
+        """
+        return self.ratio(level)
 
     @abstractmethod
     def law(self, value: int, level: int) -> dict[int, Fraction]:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FiniteChain", "FiniteDraw", "Step", "finite_chain", "rounded"]
 
+#: Inputs of which all pairs are tried for the worst, both ends among them.
+TRIED = 100
 #: A degradation: any, or uniform noise.
 Step = FiniteDraw | SymbolDraw
 
@@ -122,10 +124,6 @@ class FiniteChain(SymbolOutputs):
                 rows, total = _through(rows, total, left[-1]), total * GRAINS
         return tuple(reversed(found))
 
-    def realised_ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level, from the weights alone."""
-        return self.ratio(level)
-
     def law(self, value: int, level: int) -> dict[int, Fraction]:
         """Return the probability of every output of a level, from the weights alone."""
         rows, total = self.table(level)
@@ -181,6 +179,28 @@ class FiniteChain(SymbolOutputs):
 
         with np.errstate(divide="ignore"):
             return [np.log(self.matrix(level)) for level in range(self.levels)]
+
+    def worst_inputs(self, level: int) -> tuple[int, int]:
+        """Return the pair that most outputs tell apart by nearly the largest ratio.
+
+        Of such pairs the farthest; of many inputs so many are tried that lie evenly.
+        """
+        import numpy as np
+
+        matrix = self.matrix(level % self.levels)
+        # Outputs that no input has say nothing.
+        matrix = matrix[:, matrix.max(axis=0) > 0]
+        logs = np.log(matrix)
+        largest = float((logs.max(axis=0) - logs.min(axis=0)).max())
+
+        def apart(pair: tuple[int, int]) -> tuple[float, int]:
+            one, other = pair
+            far = np.abs(logs[one] - logs[other]) > 0.999 * largest
+            return round(float((matrix[one] + matrix[other])[far].sum()), 6), other - one
+
+        distinct = np.sort(np.unique(matrix, axis=0, return_index=True)[1])
+        tried = np.linspace(0, len(distinct) - 1, min(len(distinct), TRIED)).astype(int)
+        return max(combinations(distinct[tried].tolist(), 2), key=apart)
 
     def draw(self, symbol: int, source: Source) -> list[int]:
         """Draw a chain backward; return its outputs, weakest level first."""

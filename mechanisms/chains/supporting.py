@@ -106,10 +106,6 @@ class SupportChain(Chain):
         """Return the exact probabilities of a level."""
         return (self.exact[level],)
 
-    def realised_ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level, from the thresholds alone."""
-        return self.ratio(level)
-
     def law(self, value: int, level: int) -> dict[int, Fraction]:
         """Return the probability of every output of a level, from the thresholds alone."""
         return {output: self.probability(value, output, level) for output in self.outputs()}

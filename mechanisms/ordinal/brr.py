@@ -3,46 +3,199 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from mechanisms.base import Epsilon, Mechanism
 from mechanisms.category.oracle import category, category_array
-from mechanisms.chains.chain import Prior
-from mechanisms.chains.finite import FiniteDraw, finite_chain
+from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain
 from mechanisms.chains.thresholds import MAX_SYMBOLS
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
-from mechanisms.ladders import FiniteLadder
-from mechanisms.levels import GRAINS, certify, check_ladder
-from mechanisms.ordinal.losses import Number, loss_matrix
-from mechanisms.ordinal.search import check_epsilon, equidistant_size, general_size
+from mechanisms.levels import GRAINS
+from mechanisms.noise import Noise
+from mechanisms.ordinal.sizes import check_epsilon, equidistant_size
 from mechanisms.randomness import Source
-from mechanisms.single import SymbolMechanism
+from mechanisms.sampling import some_below
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
+    from mechanisms.items import Context, Item
     from mechanisms.ordinal.estimates import OrdinalEstimates
+    from mechanisms.planner.targets import Assumed, Precision
 
 #: The favoured candidates of every value.
 Windows = tuple[tuple[int, ...], ...]
 
 
-def windows_of(loss: Sequence[Sequence[Number]], size: int) -> Windows:
-    """Return the ``size`` nearest candidates of every value, of equally near ones the smaller.
+@frozen
+class BipartiteRandomizedResponse(Mechanism):
+    """Report the true value or one of its nearest, all equally likely, or one of the others.
+
+    Values are integers from 0 to below ``domain_size``, in order.
+
+    Parameters
+    ----------
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
+    domain_size : int
+        In [2, 1024], the number of values; they are equally far apart.
+    subset_size : int
+        In [1, points), how many candidates are favoured, the same at all levels: m; points are the
+        values that are not missing, N of them. By default the largest number with which every
+        value has at least the utility of randomized response, at the last level.
+    missing : bool
+        Whether the last value stands for a missing one. A report of it is what a whole window is
+        for a point: so likely where it is true, and so unlikely for every other value.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+
+    Privacy
+    -------
+    Any two values are neighbours. The largest likelihood ratio is that of a favoured candidate
+    to another, at most e^ε for every size: the printed formulas for the size err, but not at the
+    cost of privacy.
+
+    Relaxation
+    ----------
+    Always with the same favoured candidates at all levels: keep the report with probability
+    S₂(E₁−1)/(S₁(E₂−1)), S = mE + N − m, else draw a uniform one. With a size of its own at every
+    level often not at all; see :mod:`mechanisms.papers.bipartite_randomized_response`.
+
+    Utility
+    -------
+    A report's expected distance, averaged over the values, is
+    [(E − 1) Σ_favoured λ + Σ λ] / (N (mE + N − m)); for many points and m as found,
+    (7h + 9)/(4(h + 1)²) of randomized response's, h = e^{ε/2}. Frequencies have no unbiased
+    estimate from m = 2 on, since the channel has rank N − m + 1.
+
+    Use
+    ---
+    For a released value that should be near the true one: ratings, ages, places. Not to count
+    how often each value occurs: take randomized response or unary encoding for that. The channel
+    of least loss at the same epsilon, 17 % better for eight points at ε = 0.5, is
+    :func:`mechanisms.papers.extremal_mechanisms.optimal_channel`.
+
+    References
+    ----------
+    S. Zhang, H. Zhu, Z. Chen, H. Hu, "Bipartite Randomized Response Mechanism for Local
+    Differential Privacy", Equation 7 and Algorithm 2. The construction with subsets of equal size
+    is that of M. Ye, A. Barg, "Optimal Schemes for Discrete Distribution Estimation under Locally
+    Differential Privacy", IEEE Trans. Information Theory 64(8), 2018.
 
     Examples
     --------
-    >>> windows_of([[0, 1, 2], [1, 0, 1], [2, 1, 0]], 2)
-    ((0, 1), (0, 1), (1, 2))
+    >>> import numpy as np
+    >>> from mechanisms.testing import SeededSource
+    >>> brr = BipartiteRandomizedResponse(epsilon=1.0, domain_size=20)
+    >>> brr.subset_size, round(brr.p, 4), round(brr.q, 4), brr.certified()
+    (7, 0.0849, 0.0312, 1000000)
+    >>> brr.report(np.array([0, 19]), SeededSource(1)).shape
+    (2, 1)
     """
-    return tuple(
-        tuple(sorted(sorted(range(len(row)), key=lambda y: (row[y], y))[:size])) for row in loss
+
+    epsilon: Epsilon
+    domain_size: int
+    subset_size: int = 0
+    missing: bool = False
+
+    name = "brr"
+    types = ("ordinal",)
+    gives = (
+        "shares of {symbols}, the most likely ones where reports do not distinguish values, and "
+        "biased there; without bias, the shares of those that they do, and bounds of the mean"
     )
+    words: ClassVar[Mapping[str, str]] = {"subset_size": "{} favoured"}
+
+    @classmethod
+    def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the number of candidates that serves the strongest level sent best."""
+        points = given["domain_size"] - given["missing"]
+        best = points > 2 and micro > 0
+        return {"subset_size": equidistant_size(points, Fraction(micro, MICRO)) if best else 1}
+
+    @property
+    def points(self) -> int:
+        """The number of values that are not missing."""
+        return self.domain_size - self.missing
+
+    def _check(self) -> None:
+        if not (self.domain_size <= MAX_SYMBOLS and self.points >= 2):
+            raise ParameterError(
+                f"domain_size must lie in [2, {MAX_SYMBOLS}] beside missing, not {self.domain_size}"
+            )
+        if not self.subset_size:
+            best = equidistant_size(self.points, Fraction(self.micros[-1], MICRO))
+            object.__setattr__(self, "subset_size", best)
+        _check_size(self.points, self.subset_size)
+
+    @cached_property
+    def chain(self) -> FiniteChain:
+        """What is drawn."""
+        windows = equidistant_windows(self.points, self.subset_size)
+        return finite_chain(strongest_draw(windows, self.micros[-1], self.missing), self.micros)
+
+    def matrix(self, level: int) -> NDArray[np.float64]:
+        """Return the channel of a level, ``(inputs, outputs)``."""
+        return self.chain.matrix(level)
+
+    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        """Return the value itself."""
+        return category(symbol, self.domain_size)
+
+    def encode_many(
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
+    ) -> NDArray[np.int64]:
+        """Return the values as ``int64``."""
+        return category_array(symbols, self.domain_size)
+
+    def estimates(
+        self, counts: ArrayLike, numbers: Sequence[float] | None = None
+    ) -> OrdinalEstimates:
+        """Estimate from counts; see :func:`mechanisms.ordinal.estimates.ordinal`."""
+        from mechanisms.ordinal.estimates import ordinal
+
+        return ordinal(self, counts, numbers, missing=self.missing)
+
+    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+        """Yield the most likely shares, the unbiased ones of groups, bounds of the mean, a CDF."""
+        from mechanisms.ordinal.estimates import ordinal_items
+
+        return ordinal_items(self, counts, context)
+
+    def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
+        """Return that of the wider of the two bounds of the mean."""
+        from mechanisms.ordinal.estimates import mean_precision
+
+        return mean_precision(self.matrix(level), assumed, scale, missing=self.missing)
+
+    def noise(self, level: int) -> Noise | None:
+        """Return None: the shares are no sums over reports."""
+        return None
+
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        """Name the value that is reported."""
+        return repr(context.labels[self.output_of(payload)])
+
+    def worst_inputs(self, level: int) -> tuple[Any, Any]:
+        """Return the pair of values that most reports tell apart, then the farthest."""
+        return self.chain.worst_inputs(level)
+
+    def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
+        """Return some values, or all."""
+        return some_below(self.domain_size, count, source)
 
 
 def equidistant_windows(points: int, size: int) -> Windows:
@@ -110,191 +263,6 @@ def channel_rank(points: int, size: int) -> int:
     """
     _check_size(points, size)
     return points - size + 1
-
-
-@frozen
-class BipartiteRandomizedResponse(SymbolMechanism):
-    """Report the true value or one of its nearest, all equally likely, or one of the others.
-
-    Parameters
-    ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount.
-    points : int
-        In [2, 1024], the number N of values, in order and equally far apart unless there is a
-        loss.
-    loss : sequence of sequence of number, optional
-        What each value costs in place of each other, ``(N, N)``; see
-        :mod:`mechanisms.ordinal.losses`. By default the distance of equidistant points.
-    subset_size : int, optional
-        In [1, N), how many candidates are favoured: m. By default the largest number with which
-        every value has at least the utility of randomized response.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
-    Privacy
-    -------
-    Any two values are neighbours. The largest likelihood ratio is that of a favoured candidate
-    to another, at most e^ε for every loss and size: the printed formulas for the size err, but
-    not at the cost of privacy. The set of values and their loss are public.
-
-    Relaxation
-    ----------
-    Always with the same favoured candidates at all rungs: keep the report with probability
-    S₂(E₁−1)/(S₁(E₂−1)), S = mE + N − m, else draw a uniform one. With a size of its own at every
-    rung often not at all; see :mod:`mechanisms.ordinal.relaxing`.
-
-    Utility
-    -------
-    A report's expected loss, averaged over the values, is
-    [(E − 1) Σ_favoured λ + Σ λ] / (N (mE + N − m)); for many equidistant points and m as found,
-    (7h + 9)/(4(h + 1)²) of randomized response's, h = e^{ε/2}. Frequencies have no unbiased
-    estimate from m = 2 on, since the channel has rank N − m + 1.
-
-    Use
-    ---
-    For a released value that should be near the true one: ratings, ages, places. Not to count
-    how often each value occurs: take randomized response or unary encoding for that. The channel
-    of least loss at the same epsilon, 17 % better for eight points at ε = 0.5, is
-    :func:`mechanisms.ordinal.optimal.optimal_channel`.
-
-    References
-    ----------
-    S. Zhang, H. Zhu, Z. Chen, H. Hu, "Bipartite Randomized Response Mechanism for Local
-    Differential Privacy", Equation 7 and Algorithm 2. The construction with subsets of equal size
-    is that of M. Ye, A. Barg, "Optimal Schemes for Discrete Distribution Estimation under Locally
-    Differential Privacy", IEEE Trans. Information Theory 64(8), 2018.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mechanisms.testing import SeededSource
-    >>> brr = BipartiteRandomizedResponse(epsilon=1.0, points=20)
-    >>> brr.size, round(brr.p, 4), round(brr.q, 4), brr.certified
-    (7, 0.0849, 0.0312, 1000000)
-    >>> brr.randomize(np.array([0, 19]), SeededSource(1)).shape
-    (2, 1)
-    """
-
-    points: int
-    loss: Sequence[Sequence[Number]] | None = None
-    subset_size: int | None = None
-
-    def __post_init__(self) -> None:
-        self._check_types()
-        if self.loss is not None:
-            object.__setattr__(self, "loss", loss_matrix(self.loss))
-        super().__post_init__()
-
-    @cached_property
-    def size(self) -> int:
-        """How many candidates are favoured."""
-        if self.subset_size is not None:
-            return self.subset_size
-        if self.loss is not None:
-            return general_size(self.loss, self.epsilon)
-        return equidistant_size(self.points, self.epsilon)
-
-    def _build(self, micro: int) -> BrrLadder:
-        if self.loss is None:
-            return brr_ladder(self.points, self.size, False, [micro], "")
-        if len(self.loss) != self.points:
-            raise ParameterError(f"the loss has {len(self.loss)} values, not {self.points}")
-        return loss_ladder(self.loss, self.size, [micro], "")
-
-    def estimate(self, counts: ArrayLike) -> OrdinalEstimates:
-        """Estimate from counts; see :func:`mechanisms.ordinal.estimates.ordinal`."""
-        import numpy as np
-
-        from mechanisms.ordinal.estimates import ordinal
-
-        return ordinal(self.ladder, np.asarray(counts)[np.newaxis])
-
-
-@frozen
-class BrrLadder(FiniteLadder):
-    """Bipartite randomized response with the same favoured candidates at all rungs."""
-
-    name = "brr"
-    missing: bool = False
-
-    @property
-    def domain_size(self) -> int:
-        """The number of symbols, a missing value included, which is the last."""
-        return self.chain.inputs
-
-    def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
-        """Return the value itself."""
-        return category(symbol, self.chain.inputs)
-
-    def prior(self, symbol: Any, chain: bytes) -> Prior:
-        """Return the value itself, with weight one."""
-        return ((category(symbol, self.chain.inputs), 1),)
-
-    def encode_many(
-        self, symbols: Any, chains: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.int64]:
-        """Return the values as ``int64``."""
-        return category_array(symbols, self.chain.inputs)
-
-
-def brr_ladder(
-    domain_size: int, subset_size: int, missing: bool, ladder: Sequence[int], metric: str
-) -> BrrLadder:
-    """Build a ladder of bipartite randomized response over equidistant points.
-
-    Parameters
-    ----------
-    domain_size : int
-        In [2, 1024], the number of symbols.
-    subset_size : int
-        In [1, points), the same at all rungs, where points are the symbols that are not missing;
-        :func:`best_subset_size` of the last rung serves that rung best.
-    missing : bool
-        Whether the last symbol is a missing value. A report of it is what a whole window is for a
-        point: so likely where it is true, and so unlikely for every other symbol.
-    ladder : sequence of int
-        Micro-epsilons, increasing.
-    metric : str
-        The metric's name.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range, or 64-bit thresholds cannot honour the ladder.
-    """
-    points = domain_size - missing
-    if not (domain_size <= MAX_SYMBOLS and points >= 2):
-        raise ParameterError(
-            f"domain_size must lie in [2, {MAX_SYMBOLS}] beside missing, not {domain_size}"
-        )
-    _check_size(points, subset_size)
-    return _ladder(equidistant_windows(points, subset_size), missing, ladder, metric)
-
-
-def loss_ladder(
-    loss: Sequence[Sequence[Number]], size: int, ladder: Sequence[int], metric: str
-) -> BrrLadder:
-    """Build a ladder of bipartite randomized response for any loss of up to 1024 values."""
-    if not 2 <= len(loss) <= MAX_SYMBOLS:
-        raise ParameterError(f"a loss must have 2 to {MAX_SYMBOLS} values, not {len(loss)}")
-    _check_size(len(loss), size)
-    return _ladder(windows_of(loss, size), False, ladder, metric)
-
-
-def best_subset_size(points: int, micro: int) -> int:
-    """Return the size of the search for equidistant points at an amount in micro-epsilon."""
-    return equidistant_size(points, Fraction(micro, MICRO))
-
-
-def _ladder(windows: Windows, missing: bool, ladder: Sequence[int], metric: str) -> BrrLadder:
-    rungs = check_ladder(ladder)
-    chain = finite_chain(strongest_draw(windows, rungs[-1], missing), rungs)
-    amounts = certify(rungs, [rung.p / rung.q for rung in chain.exact])
-    return BrrLadder(metric, amounts, chain, missing)
 
 
 def strongest_draw(windows: Windows, micro: int, missing: bool = False) -> FiniteDraw:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
-from mechanisms.ordinal.brr import BrrLadder
+from mechanisms.planner.targets import Assumed, Precision
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +67,11 @@ class OrdinalEstimates:
 
 
 def ordinal(
-    mechanism: Mechanism, counts: ArrayLike, numbers: Sequence[float] | None = None
+    mechanism: Mechanism,
+    counts: ArrayLike,
+    numbers: Sequence[float] | None = None,
+    *,
+    missing: bool = False,
 ) -> OrdinalEstimates:
     """Estimate from the newest reports of all levels.
 
@@ -80,6 +84,8 @@ def ordinal(
     numbers : sequence of float, optional
         What the values stand for, in increasing order, missing ones not among them; by default
         0, 1, 2, ...
+    missing : bool
+        Whether the last value stands for a missing one.
 
     Returns
     -------
@@ -107,8 +113,8 @@ def ordinal(
     Examples
     --------
     >>> from mechanisms.ordinal.brr import BipartiteRandomizedResponse
-    >>> brr = BipartiteRandomizedResponse(epsilon=2.0, points=5, subset_size=3)
-    >>> found = brr.estimate([250, 320, 330, 220, 80])
+    >>> brr = BipartiteRandomizedResponse(epsilon=2.0, domain_size=5, subset_size=3)
+    >>> found = brr.estimates([[250, 320, 330, 220, 80]])
     >>> found.groups
     ((0, 1), (2,), (3, 4))
     >>> [round(share.value, 3) for share in found.group_shares]
@@ -125,7 +131,6 @@ def ordinal(
     levels = _levels(cast(Hashable, mechanism))
     matrices = [matrix for matrix, _ in levels]
     inputs = len(matrices[0])
-    missing = isinstance(mechanism, BrrLadder) and mechanism.missing
     points = inputs - missing
     places = np.arange(points, dtype=float) if numbers is None else np.asarray(numbers, float)
     if not (
@@ -149,46 +154,6 @@ def ordinal(
         (means.quotient(-2, -3), means.quotient(-1, -3)),
         expectation_maximization(matrices, list(table)),
     )
-
-
-def unbiased_shares(mechanism: Mechanism, counts: ArrayLike) -> list[Estimate]:
-    """Estimate the share of every value by inverting the channel.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        ``brr`` or ``grr``.
-    counts : array_like, shape (levels, count_length), integers
-
-    Raises
-    ------
-    ParameterError
-        The channel has no inverse: of bipartite randomized response with m ≥ 2, whose rank is
-        N − m + 1. Use :func:`ordinal`.
-
-    Examples
-    --------
-    >>> from mechanisms.ordinal.brr import brr_ladder
-    >>> unbiased_shares(brr_ladder(5, 3, False, [1_000_000], ""), [[1, 2, 3, 2, 1]])
-    Traceback (most recent call last):
-    mechanisms.errors.ParameterError: the channel of 5 values has rank 3 (N − m + 1 where m \
-candidates are favoured): shares have no unbiased estimate; use ordinal
-    """
-    import numpy as np
-
-    from mechanisms.estimators.frequency import count_table
-
-    table = count_table(mechanism, counts)
-    levels = _levels(cast(Hashable, mechanism))
-    inputs = len(levels[0][0])
-    rank = min(_rank(matrix) for matrix, _ in levels)
-    if rank < inputs:
-        raise ParameterError(
-            f"the channel of {inputs} values has rank {rank} (N − m + 1 where m candidates are "
-            "favoured): shares have no unbiased estimate; use ordinal"
-        )
-    sums = _Sums(levels, table, np.eye(inputs))
-    return [sums.estimate(value) for value in range(inputs)]
 
 
 def groups_of(matrices: Sequence[NDArray[np.float64]]) -> tuple[tuple[int, ...], ...]:
@@ -219,7 +184,8 @@ def ordinal_items(
 
     labels = context.labels
     points = labels[: len(labels) - context.missing]
-    found = ordinal(mechanism, counts, context.points or range(1, len(points) + 1))
+    numbers = context.points or range(1, len(points) + 1)
+    found = ordinal(mechanism, counts, numbers, missing=context.missing)
     by_level = found.group_shares[0].reports_by_level
     if shares is not None:
         yield from shares
@@ -334,12 +300,92 @@ def _inverse(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     return inverse
 
 
-def _rank(matrix: NDArray[np.float64]) -> int:
-    import numpy as np
-
-    singular = np.linalg.svd(matrix, compute_uv=False)
-    return int(np.count_nonzero(singular > _floor(matrix, float(singular[0]))))
-
-
 def _floor(matrix: NDArray[np.float64], largest: float) -> float:
     return float(4 * sys.float_info.epsilon * max(matrix.shape) * largest)
+
+
+def mean_precision(
+    matrix: NDArray[np.float64], assumed: Assumed, scale: float, *, missing: bool = False
+) -> Precision:
+    """Return how precise the bounds of the mean of ordinal values will be: the wider of the two.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (inputs, outputs)
+        The channel of a level.
+    assumed : Assumed
+        ``values`` are points in [0, 1].
+    scale : float
+        The length of the range.
+    missing : bool
+        Whether the last input stands for a missing value.
+    """
+    unit = mean_bound_variance(matrix, assumed.values, missing=missing)
+    data = "the worst values" if assumed.values is None else "the values given"
+    return Precision("a bound of the mean", data, lambda n: unit, scale)
+
+
+def mean_bound_variance(
+    matrix: NDArray[np.float64], values: Sequence[float] | None = None, *, missing: bool = False
+) -> float:
+    """Return n times the variance of a bound of the mean, the larger one of the two.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (inputs, outputs)
+        The channel of a level; its points are evenly spaced in [0, 1].
+    values : sequence of float in [0, 1], optional
+        A picture of the data, each at the nearest point; by default the worst: for every bound the
+        point of which the variance is largest, if all are there.
+    missing : bool
+        Whether the last input stands for a missing value.
+
+    Notes
+    -----
+    As in :func:`ordinal`: weights g with C g = f, of all of them those
+    that vary least if all values are alike, and Σ (C g² − f²)(x) over the values.
+
+    Examples
+    --------
+    >>> from mechanisms.ordinal.brr import BipartiteRandomizedResponse
+    >>> round(mean_bound_variance(BipartiteRandomizedResponse(2.0, 5, 3).matrix(0)), 4)
+    0.297
+    """
+    import numpy as np
+
+    points = len(matrix) - missing
+    places = np.linspace(0.0, 1.0, points)
+    present = np.arange(len(matrix)) < points
+    shares = None
+    # A mean is a quotient by the estimated share of those present, where values can be missing.
+    centres = np.linspace(0.0, 1.0, 9) if missing else np.array([0.5])
+    if values is not None:
+        nearest = np.rint(np.asarray(values, dtype=np.float64) * (points - 1)).astype(np.int64)
+        shares = np.bincount(nearest, minlength=points) / len(nearest)
+    worst = 0.0
+    for end in (0, -1):
+        bound = np.zeros(len(matrix))
+        for group in groups_of([matrix]):
+            if group[0] < points:
+                bound[list(group)] = places[min(group[end], points - 1)]
+        if shares is not None:
+            centres = np.array([shares @ bound[:points]])
+        for centre in centres.tolist():
+            spread = _spread(matrix, bound - centre * present)[:points]
+            worst = max(worst, float(spread.max() if shares is None else shares @ spread))
+    return worst
+
+
+def _spread(matrix: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the variance that a report adds to the estimated sum of ``whole``, by its value."""
+    import numpy as np
+
+    root = np.sqrt(matrix.mean(axis=0))
+    used = root > 0
+    scaled = matrix[:, used] / root[used]
+    weights = np.zeros(matrix.shape[1])
+    weights[used] = (np.linalg.pinv(scaled, rcond=1e-12) @ whole) / root[used]
+    if np.abs(matrix @ weights - whole).max() > 1e-6 * np.abs(whole).max():
+        raise ParameterError("the reports of this level do not determine the mean")
+    found: NDArray[np.float64] = matrix @ weights**2 - whole**2
+    return found

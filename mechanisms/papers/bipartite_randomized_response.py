@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mechanisms.audit.cases import Case, law_release
 from mechanisms.errors import ParameterError
 from mechanisms.ordinal.brr import probabilities
-from mechanisms.ordinal.search import check_epsilon, end_size, equidistant_size, middle_floor
+from mechanisms.ordinal.sizes import check_epsilon, end_size, equidistant_size, middle_floor
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

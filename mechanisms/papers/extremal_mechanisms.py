@@ -20,7 +20,7 @@ from mechanisms.chains.finite import FiniteChain, FiniteDraw, rounded
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, exp_micro, loss_micro, to_micro
 from mechanisms.levels import GRAINS, MAX_DECISION_EPSILON
-from mechanisms.ordinal.losses import Number, loss_matrix
+from mechanisms.ordinal.sizes import Number, loss_matrix
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,7 +97,7 @@ def optimal_channel(
 
     Examples
     --------
-    >>> from mechanisms.ordinal.losses import equidistant
+    >>> from mechanisms.ordinal.sizes import equidistant
     >>> best = optimal_channel(equidistant(8), 0.5)
     >>> round(best.loss, 3), best.certified <= 500_000
     (1.878, True)

@@ -24,9 +24,17 @@ from mechanisms.audit.guessing import fair_bits, key_of
 from mechanisms.errors import ParameterError
 from mechanisms.exact import ceil_fraction
 from mechanisms.randomness import Source
-from mechanisms.survey.christofides import Christofides, check_cards
-from mechanisms.survey.designs import Warner, sampling_variance, yes_share
-from mechanisms.survey.rational import Number, log_ratio, rational
+from mechanisms.survey.design import (
+    Design,
+    Number,
+    christofides,
+    christofides_of,
+    log_ratio,
+    rational,
+    sampling_variance,
+    warner_of,
+    yes_share,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +85,7 @@ class ImprovedChristofides:
         for count in self.deck:
             if isinstance(count, bool) or not isinstance(count, int):
                 raise ParameterError(f"deck must hold integers, not {count!r}")
-        check_cards(self.deck)
+        christofides(self.deck)
 
     @property
     def size(self) -> int:
@@ -85,9 +93,9 @@ class ImprovedChristofides:
         return sum(self.deck)
 
     @property
-    def design(self) -> Christofides:
+    def design(self) -> Design:
         """The same cards with replacement, for each respondent a full deck."""
-        return Christofides(self.deck)
+        return christofides(self.deck)
 
     @property
     def nominal_epsilon(self) -> float:
@@ -127,14 +135,12 @@ def deck_epsilon(deck: Sequence[int], n: int) -> float:
     return max(losses)
 
 
-def deck_variance(
-    design: Christofides, size: int, share: Number, n: int, population: int
-) -> Fraction:
+def deck_variance(design: Design, size: int, share: Number, n: int, population: int) -> Fraction:
     """Return the variance of the estimated share from a deck without replacement (Theorem 4.1).
 
     Parameters
     ----------
-    design : Christofides
+    design : Design
         The composition of the deck.
     size : int
         The number M of its cards, at least n.
@@ -145,7 +151,7 @@ def deck_variance(
 
     Examples
     --------
-    >>> round(float(deck_variance(Christofides((0.4, 0.01, 0.59)), 100, 0.1, 100, 100)), 6)
+    >>> round(float(deck_variance(christofides((0.4, 0.01, 0.59)), 100, 0.1, 100, 100)), 6)
     0.024022
     """
     if not n <= size:
@@ -158,7 +164,7 @@ def deck_variance(
     return sampling + design.noise(0) / n * drawn / (size - 1)
 
 
-def census_size(design: Christofides, share: Number, variance: Number) -> int:
+def census_size(design: Design, share: Number, variance: Number) -> int:
     """Return the smallest n with variance at most as given, for M = N = n cards."""
     target, true = rational(variance, "variance"), yes_share(share)
     if not target > 0:
@@ -189,7 +195,7 @@ def worse_interval(epsilon: Number, middle: Number, n: int) -> float:
     >>> round(worse_interval(0.01, 0.01, 10_000), 3)
     0.1
     """
-    ratio = Warner.of(epsilon).noise(0) / Christofides.of(epsilon, middle).noise(0)
+    ratio = warner_of(epsilon).noise(0) / christofides_of(epsilon, middle).noise(0)
     return math.sqrt(1 - ratio * (n - 1) / n)
 
 
@@ -217,9 +223,9 @@ def sample_size_table(
     christofides 101010 4040 161 40
     improved 36365 1456 59 16
     """
-    cards = [Christofides.of(epsilon, middle) for epsilon in EPSILONS]
+    cards = [christofides_of(epsilon, middle) for epsilon in EPSILONS]
     return {
-        "warner": tuple(Warner.of(e).sample_size(share, variance) for e in EPSILONS),
+        "warner": tuple(warner_of(e).sample_size(share, variance) for e in EPSILONS),
         "christofides": tuple(design.sample_size(share, variance) for design in cards),
         "improved": tuple(census_size(design, share, variance) for design in cards),
     }

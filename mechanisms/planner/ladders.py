@@ -5,21 +5,13 @@ from __future__ import annotations
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.variance import share_variance
 from mechanisms.ladders import Ladder
-from mechanisms.ordinal.brr import BrrLadder
-from mechanisms.planner.precision import ordinal_mean
 from mechanisms.planner.targets import Assumed, Precision, of_share
-from mechanisms.survey.ladders import SurveyLadder
 from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
 from mechanisms.top_item.top_response import TopResponseLadder
 
 
 def precision(mechanism: Ladder, level: int, assumed: Assumed, scale: float) -> Precision:
     """Return how precise the main estimate of a level will be."""
-    if isinstance(mechanism, SurveyLadder):
-        part = mechanism.contributions[level]
-        return of_share("the share of yes", (part.no, part.yes), assumed)
-    if isinstance(mechanism, BrrLadder):
-        return ordinal_mean(mechanism, level, assumed, scale=scale)
     if isinstance(mechanism, PermuteAndFlipLadder):
         raise ParameterError(
             "what permute_and_flip selects is near the most frequent item by chance, so that the "

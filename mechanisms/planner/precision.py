@@ -6,6 +6,8 @@ all reports are of one level, and no value is missing. Data that are not given a
 
 from __future__ import annotations
 
+from typing import Any
+
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.planner.targets import Assumed, Precision
@@ -76,9 +78,8 @@ def ordinal_mean(
     scale : float
         The length of the range.
     """
-    from mechanisms.ordinal.precision import mean_bound_variance
+    from mechanisms.ordinal.estimates import mean_precision
 
-    values = None if assumed is None else assumed.values
-    unit = mean_bound_variance(mechanism, level, values)
-    data = "the worst values" if values is None else "the values given"
-    return Precision("a bound of the mean", data, lambda n: unit, scale)
+    known: Any = mechanism
+    missing = getattr(mechanism, "missing", False)
+    return mean_precision(known.matrix(level), assumed or Assumed(), scale, missing=missing)

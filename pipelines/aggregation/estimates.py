@@ -9,7 +9,7 @@ the interval does not belong to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import sqrt
 
@@ -17,9 +17,6 @@ from mechanisms.category.oracle import share_items
 from mechanisms.estimate import Estimate
 from mechanisms.items import Item, Method
 from mechanisms.ladders import Ladder
-from mechanisms.ordinal.estimates import ordinal_items
-from mechanisms.survey.estimates import survey_share
-from mechanisms.survey.ladders import SurveyLadder
 from mechanisms.top_item.top_item import TopItemLadder
 from pipelines.aggregation.counts import Matrix
 from sotto.design.noise import noise_of
@@ -42,7 +39,7 @@ def estimate(
     """
     if not isinstance(metric.mechanism, Ladder):
         return metric.mechanism.estimate(counts, metric.context(candidates, least))
-    return _BY_TYPE[metric.type](metric, counts)
+    return _top_items(metric, counts)
 
 
 def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Item]) -> list[int]:
@@ -50,10 +47,6 @@ def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Ite
     if not isinstance(metric.mechanism, Ladder):
         return metric.mechanism.reports_by_level(counts, items)
     return list(items[0].estimate.reports_by_level)
-
-
-def _ordinals(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
-    return ordinal_items(metric.mechanism, counts, metric.context())
 
 
 def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
@@ -67,18 +60,6 @@ def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
         # How many devices must have an item for it to be noticed depends on their other items.
         named = replace(item.estimate, detection_floor=None)
         yield replace(item, estimate=named, method=Method.BIASED)
-
-
-def _survey(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
-    assert isinstance(metric.mechanism, SurveyLadder)
-    yield Item("share", "yes", survey_share(metric.mechanism, counts))
-
-
-_BY_TYPE: Mapping[str, Callable[[CompiledMetric, Matrix], Iterator[Item]]] = {
-    "ordinal": _ordinals,
-    "survey": _survey,
-    "top_item": _top_items,
-}
 
 
 def design_effect(plan: CompiledPlan, metric: CompiledMetric) -> float:
@@ -105,7 +86,7 @@ def design_effect(plan: CompiledPlan, metric: CompiledMetric) -> float:
 
 
 def _shared(metric: CompiledMetric) -> float:
-    """Return the part of the noise of the last rung that is sent that all reports share."""
+    """Return the part of the noise of the last level that is sent that all reports share."""
     if metric.type not in ("category", "boolean", "survey"):
         return 1.0
     if not isinstance(metric.mechanism, Ladder):

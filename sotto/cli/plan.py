@@ -228,7 +228,7 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
 def _about(metric: CompiledMetric) -> list[str]:
 
     name = metric.mechanism.name
-    texts = _PARAMETERS | ({"subset_size": "{} favoured"} if name == "brr" else {})
+    texts = {**_PARAMETERS, **metric.mechanism.words}
     parameters = [
         texts.get(key, "{} " + key).format(
             " ".join(map(str, value)) if isinstance(value, tuple) else value
@@ -302,7 +302,7 @@ def _ceilings(plan: CompiledPlan) -> list[str]:
 def what_reports_show(metric: CompiledMetric) -> str:
     """Return what the reports of a metric show, and how many it takes to notice what share."""
     words = getattr(metric.mechanism, "gives", None) or _TOLD.get(
-        metric.mechanism.name, _OF_TYPE.get(metric.type, "shares of {symbols}")
+        metric.mechanism.name, "shares of {symbols}"
     )
     text = words.format(
         symbols=f"{len(metric.labels)} symbols",
@@ -332,15 +332,12 @@ def _named_at_most(metric: CompiledMetric) -> float | None:
 
 #: By mechanism, where the type is not enough.
 _TOLD = {
-    "brr": "shares of {symbols}, the most likely ones where reports do not distinguish values, and "
-    "biased there; without bias, the shares of those that they do, and bounds of the mean",
     "permute_and_flip": "what share of devices name each of {symbols} as their most frequent, by "
     "chance the less often the closer others come, and at most {named:.0%} of the time; at most "
     "{clip} of each are counted",
     "top_response": "of what share of devices each of {symbols} is the most frequent; at most "
     "{clip} of each are counted",
 }
-_OF_TYPE = {"survey": "share of yes to {question!r}"}
 
 
 def detection_floor(metric: CompiledMetric, reports: int) -> float | None:

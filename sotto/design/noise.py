@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def noise_of(mechanism: Mechanism, level: int) -> Noise | None:
-    """Return the noise of a rung, or None where an estimate is no sum over reports.
+    """Return the noise of a level, or None where an estimate is no sum over reports.
 
     Parameters
     ----------
@@ -46,20 +46,6 @@ def _of_release(mechanism: Any, level: int) -> Noise:
     return Noise.of(*mechanism.chain.releases[level])
 
 
-def _of_survey(mechanism: Any, level: int) -> Noise:
-    from mechanisms.survey.estimates import contribution
-
-    part = contribution(mechanism.rows(level), mechanism.answers)
-    low, high = min(part.scores), max(part.scores)
-    return Noise(part.no, part.yes, high - low, max(high, 1 - low))
-
-
-def _none(mechanism: Any, level: int) -> None:
-    return None
-
-
-_NOISES: Mapping[str, Callable[[Any, int], Noise | None]] = {
+_NOISES: Mapping[str, Callable[[Any, int], Noise]] = {
     "permute_and_flip": _of_release,
-    **dict.fromkeys(("warner", "simmons", "christofides"), _of_survey),
-    "brr": _none,
 }

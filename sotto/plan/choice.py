@@ -6,16 +6,13 @@ Parameters that need not be written follow from the metric and its ladder.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from fractions import Fraction
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.ordinal.brr import best_subset_size as best_window
 from mechanisms.registry import build, mechanism_class, mechanisms_for, supports_constant
-from mechanisms.survey.christofides import cards_of
 from sotto.design.noise import noise_of
 from sotto.errors import PlanError
 from sotto.plan.metric import Parameter
@@ -91,35 +88,13 @@ def spec_of(
     known = {key: value for key, value in asked.given.items() if key in fields or key not in _TOLD}
     known |= written or {}
     left = set(fields) - set(known)
-    if name not in _DEFAULTS and left:
+    if left:
         micro = asked.ladder[asked.level] if asked.level >= 0 else 0
-        known |= {key: made for key, made in kind.defaults(micro, known).items() if key in left}
-    for key, default in _DEFAULTS.get(name, {}).items():
-        if key in left:
-            known[key] = default(asked)
+        last = asked.ladder[-1] if asked.ladder else 0
+        made = kind.defaults(micro, known | {"last": last})
+        known |= {key: made[key] for key in made if key in left}
     return {"name": name, **known}
 
-
-def _favoured(asked: Asked) -> int:
-    """Return how many candidates bipartite randomized response favours at that level."""
-    points = asked.number("domain_size") - asked.number("missing")
-    if not (points > 2 and asked.epsilon > 0):
-        return 1
-    return best_window(points, asked.ladder[asked.level])
-
-
-def _cards(asked: Asked) -> tuple[int, ...]:
-    """Return three cards that reach the ladder's last epsilon, one in a hundred in the middle."""
-    if not asked.ladder or asked.ladder[-1] <= 0:
-        return (1, 1, 1)
-    return cards_of(Fraction(asked.ladder[-1], MICRO), Fraction(1, 100))
-
-
-_DEFAULTS: Mapping[str, Mapping[str, Callable[[Asked], Parameter]]] = {
-    "brr": {"subset_size": _favoured},
-    "simmons": {"unrelated": lambda asked: 50},
-    "christofides": {"cards": _cards},
-}
 
 #: Up to here a number is hidden by a random threshold, which shows the whole distribution. Its
 #: worst-case variance is less than the published Hybrid Mechanism's up to epsilon 1.901; that of

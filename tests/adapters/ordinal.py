@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mechanisms.ordinal.brr import channel_rank, equidistant_row
-from mechanisms.ordinal.search import equidistant_size, local_sizes
+from mechanisms.ordinal.sizes import equidistant_size, local_sizes
 from mechanisms.papers.bipartite_randomized_response import (
     degradable,
     keep_probability,

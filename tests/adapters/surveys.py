@@ -7,12 +7,11 @@ from fractions import Fraction
 from typing import Any
 
 from mechanisms.papers.improved_christofides import deck_epsilon, deck_variance
-from mechanisms.survey.christofides import Christofides, cards_epsilon
-from mechanisms.survey.designs import Simmons, Warner
+from mechanisms.survey.design import Design, cards_epsilon, christofides, simmons, warner
 
 
-def _cards(inputs: dict[str, Any]) -> Christofides:
-    return Christofides(tuple(map(Fraction, inputs["p"])))
+def _cards(inputs: dict[str, Any]) -> Design:
+    return christofides(tuple(map(Fraction, inputs["p"])))
 
 
 def _people(inputs: dict[str, Any]) -> tuple[Fraction, int, int]:
@@ -20,11 +19,11 @@ def _people(inputs: dict[str, Any]) -> tuple[Fraction, int, int]:
 
 
 def _warner(inputs: dict[str, Any]) -> float:
-    return float(Warner(Fraction(inputs["p"])).variance(*_people(inputs)))
+    return float(warner(Fraction(inputs["p"])).variance(*_people(inputs)))
 
 
 def _simmons(inputs: dict[str, Any]) -> dict[str, float]:
-    design = Simmons(Fraction(inputs["p"]), Fraction(inputs["y"]))
+    design = simmons(Fraction(inputs["p"]), Fraction(inputs["y"]))
     return {"var": float(design.variance(*_people(inputs))), "eps": design.epsilon}
 
 

@@ -133,7 +133,7 @@ def test_on_a_full_disk_another_process_notices(path):
 
 @needs_limits
 def test_a_flush_under_way_in_another_process_sends_no_further_message(path, monkeypatch):
-    monkeypatch.setattr("clientsdk.sender.MAX_MESSAGE", 100)
+    monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 100)
 
     class Meanwhile(MemoryPublisher):
         def publish(self, shard, message):

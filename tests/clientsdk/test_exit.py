@@ -21,7 +21,7 @@ CHANCES = 6
 SCRIPT = """
 import socket, subprocess, warnings
 from slow_publishers import *
-from clientsdk import worker
+from clientsdk.sending import worker
 warnings.simplefilter("ignore")
 kind, number = sys.argv[2], int(sys.argv[3])
 worker.SETTLING = 0.0
@@ -111,7 +111,7 @@ def pending(path):
 STALLED = """
 import os, signal, warnings
 from slow_publishers import *
-from clientsdk import worker
+from clientsdk.sending import worker
 warnings.simplefilter("ignore")
 worker.SETTLING = 0.0
 broker, broker_id = Broker(sys.argv[2], api_version=(2, 3)), int(sys.argv[3])
@@ -171,7 +171,7 @@ def test_exit_takes_a_second_at_most_where_a_broker_has_stopped_amid_it(tmp_path
 
 QUICK = """
 from slow_publishers import *
-from clientsdk import worker
+from clientsdk.sending import worker
 worker.Worker._scale = lambda *_: 1e9
 publisher = EmbeddedLogPublisher(sys.argv[2])
 client = Client(quick_plan(), state=path, publisher=publisher)

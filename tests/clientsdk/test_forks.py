@@ -143,7 +143,8 @@ def record():
 def send():
     while not stop.is_set():
         client.flush()
-        client.clock.advance(minutes=2)
+        # Slowly: a child that has to wait records at the time of its fork, and must not be late.
+        client.clock.advance(seconds=20)
 threads = [threading.Thread(target=record), threading.Thread(target=send)]
 [thread.start() for thread in threads]
 def work():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import sys
 import threading
 
@@ -28,7 +29,7 @@ def device(path, **options):
     return SeededClient(compiled, seed=1, state=path, clock=FakeClock(START), **options)
 
 
-USES = ("database.py", "transactions.py", "notes.py")
+USES = ("database.py",)
 IN_A_TRANSACTION = ("__enter__", "hold", "begin", "_start", "__exit__", "commit", "release")
 
 
@@ -123,6 +124,45 @@ def test_an_interrupt_leaves_no_guard_locked(path, monkeypatch):
         client.renew_consent()
     monkeypatch.undo()
     assert client.withdraw_consent()
+
+
+# A file whose opening was interrupted is closed by the collector, and Hold.__del__ interrupted too.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_at_any_instant_of_a_flush_keeps_nobody_from_flushing(path):
+    """It arrives where a function of Python begins, and where one of C returns."""
+    client = device(path)
+    left = 0
+
+    def interrupt(frame, event, argument):
+        nonlocal left
+        if event in ("call", "c_return"):
+            left -= 1
+            if left < 0:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    profiled = sys.getprofile()
+    for instant in itertools.count():
+        client.record("colour", "a")
+        client.clock.advance(hours=3)
+        left = instant
+        sys.setprofile(interrupt)
+        try:
+            client.flush()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(profiled)
+        if left >= 0:
+            break
+        assert client.flush().error is None
+        errors = []
+        other = threading.Thread(target=lambda into=errors: into.append(client.flush().error))
+        other.daemon = True
+        other.start()
+        other.join(timeout=20)
+        assert errors == [None], instant
+    assert instant > 100
 
 
 @pytest.mark.slow

@@ -187,7 +187,7 @@ def test_the_ledger_in_words_level_by_level(tmp_path):
 def test_of_a_level_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_path):
     """Of two that are due at once the newer alone is sent; until it is taken, it is on its way."""
 
-    def rungs():
+    def shown():
         line = str(client.ledger()).splitlines()[-1]
         return line.partition("epsilon ")[2].partition(";")[0]
 
@@ -197,9 +197,9 @@ def test_of_a_level_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_pat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client.publisher, "publish", Failing(PublishError("no")).publish)
         assert client.flush().error is not None
-        assert rungs() == "0.5 sent or passed over, 1 on its way, 2 to come"
+        assert shown() == "0.5 sent or passed over, 1 on its way, 2 to come"
     assert client.flush().sent == 1
-    assert rungs() == "0.5 sent or passed over, 1 sent, 2 to come"
+    assert shown() == "0.5 sent or passed over, 1 sent, 2 to come"
     assert reported(client).only().level == 2
 
 

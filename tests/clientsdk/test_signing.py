@@ -25,8 +25,8 @@ from device_plans import (
 
 from clientsdk import MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
+from clientsdk.sending.tasks import FlushTask
 from clientsdk.store import pseudonyms, schema
-from clientsdk.tasks import FlushTask
 from clientsdk.testing import FakeClock, SeededClient, reported
 from sotto.errors import PublishError
 from sotto.plan.registry import Registry
@@ -364,7 +364,7 @@ def test_a_chain_whose_key_is_lost_is_erased(path, change):
 
 
 def test_a_message_and_its_signature_are_no_longer_than_allowed(monkeypatch):
-    monkeypatch.setattr("clientsdk.sender.MAX_MESSAGE", 400)
+    monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 400)
     client = device(metric("colour", "every", 20), ceilings={"period": 10**8, "lifetime": 10**9})
     for _ in range(20):
         client.record("colour", "a")
@@ -414,7 +414,7 @@ def test_a_file_of_version_4_is_brought_forward(path):
 
 def test_two_pseudonyms_of_a_period_are_not_sent_together(path, monkeypatch):
     """What the sender sends in one go by itself is of one pseudonym; the other rests."""
-    monkeypatch.setattr("clientsdk.backoff.chance", lambda: 1.0)
+    monkeypatch.setattr("clientsdk.sending.backoff.chance", lambda: 1.0)
     clock, publisher = FakeClock(START), MemoryPublisher()
     options = {"state": path, "clock": clock, "publisher": publisher}
     with device(plan="open", authentication="none", **options) as client:

@@ -567,7 +567,8 @@ def attempts(mechanism: Mechanism, value: Any) -> list[Callable[[], object]]:
 def places(mechanism: Any, output: int, chain: bytes, pseudonym: bytes) -> list[int]:
     """Where a report is counted, from the layout's description."""
     coin = coins.hash_id(chain, coins.coin_domain("metric"))
-    if mechanism.name in ("grr", "hadamard", "brr", "duchi", "piecewise", "hybrid", "square_wave"):
+    direct = ("grr", "hadamard", "brr", "warner", "simmons", "christofides")
+    if mechanism.name in (*direct, "duchi", "piecewise", "hybrid", "square_wave"):
         return [output]
     if mechanism.name in ("sampled_bits", "sampled_vector", "sampled_hybrid"):
         bits, size = mechanism.chain.bits, mechanism.chain.single.size
@@ -629,6 +630,14 @@ def five_percent_off(chain: Any) -> Any:
         other = draw.other * 95 // 100
         keep = 2**64 - (draw.size - 1) * other
         vars(wrong)["strongest"] = type(draw)(draw.size, keep, other)
+    elif isinstance(chain, FiniteChain):
+        rows = [list(row) for row in chain.strongest.weights]
+        for row in rows:
+            least, most = row.index(min(row)), row.index(max(row))
+            row[most] += row[least] - row[least] * 95 // 100
+            row[least] = row[least] * 95 // 100
+        vars(wrong)["strongest"] = type(chain.strongest)(tuple(map(tuple, rows)))
+        vars(wrong).pop("exact", None)
     elif isinstance(chain, BitChain):
         ladders = []
         for ladder in chain.ladders:

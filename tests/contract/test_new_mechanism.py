@@ -6,8 +6,7 @@ Nothing but its class and a name in the registry: no other module decides by a m
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from fractions import Fraction
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from clientsdk import MemoryPublisher
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms import registry
 from mechanisms.audit.attack import attack
-from mechanisms.audit.certificates import certified
+from mechanisms.audit.claims import certified
 from mechanisms.base import NO_SOURCE, Epsilon
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
@@ -76,9 +75,6 @@ class RotatedResponse(FrequencyOracle):
     @cached_property
     def chain(self) -> SymbolChain:
         return symbol_chain(self.domain_size, self.micros)
-
-    def _ratios(self) -> Sequence[Fraction]:
-        return [p / q for p, q in self.chain.exact]
 
     def _turn(self, chain: bytes) -> int:
         return hash_id(chain, coin_domain(self.metric)) % self.domain_size

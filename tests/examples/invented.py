@@ -14,13 +14,13 @@ from examples.flights.findings import (
     Fate,
     Findings,
     LedgerPeriod,
+    LevelError,
     MetricErrors,
     Planted,
     Quarantined,
     Release,
     Revocation,
     Run,
-    RungError,
     Sharpening,
     Timing,
     Totals,
@@ -132,7 +132,7 @@ def findings(seed: int = 1) -> Findings:
                 label,
                 unit,
                 [
-                    RungError(e, s / e * rng.uniform(0.95, 1.05), s / e, s / e * 0.9, s / e * 1.1)
+                    LevelError(e, s / e * rng.uniform(0.95, 1.05), s / e, s / e * 0.9, s / e * 1.1)
                     for e in (0.5, 1.0, 2.0)
                 ],
                 1.01,
@@ -169,7 +169,7 @@ def findings(seed: int = 1) -> Findings:
         ],
         planted=[
             Planted("messages sent twice", 13_000, "counted once"),
-            Planted("weaker rungs arriving after stronger ones", 9_000, "the stronger one stays"),
+            Planted("weaker levels arriving after stronger ones", 9_000, "the stronger one stays"),
         ],
         runs=[
             Run(starts * DAY, 1, 60_000_000, 800_000, 300_000, 500_000, 9_000, 6.0)

@@ -118,7 +118,7 @@ def test_only_first_rungs_are_held_back(plan: CompiledPlan, target: Target) -> N
 
 
 def test_what_is_held_back_or_repeated_is_not_late(plan: CompiledPlan, target: Target) -> None:
-    """A first rung is sent within two days and hours; the last ones a day after their delay."""
+    """A first level is sent within two days and hours; the last ones a day after their delay."""
     for metric in plan.metrics:
         first, last = metric.delays[0], metric.delays[-1]
         slack = 2 * plan.resolution + DAY

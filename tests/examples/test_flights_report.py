@@ -89,7 +89,7 @@ def test_nothing_is_fetched(page: Page, content: str) -> None:
 def test_every_chart_is_described_and_its_marks_say_their_numbers(page: Page) -> None:
     assert len(page.values("aria-label")) >= 17
     assert "A00: " in page.text
-    assert "reports at rung 3" in page.text
+    assert "reports at level 3" in page.text
 
 
 def test_every_colour_is_the_stylesheet_s(page: Page) -> None:

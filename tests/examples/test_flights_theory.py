@@ -1,4 +1,4 @@
-"""Errors by rung, relaxed beside fresh, and the second count of the log."""
+"""Errors by level, relaxed beside fresh, and the second count of the log."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_true_chains_agree_with_theory(truth: Truth, name: str) -> None:
     found = errors(truth, name, randomized(truth, name))
     assert 0.3 < found.ratio < 2, f"seed {SEED}"
     assert found.low < 1 < found.high
-    observed = [rung.observed for rung in found.rungs]
+    observed = [level.observed for level in found.levels]
     assert observed == sorted(observed, reverse=True)
-    for rung in found.rungs:
-        assert rung.low <= rung.observed <= rung.high
-        assert 0.3 < rung.observed / rung.predicted < 2.2, f"seed {SEED}"
+    for level in found.levels:
+        assert level.low <= level.observed <= level.high
+        assert 0.3 < level.observed / level.predicted < 2.2, f"seed {SEED}"
 
 
 def test_a_rung_that_is_too_noisy_is_caught(truth: Truth) -> None:

@@ -67,7 +67,7 @@ class World:
         made.rename(self.plans / f"{plan.version}.json")
 
     def publish(self, devices: int, plan: CompiledPlan | None = None) -> int:
-        """Let devices record yesterday and send both rungs now; return how many reports."""
+        """Let devices record yesterday and send both levels now; return how many reports."""
         first, self.devices = self.devices, self.devices + devices
         return publish(self.broker, self.topics[-1], devices, first, plan)
 

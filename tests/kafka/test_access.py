@@ -126,7 +126,7 @@ def test_what_a_device_may_not_see_does_not_exist_for_it(files):
 
 
 def send_reports(files):
-    """Let devices record yesterday and send both rungs now, and something that is no report."""
+    """Let devices record yesterday and send both levels now, and something that is no report."""
     publisher = KafkaPublisher(broker_of(files, "devices"), REPORTS)
     for seed in range(6):
         clock = FakeClock(time.time_ns() // 1_000_000 - 30 * HOUR)

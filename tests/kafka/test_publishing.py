@@ -14,7 +14,8 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from messages import SOMEBODY, message, pseudonym
 
-from clientsdk import Broker, KafkaPublisher, producing
+from clientsdk import Broker, KafkaPublisher
+from clientsdk.publishers import kafka_connections
 from clientsdk.testing import FakeClock, SeededClient, small_plan
 from sotto.errors import PublishError
 from sotto.wire.format import GROUP, HEADER, MAX_MESSAGE, ROW, Row, decode_message, encode_message
@@ -101,7 +102,7 @@ def open_to(broker):
 def test_a_connection_without_messages_is_closed_and_opened_again(
     broker, topic, read_all, monkeypatch
 ):
-    monkeypatch.setattr(producing, "_IDLE", 1000)
+    monkeypatch.setattr(kafka_connections, "_IDLE", 1000)
     publisher = KafkaPublisher(broker, topic)
     for each in (1, 2):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
@@ -320,6 +321,7 @@ def test_a_process_leaves_within_a_second_whatever_the_broker_does(local, broker
 FORKING = """
 import os, sys
 from clientsdk import Broker, KafkaPublisher
+from clientsdk.publishers import kafka_connections
 from messages import message
 publisher = KafkaPublisher(Broker.from_file(sys.argv[1]), sys.argv[2])
 

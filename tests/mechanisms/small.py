@@ -61,6 +61,8 @@ SPECS: dict[str, dict[str, Any]] = {
     "vector-grid": {"name": "sampled_hybrid", "dimensions": 2, "sampled": 1, "points": 3},
     "split": {"name": "split_bits", "bits": 3, "missing": False},
     "split-missing": {"name": "split_bits", "bits": 2, "missing": True},
+    "warner": {"name": "warner"},
+    "simmons": {"name": "simmons", "unrelated": 30},
 }
 
 
@@ -80,6 +82,10 @@ CASES = {
     for name, spec in SPECS.items()
     for rungs, ladder in LADDERS.items()
 }
+#: Its cards decide what the last level costs.
+CASES["christofides-three"] = Case(
+    {"name": "christofides", "cards": (40, 1, 59)}, (100_000, 200_000, 388_658)
+)
 
 
 def ids(n: int, seed: int = 1) -> np.ndarray:

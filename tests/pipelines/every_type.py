@@ -223,7 +223,7 @@ def every_plan() -> CompiledPlan:
 
 
 def fleet(plan: CompiledPlan, devices: int, seed: int) -> Fleet:
-    """Let devices answer everything once; a third of them send the first rung alone."""
+    """Let devices answer everything once; a third of them send the first level alone."""
     source = random.Random(seed)
     sent: list[Sent] = []
     values: dict[str, list[object]] = {metric.name: [] for metric in plan.metrics}

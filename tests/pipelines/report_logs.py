@@ -37,13 +37,13 @@ class Device:
         self.bits = SeededSource(source.getrandbits(32))
 
     def chain(self, metric: CompiledMetric, event: int, upto: int | None = None) -> list[Sent]:
-        """Return the reports of one value, all rungs or those below ``upto``, as due."""
+        """Return the reports of one value, all levels or those below ``upto``, as due."""
         chain = self.random.randbytes(16)
         payloads = self.draw(metric, chain)
         event -= event % HOUR
         return [
-            self.send(event + rung.after + HOUR + self.random.randrange(HOUR), metric, row)
-            for rung, row in zip(
+            self.send(event + level.after + HOUR + self.random.randrange(HOUR), metric, row)
+            for level, row in zip(
                 metric.ladder[:upto],
                 [Row(level, self.pseudonym, chain, event, p) for level, p in enumerate(payloads)],
                 strict=False,

@@ -76,7 +76,7 @@ def test_estimates_lie_within_sampling_error_of_the_truth(
 def test_reports_taken_for_another_rung_would_be_noticed(
     sent: Fleet, rows: dict[str, dict[tuple[str, str], dict[str, object]]]
 ) -> None:
-    """The check itself: shares debiased as if all reports were of the first rung."""
+    """The check itself: shares debiased as if all reports were of the first level."""
     mechanism = every_plan().metric("grr").mechanism
     [(p, q)], [(last_p, last_q)] = (mechanism.probabilities(level) for level in (0, 1))
     truths = KINDS["grr"].truth(sent.values["grr"])
@@ -90,7 +90,7 @@ def test_reports_taken_for_another_rung_would_be_noticed(
 def test_releases_have_the_law_of_permute_and_flip(
     sent: Fleet, rows: dict[str, dict[tuple[str, str], dict[str, object]]]
 ) -> None:
-    """All that are counted are of the last rung, and so the selections themselves."""
+    """All that are counted are of the last level, and so the selections themselves."""
     metric = every_plan().metric("permute_and_flip")
     mechanism = metric.mechanism
     assert isinstance(mechanism, PermuteAndFlipLadder)

@@ -42,7 +42,7 @@ UNITS = {"": "share of reports", "min": "minutes", "mi": "miles"}
 # Stand-ins: the stylesheet's variable of the same name takes the place of each in the SVG.
 _NAMES = "ink soft faint card estimate wash truth every bad rung0 rung1 rung2 plain-dot"
 _VARIABLES = {f"#0000{number:02x}": name for number, name in enumerate(_NAMES.split(), 1)}
-INK, SOFT, FAINT, CARD, ESTIMATE, WASH, TRUTH, EVERY, BAD, *RUNGS, PLAIN_DOT = _VARIABLES
+INK, SOFT, FAINT, CARD, ESTIMATE, WASH, TRUTH, EVERY, BAD, *LEVELS, PLAIN_DOT = _VARIABLES
 FATES = {Fate.FOUND: ESTIMATE, Fate.MISSED: BAD, Fate.UNDETECTABLE: PLAIN_DOT, Fate.FALSE: BAD}
 
 _STYLE: Any = {
@@ -151,7 +151,7 @@ def _days(axes: Axes, starts: Sequence[int], ticks: int, label: str) -> None:
 
 
 def sharpening(found: Sharpening) -> Markup:
-    """One window's estimate as of each run, over the mix of rungs it was made from."""
+    """One window's estimate as of each run, over the mix of levels it was made from."""
 
     def draw(above: Axes, below: Axes) -> None:
         above.axhline(found.kept, color=TRUTH, linewidth=1, linestyle=":")
@@ -164,19 +164,19 @@ def sharpening(found: Sharpening) -> Markup:
             "window ends", (found.window_days + 1, 0.95), xycoords=("data", "axes fraction")
         )
         _scale(above, "y", found.unit)
-        for level, colour in enumerate(RUNGS):
+        for level, colour in enumerate(LEVELS):
             counts = np.array([release.by_level[level] for release in found.releases])
             bars = below.bar(days, counts, 1.2, total, color=colour)
             for bar, count in zip(bars, counts.tolist(), strict=True):
-                bar.set_gid(_title(f"{count:,} reports at rung {level + 1}"))
+                bar.set_gid(_title(f"{count:,} reports at level {level + 1}"))
             total += counts
-        _scale(below, "y", "min", "reports by rung")
+        _scale(below, "y", "min", "reports by level")
         below.set_xticks(range(0, int(max(days)) + 1, 7))
         below.set_xlabel("days since the window began")
 
     return _chart(
         f"{found.label} of one window as of {len(found.releases)} moments: the interval narrows "
-        "around the truth as stronger rungs replace weaker ones",
+        "around the truth as stronger levels replace weaker ones",
         draw,
         height=370,
         parts=(5, 2),
@@ -307,31 +307,33 @@ def destination_ranks(decoding: Decoding, most: int = 32) -> Markup:
 
 
 def rung_errors(errors: MetricErrors) -> Markup:
-    """Error of one metric at each rung: dots are observed, strokes predicted."""
+    """Error of one metric at each level: dots are observed, strokes predicted."""
     scale, unit = (100, "points") if errors.unit == "" else (1, errors.unit)
 
     def draw(axes: Axes) -> None:
-        for at, (rung, colour) in enumerate(zip(errors.rungs, RUNGS, strict=True)):
+        for at, (level, colour) in enumerate(zip(errors.levels, LEVELS, strict=True)):
             low, high, seen, due = (
-                scale * each for each in (rung.low, rung.high, rung.observed, rung.predicted)
+                scale * each for each in (level.low, level.high, level.observed, level.predicted)
             )
             title = (
-                f"ε {rung.epsilon:g}: observed {plain(seen)} {unit}, predicted {plain(due)} {unit}"
+                f"ε {level.epsilon:g}: observed {plain(seen)} {unit}, predicted {plain(due)} {unit}"
             )
             axes.plot([at, at], [low, high], color=colour, linewidth=2.4, gid=_title(title))
             axes.plot(at, seen, "o", color=colour, markersize=8, gid=_title(title))
             axes.plot(at, due, "_", color=TRUTH, markersize=22, mew=2, gid=_title(title))
-        axes.set_xticks(range(len(errors.rungs)), [f"ε {rung.epsilon:g}" for rung in errors.rungs])
-        axes.set(xlim=(-0.5, len(errors.rungs) - 0.5), ylim=(0, None))
+        axes.set_xticks(
+            range(len(errors.levels)), [f"ε {level.epsilon:g}" for level in errors.levels]
+        )
+        axes.set(xlim=(-0.5, len(errors.levels) - 0.5), ylim=(0, None))
         _scale(axes, "y", "min", f"error, {unit}")
 
     return _chart(
-        f"Error of {errors.label} at each rung beside the predicted error", draw, 320, 230
+        f"Error of {errors.label} at each level beside the predicted error", draw, 320, 230
     )
 
 
 def relaxed_over_fresh(errors: Sequence[MetricErrors]) -> Markup:
-    """Squared error of the last rung over that of fresh answers, one line a metric."""
+    """Squared error of the last level over that of fresh answers, one line a metric."""
     found = [(each.label, each.ratio, each.low, each.high) for each in errors]
 
     def draw(axes: Axes) -> None:
@@ -342,7 +344,7 @@ def relaxed_over_fresh(errors: Sequence[MetricErrors]) -> Markup:
         _rows(axes, [f"{label} {ratio:.2f}" for label, ratio, _, _ in found])
         axes.set_xlabel("squared error, relaxed / fresh")
 
-    return _chart("Squared error of the last rung over that of fresh answers", draw, 320, 230)
+    return _chart("Squared error of the last level over that of fresh answers", draw, 320, 230)
 
 
 def coverage(checks: Sequence[Coverage]) -> Markup:
@@ -378,7 +380,7 @@ def scores(values: Sequence[float]) -> Markup:
             np.clip(values, -4, 3.999),
             np.arange(-4, 4.1, 0.25).tolist(),
             density=True,
-            color=RUNGS[1],
+            color=LEVELS[1],
         )
         z = np.linspace(-4, 4, 161)
         axes.plot(z, np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi), color=TRUTH, linewidth=1.6)
@@ -400,7 +402,7 @@ def ledger(periods: Sequence[LedgerPeriod]) -> Markup:
                 f"{period.spent / 1e6:,.3f}, counted {period.counted / 1e6:,.3f}, withheld from "
                 f"revoked ones {period.withheld / 1e6:,.3f}"
             )
-            above.bar(day, period.counted / 1e6, 6.4, color=RUNGS[1])[0].set_gid(title)
+            above.bar(day, period.counted / 1e6, 6.4, color=LEVELS[1])[0].set_gid(title)
             if gap:
                 below.bar(day, gap, 6.4, color=BAD)[0].set_gid(title)
                 below.annotate(plain(gap), (day, gap), ha="center", va="bottom")
@@ -419,7 +421,7 @@ def lifetimes(values: Sequence[float], ceiling: float) -> Markup:
     """How much each aircraft spent in the year, beside the lifetime ceiling."""
 
     def draw(axes: Axes) -> None:
-        axes.hist(values, np.arange(0, ceiling + 20, 20).tolist(), color=RUNGS[1], edgecolor=CARD)
+        axes.hist(values, np.arange(0, ceiling + 20, 20).tolist(), color=LEVELS[1], edgecolor=CARD)
         axes.axvline(ceiling, color=BAD, linewidth=1.4, linestyle="--")
         axes.annotate(
             "lifetime ceiling ", (ceiling, 0.95), xycoords=("data", "axes fraction"), ha="right"

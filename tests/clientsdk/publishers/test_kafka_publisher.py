@@ -87,9 +87,7 @@ def test_what_is_late_since_the_broker_asked_to_wait_is_left_alone_for_so_long(
     monkeypatch.setattr(
         kafka,
         "_wait_for",
-        lambda sent, deadline: (
-            kafka._Failure(KafkaTimeoutError(), sent[0].connection) if sent else None
-        ),
+        lambda sent, deadline: (KafkaTimeoutError(), sent[0].connection) if sent else None,
     )
     with pytest.raises(PublishError, match="in time") as told:
         publisher.sync()

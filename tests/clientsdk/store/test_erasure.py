@@ -206,7 +206,7 @@ def test_a_withdrawal_that_cannot_be_written_still_stops_this_client(path, monke
 
 
 def test_a_withdrawal_that_cannot_be_written_stops_a_flush_under_way(path, monkeypatch):
-    monkeypatch.setattr("clientsdk.sender.BATCH", 1)
+    monkeypatch.setattr("clientsdk.sending.sender.BATCH", 1)
 
     class Withdrawing(MemoryPublisher):
         def publish(self, shard, message):
@@ -228,7 +228,7 @@ def test_a_withdrawal_that_cannot_be_written_stops_a_flush_under_way(path, monke
 @pytest.mark.parametrize("same", [True, False])
 def test_what_was_wiped_is_not_sent_under_a_later_consent(path, monkeypatch, same):
     """The person takes consent back and gives it again while a batch is in hand."""
-    monkeypatch.setattr("clientsdk.sender.MAX_MESSAGE", 100)
+    monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 100)
 
     class Changing(MemoryPublisher):
         def publish(self, shard, message):

@@ -122,7 +122,7 @@ def test_a_chain_that_does_not_fit_its_plan_lapses_alone(path, change):
 
 
 def test_a_plan_that_cannot_be_read_holds_up_its_own_chains_only(path, monkeypatch):
-    monkeypatch.setattr("clientsdk.sender.BATCH", 2)
+    monkeypatch.setattr("clientsdk.sending.sender.BATCH", 2)
     old = device(path, metric("old", "every", 9))
     for _ in range(5):
         old.record("old", "a")

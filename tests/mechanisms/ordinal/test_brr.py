@@ -13,42 +13,29 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro
 from mechanisms.ordinal.brr import (
     BipartiteRandomizedResponse,
-    best_subset_size,
-    brr_ladder,
     channel_rank,
     equidistant_row,
     equidistant_windows,
     probabilities,
     strongest_draw,
-    windows_of,
 )
-from mechanisms.ordinal.losses import equidistant, jaccard
-from mechanisms.ordinal.search import equidistant_size
+from mechanisms.ordinal.sizes import equidistant, equidistant_size
 from mechanisms.papers.gradual_release.channels import degradation
-from mechanisms.randomness import SystemSource
-from mechanisms.registry import build
 from mechanisms.testing import SeededSource
-from tests.adapters.ordinal import ADAPTERS
 from tests.statistical import check_counts
-from tests.vectors import Vector, vectors
 
 LADDER = (500_000, 1_000_000, 2_000_000)
-
-
-@vectors("brr_row")
-def test_published_rows(vector: Vector) -> None:
-    vector.check(ADAPTERS["brr_row"](vector.inputs))
-
-
-@vectors("brr_rank")
-def test_published_ranks(vector: Vector) -> None:
-    vector.check(ADAPTERS["brr_rank"](vector.inputs))
+EPSILONS = (0.5, 1.0, 2.0)
 
 
 def test_windows_of_equidistant_points_are_the_nearest() -> None:
     for points in range(2, 12):
         for size in range(1, points):
-            assert equidistant_windows(points, size) == windows_of(equidistant(points), size)
+            nearest = tuple(
+                tuple(sorted(sorted(range(points), key=lambda y: (abs(x - y), y))[:size]))
+                for x in range(points)
+            )
+            assert equidistant_windows(points, size) == nearest
 
 
 @pytest.mark.parametrize("epsilon", [1e-12, 0.5, 30.0, 700.0])
@@ -79,7 +66,7 @@ def test_integer_rows_never_exceed(points: int, size: int, micro: int, missing: 
 
 
 def test_missing_is_protected_as_every_value_is() -> None:
-    ladder = brr_ladder(6, 2, True, LADDER, "m")
+    ladder = BipartiteRandomizedResponse(EPSILONS, 6, 2, True)
     channel = ladder.chain.channel(2)
     columns = list(zip(*channel.rows, strict=True))
     assert max(columns[-1]) == columns[-1][-1]
@@ -90,7 +77,7 @@ def test_missing_is_protected_as_every_value_is() -> None:
 @pytest.mark.parametrize("micro", [1, 200_000, 1_000_000, 12_000_000])
 def test_ranks_of_the_realised_channels(micro: int) -> None:
     for points in (4, 9, 20):
-        size = best_subset_size(points, micro)
+        size = equidistant_size(points, Fraction(micro, 1_000_000))
         draw = strongest_draw(equidistant_windows(points, size), micro)
         scaled = np.array(
             [[(entry - min(row)) / (max(row) - min(row)) for entry in row] for row in draw.weights]
@@ -99,7 +86,7 @@ def test_ranks_of_the_realised_channels(micro: int) -> None:
 
 
 def test_ladders_keep_the_windows_and_honour_every_rung() -> None:
-    ladder = brr_ladder(9, 3, False, LADDER, "m")
+    ladder = BipartiteRandomizedResponse(EPSILONS, 9, 3)
     assert [ladder.certified(level) for level in range(3)] == list(LADDER)
     for level in range(3):
         channel = ladder.chain.channel(level)
@@ -112,54 +99,31 @@ def test_ladders_keep_the_windows_and_honour_every_rung() -> None:
 
 
 def test_rungs_are_degradations_by_the_general_criterion() -> None:
-    ladder = brr_ladder(4, 3, False, (500_000, 1_000_000), "m")
+    ladder = BipartiteRandomizedResponse((0.5, 1.0), 4, 3)
     weak, strong = ladder.chain.channel(0), ladder.chain.channel(1)
     step = degradation(weak, strong)
     assert strong.then(step) == weak
 
 
-def test_the_registry_builds_it() -> None:
-    spec = {"name": "brr", "domain_size": 20, "subset_size": 7, "missing": False}
-    ladder = build(spec, LADDER, "rating")
-    assert (ladder.name, ladder.payload_width, ladder.count_length) == ("brr", 1, 20)
-    payloads = ladder.draw(4, bytes(16), bytes(16), SystemSource())
-    assert len(payloads) == 3
-    assert ladder.weaker(payloads[-1], SystemSource())
-    again = ladder.forward(4, payloads[0], 1, bytes(16), bytes(16), SystemSource())
-    assert 0 <= again[0] < 20
-
-
 @pytest.mark.parametrize("shape", [(1, 1, False), (2, 1, True), (5, 0, False), (5, 5, False)])
 def test_bad_shapes_are_refused(shape: tuple[int, int, bool]) -> None:
     with pytest.raises(ParameterError, match="size"):
-        brr_ladder(*shape, LADDER, "m")
+        BipartiteRandomizedResponse.build(
+            LADDER, "m", **dict(zip(("domain_size", "subset_size", "missing"), shape, strict=True))
+        )
     with pytest.raises(ParameterError, match="domain_size"):
-        brr_ladder(1025, 3, False, LADDER, "m")
-
-
-def test_single_level_takes_any_loss() -> None:
-    sets = [{1}, {1, 2}, {2, 3}, {3, 4, 5}, {1, 5}]
-    brr = BipartiteRandomizedResponse(0.7, 5, loss=jaccard(sets))
-    assert brr.certified == 700_000
-    assert brr.certified_epsilon >= 0.7
-    with pytest.raises(ParameterError, match="5 values"):
-        BipartiteRandomizedResponse(0.7, 4, loss=jaccard(sets))
-    with pytest.raises(ParameterError, match="subset_size"):
-        BipartiteRandomizedResponse(0.7, 5, loss=jaccard(sets), subset_size=5)
-    with pytest.raises(ParameterError, match="epsilon"):
-        BipartiteRandomizedResponse(0.0, 5)
-    assert BipartiteRandomizedResponse(1.0, 30).size == equidistant_size(30, 1.0)
+        BipartiteRandomizedResponse(EPSILONS, 1025, 3)
 
 
 def test_reports_follow_the_rows() -> None:
     brr, seed, n = BipartiteRandomizedResponse(1.0, 12), 8, 400_000
     for value in (0, 6):
-        reports = brr.randomize(np.full(n, value), SeededSource(seed))
+        reports = brr.report(np.full(n, value), SeededSource(seed))
         row = equidistant_row(12, 1.0, value)
-        check_counts(brr.count(reports), row, label=f"seed {seed}")
+        check_counts(brr.tally(reports)[0], row, label=f"seed {seed}")
         off = [row[0] * 0.95, *row[1:-1], row[-1] + row[0] * 0.05]
         with pytest.raises(AssertionError):
-            check_counts(brr.count(reports), off, label=f"planted, seed {seed}")
+            check_counts(brr.tally(reports)[0], off, label=f"planted, seed {seed}")
 
 
 def test_no_value_is_worse_off_than_with_randomized_response() -> None:
@@ -184,8 +148,8 @@ def test_the_printed_size_makes_a_value_worse_off() -> None:
 
 def test_exact_expected_loss_formula() -> None:
     brr = BipartiteRandomizedResponse(1.0, 9)
-    channel = brr.ladder.chain.channel(0)  # type: ignore[attr-defined]
-    size, favoured = brr.size, windows_of(equidistant(9), brr.size)
+    channel = brr.chain.channel(0)
+    size, favoured = brr.subset_size, equidistant_windows(9, brr.subset_size)
     near = sum(abs(x - y) for x, window in enumerate(favoured) for y in window)
     whole = sum(map(sum, equidistant(9)))
     gap = Fraction(math.expm1(1.0))

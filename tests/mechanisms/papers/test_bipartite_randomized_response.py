@@ -13,15 +13,14 @@ from mechanisms.chains.finite import FiniteChain
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.ordinal.brr import (
+    BipartiteRandomizedResponse,
     Windows,
-    brr_ladder,
     equidistant_row,
     equidistant_windows,
     probabilities,
     strongest_draw,
 )
-from mechanisms.ordinal.losses import Loss, equidistant
-from mechanisms.ordinal.search import equidistant_size
+from mechanisms.ordinal.sizes import Loss, equidistant, equidistant_size
 from mechanisms.papers.bipartite_randomized_response import (
     degradable,
     degradation_error,
@@ -157,7 +156,7 @@ def test_the_noise_makes_the_weaker_channel(weak: float, strong: float) -> None:
 
 
 def test_the_ladder_uses_that_noise() -> None:
-    ladder = brr_ladder(8, 3, False, (500_000, 2_000_000), "m")
+    ladder = BipartiteRandomizedResponse((0.5, 2.0), 8, 3)
     step = ladder.chain.steps[0]
     keep = keep_probability(8, 3, 0.5, 2.0)
     assert (step.keep - step.other) / 2**64 == pytest.approx(keep, rel=1e-12)  # type: ignore[union-attr]

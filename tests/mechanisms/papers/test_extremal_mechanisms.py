@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,16 +11,15 @@ import pytest
 from mechanisms.chains.finite import FiniteChain
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro
-from mechanisms.ordinal.brr import equidistant_windows, probabilities, windows_of
-from mechanisms.ordinal.losses import Loss, equidistant, jaccard
-from mechanisms.ordinal.search import equidistant_size
+from mechanisms.ordinal.brr import probabilities
+from mechanisms.ordinal.sizes import Loss, equidistant, equidistant_size
 from mechanisms.papers.bipartite_randomized_response import bipartite_loss
 from mechanisms.papers.extremal_mechanisms import optimal_channel
 
 
 def bipartite(loss: Loss, size: int, epsilon: float) -> float:
     high, low = probabilities(len(loss), size, epsilon)
-    windows = windows_of(loss, size)
+    windows = [sorted(range(len(row)), key=row.__getitem__)[:size] for row in loss]
     terms = (
         float(cost) * (high if y in window else low)
         for row, window in zip(loss, windows, strict=True)
@@ -40,7 +40,8 @@ def test_it_beats_bipartite_response_by_a_sixth() -> None:
 @pytest.mark.parametrize("name", ["line", "sets"])
 def test_it_is_certified_and_never_worse(name: str, epsilon: float) -> None:
     sets = [{1}, {1, 2}, {2, 3}, {3, 4, 5}, {1, 5}, {2}]
-    loss = equidistant(9) if name == "line" else jaccard(sets)
+    jaccard = tuple(tuple(1 - Fraction(len(a & b), len(a | b)) for b in sets) for a in sets)
+    loss: Loss = equidistant(9) if name == "line" else jaccard
     best = optimal_channel(loss, epsilon)
     ratio = FiniteChain(best.draw).ratio(0)
     assert ratio <= exp_micro(best.nominal)[0]
@@ -74,7 +75,3 @@ def test_a_prior_decides_what_is_best() -> None:
 def test_bad_parameters_are_refused(points: int, epsilon: float, prior: list[float] | None) -> None:
     with pytest.raises(ParameterError):
         optimal_channel(equidistant(points), epsilon, prior)
-
-
-def test_windows_of_the_line_are_the_windows() -> None:
-    assert windows_of(equidistant(7), 3) == equidistant_windows(7, 3)

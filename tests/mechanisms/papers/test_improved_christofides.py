@@ -18,7 +18,7 @@ from mechanisms.papers.improved_christofides import (
     sample_size_table,
     worse_interval,
 )
-from mechanisms.survey.christofides import Christofides
+from mechanisms.survey.design import christofides
 
 SEED = 24494897
 
@@ -102,7 +102,7 @@ def test_a_census_reveals_all_but_the_middle_cards() -> None:
 @pytest.mark.parametrize("cards", [1, 3])
 def test_it_is_worse_only_around_one_half(n: int, cards: int) -> None:
     """Theorem 4.2, of a census, whatever the size of the deck."""
-    design = Christofides((40, 1, 59))
+    design = christofides((40, 1, 59))
     for tenths in range(1001):
         share = Fraction(tenths, 1000)
         deck = deck_variance(design, cards * n, share, n, n)
@@ -111,7 +111,7 @@ def test_it_is_worse_only_around_one_half(n: int, cards: int) -> None:
 
 
 def test_census_sizes_are_the_smallest() -> None:
-    design = Christofides((40, 1, 59))
+    design = christofides((40, 1, 59))
     for share in (Fraction(0), Fraction(1, 10), Fraction(1, 2)):
         for variance in (Fraction(1, 10), Fraction(1, 1000)):
             least = census_size(design, share, variance)

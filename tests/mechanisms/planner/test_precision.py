@@ -11,13 +11,10 @@ from scipy import stats
 from statistical import check_at_least, check_normal, check_variance
 
 from mechanisms.errors import ParameterError
-from mechanisms.ordinal.estimates import ordinal
-from mechanisms.ordinal.precision import mean_bound_variance
 from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.registry import build
 from mechanisms.string.bloom_regression import string_variances
-from mechanisms.survey.estimates import survey_share
 
 SEED = 20261125
 LADDER = [500_000, 1_000_000, 2_000_000]
@@ -124,7 +121,7 @@ def test_a_survey(name: str) -> None:
     told = precision(mechanism, 1, Assumed(share=0.2))
     symbols = (np.arange(N) < N // 5).astype(np.int64)
     found = [
-        survey_share(mechanism, table).value  # type: ignore[arg-type]
+        mechanism.share(table).value  # type: ignore[attr-defined]
         for table in replicate(mechanism, symbols, 1, REPEATS, SEED)
     ]
     check_normal(np.mean(found), 0.2, told.standard_error(N) / REPEATS**0.5, label=name)
@@ -134,22 +131,22 @@ def test_a_survey(name: str) -> None:
 @pytest.mark.parametrize(("size", "missing"), [(1, False), (3, False), (3, True)])
 def test_an_ordinal_mean(size: int, missing: bool) -> None:
     spec = {"name": "brr", "domain_size": 6 + missing, "subset_size": size, "missing": missing}
-    mechanism = build(spec, LADDER, "m")
+    mechanism: Any = build(spec, LADDER, "m")
     symbols = np.random.default_rng(SEED).binomial(5, 0.3, N)
     found = np.array(
         [
-            [bound.value for bound in ordinal(mechanism, table, np.arange(6) / 5).mean_bounds]
+            [bound.value for bound in mechanism.estimates(table, np.arange(6) / 5).mean_bounds]
             for table in replicate(mechanism, symbols, 2, REPEATS, SEED)
         ]
     )
-    stated = mean_bound_variance(mechanism, 2, (symbols / 5).tolist()) / N
+    stated = precision(mechanism, 2, Assumed(values=(*(symbols / 5).tolist(),))).variance(N) / N
     # A quotient varies by terms of the order of 1/n more than its leading order does.
     check_variance(
         found[:, int(found.var(axis=0).argmax())],
         stated * (1.02 if missing else 1),
         label=label(spec, 2),
     )
-    assert mean_bound_variance(mechanism, 2) / N >= stated
+    assert precision(mechanism, 2).variance(N) / N >= stated
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 def _life(folder: Path, log: Path, clock: FakeClock, seed: int) -> str:
-    """Record the period's one value and send both rungs; return the pseudonym."""
+    """Record the period's one value and send both levels; return the pseudonym."""
     publisher = EmbeddedLogPublisher(log, clock=clock)
     with SeededClient(
         small_plan(),

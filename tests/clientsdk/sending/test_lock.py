@@ -10,7 +10,7 @@ import pytest
 from device_plans import reports
 from scripts import published, run, start
 
-from clientsdk.send_lock import SUFFIX, SendLock
+from clientsdk.sending.lock import SUFFIX, SendLock
 
 WORKER = """
 from slow_publishers import *
@@ -82,7 +82,7 @@ for pid in workers:
 def test_a_process_that_is_killed_has_no_turn(path):
     first = start(
         """
-from clientsdk.send_lock import SendLock
+from clientsdk.sending.lock import SendLock
 assert SendLock(path).take(0)
 print("taken", flush=True)
 time.sleep(60)
@@ -105,7 +105,7 @@ time.sleep(60)
 def test_a_child_neither_ends_nor_keeps_its_parents_turn(path, kind):
     code = """
 import ctypes
-from clientsdk.send_lock import SendLock
+from clientsdk.sending.lock import SendLock
 fork = {"hooks": os.fork, "no hooks": ctypes.PyDLL(None).fork}[sys.argv[2]]
 turn, other = SendLock(path), SendLock(path)
 assert turn.take(0)

@@ -10,12 +10,12 @@ import pytest
 from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate
-from mechanisms.ordinal.brr import BrrLadder, brr_ladder
-from mechanisms.ordinal.estimates import groups_of, ordinal, unbiased_shares
+from mechanisms.ordinal.brr import BipartiteRandomizedResponse
+from mechanisms.ordinal.estimates import groups_of, ordinal
 from mechanisms.testing import SeededSource
 from tests.statistical import check_at_least, check_normal
 
-LADDER = (500_000, 1_000_000, 2_000_000)
+EPSILONS = (0.5, 1.0, 2.0)
 
 
 def values_of(points: int, n: int, missing: bool) -> np.ndarray:
@@ -32,7 +32,9 @@ def levels_of(values: np.ndarray) -> np.ndarray:
     return np.where(values < 4, rng.integers(0, 3, len(values)), rng.integers(1, 3, len(values)))
 
 
-def simulated(ladder: BrrLadder, values: np.ndarray, levels: np.ndarray, seed: int) -> np.ndarray:
+def simulated(
+    ladder: BipartiteRandomizedResponse, values: np.ndarray, levels: np.ndarray, seed: int
+) -> np.ndarray:
     drawn = ladder.chain.randomize(values, SeededSource(seed))[np.arange(len(values)), levels]
     table = np.zeros((ladder.levels, ladder.count_length), dtype=np.int64)
     np.add.at(table, (levels, drawn), 1)
@@ -46,10 +48,10 @@ def determined(estimates: tuple[Estimate, ...]) -> list[int]:
 @pytest.mark.parametrize("missing", [False, True])
 def test_unbiased_where_it_says_so_and_covering(missing: bool) -> None:
     points, n, rounds = 9, 1500, 300
-    ladder = brr_ladder(points + missing, 3, missing, LADDER, "m")
+    ladder = BipartiteRandomizedResponse(EPSILONS, points + missing, 3, missing)
     values = values_of(points, n, missing)
     levels = levels_of(values)
-    found = [ordinal(ladder, simulated(ladder, values, levels, seed)) for seed in range(rounds)]
+    found = [ladder.estimates(simulated(ladder, values, levels, seed)) for seed in range(rounds)]
     groups = ((0, 1), (2,), (3,), (4,), (5,), (6,), (7, 8))
     assert found[0].groups == ((*groups, (9,)) if missing else groups)
     wanted = determined(found[0].cumulative)
@@ -76,7 +78,7 @@ def test_unbiased_where_it_says_so_and_covering(missing: bool) -> None:
 def test_bounds_of_the_mean_hold_the_mean() -> None:
     points, n, rounds = 9, 1500, 200
     for missing in (False, True):
-        ladder = brr_ladder(points + missing, 3, missing, LADDER, "m")
+        ladder = BipartiteRandomizedResponse(EPSILONS, points + missing, 3, missing)
         values = values_of(points, n, missing)
         present = values[values < points]
         levels = levels_of(values)
@@ -87,7 +89,7 @@ def test_bounds_of_the_mean_hold_the_mean() -> None:
         assert ends[0] < (present**2).mean() < ends[1]
         got, errors = [], []
         for seed in range(rounds):
-            found = ordinal(ladder, simulated(ladder, values, levels, seed), places)
+            found = ladder.estimates(simulated(ladder, values, levels, seed), places)
             got.append([bound.value for bound in found.mean_bounds])
             errors.append([bound.standard_error for bound in found.mean_bounds])
         covered = np.abs(np.array(got) - ends) <= 1.959964 * np.array(errors)
@@ -96,7 +98,7 @@ def test_bounds_of_the_mean_hold_the_mean() -> None:
 
 
 def test_randomized_response_determines_everything() -> None:
-    ladder = GeneralizedRandomizedResponse([micro / 1e6 for micro in LADDER], 5)
+    ladder = GeneralizedRandomizedResponse(EPSILONS, 5)
     counts = np.array([[40, 30, 20, 30, 20], [400, 300, 200, 300, 250], [60, 40, 30, 20, 10]])
     found = ordinal(ladder, counts)
     shares = ladder.frequencies(counts)
@@ -106,34 +108,21 @@ def test_randomized_response_determines_everything() -> None:
     mean = sum(value * share.value for value, share in enumerate(shares))
     assert [bound.value for bound in found.mean_bounds] == pytest.approx([mean, mean], rel=1e-9)
     assert len(determined(found.cumulative)) == 4
-    inverted = unbiased_shares(ladder, counts)
-    assert [one.value for one in inverted] == pytest.approx([one.value for one in shares])
 
 
 def test_errors_of_randomized_response_are_its_own() -> None:
     """With one favoured candidate both estimators look at the same mechanism."""
-    ladder, table = [500_000, 1_500_000], [[300, 250, 260, 230], [400, 250, 200, 190]]
-    one = ordinal(brr_ladder(4, 1, False, ladder, ""), table).group_shares
+    table = [[300, 250, 260, 230], [400, 250, 200, 190]]
+    one = ordinal(BipartiteRandomizedResponse((0.5, 1.5), 4, 1), table).group_shares
     grr = GeneralizedRandomizedResponse((0.5, 1.5), 4)
     for share, expected in zip(one, grr.frequencies(table), strict=True):
         assert share.value == pytest.approx(expected.value, rel=1e-9)
         assert share.standard_error == pytest.approx(expected.standard_error, rel=1e-9)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-def test_inversion_refuses_with_the_rank(size: int) -> None:
-    ladder = brr_ladder(8, size, False, LADDER, "m")
-    counts = np.full((3, 8), 50)
-    if size == 1:
-        assert len(unbiased_shares(ladder, counts)) == 8
-        return
-    with pytest.raises(ParameterError, match=f"rank {8 - size + 1} "):
-        unbiased_shares(ladder, counts)
-
-
 @pytest.mark.parametrize("ladder", [(1,), (1000, 2000), (500_000, 12_000_000)])
 def test_weights_reproduce_their_sums_at_any_epsilon(ladder: tuple[int, ...]) -> None:
-    mechanism = brr_ladder(20, 5, False, ladder, "m")
+    mechanism = BipartiteRandomizedResponse([micro / 1e6 for micro in ladder], 20, 5)
     matrices = [mechanism.matrix(level) for level in range(mechanism.levels)]
     groups = groups_of(matrices)
     assert [len(group) for group in groups] == [3, *[1] * 14, 3]
@@ -143,7 +132,7 @@ def test_weights_reproduce_their_sums_at_any_epsilon(ladder: tuple[int, ...]) ->
 
 
 def test_the_most_likely_shares_stand_beside() -> None:
-    ladder = brr_ladder(9, 3, False, LADDER, "m")
+    ladder = BipartiteRandomizedResponse(EPSILONS, 9, 3)
     values = values_of(9, 40_000, False)
     table = simulated(ladder, values, np.full(len(values), 2), 5)
     found = ordinal(ladder, table)
@@ -156,14 +145,14 @@ def test_the_most_likely_shares_stand_beside() -> None:
 
 
 def test_without_reports_nothing_is_determined() -> None:
-    found = ordinal(brr_ladder(9, 3, False, LADDER, "m"), np.zeros((3, 9), dtype=int))
+    found = ordinal(BipartiteRandomizedResponse(EPSILONS, 9, 3), np.zeros((3, 9), dtype=int))
     for one in (*found.group_shares, *found.cumulative, *found.mean_bounds):
         assert math.isnan(one.value)
         assert one.interval(0.95) == (-math.inf, math.inf)
 
 
 def test_few_reports_take_the_largest_variance() -> None:
-    ladder = brr_ladder(6, 1, False, (2_000_000,), "m")
+    ladder = BipartiteRandomizedResponse(2.0, 6, 1)
     few = ordinal(ladder, np.array([[30, 0, 0, 0, 0, 0]])).group_shares[1]
     many = ordinal(ladder, np.array([[3000, 0, 0, 0, 0, 0]])).group_shares[1]
     assert few.standard_error > many.standard_error * 10
@@ -173,7 +162,7 @@ def test_few_reports_take_the_largest_variance() -> None:
 def test_bad_numbers_are_refused(numbers: list[float]) -> None:
     with pytest.raises(ParameterError, match="numbers"):
         ordinal(
-            GeneralizedRandomizedResponse([micro / 1e6 for micro in LADDER], 3),
+            GeneralizedRandomizedResponse(EPSILONS, 3),
             np.zeros((3, 3), dtype=int),
             numbers,
         )

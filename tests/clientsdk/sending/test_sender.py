@@ -225,7 +225,7 @@ def test_what_is_buffered_when_consent_is_withdrawn_is_not_synced(
     tmp_path, monkeypatch, state, publisher, noted
 ):
     """Neither by this client, nor, where the publisher can drop it, later by another."""
-    monkeypatch.setattr("clientsdk.sender.MAX_MESSAGE", 100)
+    monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 100)
     client = device(
         metric("colour", "every", 3), publisher=publisher(), state=state and tmp_path / state
     )
@@ -398,8 +398,8 @@ def test_a_ceiling_lowered_later_stops_what_was_to_be_released(tmp_path, low):
 
 
 def test_long_batches_are_split_into_messages_and_transactions(monkeypatch):
-    monkeypatch.setattr("clientsdk.sender.BATCH", 150)
-    monkeypatch.setattr("clientsdk.sender.MAX_MESSAGE", 2000)
+    monkeypatch.setattr("clientsdk.sending.sender.BATCH", 150)
+    monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 2000)
     client = device(
         metric("one", "every", 200), metric("two", "every", 200), plan={"ceilings": VAST}
     )

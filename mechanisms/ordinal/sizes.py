@@ -4,6 +4,9 @@ The loss of a value falls by favouring its i-th nearest candidate if and only if
 where A_i sums how much the i − 1 nearer ones are better, and B_i how much the others are worse
 (the numerator of ∂Q/∂s_i). Both are rational where the loss is, so that every comparison here is
 exact and no rounding decides the size.
+
+A loss is a square matrix, ``loss[x][y]`` what ``y`` costs in place of ``x``: zero where they are
+the same, never negative.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ from itertools import accumulate
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_bounds
-from mechanisms.ordinal.losses import Number, loss_matrix
 
+#: Integers and fractions are taken exactly, floats as the binary numbers that they are.
+Number = int | float | Fraction
+Loss = tuple[tuple[Number, ...], ...]
 #: Epsilons of formulas lie in (0, 700].
 LARGEST = 700
 #: Logarithms in floating point are that sure.
@@ -95,7 +100,7 @@ def local_sizes(loss: Sequence[Sequence[Number]], epsilon: float | Fraction) -> 
     Raises
     ------
     ParameterError
-        The loss is none (see :func:`~mechanisms.ordinal.losses.loss_matrix`), or epsilon is
+        The loss is none (see :func:`loss_matrix`), or epsilon is
         outside (0, 700].
 
     Examples
@@ -108,21 +113,10 @@ def local_sizes(loss: Sequence[Sequence[Number]], epsilon: float | Fraction) -> 
     return tuple(local_size(row, epsilon) for row in loss_matrix(loss))
 
 
-def general_size(loss: Sequence[Sequence[Number]], epsilon: float | Fraction) -> int:
-    """Return how many candidates bipartite randomized response favours, for any loss.
-
-    The smallest of :func:`local_sizes`: more would cost some value utility.
-
-    References
-    ----------
-    S. Zhang et al., "Bipartite Randomized Response Mechanism for Local Differential Privacy",
-    Algorithm 2.
-    """
-    return min(local_sizes(loss, epsilon))
-
-
 def equidistant_size(points: int, epsilon: float | Fraction) -> int:
-    """Return :func:`general_size` of equidistant points in closed form.
+    """Return the smallest of :func:`local_sizes` of equidistant points, in closed form.
+
+    With more favoured candidates some value would lose utility.
 
     Parameters
     ----------
@@ -203,3 +197,42 @@ def _last(holds: Callable[[int], bool], guess: int, low: int, high: int) -> int:
 
 def _log(ratio: Fraction) -> float:
     return math.log(ratio.numerator) - math.log(ratio.denominator)
+
+
+def loss_matrix(rows: Sequence[Sequence[Number]]) -> Loss:
+    """Return a loss as tuples, after a check.
+
+    Raises
+    ------
+    ParameterError
+        It is not square, an entry is negative or not finite, or one on the diagonal not zero.
+
+    Examples
+    --------
+    >>> loss_matrix([[0, 1], [2, 0]])
+    ((0, 1), (2, 0))
+    """
+    size = len(rows)
+    if not size:
+        raise ParameterError("a loss needs at least one value")
+    for x, row in enumerate(rows):
+        if len(row) != size:
+            raise ParameterError(f"a loss must be square: row {x} has {len(row)} of {size} entries")
+        if not all(0 <= entry < math.inf for entry in row):
+            raise ParameterError(f"row {x} of a loss must be finite and not negative")
+        if row[x] != 0:
+            raise ParameterError(f"the loss of telling the truth must be 0, not {row[x]}")
+    return tuple(tuple(row) for row in rows)
+
+
+def equidistant(points: int) -> Loss:
+    """Return the distances |x − y| of equidistant points.
+
+    Examples
+    --------
+    >>> equidistant(3)
+    ((0, 1, 2), (1, 0, 1), (2, 1, 0))
+    """
+    if not points >= 1:
+        raise ParameterError(f"points must be at least 1, not {points}")
+    return tuple(tuple(abs(x - y) for y in range(points)) for x in range(points))

@@ -21,16 +21,9 @@ from slow_publishers import (
     quick_plan,
 )
 
-from clientsdk import (
-    NO_LIFETIME_BOUND,
-    Client,
-    MemoryPublisher,
-    Outcome,
-    Quota,
-    backoff,
-    worker,
-)
-from clientsdk.tasks import FlushTask
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, Quota
+from clientsdk.sending import backoff, worker
+from clientsdk.sending.tasks import FlushTask
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError, StoreError
 from sotto.plan.compiled import CompiledPlan, canonical

@@ -4,7 +4,7 @@ The thread starts when it is first needed, sleeps until the next report is due, 
 reports of one pseudonym at a time. Each has a time of its own: the chains' jitters are
 independent, and after an outage, when many are due at once, a random pause separates them, of up
 to the plan's resolution as those jitters are. A restart and other processes respect the pause
-(:mod:`clientsdk.send_lock`). It is a daemon, and no process waits for it longer than
+(:mod:`clientsdk.sending.lock`). It is a daemon, and no process waits for it longer than
 :data:`clientsdk.lifecycle.SENDERS`.
 """
 
@@ -19,12 +19,13 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from clientsdk import backoff, diagnostics, lifecycle
+from clientsdk import diagnostics, lifecycle
 from clientsdk.outcomes import FlushResult
-from clientsdk.send_lock import SentElsewhereError
+from clientsdk.sending import backoff
+from clientsdk.sending.lock import SentElsewhereError
+from clientsdk.sending.tasks import FlushTask
 from clientsdk.store.schema import NEVER
 from clientsdk.store.store import Store
-from clientsdk.tasks import FlushTask
 from sotto.errors import PublishError, SottoError
 
 #: Seconds at most: before the first round, and between two looks at the file, which other

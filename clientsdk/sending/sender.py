@@ -14,19 +14,20 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import NamedTuple
 
-from clientsdk import backoff, draws
+from clientsdk import draws
 from clientsdk.outcomes import FlushResult, Lapses
 from clientsdk.publishers import Buffered, Publisher, Revocable
-from clientsdk.send_lock import Pseudonym, Rest, SendLock, SentElsewhereError
+from clientsdk.sending import backoff
+from clientsdk.sending.lock import Pseudonym, Rest, SendLock, SentElsewhereError
+from clientsdk.sending.tasks import FlushTask
 from clientsdk.store import outbox
 from clientsdk.store.database import DURABLE, READ, WRITE
 from clientsdk.store.outbox import Chain
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.store import Store
-from clientsdk.tasks import FlushTask
 from mechanisms.coins import shard_of
 from mechanisms.randomness import SystemSource
 from sotto.errors import PublishError, SottoError, StoreError
@@ -103,9 +104,12 @@ class Sender:
                 self._thread = threading.get_ident()
                 return self._flush(now, task)
         finally:
-            # Without asking: an interrupt may have come right after it was acquired.
-            with suppress(RuntimeError):
+            # Without asking: an interrupt may have come right after it was acquired. No call from
+            # here to the release: an interrupt arrives at calls.
+            try:  # noqa: SIM105
                 database.sending.release()
+            except RuntimeError:
+                pass
         return self.unfinished(now, task)
 
     def unfinished(self, now: int, task: FlushTask) -> FlushResult:
@@ -131,8 +135,10 @@ class Sender:
             store.finish_erasure()
             remaining = self.remaining(now)
         finally:
-            self._lock.release()
-            store.database.flushing = False
+            try:
+                self._lock.release()
+            finally:
+                store.database.flushing = False
         return FlushResult(
             task.sent, remaining, task.lapses, None if error is None else _bare(error)
         )

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from clientsdk import backoff, diagnostics
+from clientsdk import diagnostics
+from clientsdk.sending import backoff
 from sotto.errors import PublishError
 
 

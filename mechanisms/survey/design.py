@@ -1,0 +1,484 @@
+"""Survey designs: their channels, their losses, their estimators and the variance of those.
+
+A respondent answers with one of L numbers, and how probable each is depends on the true yes or no
+alone. An answer o contributes (o − m0)/(m1 − m0), m0 and m1 the mean answers of a no and of a yes:
+its expectation is the respondent's true 0 or 1. All in exact fractions. Variances are over both
+the draw of n respondents from a population of N without replacement and the randomization; with
+N = n (a census) only the randomization is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from mechanisms.channel import Channel
+from mechanisms.errors import ParameterError
+from mechanisms.exact import ceil_fraction, exp_bounds
+from mechanisms.frozen import frozen
+
+if TYPE_CHECKING:
+    from mechanisms.estimate import Estimate
+
+Number = Fraction | float | int
+#: Probabilities of the answers of a design.
+Row = tuple[Fraction, ...]
+#: Decks have at most so many kinds of cards.
+MAX_CARDS = 1024
+
+
+class Contribution(NamedTuple):
+    """What the answers of one level contribute to the share.
+
+    Parameters
+    ----------
+    scores : tuple of float
+        The unbiased contribution of each answer.
+    no, yes : float
+        Their variances for a respondent whose truth is no, and yes.
+    """
+
+    scores: tuple[float, ...]
+    no: float
+    yes: float
+
+
+@frozen
+class Design:
+    """How a yes and a no become answers.
+
+    Parameters
+    ----------
+    no, yes : tuple of Fraction
+        The probabilities of the answers of a no, and of a yes.
+    numbers : tuple of int
+        The number that each answer is.
+
+    Raises
+    ------
+    ParameterError
+        The mean answer of a no is that of a yes.
+
+    Examples
+    --------
+    >>> design = warner(0.6)
+    >>> float(design.variance(0.1, 100, 100)), round(design.epsilon, 6)
+    (0.06, 0.405465)
+    """
+
+    no: Row
+    yes: Row
+    numbers: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        low, high = self.means()
+        if low == high:
+            raise ParameterError(
+                f"the mean answer does not depend on the truth: it is {float(low)} whatever the "
+                "share"
+            )
+
+    @property
+    def channel(self) -> Channel:
+        """The design as an exact channel: input 0 is no, input 1 is yes."""
+        return Channel((self.no, self.yes))
+
+    @property
+    def epsilon(self) -> float:
+        """The loss of one answer: the largest log-likelihood ratio, infinite where it is."""
+        return max(abs(log_ratio(no, yes)) for no, yes in zip(self.no, self.yes, strict=True))
+
+    @property
+    def certified(self) -> int:
+        """The same in micro-epsilon, exact and rounded up.
+
+        Raises
+        ------
+        ParameterError
+            No epsilon covers the design.
+        """
+        return self.channel.certified
+
+    def means(self) -> tuple[Fraction, Fraction]:
+        """Return the mean answer of a no, and of a yes."""
+        return _moments(self.no, self.numbers)[0], _moments(self.yes, self.numbers)[0]
+
+    def noise(self, share: Number) -> Fraction:
+        """Return the variance that the randomization of one respondent adds to the estimate.
+
+        Parameters
+        ----------
+        share : number in [0, 1]
+            The true share of yes.
+        """
+        true = yes_share(share)
+        no, yes = self._spreads()
+        return (1 - true) * no + true * yes
+
+    def variance(self, share: Number, n: int, population: int) -> Fraction:
+        """Return the exact variance of the estimated share.
+
+        Parameters
+        ----------
+        share : number in [0, 1]
+            The true share of yes in the population.
+        n : int
+            Respondents, in [1, population].
+        population : int
+            From which they are drawn without replacement.
+        """
+        return sampling_variance(yes_share(share), n, population) + self.noise(share) / n
+
+    def sample_size(self, share: Number, variance: Number, population: int | None = None) -> int:
+        """Return the smallest sample whose estimate has at most a given variance.
+
+        Parameters
+        ----------
+        share : number in [0, 1]
+            The true share of yes; for a design whose noise depends on it, or a sample that is no
+            census, the worst one if it is not known.
+        variance : number, positive
+        population : int or None
+            None for a census, in which the population is the sample.
+
+        Raises
+        ------
+        ParameterError
+            A parameter is outside its range, or not even everyone is enough.
+
+        Examples
+        --------
+        >>> warner_of(0.01).sample_size(0.1, 0.1)
+        100000
+        """
+        target = rational(variance, "variance")
+        if not target > 0:
+            raise ParameterError(f"variance must be positive, not {variance}")
+        noise = self.noise(share)
+        if population is None or population == 1:
+            least = max(1, ceil_fraction(noise / target))
+        else:
+            spread = yes_share(share) * (1 - yes_share(share)) / (population - 1)
+            least = max(1, ceil_fraction((spread * population + noise) / (target + spread)))
+        if population is not None and least > population:
+            raise ParameterError(
+                f"a population of {population} is too small for a variance of {float(target):g}"
+            )
+        return least
+
+    @property
+    def contribution(self) -> Contribution:
+        """What the answers contribute to the share of yes."""
+        low, high = self.means()
+        scores = tuple(float((number - low) / (high - low)) for number in self.numbers)
+        no, yes = self._spreads()
+        return Contribution(scores, float(no), float(yes))
+
+    def estimate(self, answers: Sequence[int]) -> Estimate:
+        """Estimate the share of yes among the respondents from their answers.
+
+        Parameters
+        ----------
+        answers : sequence of int
+            Members of :attr:`numbers`.
+
+        Returns
+        -------
+        Estimate
+            See :func:`estimate_share`.
+
+        Raises
+        ------
+        ParameterError
+            An answer is not one of this design.
+        """
+        counts = dict.fromkeys(self.numbers, 0)
+        for answer in answers:
+            if answer not in counts:
+                raise ParameterError("an answer is not one of this design")
+            counts[answer] += 1
+        return estimate_share([self.contribution], [list(counts.values())])
+
+    def _spreads(self) -> tuple[Fraction, Fraction]:
+        """Return the variance of the contribution of a no, and of a yes."""
+        low, high = self.means()
+        no, yes = (_moments(row, self.numbers)[1] for row in (self.no, self.yes))
+        return no / (high - low) ** 2, yes / (high - low) ** 2
+
+
+def warner(p: Number) -> Design:
+    """Return Warner's design, in which p, in (0, 1) without 1/2, is the chance of the truth."""
+    likely = _chance(p, "p")
+    if likely == Fraction(1, 2):
+        raise ParameterError(f"p must not be 1/2, not {p}")
+    return Design((likely, 1 - likely), (1 - likely, likely), (0, 1))
+
+
+def warner_of(epsilon: Number) -> Design:
+    """Return Warner's design of a given epsilon in (0, 1000]."""
+    likely = odds(epsilon)
+    return warner(likely / (1 + likely))
+
+
+def simmons(p: Number, y: Number) -> Design:
+    """Return Simmons' design.
+
+    Parameters
+    ----------
+    p : number
+        In (0, 1), the probability of the sensitive question.
+    y : number
+        In (0, 1), the known share of yes to the unrelated one.
+
+    Examples
+    --------
+    >>> design = simmons(0.3, 0.5)
+    >>> round(float(design.variance(0.1, 100, 100)), 6), round(design.epsilon, 6)
+    (0.025278, 0.619039)
+    """
+    asked = _chance(p, "p")
+    b = (1 - asked) * _chance(y, "y")
+    a = asked + b
+    return Design((1 - b, b), (1 - a, a), (0, 1))
+
+
+def simmons_of(epsilon: Number, y: Number = Fraction(1, 2)) -> Design:
+    """Return the design of a given epsilon in (0, 1000] and unrelated question."""
+    share = _chance(y, "y")
+    asked = (odds(epsilon) - 1) * min(share, 1 - share)
+    return simmons(asked / (1 + asked), share)
+
+
+def christofides(cards: Sequence[Number]) -> Design:
+    """Return Christofides' design.
+
+    Parameters
+    ----------
+    cards : sequence of number
+        The weights of the cards 1 to L, 2 <= L <= 1024, none negative: probabilities, or how many
+        of each a deck has from which every respondent draws with replacement.
+
+    Raises
+    ------
+    ParameterError
+        A weight is negative or there are too few or too many, or the mean card is (L+1)/2, so that
+        the mean answer says nothing about the share.
+
+    Examples
+    --------
+    >>> design = christofides((0.4, 0.01, 0.59))
+    >>> round(float(design.variance(0.1, 100, 100)), 6), round(design.epsilon, 6)
+    (0.06606, 0.388658)
+    >>> round(design.estimate([3, 1, 3, 2, 3]).value, 6)
+    -0.552632
+    """
+    if not 2 <= len(cards) <= MAX_CARDS:
+        raise ParameterError(f"cards must be 2 to {MAX_CARDS} weights, not {len(cards)}")
+    weights = [rational(weight, "cards") for weight in cards]
+    if not all(weight >= 0 for weight in weights) or not any(weights):
+        raise ParameterError(f"cards must not be negative, and not all 0: {cards}")
+    row = tuple(weight / sum(weights) for weight in weights)
+    try:
+        return Design(row, row[::-1], tuple(range(1, len(cards) + 1)))
+    except ParameterError as error:
+        raise ParameterError(f"cards must not have their mean in the middle: {error}") from None
+
+
+def christofides_of(epsilon: Number, middle: Number) -> Design:
+    """Return the design with three cards of a given epsilon and share of middle cards.
+
+    Parameters
+    ----------
+    epsilon : number
+        In (0, 1000].
+    middle : number
+        In [0, 1), the probability p_2 of card 2; p_3/p_1 is e^epsilon.
+    """
+    share, likely = rational(middle, "middle"), odds(epsilon)
+    if not 0 <= share < 1:
+        raise ParameterError(f"middle must lie in [0, 1), not {middle}")
+    low = (1 - share) / (1 + likely)
+    return christofides((low, share, likely * low))
+
+
+def cards_of(epsilon: Number, middle: Number, total: int = 1_000_000) -> tuple[int, int, int]:
+    """Return three integer weights of cards that reach an epsilon from below.
+
+    Parameters
+    ----------
+    epsilon : number
+        In (0, 1000].
+    middle : number
+        In [0, 1), about the share of middle cards.
+    total : int
+        The sum of the weights; the larger, the closer.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range, or the total too small for the epsilon.
+
+    Examples
+    --------
+    >>> cards_of(0.4, 0.01)
+    (397300, 9999, 592701)
+    """
+    few = ceil_fraction(total * christofides_of(epsilon, middle).no[0])
+    many = int(few * odds(epsilon))
+    if not few < many <= total - few:
+        raise ParameterError(f"total must be larger for an epsilon of {float(epsilon):g}")
+    return few, total - few - many, many
+
+
+def cards_epsilon(cards: Sequence[Number]) -> float:
+    """Return the loss of an answer (Theorem 5.4), the largest |ln(p_k / p_{L+1−k})|.
+
+    Examples
+    --------
+    >>> round(cards_epsilon((0.1, 0.2, 0.3, 0.4)), 4)
+    1.3863
+    """
+    weights = [rational(weight, "cards") for weight in cards]
+    return max(log_ratio(one, other) for one, other in zip(weights, weights[::-1], strict=True))
+
+
+def estimate_share(parts: Sequence[Contribution], counts: Sequence[Sequence[int]]) -> Estimate:
+    """Estimate the share of yes among the respondents, all levels with equal weights a report.
+
+    Parameters
+    ----------
+    parts : sequence of Contribution
+        One a level.
+    counts : sequence of sequences of int, shape (levels, L)
+        Respondents by level and answer.
+
+    Returns
+    -------
+    Estimate
+        Unbiased. The standard error covers the randomization alone, the respondents being those
+        who answered, and below 200 respondents the interval inverts a test.
+
+    Examples
+    --------
+    >>> estimate = estimate_share([warner(0.75).contribution], [[300, 700]])
+    >>> round(estimate.value, 3), round(estimate.standard_error, 4)
+    (0.9, 0.0274)
+    """
+    from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareNoise, ShareRegion, nothing
+
+    by_level = tuple(sum(row) for row in counts)
+    n = sum(by_level)
+    if n == 0:
+        return nothing(by_level)
+    total = base = spread = step = 0.0
+    slopes = []
+    for part, seen, reports in zip(parts, counts, by_level, strict=True):
+        yes = sum(score * count for score, count in zip(part.scores, seen, strict=True))
+        slope = part.yes - part.no
+        total += yes
+        base += reports * part.no
+        # Each level's true yeses are estimated, but kept where they can be.
+        spread += slope * min(max(yes, 0.0), reports)
+        slopes.append((reports, slope))
+        if reports:
+            step = max(step, max(part.scores) - min(part.scores))
+    noise = ShareNoise(n, base, tuple(slopes), step)
+    value = total / n
+    return Estimate(
+        value,
+        math.sqrt(max(base + spread, 0.0)) / n,
+        n,
+        by_level,
+        detection_floor=noise.detection_floor,
+        region=ShareRegion(value, noise) if n < SCORE_REPORTS else None,
+    )
+
+
+def sampling_variance(share: Fraction, n: int, population: int) -> Fraction:
+    """Return the variance of the true share in a sample drawn without replacement.
+
+    ``share (1 - share) / n * (N - n) / (N - 1)``; 0 for a census.
+    """
+    if not 1 <= n <= population:
+        raise ParameterError(f"n must lie in [1, population = {population}], not {n}")
+    if n == population:
+        return Fraction(0)
+    return share * (1 - share) / n * Fraction(population - n, population - 1)
+
+
+def yes_share(value: Number) -> Fraction:
+    """Return a share of yes exactly, after a check."""
+    share = rational(value, "share")
+    if not 0 <= share <= 1:
+        raise ParameterError(f"share must lie in [0, 1], not {value}")
+    return share
+
+
+def odds(epsilon: Number) -> Fraction:
+    """Return e^epsilon to 49 digits, never more than it, after a check."""
+    exact = rational(epsilon, "epsilon")
+    if not 0 < exact <= 1000:
+        raise ParameterError(f"epsilon must lie in (0, 1000], not {epsilon}")
+    return exp_bounds(exact)[0]
+
+
+def rational(value: Number, name: str) -> Fraction:
+    """Return a number exactly; a float is taken as the decimal number that it prints as.
+
+    Raises
+    ------
+    ParameterError
+        The number is not finite; the message calls it ``name``.
+
+    Examples
+    --------
+    >>> rational(0.1, "share")
+    Fraction(1, 10)
+    """
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ParameterError(f"{name} must be a finite number, not {value}")
+        return Fraction(repr(float(value)))
+    return Fraction(value)
+
+
+def log_ratio(one: Fraction, other: Fraction) -> float:
+    """Return ``ln(one / other)`` to the last digits, close to 1 and far from it.
+
+    Parameters
+    ----------
+    one, other : Fraction
+        At least 0. Infinite where only ``other`` is 0, 0 where both are.
+
+    Examples
+    --------
+    >>> log_ratio(Fraction(10**20 + 1), Fraction(10**20))
+    1e-20
+    """
+    if one == other:
+        return 0.0
+    if other == 0:
+        return math.inf
+    if one == 0:
+        return -math.inf
+    ratio = one / other
+    if Fraction(1, 2) < ratio < 2:
+        return math.log1p(ratio - 1)
+    return math.log(ratio.numerator) - math.log(ratio.denominator)
+
+
+def _chance(value: Number, name: str) -> Fraction:
+    """Return a number in (0, 1) exactly, after a check."""
+    exact = rational(value, name)
+    if not 0 < exact < 1:
+        raise ParameterError(f"{name} must lie in (0, 1), not {value}")
+    return exact
+
+
+def _moments(row: Row, numbers: Sequence[int]) -> tuple[Fraction, Fraction]:
+    """Return mean and variance of ``numbers`` with the probabilities ``row``."""
+    mean = sum((p * k for p, k in zip(row, numbers, strict=True)), Fraction(0))
+    square = sum((p * (k - mean) ** 2 for p, k in zip(row, numbers, strict=True)), Fraction(0))
+    return mean, square

@@ -1,0 +1,395 @@
+"""The survey designs as mechanisms: one answer to a yes-or-no question, relaxed over levels.
+
+A weaker level is the same kind of design with more chance in it: uniform noise makes a weaker
+Warner or Christofides design of one, and asking the unrelated question again a weaker Simmons
+design.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mechanisms.base import Epsilon, Mechanism
+from mechanisms.category.oracle import category, category_array
+from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain, rounded
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
+from mechanisms.exact import MICRO, ceil_fraction, exp_micro, loss_micro
+from mechanisms.frozen import frozen
+from mechanisms.levels import GRAINS
+from mechanisms.noise import Noise
+from mechanisms.randomness import Source
+from mechanisms.survey.design import (
+    Contribution,
+    Design,
+    cards_of,
+    christofides,
+    simmons_of,
+    warner_of,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.estimate import Estimate
+    from mechanisms.items import Context, Item
+    from mechanisms.planner.targets import Assumed, Precision
+
+
+class SurveyMechanism(Mechanism):
+    """A survey design with all its levels: values are 0 for no and 1 for yes, counts one an answer.
+
+    Yes and no are neighbours. That somebody answered is not protected.
+    """
+
+    types = ("survey",)
+    gives = "share of yes to {question!r}"
+    #: No and yes.
+    domain_size = 2
+
+    @abstractmethod
+    def _strongest(self) -> Design:
+        """Return the design of the last level."""
+
+    def _steps(self, strongest: FiniteDraw) -> Sequence[FiniteDraw] | None:
+        """Return what draws every other level from the next, or None for uniform noise."""
+        return None
+
+    @cached_property
+    def chain(self) -> FiniteChain:
+        """What is drawn."""
+        design = self._strongest()
+        cost = min(self.micros[-1], loss_micro(design.channel.ratio()))
+        strongest = rounded((design.no, design.yes), cost)
+        return finite_chain(strongest, self.micros, self._steps(strongest))
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The number that each answer is."""
+        return 0, 1
+
+    def design(self, level: int = -1) -> Design:
+        """Return the design that the sampler's integers are at a level, the last by default."""
+        no, yes = self.chain.channel(level % self.levels).rows
+        return Design(no, yes, self.numbers)
+
+    @cached_property
+    def contributions(self) -> tuple[Contribution, ...]:
+        """What an answer contributes to the share of yes, by level."""
+        return tuple(self.design(level).contribution for level in range(self.levels))
+
+    def share(self, counts: ArrayLike) -> Estimate:
+        """Estimate the share of yes; see :func:`mechanisms.survey.design.estimate_share`.
+
+        Parameters
+        ----------
+        counts : array_like, shape (levels, count_length), integers
+            Newest answers by level, as :meth:`accumulate` lays them out.
+
+        Raises
+        ------
+        ParameterError
+            The counts have the wrong shape or are negative.
+        """
+        from mechanisms.estimators.frequency import count_table
+        from mechanisms.survey.design import estimate_share
+
+        return estimate_share(self.contributions, count_table(self, counts).tolist())
+
+    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+        """Yield the share of yes."""
+        from mechanisms.items import Item
+
+        yield Item("share", "yes", self.share(counts))
+
+    def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
+        """Return that of the share of yes."""
+        from mechanisms.planner.targets import of_share
+
+        part = self.contributions[level]
+        return of_share("the share of yes", (part.no, part.yes), assumed)
+
+    def noise(self, level: int) -> Noise | None:
+        """Return that of an answer's contribution to the share of yes."""
+        part = self.contributions[level]
+        low, high = min(part.scores), max(part.scores)
+        return Noise(part.no, part.yes, high - low, max(high, 1 - low))
+
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        """Name the answer that is reported."""
+        return repr(context.labels[self.output_of(payload)])
+
+    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        """Return the truth itself."""
+        return category(symbol, 2)
+
+    def encode_many(
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
+    ) -> NDArray[np.int64]:
+        """Return the truths as ``int64``."""
+        return category_array(symbols, 2)
+
+    def worst_inputs(self, level: int) -> tuple[Any, Any]:
+        """Return no and yes."""
+        return 0, 1
+
+    def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
+        """Return no and yes."""
+        return 0, 1
+
+
+@frozen
+class Warner(SurveyMechanism):
+    """Answer the sensitive question truly with probability p, and its contrary otherwise.
+
+    Parameters
+    ----------
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels. p follows from it;
+        :func:`mechanisms.survey.design.warner` has the design of a given p.
+
+    Raises
+    ------
+    ParameterError
+        The parameter is outside its range.
+
+    Privacy
+    -------
+    Yes and no are neighbours; epsilon = |ln(p/(1−p))|, exact (Theorem 5.1). That somebody answered
+    is not protected.
+
+    Relaxation
+    ----------
+    Always: binary randomized response; every level is one of Warner's designs.
+
+    Utility
+    -------
+    Variance v + p(1−p)/(n (2p−1)²) with v = π(1−π)/n · (N−n)/(N−1). With p = e^ε/(1+e^ε) the noise
+    is 1/(4n sinh²(ε/2)), the least that any answer with the same epsilon can have.
+
+    Use
+    ---
+    The default for one yes-or-no question. The others here trade some of its precision for a
+    question that respondents may find easier to answer.
+
+    References
+    ----------
+    S. L. Warner, "Randomized Response: A Survey Technique for Eliminating Evasive Answer Bias",
+    JASA 60(309), 1965. "An Improved Christofides Mechanism for Local Differential Privacy
+    Framework", section 3.1, equation 1.
+
+    Examples
+    --------
+    >>> survey = Warner((0.5, 1.0))
+    >>> [survey.certified(level) for level in (0, 1)], survey.share([[0, 0], [620, 380]]).n
+    ([500000, 1000000], 1000)
+    """
+
+    epsilon: Epsilon
+
+    name = "warner"
+
+    def _strongest(self) -> Design:
+        return warner_of(Fraction(self.micros[-1], MICRO))
+
+
+@frozen
+class Simmons(SurveyMechanism):
+    """Answer the sensitive question with probability p, and an unrelated one otherwise.
+
+    Parameters
+    ----------
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels. p follows from it.
+    unrelated : int
+        In [1, 99], the known share y of yes to the unrelated question, in percent. The device
+        answers it by chance: no true attribute of anybody is used.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+
+    Privacy
+    -------
+    Yes and no are neighbours; with a = p+(1−p)y and b = (1−p)y epsilon is the larger of ln(a/b) and
+    ln((1−b)/(1−a)), exact (Theorem 5.2), for an adversary who does not know the respondent's answer
+    to the unrelated question. Of somebody whose answer to it is known, a contrary report reveals
+    the sensitive one. Here there is no such adversary: that answer is drawn at random.
+
+    Relaxation
+    ----------
+    Always, with y fixed; every level is one of Simmons' designs.
+
+    Utility
+    -------
+    Variance v + [π a(1−a) + (1−π) b(1−b)]/(n p²), v as in :class:`Warner`. At a given epsilon least
+    for y = 1/2, where it is Warner's (Theorem 5.3).
+
+    Use
+    ---
+    Where respondents find a question with a harmless alternative easier to answer. A y other than
+    1/2 only costs precision.
+
+    References
+    ----------
+    B. G. Greenberg, A.-L. A. Abul-Ela, W. R. Simmons, D. G. Horvitz, "The Unrelated Question
+    Randomized Response Model: Theoretical Framework", JASA 64(326), 1969. "An Improved Christofides
+    Mechanism for Local Differential Privacy Framework", section 3.2, equations 2 and 4.
+
+    Examples
+    --------
+    >>> survey = Simmons((0.5, 1.0), unrelated=30)
+    >>> [survey.certified(level) for level in (0, 1)]
+    [500000, 1000000]
+    """
+
+    epsilon: Epsilon
+    unrelated: int = 50
+
+    name = "simmons"
+
+    @classmethod
+    def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a question that half answer with yes, which costs no precision."""
+        return {"unrelated": 50}
+
+    def _check(self) -> None:
+        if not 1 <= self.unrelated <= 99:
+            raise ParameterError(
+                f"unrelated must be a percentage in [1, 99], not {self.unrelated!r}"
+            )
+
+    def _strongest(self) -> Design:
+        return simmons_of(Fraction(self.micros[-1], MICRO), Fraction(self.unrelated, 100))
+
+    def _steps(self, strongest: FiniteDraw) -> Sequence[FiniteDraw] | None:
+        """Return the steps that replace an answer by one to the unrelated question.
+
+        Each does so with the least probability that honours its level; rounding its two flips up
+        only lowers both likelihood ratios.
+        """
+        y, steps = Fraction(self.unrelated, 100), list[FiniteDraw]()
+        for number in range(len(self.micros) - 1, 0, -1):
+            bound = exp_micro(self.micros[number - 1])[0]
+            (no_no, yes_no), (no_yes, yes_yes) = (
+                FiniteChain(strongest, tuple(steps)).channel(0).rows
+            )
+            excesses = ((yes_yes - bound * yes_no, y), (no_no - bound * no_yes, 1 - y))
+            noise = max(excess / (excess + share * (bound - 1)) for excess, share in excesses)
+            if not 0 < noise < 1:
+                raise UnrelatedLevelsError(
+                    f"level {number}: 64-bit thresholds cannot place it below level {number + 1}"
+                )
+            to_yes, to_no = (
+                ceil_fraction(noise * y * GRAINS),
+                ceil_fraction(noise * (1 - y) * GRAINS),
+            )
+            steps.insert(0, FiniteDraw(((GRAINS - to_yes, to_yes), (to_no, GRAINS - to_no))))
+        return steps
+
+
+@frozen
+class Christofides(SurveyMechanism):
+    """Draw a card from 1 to L; a no answers its number k, a yes answers L + 1 − k.
+
+    Parameters
+    ----------
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
+    cards : tuple of int
+        How many of each card 1 to L a full deck has, 2 <= L <= 1024, each at least 1; every
+        respondent draws from a full deck of their own. They determine the epsilon of the last
+        level, which may be less than the nominal one. By default three that reach it, one in a
+        hundred in the middle (:func:`mechanisms.survey.design.cards_of`).
+
+    Raises
+    ------
+    ParameterError
+        The cards cost more than the last level, or are none from which a share can be estimated.
+    UnrelatedLevelsError
+        They cost no more than the last level but one.
+
+    Privacy
+    -------
+    Yes and no are neighbours; epsilon is the largest |ln(p_k / p_{L+1−k})|, exact (Theorem 5.4).
+
+    Relaxation
+    ----------
+    Always; every level is one of Christofides' designs.
+
+    Utility
+    -------
+    Variance v + V/(n (L+1−2μ)²) with μ and V mean and variance of a card and
+    v = π(1−π)/n · (N−n)/(N−1) (Theorem 3.1). At a given epsilon least without middle cards, where
+    for L = 3 it is Warner's (Theorem 5.5), and growing with their share.
+
+    Use
+    ---
+    Where respondents answer with a number more readily than with yes or no. It costs precision
+    against :class:`Warner` as soon as there are middle cards.
+
+    References
+    ----------
+    T. C. Christofides, "A Generalized Randomized Response Technique", Metrika 57, 2003.
+    "An Improved Christofides Mechanism for Local Differential Privacy Framework", section 3.3.
+
+    Examples
+    --------
+    >>> survey = Christofides((0.2, 0.4), cards=(40, 1, 59))
+    >>> [survey.certified(level) for level in (0, 1)]
+    [200000, 388658]
+    """
+
+    epsilon: Epsilon
+    cards: tuple[int, ...] = ()
+
+    name = "christofides"
+
+    @classmethod
+    def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return three cards that reach the last epsilon, one in a hundred in the middle."""
+        last = given["last"]
+        return {
+            "cards": cards_of(Fraction(last, MICRO), Fraction(1, 100)) if last > 0 else (1,) * 3
+        }
+
+    def _check(self) -> None:
+        if not self.cards:
+            cards = cards_of(Fraction(self.micros[-1], MICRO), Fraction(1, 100))
+            object.__setattr__(self, "cards", cards)
+        for weight in self.cards:
+            if isinstance(weight, bool) or not isinstance(weight, int) or not weight >= 1:
+                raise ParameterError(f"cards must be integers of at least 1, not {weight!r}")
+
+    def _strongest(self) -> Design:
+        design, micros = christofides(self.cards), self.micros
+        cost = loss_micro(design.channel.ratio())
+        if not cost <= micros[-1]:
+            raise ParameterError(
+                f"cards {self.cards} cost {cost} micro-epsilon, more than the last level, "
+                f"{micros[-1]}"
+            )
+        if len(micros) > 1 and not micros[-2] < cost:
+            raise UnrelatedLevelsError(
+                f"level {len(micros) - 1}: cards {self.cards} cost {cost} micro-epsilon, which "
+                f"must be more than {micros[-2]}"
+            )
+        return design
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """1 to L."""
+        return tuple(range(1, len(self.cards) + 1))
+
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        """Name the card that is reported."""
+        return f"card {self.output_of(payload) + 1}"
