@@ -484,8 +484,14 @@ class Client:
                 remaining = self._sender.remaining(now)
             self._store.erasure.scrub(compact=False)
             self._store.finish_erasure()
-        finally:
+        except BaseException:
+            # What was interrupted may still hold the store, until the interrupt has gone through.
+            with suppress(StoreError):
+                self._store.close()
+            raise
+        else:
             self._store.close()
+        finally:
             self._store.refusals.clear()
         return FlushResult(sent, remaining, error=error)
 

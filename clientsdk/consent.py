@@ -176,7 +176,9 @@ class ConsentKeeper:
                     store.set_consent(connection, Consent.WITHDRAWN)
                 return store.finish_erasure()
             finally:
-                store.close()
+                # What was interrupted may still hold it, until the interrupt has gone through.
+                with suppress(StoreError):
+                    store.close()
         except (StoreError, OSError) as error:
             # The second where the operating system gives no randomness.
             if noted:

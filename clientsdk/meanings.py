@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mechanisms.ladders import Ladder
-
 if TYPE_CHECKING:
     from sotto.plan.compiled import CompiledMetric
     from sotto.wire.format import Row
@@ -26,16 +24,4 @@ def meaning(metric: CompiledMetric, row: Row) -> str:
     >>> meaning(colour, Row(0, bytes(16), bytes(16), 0, b"\\x01"))
     "'green'"
     """
-    mechanism = metric.mechanism
-    if not isinstance(mechanism, Ladder):
-        return mechanism.describe(row.payload, row.chain, row.pseudonym, metric.context())
-    name = mechanism.name
-    if metric.labels and metric.mechanism.payload_width <= 4 and _output(row) < len(metric.labels):
-        return repr(metric.labels[_output(row)])
-    if metric.mechanism.payload_width > 4:
-        return f"answers to be read together, {row.payload.hex()}"
-    return f"answer number {_output(row)} of its mechanism, {name}"
-
-
-def _output(row: Row) -> int:
-    return int.from_bytes(row.payload, "little")
+    return metric.mechanism.describe(row.payload, row.chain, row.pseudonym, metric.context())

@@ -6,6 +6,7 @@ publish. The store itself is only read.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from clientsdk.meanings import meaning
@@ -16,6 +17,7 @@ from clientsdk.store.database import READ
 from clientsdk.store.store import Store
 from clientsdk.wording import epsilon, minute
 from mechanisms.randomness import SystemSource
+from sotto.errors import StoreError
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.format import decode_message
 
@@ -133,7 +135,9 @@ def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
                 break
             moment = following
     finally:
-        copy.close()
+        # What was interrupted may still hold the copy, until the interrupt has gone through.
+        with suppress(StoreError):
+            copy.close()
     return Preview(tuple(messages))
 
 

@@ -59,7 +59,8 @@ class Mechanism(ABC):
     coins : str
         What public coins are hashed from: ``none``, ``chain`` or ``pseudonym``.
     gives : str
-        What its estimates are, for people; a template over ``symbols`` and the parameters.
+        What its estimates are, for people; a template over ``symbols``, the parameters and
+        :meth:`figures`.
     words : mapping
         Parameters that people are shown in other words than those of most mechanisms, as templates.
     """
@@ -78,9 +79,11 @@ class Mechanism(ABC):
             if kind and type(value) is not kind:
                 raise ParameterError(f"{name} must be of type {declared}, not {value!r}")
         given = self.epsilon
-        if not isinstance(given, int | float):
-            given = tuple(given) if len(given) > 1 else given[0]
-            object.__setattr__(self, "epsilon", given)
+        epsilons = tuple(given) if isinstance(given, list | tuple) else (given,)
+        for each in epsilons:
+            if isinstance(each, bool) or not isinstance(each, int | float):
+                raise ParameterError(f"epsilon must be a number, or a list of them, not {given!r}")
+        object.__setattr__(self, "epsilon", epsilons[0] if len(epsilons) == 1 else epsilons)
         self._check()
         # Certification refuses levels that the integers of the sampler cannot honour.
         self.amounts  # noqa: B018
@@ -224,6 +227,10 @@ class Mechanism(ABC):
 
         By the standard library alone: plans are checked and mechanisms chosen with it.
         """
+
+    def figures(self, level: int) -> dict[str, float]:
+        """Return the figures in :attr:`gives` that follow from a level's probabilities, by name."""
+        return {}
 
     def shared_noise(self, level: int) -> float:
         """Return the part of the noise of reports of the level below that one of ``level`` has.

@@ -103,10 +103,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "Warner": {"name": "warner"},
     "Simmons": {"name": "simmons", "unrelated": 50},
     "Christofides": {"name": "christofides", "cards": (3, 1, 8)},
-    "PermuteAndFlipLadder": {"name": "permute_and_flip", "domain_size": 16, "clip": 10},
-    "TopResponseLadder": {"name": "top_response", "domain_size": 16, "clip": 10},
+    "PermuteAndFlip": {"name": "permute_and_flip", "domain_size": 16, "clip": 10},
+    "TopResponse": {"name": "top_response", "domain_size": 16, "clip": 10},
     "ExponentialMechanism": {"epsilon": 1.0},
-    "PermuteAndFlip": {"epsilon": 1.0},
+    "PermuteAndFlipSelection": {"epsilon": 1.0},
     "ProposeTestRelease": {"test_epsilon": 0.5, "epsilon": 0.5, "delta": 1e-6},
 }
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
@@ -29,10 +28,7 @@ def mechanism_class(name: object) -> type[Mechanism]:
     """
     if not isinstance(name, str) or name not in REGISTRY:
         raise ParameterError(f"mechanism must be one of {', '.join(REGISTRY)}, not {name!r}")
-    entry: Any = REGISTRY[name]
-    if isinstance(entry, Builder):
-        return entry  # type: ignore[return-value]
-    module, _, kind = entry.partition(":")
+    module, _, kind = REGISTRY[name].partition(":")
     found: type[Mechanism] = getattr(import_module(module), kind)
     return found
 
@@ -118,47 +114,9 @@ def supports_constant(spec: Mapping[str, object]) -> bool:
     return mechanism_class(spec.get("name")).coinless(spec)
 
 
-class Builder(NamedTuple):
-    """A mechanism that is not yet one class: its parameters, and ``"module:function"``."""
-
-    fields: Mapping[str, type]
-    builder: str
-
-    @property
-    def types(self) -> tuple[str, ...]:
-        """The types of metrics that may use it."""
-        name = next(name for name, entry in REGISTRY.items() if entry is self)
-        return _TYPES[name]
-
-    def parameters(self) -> Mapping[str, type]:
-        """Return the parameters."""
-        return self.fields
-
-    def coinless(self, spec: Mapping[str, object]) -> bool:
-        """Return whether its reports are read without any coin."""
-        return False
-
-    def defaults(self, micro: int, given: Mapping[str, object]) -> dict[str, object]:
-        """Return no parameters: a plan must choose them, or sotto.plan.choice does."""
-        return {}
-
-    def build(self, levels: Sequence[int], metric: str, **parameters: object) -> Mechanism:
-        """Build it."""
-        module, _, function = self.builder.partition(":")
-        made: Mechanism = getattr(import_module(module), function)(
-            *(parameters[field] for field in self.fields), levels, metric
-        )
-        return made
-
-
-#: Of the builders.
-_TYPES: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("permute_and_flip", "top_response"), ("top_item",)),
-}
-_ITEMS = {"domain_size": int, "clip": int}
 #: ``"module:class"`` of every mechanism of plans, by its name there, in the order in which a
 #: choice prefers them where nothing else tells them apart.
-REGISTRY: dict[str, str | Builder] = {
+REGISTRY: dict[str, str] = {
     "brr": "mechanisms.ordinal.brr:BipartiteRandomizedResponse",
     "grr": "mechanisms.category.grr:GeneralizedRandomizedResponse",
     "sue": "mechanisms.category.unary:SymmetricUnaryEncoding",
@@ -180,6 +138,6 @@ REGISTRY: dict[str, str | Builder] = {
     "warner": "mechanisms.survey.mechanisms:Warner",
     "simmons": "mechanisms.survey.mechanisms:Simmons",
     "christofides": "mechanisms.survey.mechanisms:Christofides",
-    "permute_and_flip": Builder(_ITEMS, "mechanisms.top_item.flip_ladder:permute_and_flip_ladder"),
-    "top_response": Builder(_ITEMS, "mechanisms.top_item.top_response:top_response_ladder"),
+    "permute_and_flip": "mechanisms.top_item.permute_and_flip:PermuteAndFlip",
+    "top_response": "mechanisms.top_item.top_response:TopResponse",
 }

@@ -17,9 +17,11 @@ from mechanisms.exact import MICRO, loss_micro, to_micro
 from mechanisms.randomness import Source
 from mechanisms.registry import build
 from mechanisms.survey.design import cards_of
-from mechanisms.top_item.exponential import ExponentialMechanism
-from mechanisms.top_item.mechanism import SelectionMechanism
-from mechanisms.top_item.permute_and_flip import PermuteAndFlip
+from mechanisms.top_item.selection import (
+    ExponentialMechanism,
+    PermuteAndFlipSelection,
+    SelectionMechanism,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -234,7 +236,7 @@ def others() -> list[Case]:
     )
     return [
         _selection("exponential mechanism", "McSherry, Talwar 2007", ExponentialMechanism(1.0)),
-        _selection("permute-and-flip", "McKenna, Sheldon 2020", PermuteAndFlip(1.0)),
+        _selection("permute-and-flip", "McKenna, Sheldon 2020", PermuteAndFlipSelection(1.0)),
         constant,
     ]
 

@@ -190,7 +190,7 @@ class BipartiteRandomizedResponse(Mechanism):
         return repr(context.labels[self.output_of(payload)])
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return the pair of values that most reports tell apart, then the farthest."""
+        """Return the pair of values that most reports distinguish, then the farthest."""
         return self.chain.worst_inputs(level)
 
     def some_inputs(self, count: int, source: Source) -> Sequence[Any]:

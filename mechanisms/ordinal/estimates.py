@@ -2,7 +2,7 @@
 
 A sum Σ f(x) over the values has an unbiased estimate if and only if f = C g for weights g of the
 outputs: f lies in the column space of the channel. Values with equal rows, such as those near
-an end, which share their favoured candidates, can then not be told apart by anyone. What
+an end, which share their favoured candidates, then cannot be distinguished by anyone. What
 lies in that space is estimated without bias, whatever the levels have to do with the values; all
 shares by maximum likelihood, which is biased.
 """
@@ -42,7 +42,7 @@ class OrdinalEstimates:
     Attributes
     ----------
     groups : tuple of tuple of int
-        Values, in order, that reports do not tell apart at any rung.
+        Values, in order, that reports do not distinguish at any level.
     group_shares : tuple of Estimate
         Unbiased: the share of each group.
     cumulative : tuple of Estimate
@@ -51,7 +51,7 @@ class OrdinalEstimates:
     mean_bounds : (Estimate, Estimate)
         What the mean over values that are not missing is at least and at most, wherever values are
         in their groups: unbiased, but that division by the share that is not missing is unbiased
-        only for many reports. Both are the same if every value is told apart.
+        only for many reports. Both are the same if reports distinguish every value.
     shares : EmEstimate
         The most likely shares of all values. They are biased: none is negative, and what reports
         leave open is decided by no data (their error is infinite). The errors are those of the
@@ -170,7 +170,7 @@ def ordinal_items(
     context: Context,
     shares: Iterator[Item] | None = None,
 ) -> Iterator[Item]:
-    """Yield shares, those of values that reports do not tell apart together, the mean and the CDF.
+    """Yield shares, of values that reports do not distinguish together, the mean and the CDF.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def ordinal_items(
     counts : ndarray, shape (levels, count_length)
     context : Context
     shares : iterator of Item, optional
-        Where all values are told apart; by default the most likely ones.
+        Where reports distinguish all values; by default the most likely ones.
     """
     from mechanisms.items import Item, Method
 
@@ -201,7 +201,7 @@ def ordinal_items(
     if len(found.groups) == len(labels):
         yield Item("mean", "", least, unit)
     else:
-        # What the mean lies between where some values are not told apart.
+        # What the mean lies between where reports do not distinguish some values.
         yield Item("mean", "at least", least, unit)
         yield Item("mean", "at most", most, unit)
     for label, each in zip(points, found.cumulative, strict=False):

@@ -13,6 +13,8 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
+from mechanisms.randomness import Source
+from mechanisms.sampling import uniform_below
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,6 +127,22 @@ def _panels(
             end = 1.0
         yield start + (end - start) * nodes, (end - start) * weights
         start = end
+
+
+def flip(thresholds: Sequence[int], source: Source) -> int:
+    """Return the place of the first item in random order whose coin comes up.
+
+    Parameters
+    ----------
+    thresholds : sequence of int
+        Acceptance probabilities over 2**64, one of them 2**64.
+    source : Source
+    """
+    left = list(range(len(thresholds)))
+    while True:
+        place = left.pop(uniform_below(len(left), source))
+        if source.bits(64) < thresholds[place]:
+            return place
 
 
 def _check(chances: Sequence[Fraction]) -> None:

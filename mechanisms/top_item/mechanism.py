@@ -1,75 +1,163 @@
-"""What the exponential mechanism and permute-and-flip share."""
+"""The most frequent item of one device's period: what its mechanisms have in common.
+
+A device counts the items of a period in memory, clips each count to [0, clip] and releases one
+item. All of a period's values are protected together, so that *any* two vectors of clipped counts
+are neighbours: each count may change by up to the clip, in either direction, and the sensitivity is
+the clip.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
-from math import fsum
+from math import lcm
+from typing import TYPE_CHECKING, Any
 
-from mechanisms.errors import ParameterError
-from mechanisms.exact import to_micro
-from mechanisms.frozen import frozen
+from mechanisms.base import Mechanism
+from mechanisms.chains.chain import Prior, SymbolOutputs
+from mechanisms.errors import ParameterError, check_int
+from mechanisms.levels import GRAINS, Probabilities
+from mechanisms.noise import Noise
 from mechanisms.randomness import Source
-from mechanisms.top_item.scores import Thresholds
+from mechanisms.sampling import uniform_below
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.estimate import Estimate
+    from mechanisms.items import Context, Item
+
+#: Largest number of items, and largest clip.
+MAX_ITEMS, MAX_CLIP = 1 << 10, 1 << 16
 
 
-@frozen
-class SelectionMechanism(ABC):
-    """A private selection of one of several items by their scores.
+class TopItemMechanism(Mechanism):
+    """A mechanism whose values are tuples of clipped counts, one an item, and its reports items."""
 
-    Parameters
-    ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount; digits beyond the sixth are dropped.
-    sensitivity : int
-        At least 1, Δ: neighbours change each score by at most this.
-    monotone : bool
-        Whether neighbours change all scores in the same direction, as counts of records do.
-    """
+    types = ("top_item",)
 
-    epsilon: float
-    sensitivity: int = 1
-    monotone: bool = False
+    domain_size: int
+    clip: int
 
-    def __post_init__(self) -> None:
-        whole = isinstance(self.sensitivity, int) and not isinstance(self.sensitivity, bool)
-        if not (whole and self.sensitivity >= 1):
-            raise ParameterError(
-                f"sensitivity must be an integer of at least 1, not {self.sensitivity!r}"
-            )
-        self.thresholds  # noqa: B018 - checks epsilon
+    def _check(self) -> None:
+        check_int("domain_size", self.domain_size, 2, MAX_ITEMS)
+        check_int("clip", self.clip, 1, MAX_CLIP)
 
     @cached_property
-    def thresholds(self) -> Thresholds:
-        """The integer thresholds from which it is drawn."""
-        span = self.sensitivity * (1 if self.monotone else 2)
-        return Thresholds(to_micro(self.epsilon), span)
-
-    @property
-    def certified(self) -> int:
-        """The loss in micro-epsilon that the realised thresholds are proved not to exceed."""
-        return self.thresholds.micro
+    @abstractmethod
+    def chain(self) -> SymbolOutputs:
+        """What is drawn: levels below the item that is selected."""
 
     @abstractmethod
-    def pmf(self, scores: Sequence[float]) -> list[float]:
-        """Return the ideal probabilities of the items, ``(n,)``, of any real scores."""
+    def selection(self, symbol: Any) -> tuple[Fraction, ...]:
+        """Return the exact law of the item that is selected, before any is replaced by another."""
 
     @abstractmethod
-    def exact_pmf(self, scores: Sequence[int]) -> tuple[Fraction, ...]:
-        """Return the exact probabilities with which :meth:`select` draws, of integer scores."""
+    def release(self, level: int) -> Probabilities:
+        """Return how likely a report is the selected item, and a given other one."""
 
-    @abstractmethod
-    def select(self, scores: Sequence[int], source: Source) -> int:
-        """Return the place of an item, drawn in integers, of integer scores."""
+    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """A report supports the item that it names."""
+        return table, table.sum(axis=1)
 
-    def expected_error(self, scores: Sequence[float]) -> float:
-        """Return by how much the selected score is below the best on average."""
-        return expected_error(scores, self.pmf(scores))
+    def frequencies(self, counts: ArrayLike) -> list[Estimate]:
+        """Estimate on what share of devices each item was selected."""
+        import numpy as np
+
+        from mechanisms.estimators.frequency import count_table, shares
+
+        table = count_table(self, counts)
+        pairs = [tuple(map(float, self.release(level))) for level in range(self.levels)]
+        return shares(*self.supports(table), np.array(pairs))
+
+    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+        """Yield the share of devices on which each item was selected."""
+        from mechanisms.category.oracle import share_items
+
+        return share_items(self.frequencies(counts), context)
+
+    def noise(self, level: int) -> Noise | None:
+        """Return that of the item that a device has selected."""
+        return Noise.of(*self.release(level))
+
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        """Name the item that is reported."""
+        return repr(context.labels[self.output_of(payload)])
+
+    def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
+        """Return the law of the selected item in integer weights."""
+        law = self.selection(symbol)
+        scale = lcm(*(share.denominator for share in law))
+        return tuple((item, int(share * scale)) for item, share in enumerate(law))
+
+    def randomize(
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
+    ) -> NDArray[np.uint8]:
+        """Draw chains for ``(n, items)`` counts: ``(n, levels, payload_width)`` ``uint8``."""
+        return super().randomize(list(symbols), chains, pseudonyms, source)
+
+    def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
+        """Return random counts."""
+        many = range(self.domain_size)
+        return [tuple(uniform_below(self.clip + 1, source) for _ in many) for _ in range(count)]
+
+    def log_ratios(
+        self,
+        values: tuple[Any, Any],
+        reports: NDArray[np.uint8],
+        chains: NDArray[np.uint64],
+        level: int,
+    ) -> NDArray[np.float64]:
+        """Return how much likelier, as a logarithm, reports are from the second of two values."""
+        import numpy as np
+
+        kept, other = self.release(level)
+        logs = []
+        for value in values:
+            selected = np.array([float(share) for share in self.selection(value)])
+            with np.errstate(divide="ignore"):
+                logs.append(np.log(selected * float(kept - other) + float(other)))
+        found: NDArray[np.float64] = (logs[1] - logs[0])[self.chain.symbols(reports)]
+        return found
+
+    def counts(self, symbol: Any) -> Sequence[int]:
+        """Return clipped counts, after a check."""
+        if not (isinstance(symbol, tuple | list) and len(symbol) == self.domain_size):
+            raise ParameterError(f"a symbol must be a tuple of {self.domain_size} counts")
+        if not all(isinstance(count, int) and 0 <= count <= self.clip for count in symbol):
+            raise ParameterError(f"counts must be integers in [0, {self.clip}]")
+        return symbol
+
+    def count_rows(self, symbols: Any) -> NDArray[np.int64]:
+        """Return ``(n, items)`` clipped counts as ``int64``, after a check."""
+        import numpy as np
+
+        try:
+            given = np.asarray(symbols)
+        except ValueError:
+            raise ParameterError(f"symbols must be rows of {self.domain_size} counts") from None
+        if not given.size:
+            return np.zeros((0, self.domain_size), dtype=np.int64)
+        if given.ndim != 2 or given.shape[1] != self.domain_size or given.dtype.kind not in "iu":
+            raise ParameterError(f"symbols must be rows of {self.domain_size} integer counts")
+        if not (given.min() >= 0 and given.max() <= self.clip):
+            raise ParameterError(f"counts must lie in [0, {self.clip}]")
+        return given.astype(np.int64)
 
 
-def expected_error(scores: Sequence[float], law: Sequence[float]) -> float:
-    """Return the mean distance from the best score under a law."""
-    best = max(scores)
-    return fsum((best - score) * p for score, p in zip(scores, law, strict=True))
+def uniforms_below(bound: int, n: int, source: Source) -> NDArray[np.int64]:
+    """Return ``(n,)`` uniform integers in [0, bound), by rejection."""
+    import numpy as np
+
+    words = source.words(n)
+    limit = GRAINS - GRAINS % bound
+    while limit < GRAINS and (off := np.flatnonzero(words >= np.uint64(limit))).size:
+        words[off] = source.words(off.size)
+    return (words % np.uint64(bound)).astype(np.int64)

@@ -1,30 +1,47 @@
-"""Permute-and-flip."""
+"""Permute-and-flip over one device's clipped counts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+from mechanisms.base import Epsilon
+from mechanisms.chains.chain import SymbolOutputs, spread
+from mechanisms.chains.symbols import SymbolDraw, chains_below, degraded, weaker_outputs
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
+from mechanisms.exact import ceil_fraction, decimal_context, exp_micro
 from mechanisms.frozen import frozen
+from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
-from mechanisms.sampling import uniform_below
-from mechanisms.top_item.flipping import exact_flips, float_flips
-from mechanisms.top_item.mechanism import SelectionMechanism
-from mechanisms.top_item.scores import exponents, gaps
+from mechanisms.sampling import choose
+from mechanisms.top_item.flipping import exact_flips, flip
+from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mechanisms.items import Context, Item
+    from mechanisms.planner.targets import Assumed, Precision
+
+#: Bits behind the point of thresholds while they are multiplied.
+_FINE = 192
 
 
 @frozen
-class PermuteAndFlip(SelectionMechanism):
-    """Look at the items in random order and take one with probability e^(ε (q − q*)/2Δ).
+class PermuteAndFlip(TopItemMechanism):
+    """Permute-and-flip over one person's clipped counts, the selected item relaxed.
 
     Parameters
     ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount; digits beyond the sixth are dropped.
-    sensitivity : int
-        At least 1, Δ: neighbours change each score by at most this.
-    monotone : bool
-        Whether neighbours change all scores in the same direction; then e^(ε (q − q*)/Δ).
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
+    domain_size : int
+        In [2, 1024], the number n of items.
+    clip : int
+        In [1, 65536], the largest count of an item; also the sensitivity.
 
     Raises
     ------
@@ -33,68 +50,343 @@ class PermuteAndFlip(SelectionMechanism):
 
     Privacy
     -------
-    Neighbours are score vectors that differ by at most Δ in every entry. The loss of
-    :meth:`select` is at most ε by its integer thresholds (:class:`.Thresholds`, with the proof);
-    of :meth:`pmf` in floating point nothing is certified. The number of items is not protected.
+    Any two vectors of counts in [0, clip] are neighbours. An item's acceptance probability lies in
+    [x, 1], x the last threshold over 2**64. So with n items
+
+    - P(r) <= ∫₀¹ (1 − t x)^(n−1) dt = (1 − (1−x)^n)/(n x), reached by counts (clip, 0, …, 0),
+    - P(r) >= x ∫₀¹ (1 − t)^(n−1) dt = x/n, reached by counts (0, clip, …, clip),
+
+    and the largest likelihood ratio is exactly (1 − (1−x)^n)/x², from the realised integer. The
+    usual scale, ε/(2·clip), is x = e^(−ε/2), for which that is below e^ε by the factor 1 − (1−x)^n;
+    the last threshold is the least for which it is not above e^ε. Weaker levels degrade the item by
+    ρI + (1−ρ)uniform and never see a count.
 
     Relaxation
     ----------
-    As any symbol: the selected item degraded by ρI + (1−ρ)uniform; see
-    :func:`mechanisms.top_item.flip_ladder.permute_and_flip_ladder`.
+    Always; the last level is permute-and-flip's output itself.
 
     Utility
     -------
-    Expected error Σ (q* − q_r) P(r) with P(r) = p_r ∫₀¹ ∏_{s≠r} (1 − t p_s) dt; for scores
-    (v, …, v, 0) equation 13. Never more than the exponential mechanism's, and down to half of it.
+    A best item with a gap of the whole clip is selected with (1 − (1−x)^n)/(n x), about e^(ε/2)/n;
+    with smaller gaps it is less.
 
     Use
     ---
-    The default for selecting from a collection that one person changes little. Where one person's
-    values are the whole collection, generalized randomized response on the best item is better.
+    Where several items near the top are nearly as good. To learn on how many devices an item is the
+    most frequent, :class:`.TopResponse` is better: it keeps the best item with
+    e^ε/(e^ε + n − 1) whatever the gap, and its estimates are of the truth.
 
     References
     ----------
     R. McKenna, D. Sheldon, "Permute-and-Flip: A New Mechanism for Differentially Private
-    Selection", NeurIPS 2020. "Exponential Randomized Response", equation 13.
+    Selection", NeurIPS 2020.
 
     Examples
     --------
-    >>> mechanism = PermuteAndFlip(epsilon=1.0)
-    >>> [round(p, 4) for p in mechanism.pmf([5, 3, 1])]
-    [0.765, 0.1756, 0.0594]
+    >>> from mechanisms.randomness import SystemSource
+    >>> flips = PermuteAndFlip((0.5, 1.0), domain_size=4, clip=10)
+    >>> [flips.certified(level) for level in (0, 1)]
+    [500000, 1000000]
+    >>> len(flips.draw((7, 0, 1, 0), bytes(16), bytes(16), SystemSource()))
+    2
     """
 
-    def pmf(self, scores: Sequence[float]) -> list[float]:
-        """Return the ideal probabilities of the items, ``(n,)``, of any real scores."""
-        return permute_and_flip_pmf(scores, self.epsilon, self.sensitivity, monotone=self.monotone)
+    epsilon: Epsilon
+    domain_size: int
+    clip: int
 
-    def exact_pmf(self, scores: Sequence[int]) -> tuple[Fraction, ...]:
-        """Return the exact probabilities with which :meth:`select` draws, of integer scores."""
-        return exact_flips(self.thresholds.chances(gaps(scores)))
+    name = "permute_and_flip"
+    gives = (
+        "what share of devices name each of {symbols} as their most frequent, by chance the less "
+        "often the closer others come, and at most {named:.0%} of the time; at most {clip} of each "
+        "are counted"
+    )
 
-    def select(self, scores: Sequence[int], source: Source) -> int:
-        """Return the place of an item, drawn in integers, of integer scores."""
-        return flip([self.thresholds(gap) for gap in gaps(scores)], source)
+    @cached_property
+    def table(self) -> tuple[int, ...]:
+        """Acceptance thresholds over 2**64 by gap, from 2**64 at 0 down to that at the clip."""
+        return acceptance_table(self.clip, last_threshold(self.domain_size, self.micros[-1]))
+
+    @cached_property
+    def chain(self) -> ReleaseChain:
+        """What is drawn below the selected item."""
+        selection = extremes(self.domain_size, self.table[-1])
+        return release_chain(self.domain_size, selection, self.micros)
+
+    def realised_ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio of a level, from the thresholds alone."""
+        table = self.table
+        if not (table[0] == GRAINS and 0 < min(table) == table[-1] and max(table) == GRAINS):
+            raise ParameterError("acceptance thresholds must fall from 2**64 to that of the clip")
+        most, least = extremes(self.domain_size, table[-1])
+        return spread(*degraded(most, least, self.chain.steps[level:]))
+
+    def selection(self, symbol: Any) -> tuple[Fraction, ...]:
+        """Return the exact law of the last level."""
+        counts = self.counts(symbol)
+        best = max(counts)
+        return exact_flips([Fraction(self.table[best - count], GRAINS) for count in counts])
+
+    def release(self, level: int) -> Probabilities:
+        """Return (p, q) for the item that was *selected*, not the most frequent one.
+
+        The estimated shares are of devices on which permute-and-flip selected an item: only the
+        degradation is undone, so that the last level has p = 1 and q = 0 and no standard error.
+        What the selection itself hides cannot be undone without a model of the counts.
+        """
+        return self.chain.releases[level]
+
+    def figures(self, level: int) -> dict[str, float]:
+        """Return how likely an item is named that leads by all that is counted."""
+        p, q = map(float, self.release(level))
+        alone = self.selection((self.clip, *[0] * (self.domain_size - 1)))[0]
+        return {"named": q + (p - q) * float(alone)}
+
+    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+        """Yield the share of devices that name each item, their most frequent or not."""
+        from dataclasses import replace
+
+        from mechanisms.items import Method
+
+        for item in super().estimate(counts, context):
+            # How many devices must have an item for it to be noticed depends on their other items.
+            named = replace(item.estimate, detection_floor=None)
+            yield replace(item, estimate=named, method=Method.BIASED)
+
+    def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
+        """Refuse."""
+        raise ParameterError(
+            "what permute_and_flip selects is near the most frequent item by chance, so that the "
+            "error of its shares depends on the counts and is not predicted; top_response's is"
+        )
+
+    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        """Draw the selected item."""
+        counts = self.counts(symbol)
+        best = max(counts)
+        return flip([self.table[best - count] for count in counts], source)
+
+    def encode_many(
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
+    ) -> NDArray[np.int64]:
+        """Draw the selected items, ``(n,)``."""
+        import numpy as np
+
+        counts = self.count_rows(symbols)
+        # The largest word that accepts: 2**64 itself is no 64-bit number.
+        accepts = np.array([threshold - 1 for threshold in self.table], dtype=np.uint64)
+        accepts = accepts[counts.max(axis=1, initial=0)[:, None] - counts]
+        items = np.tile(np.arange(self.domain_size), (len(counts), 1))
+        chosen = np.empty(len(counts), dtype=np.int64)
+        rows = np.arange(len(counts))
+        for left in range(self.domain_size, 0, -1):
+            places = uniforms_below(left, len(rows), source)
+            found = items[rows, places]
+            taken = source.words(len(rows)) <= accepts[rows, found]
+            chosen[rows[taken]] = found[taken]
+            items[rows, places] = items[rows, left - 1]
+            rows = rows[~taken]
+        return chosen
+
+    def worst_inputs(self, level: int) -> tuple[Any, Any]:
+        """Return counts of one item alone, and of all the others."""
+        rest = self.domain_size - 1
+        return (self.clip, *[0] * rest), (0, *[self.clip] * rest)
 
 
-def flip(thresholds: Sequence[int], source: Source) -> int:
-    """Return the place of the first item in random order whose coin comes up.
+def extremes(domain_size: int, last: int) -> Probabilities:
+    """Return the largest and the smallest probability that any counts give to an item.
 
     Parameters
     ----------
-    thresholds : sequence of int
-        Acceptance probabilities over 2**64, one of them 2**64.
-    source : Source
+    domain_size : int
+        The number n of items.
+    last : int
+        The acceptance threshold of a gap of the whole clip, over 2**64.
+
+    Examples
+    --------
+    >>> most, least = extremes(2, 1 << 63)
+    >>> most, least
+    (Fraction(3, 4), Fraction(1, 4))
     """
-    left = list(range(len(thresholds)))
-    while True:
-        place = left.pop(uniform_below(len(left), source))
-        if source.bits(64) < thresholds[place]:
-            return place
+    x = Fraction(last, GRAINS)
+    return Probabilities((1 - (1 - x) ** domain_size) / (domain_size * x), x / domain_size)
 
 
-def permute_and_flip_pmf(
-    scores: Sequence[float], epsilon: float, sensitivity: float = 1, *, monotone: bool = False
-) -> list[float]:
-    """Return permute-and-flip's probabilities; see :func:`.exponents` and :func:`.float_flips`."""
-    return float_flips(exponents(scores, epsilon, sensitivity, monotone=monotone))
+def last_threshold(domain_size: int, micro: int) -> int:
+    """Return the least threshold of a gap of the whole clip that honours an amount."""
+    bound = exp_micro(micro)[0]
+    low, high = 1, GRAINS
+    while low < high:
+        middle = (low + high) // 2
+        most, least = extremes(domain_size, middle)
+        if most <= bound * least:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def acceptance_table(clip: int, last: int) -> tuple[int, ...]:
+    """Return thresholds by gap that fall exponentially from 2**64 at 0 to ``last`` at the clip.
+
+    Examples
+    --------
+    >>> [threshold / 2**64 for threshold in acceptance_table(2, 1 << 62)]
+    [1.0, 0.5, 0.25]
+    """
+    context = decimal_context(60)
+    number = context.create_decimal
+    exponent = context.divide(
+        context.ln(context.divide(number(last), number(GRAINS))), number(clip)
+    )
+    # From here on in integers over a power of two, which are faster by far.
+    fine = number(1 << _FINE)
+    factor, value = int(context.multiply(context.exp(exponent), fine)), GRAINS << _FINE
+    half, table = 1 << (_FINE - 1), [GRAINS]
+    for _ in range(clip - 1):
+        value = value * factor >> _FINE
+        table.append(max(last, value + half >> _FINE))
+    return (*table, last)
+
+
+@frozen
+class ReleaseChain(SymbolOutputs):
+    """The levels below an item that is drawn elsewhere.
+
+    Parameters
+    ----------
+    size : int
+        The number of items.
+    selection : Probabilities
+        The largest and the smallest probability with which any scores select an item; of every
+        item the same.
+    steps : tuple of SymbolDraw
+        ``steps[k]`` draws level k from level k + 1; they never see the scores.
+    """
+
+    size: int
+    selection: Probabilities
+    steps: tuple[SymbolDraw, ...]
+
+    @cached_property
+    def releases(self) -> tuple[Probabilities, ...]:
+        """Of every level the probability that it is the selected item, and a given other one."""
+        return self._through(Fraction(1), Fraction(0))
+
+    @cached_property
+    def exact(self) -> tuple[Probabilities, ...]:
+        """Of every level the largest and the smallest probability of an item."""
+        return self._through(*self.selection)
+
+    def _through(self, p: Fraction, q: Fraction) -> tuple[Probabilities, ...]:
+        """Return what the steps make of two probabilities of the last level."""
+        levels = range(self.levels)
+        return tuple(Probabilities(*degraded(p, q, self.steps[level:])) for level in levels)
+
+    @property
+    def levels(self) -> int:
+        """The number of levels."""
+        return len(self.steps) + 1
+
+    def law(self, value: int, level: int) -> dict[int, Fraction]:
+        """Return the probability of every output of a level given the selected item."""
+        kept, other = self.releases[level]
+        return {item: kept if item == value else other for item in range(self.size)}
+
+    def step(self, output: int, level: int) -> dict[int, Fraction]:
+        """Return the law of the output of ``level`` given that of the level above."""
+        kept, other = self.steps[level].realised()
+        return {item: kept if item == output else other for item in range(self.size)}
+
+    def log_ratios(
+        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
+    ) -> NDArray[np.float64]:
+        """Return how much likelier reports are from item ``other`` than from item ``one``."""
+        import numpy as np
+
+        outputs = self.symbols(reports)
+        with np.errstate(divide="ignore"):
+            logs = np.log([float(self.releases[level].q), float(self.releases[level].p)])
+        return np.asarray(logs[(outputs == other) * 1] - logs[(outputs == one) * 1])
+
+    def draw(self, value: int, source: Source) -> list[int]:
+        """Draw a chain backward from the selected item; weakest first."""
+        return [*self.weaker(value, source), value]
+
+    def weaker(self, last: int, source: Source) -> list[int]:
+        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
+        if not 0 <= last < self.size:
+            raise ParameterError(f"an output must lie in [0, {self.size})")
+        return weaker_outputs(last, self.steps, source.bits(64 * len(self.steps)))
+
+    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+        """Draw chains for ``(n,)`` selected items; return ``(n, levels)``, weakest first."""
+        return chains_below(symbols, self.steps, source)
+
+    def forward_weights(
+        self, prior: Sequence[tuple[int, int]], previous: int, level: int
+    ) -> dict[int, int]:
+        """Integer weights of the outputs of ``level`` given that of the level below.
+
+        Parameters
+        ----------
+        prior : sequence of (item, weight)
+            The law of the selected item.
+        previous : int
+            The output at ``level - 1``.
+        level : int
+        """
+        if not 1 <= level <= len(self.steps):
+            raise ParameterError(f"level must lie in [1, {len(self.steps)}], not {level}")
+        release, step = self.releases[level], self.steps[level - 1]
+        scale = release.p.denominator * release.q.denominator
+        p, q = int(release.p * scale), int(release.q * scale)
+        total = sum(weight for _, weight in prior)
+        weights = dict.fromkeys(range(self.size), q * total)
+        for item, weight in prior:
+            weights[item] += (p - q) * weight
+        return {
+            item: weight * (step.keep if item == previous else step.other)
+            for item, weight in weights.items()
+        }
+
+    def forward(
+        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
+    ) -> int:
+        """Draw the output of ``level`` given that of the level below, by exact weights."""
+        return choose(self.forward_weights(prior, previous, level), source)
+
+
+def release_chain(size: int, selection: Probabilities, ladder: Sequence[int]) -> ReleaseChain:
+    """Build the chain below a selection, with the least uniform noise that honours each level.
+
+    Raises
+    ------
+    ParameterError
+        An amount is too small for so many items.
+    UnrelatedLevelsError
+        A level is not below the realised level above it.
+    """
+    above, steps = selection, list[SymbolDraw]()
+    for number in range(len(ladder) - 1, 0, -1):
+        bound = exp_micro(ladder[number - 1])[0]
+        excess = above.p - bound * above.q
+        if excess <= 0:
+            raise UnrelatedLevelsError(
+                f"level {number}: 64-bit thresholds cannot place it below level {number + 1}"
+            )
+        other = ceil_fraction(GRAINS * excess / (size * excess + bound - 1))
+        keep = GRAINS - (size - 1) * other
+        if not other < keep:
+            raise ParameterError(
+                f"level {number}: its epsilon is too small for {size} items and 64-bit thresholds"
+            )
+        steps.insert(0, SymbolDraw(size, keep, other))
+        above = Probabilities(*degraded(*above, steps[:1]))
+    return ReleaseChain(size, selection, tuple(steps))

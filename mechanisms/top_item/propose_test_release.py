@@ -11,8 +11,8 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import ceil_fraction, exp_micro, to_micro
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
-from mechanisms.top_item.permute_and_flip import PermuteAndFlip
 from mechanisms.top_item.scores import gaps
+from mechanisms.top_item.selection import PermuteAndFlipSelection
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ class ProposeTestRelease:
         self.otherwise  # noqa: B018 - checks epsilon and sensitivity
 
     @cached_property
-    def otherwise(self) -> PermuteAndFlip:
+    def otherwise(self) -> PermuteAndFlipSelection:
         """What selects where the test fails."""
-        return PermuteAndFlip(self.epsilon, self.sensitivity, self.monotone)
+        return PermuteAndFlipSelection(self.epsilon, self.sensitivity, self.monotone)
 
     @property
     def certified(self) -> int:

@@ -1,26 +1,43 @@
-"""Generalized randomized response on one device's most frequent item, as a ladder."""
+"""Generalized randomized response on one device's most frequent item."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.chains.chain import Prior
-from mechanisms.chains.symbols import symbol_chain
+from mechanisms.base import Epsilon
+from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.frozen import frozen
-from mechanisms.levels import certify, check_ladder
-from mechanisms.randomness import Source
+from mechanisms.levels import Probabilities
+from mechanisms.randomness import Source, SystemSource
 from mechanisms.sampling import uniform_below
-from mechanisms.top_item.top_item import TopItemLadder, check_items, uniforms_below
+from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mechanisms.planner.targets import Assumed, Precision
+
 
 @frozen
-class TopResponseLadder(TopItemLadder):
-    """Generalized randomized response on one person's most frequent item, relaxed.
+class TopResponse(TopItemMechanism):
+    """Generalized randomized response on one person's most frequent item.
+
+    Parameters
+    ----------
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
+    domain_size : int
+        In [2, 1024], the number n of items.
+    clip : int
+        In [1, 65536], the largest count of an item; ties above it are broken at random.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
 
     Privacy
     -------
@@ -48,21 +65,48 @@ class TopResponseLadder(TopItemLadder):
 
     Examples
     --------
-    >>> ladder = top_response_ladder(4, 10, [500_000, 1_000_000], "screen")
-    >>> [ladder.certified(level) for level in (0, 1)]
+    >>> top = TopResponse((0.5, 1.0), domain_size=4, clip=10)
+    >>> [top.certified(level) for level in (0, 1)]
     [500000, 1000000]
     """
 
-    name = "top_response"
+    epsilon: Epsilon
+    domain_size: int
+    clip: int
 
-    def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
+    name = "top_response"
+    gives = (
+        "of what share of devices each of {symbols} is the most frequent; at most {clip} of each "
+        "are counted"
+    )
+
+    @cached_property
+    def chain(self) -> SymbolChain:
+        """What is drawn."""
+        return symbol_chain(self.domain_size, self.micros)
+
+    def selection(self, symbol: Any) -> tuple[Fraction, ...]:
+        """Return the law of the most frequent item, drawn among ties."""
+        ties = self._ties(symbol)
+        return tuple(Fraction(item in ties, len(ties)) for item in range(self.domain_size))
+
+    def release(self, level: int) -> Probabilities:
+        """Return the probability of the most frequent item, and that of a given other one."""
+        return self.chain.exact[level]
+
+    def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
+        """Return that of the share of devices with a given most frequent item."""
+        from mechanisms.estimators.variance import share_variance
+        from mechanisms.planner.targets import of_share
+
+        p, q = self.probabilities(level)[0]
+        ends = share_variance(p, q, 0.0), share_variance(p, q, 1.0)
+        return of_share("the share of devices whose most frequent item it is", ends, assumed)
+
+    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         """Draw one of the most frequent items."""
         ties = self._ties(symbol)
         return ties[uniform_below(len(ties), source)]
-
-    def prior(self, symbol: Any, chain: bytes) -> Prior:
-        """Return the most frequent items with equal weights."""
-        return tuple((item, 1) for item in self._ties(symbol))
 
     def _ties(self, symbol: Any) -> list[int]:
         counts = self.counts(symbol)
@@ -70,7 +114,11 @@ class TopResponseLadder(TopItemLadder):
         return [item for item, count in enumerate(counts) if count == best]
 
     def encode_many(
-        self, symbols: Any, chains: NDArray[np.uint64], source: Source
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
     ) -> NDArray[np.int64]:
         """Draw most frequent items, ``(n,)``."""
         import numpy as np
@@ -86,30 +134,15 @@ class TopResponseLadder(TopItemLadder):
         chosen: NDArray[np.int64] = np.argmax(tied & (ranks == pick[:, None]), axis=1)
         return chosen
 
-    def support_pairs(self) -> NDArray[np.float64]:
-        """Return (p, q) of every level for the most frequent item, drawn among ties."""
-        import numpy as np
+    def worst_inputs(self, level: int) -> tuple[Any, Any]:
+        """Return counts of two different items alone."""
+        rest = [0] * (self.domain_size - 2)
+        return (self.clip, 0, *rest), (0, self.clip, *rest)
 
-        return np.array([self.probabilities(level)[0] for level in range(self.levels)])
+    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the most frequent items, drawn among ties: ``(n, 1)``."""
+        return self.encode_many(symbols, chains, chains, SystemSource())[:, None]
 
-
-def top_response_ladder(
-    domain_size: int, clip: int, ladder: Sequence[int], metric: str
-) -> TopResponseLadder:
-    """Build a ladder of generalized randomized response on the most frequent item.
-
-    Parameters
-    ----------
-    domain_size : int
-        In [2, 1024], the number of items.
-    clip : int
-        In [1, 65536], the largest count of an item; ties above it are broken at random.
-    ladder : sequence of int
-        Micro-epsilon, weakest first.
-    metric : str
-    """
-    rungs = check_ladder(ladder)
-    check_items(domain_size, clip)
-    chain = symbol_chain(domain_size, rungs)
-    amounts = certify(rungs, [rung.p / rung.q for rung in chain.exact])
-    return TopResponseLadder(metric, amounts, chain, clip)
+    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the items that are reported: ``(n, levels, 1)``."""
+        return self.chain.symbols(payloads)[:, :, None]

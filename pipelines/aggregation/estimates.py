@@ -13,13 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import sqrt
 
-from mechanisms.category.oracle import share_items
 from mechanisms.estimate import Estimate
-from mechanisms.items import Item, Method
-from mechanisms.ladders import Ladder
-from mechanisms.top_item.top_item import TopItemLadder
+from mechanisms.items import Item
 from pipelines.aggregation.counts import Matrix
-from sotto.design.noise import noise_of
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 
@@ -37,29 +33,12 @@ def estimate(
     least : int
         The plan's ``minimum_reports``: no stratum of a number's reports is expected to have fewer.
     """
-    if not isinstance(metric.mechanism, Ladder):
-        return metric.mechanism.estimate(counts, metric.context(candidates, least))
-    return _top_items(metric, counts)
+    return metric.mechanism.estimate(counts, metric.context(candidates, least))
 
 
 def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Item]) -> list[int]:
     """Return how many reports of each level the counts of a window are of."""
-    if not isinstance(metric.mechanism, Ladder):
-        return metric.mechanism.reports_by_level(counts, items)
-    return list(items[0].estimate.reports_by_level)
-
-
-def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
-    """Of permute-and-flip the share of devices that name an item, their most frequent or not."""
-    assert isinstance(metric.mechanism, TopItemLadder)
-    found = share_items(metric.mechanism.frequencies(counts), metric.context())
-    if metric.mechanism.name != "permute_and_flip":
-        yield from found
-        return
-    for item in found:
-        # How many devices must have an item for it to be noticed depends on their other items.
-        named = replace(item.estimate, detection_floor=None)
-        yield replace(item, estimate=named, method=Method.BIASED)
+    return metric.mechanism.reports_by_level(counts, items)
 
 
 def design_effect(plan: CompiledPlan, metric: CompiledMetric) -> float:
@@ -89,13 +68,7 @@ def _shared(metric: CompiledMetric) -> float:
     """Return the part of the noise of the last level that is sent that all reports share."""
     if metric.type not in ("category", "boolean", "survey"):
         return 1.0
-    if not isinstance(metric.mechanism, Ladder):
-        return metric.mechanism.shared_noise(metric.sent)
-    levels = metric.sent, metric.sent - 1
-    last, sent = (noise_of(metric.mechanism, level) for level in levels)
-    if last is None or sent is None:
-        return 1.0
-    return min(max(last.no / sent.no, last.yes / sent.yes), 1.0)
+    return metric.mechanism.shared_noise(metric.sent)
 
 
 def widened(estimate: Estimate, effect: float) -> Estimate:

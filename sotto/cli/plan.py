@@ -301,13 +301,10 @@ def _ceilings(plan: CompiledPlan) -> list[str]:
 
 def what_reports_show(metric: CompiledMetric) -> str:
     """Return what the reports of a metric show, and how many it takes to notice what share."""
-    words = getattr(metric.mechanism, "gives", None) or _TOLD.get(
-        metric.mechanism.name, "shares of {symbols}"
-    )
-    text = words.format(
+    text = metric.mechanism.gives.format(
         symbols=f"{len(metric.labels)} symbols",
         question=metric.question,
-        named=_named_at_most(metric),
+        **metric.mechanism.figures(metric.sent - 1),
         **metric.spec,
     )
     floor = detection_floor(metric, REPORTS)
@@ -316,28 +313,6 @@ def what_reports_show(metric: CompiledMetric) -> str:
     if metric.permanent:
         text += "; one value for the device's life, whose permanent response is never sent"
     return text
-
-
-def _named_at_most(metric: CompiledMetric) -> float | None:
-    """Return how likely permute-and-flip names an item that leads by all that is counted."""
-    from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
-
-    mechanism = metric.mechanism
-    if not isinstance(mechanism, PermuteAndFlipLadder):
-        return None
-    alone = (mechanism.clip, *[0] * (len(metric.labels) - 1))
-    p, q = map(float, mechanism.chain.releases[metric.sent - 1])
-    return q + (p - q) * float(mechanism.law(alone)[0])
-
-
-#: By mechanism, where the type is not enough.
-_TOLD = {
-    "permute_and_flip": "what share of devices name each of {symbols} as their most frequent, by "
-    "chance the less often the closer others come, and at most {named:.0%} of the time; at most "
-    "{clip} of each are counted",
-    "top_response": "of what share of devices each of {symbols} is the most frequent; at most "
-    "{clip} of each are counted",
-}
 
 
 def detection_floor(metric: CompiledMetric, reports: int) -> float | None:

@@ -6,10 +6,8 @@ estimated from counts is the business of :mod:`mechanisms`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mechanisms.ladders import Ladder
 from mechanisms.noise import Noise
 
 if TYPE_CHECKING:
@@ -32,20 +30,4 @@ def noise_of(mechanism: Mechanism, level: int) -> Noise | None:
     >>> round(noise_of(olh, 0).no, 4)
     3.7701
     """
-    if not isinstance(mechanism, Ladder):
-        return mechanism.noise(level)
-    return _NOISES.get(mechanism.name, _of_rung)(mechanism, level)
-
-
-def _of_rung(mechanism: Any, level: int) -> Noise:
-    return Noise.of(*mechanism.exact(level)[0])
-
-
-def _of_release(mechanism: Any, level: int) -> Noise:
-    """Of the item that a device has selected; what it selects is a matter of its counts."""
-    return Noise.of(*mechanism.chain.releases[level])
-
-
-_NOISES: Mapping[str, Callable[[Any, int], Noise]] = {
-    "permute_and_flip": _of_release,
-}
+    return mechanism.noise(level)

@@ -89,10 +89,11 @@ def spec_of(
     known |= written or {}
     left = set(fields) - set(known)
     if left:
+        # From the metric, not from what is written: that is not checked yet.
         micro = asked.ladder[asked.level] if asked.level >= 0 else 0
         last = asked.ladder[-1] if asked.ladder else 0
-        made = kind.defaults(micro, known | {"last": last})
-        known |= {key: made[key] for key in made if key in left}
+        made = kind.defaults(micro, {**asked.given, "last": last})
+        known |= {key: value for key, value in made.items() if key in left}
     return {"name": name, **known}
 
 

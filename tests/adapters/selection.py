@@ -9,8 +9,7 @@ from mechanisms.papers.exponential_randomized_response import (
     ExponentialRandomizedResponse,
     worst_case_errors,
 )
-from mechanisms.top_item.exponential import exponential_pmf
-from mechanisms.top_item.permute_and_flip import permute_and_flip_pmf
+from mechanisms.top_item.selection import exponential_pmf, permute_and_flip_pmf
 
 
 def _response(inputs: dict[str, Any]) -> ExponentialRandomizedResponse:

@@ -11,7 +11,7 @@ import pytest
 from device_plans import START, metric, plan
 from scripts import run
 
-from clientsdk import MemoryPublisher, Outcome
+from clientsdk import Consent, MemoryPublisher, Outcome, Settings
 from clientsdk.store.database import Access, Transaction
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError
@@ -163,6 +163,37 @@ def test_an_interrupt_at_any_instant_of_a_flush_keeps_nobody_from_flushing(path)
         other.join(timeout=20)
         assert errors == [None], instant
     assert instant > 100
+
+
+@pytest.mark.parametrize(
+    ("use", "function"),
+    [
+        ("close", "remaining"),
+        ("preview", "_charge"),
+        ("withdraw_consent", "withdraw_though_disabled"),
+    ],
+)
+def test_an_interrupt_amid_a_transaction_stays_one(path, use, function):
+    """Although the store that is closed then is still held by what was interrupted."""
+    device(path).close()
+    client = device(path, settings=Settings(disabled=use == "withdraw_consent"))
+
+    def interrupt(frame, event, argument):
+        caller = frame.f_back.f_code.co_name
+        if event == "call" and frame.f_code is Transaction.__exit__.__code__ and caller == function:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    profiled = sys.getprofile()
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            getattr(client, use)()
+    finally:
+        sys.setprofile(profiled)
+    client.close()
+    with device(path) as other:
+        assert other.consent is (Consent.WITHDRAWN if use == "withdraw_consent" else Consent.GIVEN)
 
 
 @pytest.mark.slow

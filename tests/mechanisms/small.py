@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from mechanisms.chains.supporting import SupportChain
 from mechanisms.chains.symbols import SymbolChain, SymbolDraw
 from mechanisms.levels import Probabilities
 from mechanisms.registry import build
+from mechanisms.top_item.permute_and_flip import ReleaseChain
 
 Law = dict[tuple[int, ...], Fraction]
 
@@ -63,6 +65,8 @@ SPECS: dict[str, dict[str, Any]] = {
     "split-missing": {"name": "split_bits", "bits": 2, "missing": True},
     "warner": {"name": "warner"},
     "simmons": {"name": "simmons", "unrelated": 30},
+    "flips": {"name": "permute_and_flip", "domain_size": 3, "clip": 2},
+    "top": {"name": "top_response", "domain_size": 3, "clip": 2},
 }
 
 
@@ -103,6 +107,9 @@ def values(mechanism: Any, n: int) -> tuple[list[Any], Any]:
     if mechanism.name == "rappor":
         strings = [f"string {number % 7}".encode() for number in range(n)]
         return strings, strings
+    if hasattr(mechanism, "clip"):
+        rows = generator.integers(0, mechanism.clip + 1, size=(n, mechanism.domain_size))
+        return [tuple(row) for row in rows.tolist()], rows
     if hasattr(mechanism, "domain_size"):
         symbols = generator.integers(0, mechanism.domain_size, size=n)
         return symbols.tolist(), symbols
@@ -150,9 +157,28 @@ def chain_law(chain: Chain, encoded: int) -> Law:
     return law
 
 
+def joint_law(mechanism: Any, symbol: Any, identifier: bytes = bytes(16)) -> Law:
+    """The exact law of the chain of a value, which may become one of several inputs."""
+    prior = prior_of(mechanism, symbol, identifier)
+    total, law = sum(weight for _, weight in prior), Law()
+    for encoded, weight in prior:
+        for outputs, share in chain_law(mechanism.chain, encoded).items():
+            law[outputs] = law.get(outputs, Fraction(0)) + share * Fraction(weight, total)
+    return law
+
+
+@cache
+def input_laws(mechanism: Any) -> list[Law]:
+    """The laws of chains that certify a mechanism: of all inputs, or of counts at their ends."""
+    if hasattr(mechanism, "clip"):
+        ends = product((0, mechanism.clip), repeat=mechanism.domain_size)
+        return [joint_law(mechanism, counts) for counts in ends]
+    return [chain_law(mechanism.chain, encoded) for encoded in encodings(mechanism)]
+
+
 def kernel(chain: Any, encoded: int, before: int, level: int) -> dict[int, Fraction]:
     """The law that ``forward`` draws from, from its integer weights."""
-    if isinstance(chain, SymbolChain | FiniteChain):
+    if isinstance(chain, SymbolChain | FiniteChain | ReleaseChain):
         weights = chain.forward_weights([(encoded, 1)], before, level)
         return {out: Fraction(weight, sum(weights.values())) for out, weight in weights.items()}
     if isinstance(chain, PackedChain):

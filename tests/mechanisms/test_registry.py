@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import ids
 
+from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
 from mechanisms.registry import build
 
@@ -67,6 +69,26 @@ def test_what_cannot_be_built_is_refused(
 def test_a_metric_is_named_by_a_string() -> None:
     with pytest.raises(ParameterError, match="metric must be a string"):
         build(GRR, [1], None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "message"),
+    [
+        (True, "epsilon must be a number, or a list of them, not True"),
+        ([0.5, True], "epsilon must be a number"),
+        ("1", "epsilon must be a number"),
+        (b"ab", "epsilon must be a number"),
+        (None, "epsilon must be a number"),
+        ([1, None], "epsilon must be a number"),
+        ({0.5, 1.0}, "epsilon must be a number"),
+        ([], "a ladder has 1 to 8 levels, not 0"),
+        (math.nan, "epsilon must lie in"),
+        (-1, "epsilon must lie in"),
+    ],
+)
+def test_an_epsilon_of_the_wrong_kind_is_refused(epsilon: Any, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        GeneralizedRandomizedResponse(epsilon, 5)
 
 
 SPECIFICATIONS = st.one_of(

@@ -14,7 +14,7 @@ from statistical import check_normal
 from mechanisms.items import Method
 from mechanisms.registry import REGISTRY, mechanisms_for
 from mechanisms.testing import SeededSource
-from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
+from mechanisms.top_item.permute_and_flip import PermuteAndFlip
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.bounded.run import aggregate
@@ -93,14 +93,14 @@ def test_releases_have_the_law_of_permute_and_flip(
     """All that are counted are of the last level, and so the selections themselves."""
     metric = every_plan().metric("permute_and_flip")
     mechanism = metric.mechanism
-    assert isinstance(mechanism, PermuteAndFlipLadder)
+    assert isinstance(mechanism, PermuteAndFlip)
     laws: Counter[tuple[int, ...]] = Counter()
     for items in sent.values["permute_and_flip"]:
         assert isinstance(items, list)
         laws[tuple(min(items.count(name), mechanism.clip) for name in metric.labels)] += 1
     n, found = sum(laws.values()), rows["permute_and_flip"]
     for item, name in enumerate(metric.labels):
-        chances = {counts: float(mechanism.law(counts)[item]) for counts in laws}
+        chances = {counts: float(mechanism.selection(counts)[item]) for counts in laws}
         expected = sum(chances[counts] * times for counts, times in laws.items())
         spread = sum(chances[c] * (1 - chances[c]) * times for c, times in laws.items())
         row = found["share", name]

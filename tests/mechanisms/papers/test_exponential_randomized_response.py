@@ -18,9 +18,7 @@ from mechanisms.papers.exponential_randomized_response import (
     worst_case_errors,
 )
 from mechanisms.testing import SeededSource
-from mechanisms.top_item.exponential import exponential_pmf
-from mechanisms.top_item.mechanism import expected_error
-from mechanisms.top_item.permute_and_flip import permute_and_flip_pmf
+from mechanisms.top_item.selection import expected_error, exponential_pmf, permute_and_flip_pmf
 
 SEED = 22360679
 

@@ -123,7 +123,7 @@ def test_no_bound_is_stated_for_strings_since_lies_count_more_than_a_bit_does():
 def test_of_permute_and_flip_it_is_said_how_often_it_names_what_leads_by_everything(metrics):
     [stay] = [each for each in what_reports_show(metrics["named"]).split() if each.endswith("%")]
     mechanism = metrics["named"].mechanism
-    laws = (mechanism.law(counts) for counts in product((0, 4, 9), repeat=3))
+    laws = (mechanism.selection(counts) for counts in product((0, 4, 9), repeat=3))
     assert stay == f"{float(max(max(law) for law in laws)):.0%}" == "73%"
 
 

@@ -121,6 +121,13 @@ def test_the_widest_and_narrowest_ranges_have_finite_estimates(kind, limits):
         assert math.isfinite(mean.standard_error)
 
 
+@pytest.mark.parametrize("name", ["local_hashing", "subset", "hadamard"])
+@pytest.mark.parametrize("size", ["x", "true", "0", "1", "4", "2000000", "[2, 1]"])
+def test_a_wrong_number_of_symbols_that_is_written_is_refused_by_name(name, size):
+    said = refusal(f"type: boolean, mechanism: {{{name}: {{domain_size: {size}}}}}")
+    assert f"metric 'm': mechanism {name}: domain_size" in said
+
+
 class TestSurvey:
     SURVEY = 'type: survey, question: "Did you?"'
 

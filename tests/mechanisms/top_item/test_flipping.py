@@ -8,8 +8,6 @@ import random
 from fractions import Fraction
 
 import pytest
-from adapters.selection import ADAPTERS
-from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_bounds
@@ -88,13 +86,3 @@ def test_chances_that_are_none_are_refused() -> None:
     for exponents in ([], [-1.0], [0.0, 1.0]):
         with pytest.raises(ParameterError):
             float_flips(exponents)
-
-
-@vectors("pf_pmf")
-def test_permute_and_flip(vector: Vector) -> None:
-    vector.check(ADAPTERS["pf_pmf"](vector.inputs))
-
-
-@vectors("em_pmf")
-def test_exponential_mechanism(vector: Vector) -> None:
-    vector.check(ADAPTERS["em_pmf"](vector.inputs))
