@@ -22,7 +22,6 @@ from mechanisms.estimators.variance import (
     split_bits_variance,
     threshold_variance,
 )
-from mechanisms.number.numeric import numeric
 from mechanisms.registry import build
 from mechanisms.testing import SeededSource
 
@@ -58,9 +57,9 @@ def first_share(mechanism: Any, counts: NDArray[np.int64]) -> float:
     return float(mechanism.frequencies(counts)[0].value)
 
 
-def mean(mechanism: Mechanism, counts: NDArray[np.int64]) -> float:
+def mean(mechanism: Any, counts: NDArray[np.int64]) -> float:
     """Estimate the mean."""
-    return numeric(mechanism, counts, 0.0, 1.0, quantiles=()).mean.value
+    return float(mechanism.numeric(counts, quantiles=()).mean.value)
 
 
 def first_string(mechanism: Any, counts: NDArray[np.int64]) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
@@ -29,10 +28,7 @@ def mechanism_class(name: object) -> type[Mechanism]:
     """
     if not isinstance(name, str) or name not in REGISTRY:
         raise ParameterError(f"mechanism must be one of {', '.join(REGISTRY)}, not {name!r}")
-    entry: Any = REGISTRY[name]
-    if isinstance(entry, Builder):
-        return entry  # type: ignore[return-value]
-    module, _, kind = entry.partition(":")
+    module, _, kind = REGISTRY[name].partition(":")
     found: type[Mechanism] = getattr(import_module(module), kind)
     return found
 
@@ -118,57 +114,9 @@ def supports_constant(spec: Mapping[str, object]) -> bool:
     return mechanism_class(spec.get("name")).coinless(spec)
 
 
-class Builder(NamedTuple):
-    """A mechanism that is not yet one class: its parameters, and ``"module:function"``."""
-
-    fields: Mapping[str, type]
-    builder: str
-
-    @property
-    def types(self) -> tuple[str, ...]:
-        """The types of metrics that may use it."""
-        name = next(name for name, entry in REGISTRY.items() if entry is self)
-        return _TYPES[name]
-
-    def parameters(self) -> Mapping[str, type]:
-        """Return the parameters."""
-        return self.fields
-
-    def coinless(self, spec: Mapping[str, object]) -> bool:
-        """Return whether its reports are read without any coin."""
-        return spec["name"] in _COINLESS
-
-    def defaults(self, micro: int, given: Mapping[str, object]) -> dict[str, object]:
-        """Return no parameters: a plan must choose them, or sotto.plan.choice does."""
-        return {}
-
-    def build(self, levels: Sequence[int], metric: str, **parameters: object) -> Mechanism:
-        """Build it."""
-        module, _, function = self.builder.partition(":")
-        made: Mechanism = getattr(import_module(module), function)(
-            *(parameters[field] for field in self.fields), levels, metric
-        )
-        return made
-
-
-_NUMBERS = (
-    *("threshold", "duchi", "piecewise", "hybrid", "square_wave"),
-    *("sampled_bit", "sampled_bits", "split_bits"),
-)
-#: Of the builders.
-_TYPES: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(_NUMBERS, ("number",)),
-    **dict.fromkeys(("sampled_vector", "sampled_hybrid"), ("vector",)),
-}
-_COINLESS = {
-    "split_bits",
-    *("duchi", "piecewise", "hybrid", "square_wave"),
-}
-_BITS = {"bits": int, "missing": bool}
-_GRID = {"points": int, "missing": bool}
 #: ``"module:class"`` of every mechanism of plans, by its name there, in the order in which a
 #: choice prefers them where nothing else tells them apart.
-REGISTRY: dict[str, str | Builder] = {
+REGISTRY: dict[str, str] = {
     "brr": "mechanisms.ordinal.brr:BipartiteRandomizedResponse",
     "grr": "mechanisms.category.grr:GeneralizedRandomizedResponse",
     "sue": "mechanisms.category.unary:SymmetricUnaryEncoding",
@@ -177,25 +125,16 @@ REGISTRY: dict[str, str | Builder] = {
     "subset": "mechanisms.category.subset_selection:SubsetSelection",
     "hadamard": "mechanisms.category.hadamard:HadamardResponse",
     "rappor": "mechanisms.string.rappor:Rappor",
-    "threshold": Builder({"missing": bool}, "mechanisms.number.random_threshold:threshold_ladder"),
-    "duchi": Builder({"missing": bool}, "mechanisms.number.duchi:duchi_ladder"),
-    "piecewise": Builder(_GRID, "mechanisms.number.gridded:piecewise_ladder"),
-    "hybrid": Builder(_GRID, "mechanisms.number.gridded:hybrid_ladder"),
-    "square_wave": Builder(_GRID, "mechanisms.number.gridded:square_wave_ladder"),
-    "sampled_bit": Builder(_BITS, "mechanisms.number.sampled_bit:sampled_bit_ladder"),
-    "sampled_bits": Builder(
-        {"bits": int, "count": int, "missing": bool},
-        "mechanisms.number.sampled_bits:sampled_bits_ladder",
-    ),
-    "split_bits": Builder(_BITS, "mechanisms.number.split_bits:split_bits_ladder"),
-    "sampled_vector": Builder(
-        {"dimensions": int, "sampled": int, "bits": int},
-        "mechanisms.vector.sampled_vector:sampled_vector_ladder",
-    ),
-    "sampled_hybrid": Builder(
-        {"dimensions": int, "sampled": int, "points": int},
-        "mechanisms.vector.sampled_hybrid:sampled_hybrid_ladder",
-    ),
+    "threshold": "mechanisms.number.random_threshold:RandomThreshold",
+    "duchi": "mechanisms.number.gridded:DuchiOneBit",
+    "piecewise": "mechanisms.number.gridded:PiecewiseMechanism",
+    "hybrid": "mechanisms.number.gridded:HybridMechanism",
+    "square_wave": "mechanisms.number.gridded:SquareWave",
+    "sampled_bit": "mechanisms.number.sampled_bits:SampledBit",
+    "sampled_bits": "mechanisms.number.sampled_bits:SampledBits",
+    "split_bits": "mechanisms.number.split_bits:SplitBits",
+    "sampled_vector": "mechanisms.vector.sampled_vector:SampledVector",
+    "sampled_hybrid": "mechanisms.vector.sampled_hybrid:SampledHybrid",
     "warner": "mechanisms.survey.mechanisms:Warner",
     "simmons": "mechanisms.survey.mechanisms:Simmons",
     "christofides": "mechanisms.survey.mechanisms:Christofides",

@@ -20,7 +20,6 @@ from examples.flights.data import load_flights
 from mechanisms.base import Mechanism
 from mechanisms.estimate import Estimate
 from mechanisms.estimators.consistency import norm_shrink
-from mechanisms.number.numeric import numeric
 from mechanisms.randomness import SystemSource
 from mechanisms.registry import build
 from sotto.plan.choice import Asked, choose
@@ -152,9 +151,9 @@ def consistent(size: int, epsilon: float, values: list[int]) -> Mapping[str, Cal
     }
 
 
-def our_mean(mechanism: Mechanism, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def our_mean(mechanism: Any, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Randomize the values of all clients and estimate the mean of [0, 1]."""
-    found = numeric(mechanism, counts_of(mechanism, values, len(values)), 0.0, 1.0)
+    found = mechanism.numeric(counts_of(mechanism, values, len(values)))
     return np.array([found.mean.value])
 
 

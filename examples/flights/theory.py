@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from mechanisms.base import Mechanism
 from mechanisms.coins import bloom_positions, cohort_domain, hash_ids
-from mechanisms.number.numeric import numeric
 from mechanisms.randomness import SystemSource
 from mechanisms.registry import build
 from sotto.plan.compiled import CompiledMetric
@@ -174,8 +173,8 @@ def _mean_of(
     assert metric.range is not None
     low, high = metric.range
 
-    def estimate(mechanism: Mechanism, counts: NDArray[np.int64]) -> tuple[Cells, Cells]:
-        mean = numeric(mechanism, counts, low, high, quantiles=()).mean
+    def estimate(mechanism: Any, counts: NDArray[np.int64]) -> tuple[Cells, Cells]:
+        mean = mechanism.numeric(counts, low, high, quantiles=()).mean
         return np.array([mean.value]), np.array([mean.standard_error])
 
     return estimate

@@ -19,17 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.exact import MICRO, to_micro
-from mechanisms.number.contributions import contributions
-from mechanisms.number.gridded import piecewise_ladder
+from mechanisms.frozen import frozen
+from mechanisms.number.gridded import PiecewiseMechanism
+from mechanisms.number.laws import contributions
 from mechanisms.papers.bitrand import FeatureRandomizedResponse
 from mechanisms.testing import SeededSource
-from mechanisms.vector.sampled_hybrid import (
-    SampledHybrid,
-    SampledHybridLadder,
-    over_coordinates,
-)
-from mechanisms.vector.sampled_vector import SampledVector, SampledVectorLadder
+from mechanisms.vector.sampled_hybrid import SampledHybrid
+from mechanisms.vector.sampled_vector import SampledVector
 
 #: Features of an image.
 DIMENSIONS = 16
@@ -82,24 +78,28 @@ def thresholds(epsilon: float) -> Sender:
     coordinate's mean is added: the public thresholds then add no noise of their own.
     """
     mechanism = SampledVector(epsilon, DIMENSIONS)
-    ladder = mechanism.ladder
-    assert isinstance(ladder, SampledVectorLadder)
 
     def send(features: Values, seed: int) -> Values:
         n, source = len(features), SeededSource(seed)
         chains = source.words(2 * n).reshape(n, 2)
-        reports = mechanism.randomize(features, chains, source)
-        [(p, q)] = ladder.probabilities(0)
-        answers = (ladder.answers(reports) - q) / (p - q)
-        seeds = ladder.seeds(chains)
-        chosen = ladder.coordinates_many(seeds)
-        cells = chosen * ladder.slots + ladder.places(seeds)
-        reported = np.bincount(cells.ravel(), minlength=DIMENSIONS * ladder.slots)
+        reports = mechanism.report(features, source, chains)
+        answers = (mechanism.chain.symbols(reports) - mechanism.q) / (mechanism.p - mechanism.q)
+        cells = mechanism.places(mechanism.seeds(chains))
+        chosen = cells // mechanism.slots
+        reported = np.bincount(cells.ravel(), minlength=DIMENSIONS * mechanism.slots)
         above = np.bincount(cells.ravel(), answers.ravel(), reported.size) / np.maximum(reported, 1)
-        means = above.reshape(DIMENSIONS, ladder.slots).mean(axis=1)
+        means = above.reshape(DIMENSIONS, mechanism.slots).mean(axis=1)
         return _scattered(features, chosen, answers - above[cells] + means[chosen])
 
     return Sender("sampled vector", epsilon, mechanism.certified_epsilon, send)
+
+
+@frozen
+class SampledPiecewise(SampledHybrid):
+    """Answer by the Piecewise Mechanism about a few coordinates of a vector."""
+
+    name = "sampled_piecewise"
+    number = PiecewiseMechanism
 
 
 def on_grid(epsilon: float, *, piecewise: bool = False) -> Sender:
@@ -108,25 +108,23 @@ def on_grid(epsilon: float, *, piecewise: bool = False) -> Sender:
     The number of coordinates is the best one for the Hybrid Mechanism; for the Piecewise it is that
     of Wang et al., max(1, min(d, ⌊ε/2.5⌋)).
     """
-    ladder = SampledHybrid(epsilon, DIMENSIONS).ladder
+    mechanism = SampledHybrid(epsilon, DIMENSIONS)
     if piecewise:
-        micro, count = to_micro(epsilon), max(1, min(DIMENSIONS, int(epsilon / 2.5)))
-        grid = piecewise_ladder(33, False, [micro // count], "")
-        ladder = over_coordinates(grid, DIMENSIONS, count, (micro,))
-    assert isinstance(ladder, SampledHybridLadder)
-    made = ladder
+        sampled = max(1, min(DIMENSIONS, int(epsilon / 2.5)))
+        mechanism = SampledPiecewise(epsilon, DIMENSIONS, sampled)
+    grid = mechanism.grid
 
     def send(features: Values, seed: int) -> Values:
         n, source = len(features), SeededSource(seed)
         chains = source.words(2 * n).reshape(n, 2)
-        reports = made.randomize(features, chains, chains, source)[:, 0]
-        exact = contributions(made.grid.shape, made.grid.laws[0]).value
+        reports = mechanism.report(features, source, chains)
+        exact = contributions(grid.shape, grid.laws[0]).value
         values = np.array([0.5 + float(value) for value in exact])
-        chosen = made.coordinates_many(made.seeds(chains))
-        return _scattered(features, chosen, values[made.answers(reports)])
+        chosen = mechanism.coordinates_many(mechanism.seeds(chains))
+        return _scattered(features, chosen, values[mechanism.chain.symbols(reports)])
 
     name = "sampled Piecewise" if piecewise else "sampled Hybrid"
-    return Sender(name, epsilon, float(made.certified(0) / MICRO), send)
+    return Sender(name, epsilon, mechanism.certified_epsilon, send)
 
 
 def _scattered(features: Values, chosen: NDArray[np.int64], values: Values) -> Values:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mechanisms.audit.bounds import Attack, Guesses
 from mechanisms.audit.guessing import PART, best_rule, column_of, fair_bits
-from mechanisms.audit.ladders import answers, truths
 from mechanisms.audit.seen import Seen, views_of
 from mechanisms.base import NO_ID, Mechanism
 from mechanisms.errors import ParameterError
@@ -240,7 +239,7 @@ def _logs(
     for column, payloads, ids in target.columns(inputs, chains):
         changes = payloads[:, 1:] ^ payloads[:, :-1]
         found = _tally(np.concatenate([payloads, changes], axis=1), len(inputs))
-        true = truths(target.mechanism, column, ids)[:, None] == answers(target.mechanism, payloads)
+        true = target.mechanism.truths(column, ids)[:, None] == target.mechanism.answers(payloads)
         if true.shape[2]:
             agreed = true.reshape(-1, len(inputs), *true.shape[1:]).sum(axis=0)
             room = (0, 0), (0, 0), (0, found.shape[2] - agreed.shape[2])

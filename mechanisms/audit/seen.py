@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mechanisms.audit.guessing import Quantiles, column_of, key_of
-from mechanisms.audit.ladders import answers, truths
 from mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class Seen:
     @cached_property
     def answers(self) -> NDArray[np.int64]:
         """The symbols that are reported, ``(n, levels, answers)``, if reports are symbols."""
-        return answers(self.mechanism, self.payloads)
+        return self.mechanism.answers(self.payloads)
 
     @cached_property
     def truths(self) -> NDArray[np.int64]:
@@ -91,7 +90,7 @@ class Seen:
         columns = (
             column_of(self.pair, np.full(len(self.chains), side, dtype=np.int64)) for side in (0, 1)
         )
-        return np.stack([truths(self.mechanism, each, self.chains) for each in columns], axis=1)
+        return np.stack([self.mechanism.truths(each, self.chains) for each in columns], axis=1)
 
     @cached_property
     def planes(self) -> NDArray[np.uint8]:

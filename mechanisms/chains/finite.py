@@ -146,6 +146,29 @@ class FiniteChain(SymbolOutputs):
         outputs, logs = self.symbols(reports), self.log_matrices[level]
         return np.asarray(logs[other, outputs] - logs[one, outputs])
 
+    def farthest(self, level: int) -> tuple[int, int]:
+        """Return the inputs of which most outputs say nearly the largest ratio, then the farthest.
+
+        Of at most 100 inputs, both ends among them, all pairs are tried.
+        """
+        import numpy as np
+
+        matrix = self.matrix(level % self.levels)
+        # Outputs that no input has say nothing.
+        matrix = matrix[:, matrix.max(axis=0) > 0]
+        logs = np.log(matrix)
+        largest = float((logs.max(axis=0) - logs.min(axis=0)).max())
+
+        def said(pair: tuple[int, int]) -> tuple[float, int]:
+            one, other = pair
+            far = np.abs(logs[one] - logs[other]) > 0.999 * largest
+            return round(float((matrix[one] + matrix[other])[far].sum()), 6), other - one
+
+        distinct = np.sort(np.unique(matrix, axis=0, return_index=True)[1])
+        some = np.linspace(0, len(distinct) - 1, min(len(distinct), 100)).astype(int)
+        one, other = max(combinations(distinct[some].tolist(), 2), key=said)
+        return one, other
+
     @cached_property
     def log_matrices(self) -> list[NDArray[np.float64]]:
         """The logarithms of the channels of all levels.

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from mechanisms.number.duchi import DuchiLadder
-    from mechanisms.number.gridded import GridLadder
-
 
 def share_variance(p: float, q: float, share: float) -> float:
     """Return the variance of an estimated share.
@@ -127,44 +124,6 @@ def split_bits_variance(pairs: Sequence[tuple[float, float]], values: ArrayLike)
     )
     rest = np.modf(x * (2.0**bits - 1))[0]
     return noise + float((rest * (1 - rest)).mean()) / (2.0**bits - 1) ** 2
-
-
-def grid_variance(
-    mechanism: GridLadder | DuchiLadder, level: int, values: ArrayLike, missing: float = 0.0
-) -> float:
-    """Return the variance of the mean of a mechanism on a grid, from its realised probabilities.
-
-    Parameters
-    ----------
-    mechanism : GridLadder or DuchiLadder
-    level : int
-        The level that all report.
-    values : array_like, shape (n,)
-        Those present, in [0, 1].
-    missing : float in [0, 1)
-        Share of the reports whose value is missing; the variance is that of one report of any kind.
-
-    Examples
-    --------
-    >>> from mechanisms.registry import build
-    >>> duchi = build({"name": "duchi", "missing": False}, [1_000_000], "delay")
-    >>> round(grid_variance(duchi, 0, [0.5, 0.5]), 6)
-    1.170674
-    """
-    import numpy as np
-
-    from mechanisms.number.contributions import contributions, matrix
-
-    x = np.asarray(values, dtype=np.float64)
-    shape, law = mechanism.shape, mechanism.laws[level]
-    exact, channel = contributions(shape, law), matrix(shape, law)
-    centre = float(x.mean()) - 0.5
-    each = np.array(exact.value, dtype=float) - centre * np.array(exact.present, dtype=float)
-    squares = channel @ each**2
-    inputs = np.linspace(0.0, 1.0, shape.points)
-    present = np.interp(x, inputs, squares[: shape.points]).mean() - x.var()
-    gone = float(squares[-1]) if missing else 0.0
-    return ((1 - missing) * float(present) + missing * gone) / (1 - missing) ** 2
 
 
 def bit_means(values: NDArray[np.float64], bits: int) -> NDArray[np.float64]:

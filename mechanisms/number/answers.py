@@ -1,28 +1,89 @@
-"""Means, distributions and bits of numbers, from answers of one bit and from split bits."""
+"""What the reports of a number say; from answers of one bit and from split bits, its estimates."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
 from mechanisms.estimators.frequency import shares
-from mechanisms.number.results import (
-    QUANTILES,
-    NumericEstimates,
-    counts_of,
-    ratio_of,
-    scaled,
-    usable,
-)
-from mechanisms.number.split_bits import SplitBitsLadder
-from mechanisms.number.strata import EXPECTED_REPORTS, MeanRegion, Strata, stratify
-from mechanisms.number.survival import Survival
+from mechanisms.number.grid import EXPECTED_REPORTS, QUANTILES
+from mechanisms.number.strata import Cdf, MeanRegion, Strata, Survival, stratify
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+#: A share of present clients must exceed so many of its standard errors to be divided by.
+_PRESENT_ERRORS = 2
+
+
+@dataclass(frozen=True)
+class NumericEstimates:
+    """What the reports of a number tell.
+
+    Attributes
+    ----------
+    mean : Estimate
+        Of the values present, after clipping.
+    missing : Estimate or None
+        Share of the reports whose value is missing, where the plan allows that.
+    cdf : Cdf or None
+        Distribution function of the values present (random threshold and square wave only).
+    quantiles : dict of float to Estimate, or None
+        By probability (random threshold and square wave only).
+    bit_means : tuple of Estimate, or None
+        Share of the values present with each bit set, most significant first (bit-aware
+        mechanisms only).
+    smoothed : bool
+        Whether distribution function and quantiles are of expectation, maximization and smoothing:
+        biased toward a smooth law, without standard errors.
+    """
+
+    mean: Estimate
+    missing: Estimate | None
+    cdf: Cdf | None = None
+    quantiles: dict[float, Estimate] | None = None
+    bit_means: tuple[Estimate, ...] | None = None
+    smoothed: bool = False
+
+    def points(self) -> Iterator[tuple[float, Estimate]]:
+        """Yield the points of the distribution function, if there is one, with their values."""
+        if self.cdf is not None:
+            columns = (self.cdf.grid, self.cdf.values, self.cdf.standard_errors)
+            for at, value, error in zip(*(column.tolist() for column in columns), strict=True):
+                yield at, Estimate(value, error, self.mean.n, self.mean.reports_by_level)
+
+
+def counts_of(reports: NDArray[np.int64]) -> tuple[int, ...]:
+    """Return the numbers of reports by level as integers."""
+    return tuple(int(n) for n in reports)
+
+
+def usable(present: float, standard_error: float) -> bool:
+    """Whether a share of present clients can be divided by."""
+    return present > _PRESENT_ERRORS * standard_error
+
+
+def ratio_of(part: Estimate, whole: Estimate) -> Estimate:
+    """Divide by a share estimated from independent noise; the error is the delta method's."""
+    if not usable(whole.value, whole.standard_error):
+        return nothing(part.reports_by_level)
+    ratio = part.value / whole.value
+    error = math.hypot(part.standard_error, ratio * whole.standard_error) / whole.value
+    return Estimate(ratio, error, part.n, part.reports_by_level)
+
+
+def scaled(estimate: Estimate, low: float, high: float) -> Estimate:
+    """Move value and error from [0, 1] to the metric's range; a region is there already."""
+    return replace(
+        estimate,
+        value=low + (high - low) * estimate.value,
+        standard_error=(high - low) * estimate.standard_error,
+    )
 
 
 def threshold_estimates(
@@ -102,7 +163,7 @@ def bit_estimates(
     reports = cells.sum(axis=(1, 2))
     by_level, n = counts_of(reports // draws), int(reports.sum())
     missing = _missing_share(cells, pairs, draws)
-    weights = _bit_weights(cells.shape[1])
+    weights = bit_weights(cells.shape[1])
     bits = tuple(_bit_mean(cells[:, i], pairs) for i in range(len(weights)))
     if n == 0:
         return NumericEstimates(nothing(by_level), missing, bit_means=bits)
@@ -121,33 +182,48 @@ def bit_estimates(
 
 
 def split_estimates(
-    mechanism: SplitBitsLadder, table: NDArray[np.int64], low: float, high: float
+    table: NDArray[np.int64],
+    pairs: Sequence[NDArray[np.float64]],
+    low: float,
+    high: float,
+    missing: bool,
 ) -> NumericEstimates:
+    """Estimate a mean and the means of bits from reports of all bits.
+
+    Parameters
+    ----------
+    table : ndarray, shape (levels, bits + 1), integers
+        How many reports have each bit set, and how many there are.
+    pairs : sequence of ndarray, shape (levels, 2)
+        Of each bit, the probabilities that a 1, and a 0, is reported as 1.
+    low, high : float
+        The range.
+    missing : bool
+        Whether the last bit says that the value is there.
+    """
     sums, reports = table[:, :-1], table[:, -1]
     by_level, n = counts_of(reports), int(reports.sum())
-    answers = [
-        shares(sums[:, i : i + 1], reports, mechanism.pairs(i))[0] for i in range(sums.shape[1])
-    ]
-    if not mechanism.missing:
-        bits, here, missing = tuple(answers), Estimate(1.0, 0.0, n, by_level), None
+    answers = [shares(sums[:, i : i + 1], reports, pair)[0] for i, pair in enumerate(pairs)]
+    gone = None
+    if not missing:
+        bits, here = tuple(answers), Estimate(1.0, 0.0, n, by_level)
     else:
         here = answers.pop()
-        pairs = 1 - mechanism.pairs(len(answers))[:, ::-1]
-        [missing] = shares((reports - sums[:, -1])[:, None], reports, pairs)
+        [gone] = shares((reports - sums[:, -1])[:, None], reports, 1 - pairs[-1][:, ::-1])
         bits = tuple(ratio_of(bit, here) for bit in answers)
     if n == 0 or not usable(here.value, here.standard_error):
-        return NumericEstimates(nothing(by_level), missing, bit_means=bits)
-    weights = _bit_weights(len(answers))
+        return NumericEstimates(nothing(by_level), gone, bit_means=bits)
+    weights = bit_weights(len(answers))
     yes = float(sum(w * e.value for w, e in zip(weights, answers, strict=True)))
     noise = sum(float(w * e.standard_error) ** 2 for w, e in zip(weights, answers, strict=True))
     # Rounding to the grid of the bits adds at most a quarter of a squared step a client.
     noise += 1 / (4 * (2 ** len(answers) - 1) ** 2 * n)
     total = Estimate(yes, noise**0.5, n, by_level)
     mean = scaled(ratio_of(total, here), low, high)
-    return NumericEstimates(mean, missing, bit_means=bits)
+    return NumericEstimates(mean, gone, bit_means=bits)
 
 
-def _bit_weights(bits: int) -> NDArray[np.float64]:
+def bit_weights(bits: int) -> NDArray[np.float64]:
     """Return the weights of the bits in a value of [0, 1], most significant first."""
     import numpy as np
 

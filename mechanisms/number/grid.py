@@ -10,7 +10,9 @@ from __future__ import annotations
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.chains.chain import Prior
 from mechanisms.errors import ParameterError
+from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
 MAX_BITS = 32
 #: Bins of the thresholds that are kept apart in counts: the 6 leading bits of the coin.
 BINS = 64
+#: The symbol of a missing value, where 0 and 1 are answers about one that is there.
+MISSING = 2
+#: Reports that a stratum is expected to have, at least, before its coins are split further.
+EXPECTED_REPORTS = 20
+#: Quantiles that are estimated, where none are named.
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 def threshold_of(coin: int) -> float:
@@ -63,43 +71,58 @@ def exponents_of(coins: NDArray[np.uint64], bits: int) -> NDArray[np.int64]:
     return np.frexp(draws.astype(np.float64))[1].astype(np.int64) - 1
 
 
-def split_grid(u: float, bits: int) -> tuple[int, int]:
-    """Return the grid point below ``u`` and the grains, of 2**64, that go to the next one.
+def split(u: float, steps: int) -> tuple[int, int]:
+    """Return the point below ``u`` and the grains, of 2**64, that go to the next one.
 
     Parameters
     ----------
     u : float
         In [0, 1]; the caller has checked it.
-    bits : int
-        In [1, 32].
+    steps : int
+        Between 0 and 1; if it is a power of two, nothing is lost in the division.
 
     Examples
     --------
-    >>> split_grid(0.5, 2) == (1, 2**63)
+    >>> split(0.5, 3) == (1, 2**63)
     True
     """
     # Narrow numpy floats would be scaled in their own few digits.
-    scaled = float(u) * ((1 << bits) - 1)
+    scaled = float(u) * steps
     below = int(scaled)
     return below, int((scaled - below) * 2.0**64)
 
 
-def round_to_grid(u: float, bits: int, source: Source) -> int:
-    """Return a grid point in [0, 2**bits) whose mean is ``u * (2**bits - 1)``."""
-    below, grains = split_grid(u, bits)
+def round_to_grid(u: float, steps: int, source: Source) -> int:
+    """Return a point in [0, steps] whose mean is ``u * steps``."""
+    below, grains = split(u, steps)
     return below + (source.bits(64) < grains) if grains else below
 
 
-def rounds_to_grid(u: NDArray[np.float64], bits: int, source: Source) -> NDArray[np.int64]:
+def neighbours(u: float, steps: int) -> Prior:
+    """Return the points that :func:`round_to_grid` may return, with their weights."""
+    below, grains = split(u, steps)
+    return ((below, GRAINS - grains), (below + 1, grains)) if grains else ((below, 1),)
+
+
+def rounds_to_grid(u: NDArray[np.float64], steps: int, source: Source) -> NDArray[np.int64]:
     """Vectorised :func:`round_to_grid`: ``(n,)`` in [0, 1] in, ``(n,)`` ``int64`` out."""
     import numpy as np
 
-    scaled = u * float((1 << bits) - 1)
+    scaled = u * float(steps)
     below = np.floor(scaled)
     grains = ((scaled - below) * 2.0**64).astype(np.uint64)
     points = below.astype(np.int64)
     points += source.words(len(u)) < grains
     return points
+
+
+def bit_prior(u: float, bits: int, exponent: int) -> Prior:
+    """Return a bit of both grid points around a number in [0, 1], with their weights."""
+    below, grains = split(u, (1 << bits) - 1)
+    low, high = below >> exponent & 1, (below + 1) >> exponent & 1
+    if low == high or not grains:
+        return ((low, 1),)
+    return ((low, GRAINS - grains), (high, grains))
 
 
 def check_unit(u: float | None, missing: bool) -> None:

@@ -1,36 +1,352 @@
-"""Ladders of a number on a grid: the Piecewise and the Hybrid Mechanism, and the square wave."""
+"""Numbers on a grid: Duchi's one bit, the Piecewise and Hybrid Mechanisms, the square wave."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.finite import FiniteChain, FiniteDraw
+from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError
 from mechanisms.frozen import frozen
-from mechanisms.ladders import FiniteLadder
-from mechanisms.levels import Probabilities, certify, check_ladder
-from mechanisms.number import designs, inputs, steps
-from mechanisms.number.laws import Law, Shape
-from mechanisms.randomness import Source
-from mechanisms.single import NumberMechanism
+from mechanisms.levels import Probabilities
+from mechanisms.noise import Noise
+from mechanisms.number import designs, steps
+from mechanisms.number.grid import (
+    check_unit,
+    neighbours,
+    round_to_grid,
+    rounds_to_grid,
+    unit_array,
+)
+from mechanisms.number.laws import Law, Shape, contributions, worst_ends_variance, worst_variance
+from mechanisms.number.mechanism import NumberMechanism
+from mechanisms.randomness import Source, SystemSource
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.items import Context
+    from mechanisms.number.answers import NumericEstimates
+    from mechanisms.planner.targets import Assumed, Precision
+
+
+class GridMechanism(NumberMechanism):
+    """A mechanism that first rounds a number at random to one of equally spaced inputs."""
+
+    #: Whether the distribution is estimated, by expectation, maximization and smoothing.
+    distribution: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def shape(self) -> Shape:
+        """The inputs and outputs."""
+
+    @property
+    @abstractmethod
+    def laws(self) -> tuple[Law, ...]:
+        """The exact probabilities of every level, weakest first."""
+
+    @property
+    def resolution(self) -> int:
+        """The steps between the inputs for 0 and for 1."""
+        return self.shape.steps
+
+    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        """Return an input whose mean is the number; the one after the last if it is missing."""
+        check_unit(symbol, self.missing)
+        steps = self.shape.steps
+        return steps + 1 if symbol is None else round_to_grid(symbol, steps, source)
+
+    def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
+        """Return both neighbouring inputs with their weights."""
+        check_unit(symbol, self.missing)
+        steps = self.shape.steps
+        return ((steps + 1, 1),) if symbol is None else neighbours(symbol, steps)
+
+    def encode_many(
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
+    ) -> NDArray[np.int64]:
+        """Return inputs for ``(n,)`` numbers, NaN being a missing one."""
+        import numpy as np
+
+        values, gone = unit_array(symbols, self.missing)
+        steps = self.shape.steps
+        points = rounds_to_grid(np.where(gone, 0.0, values), steps, source)
+        return np.where(gone, steps + 1, points)
+
+    def _numeric(
+        self,
+        table: NDArray[np.int64],
+        low: float,
+        high: float,
+        quantiles: Sequence[float],
+        stratum: int,
+    ) -> NumericEstimates:
+        from mechanisms.number.gridmeans import grid_estimates
+
+        wanted = quantiles if self.distribution else None
+        return grid_estimates(self.shape, self.laws, table, low, high, wanted)
+
+    def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
+        """Return n times the variance of the estimated mean."""
+        from mechanisms.number.gridmeans import grid_variance, worst_pictures
+
+        pictures = worst_pictures(self.shape) if values is None else [values]
+        return max(grid_variance(self.shape, self.laws[level], each) for each in pictures)
+
+    def worst_variance(self, level: int) -> float:
+        """Return the same of the worst data, by the standard library alone.
+
+        The rounding is taken at its most, which is a little too much.
+        """
+        shape, law = self.shape, self.laws[level]
+        rounding = 1 / (4 * shape.steps**2) if shape.cells else 0.0
+        return float(max(worst_variance(shape, law), worst_ends_variance(shape, law))) + rounding
+
+    def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
+        """Return that of the mean, which is computed once: it is the same for any n."""
+        from mechanisms.planner.targets import Precision
+
+        found, unit = super().precision(level, assumed, scale), self.variance(level, assumed.values)
+        return Precision(found.what, found.data, lambda n: unit, scale)
+
+    def noise(self, level: int) -> Noise | None:
+        """Return the largest variance that a bounded contribution can have."""
+        values = contributions(self.shape, self.laws[level]).value
+        most = float(max(map(abs, values)))
+        return Noise(most**2, most**2, 2 * most, most + 0.5)
 
 
 @frozen
-class GridMechanism(NumberMechanism):
-    """A mechanism for a number on a grid, at a single epsilon.
+class DuchiOneBit(GridMechanism):
+    """Round a number in [0, 1] at random to 0 or 1, and report that by randomized response.
 
     Parameters
     ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount.
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
+    missing : bool
+        Whether a value can be missing, which is then a third answer.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+
+    Privacy
+    -------
+    Any two numbers, or a number and a missing value, are neighbours; the largest likelihood ratio
+    is p/q.
+
+    Relaxation
+    ----------
+    Exact, as binary randomized response (of three answers where a value can be missing).
+
+    Utility
+    -------
+    The mean is unbiased. On [-1, 1], n times its variance at x is C² − x², C = (e^ε + 1)/(e^ε − 1).
+
+    Use
+    ---
+    Where there is no public coin and epsilon is below 0.6; otherwise the random threshold, whose
+    variance is on no data larger, or the Hybrid Mechanism.
+
+    References
+    ----------
+    J. C. Duchi, M. I. Jordan, M. J. Wainwright, "Minimax Optimal Procedures for Locally Private
+    Estimation", JASA 113(521), 2018, section 3.2.
+
+    Examples
+    --------
+    >>> duchi = DuchiOneBit(epsilon=1.0)
+    >>> round(duchi.p, 4), duchi.certified()
+    (0.7311, 1000000)
+    """
+
+    epsilon: Epsilon
+    missing: bool = False
+
+    name = "duchi"
+
+    @cached_property
+    def chain(self) -> SymbolChain:
+        """What is drawn."""
+        return symbol_chain(2 + self.missing, self.micros)
+
+    def _ratios(self) -> Sequence[Fraction]:
+        return [p / q for p, q in self.chain.exact]
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Two inputs, two ends."""
+        return Shape(2, 0, True, self.missing)
+
+    @cached_property
+    def laws(self) -> tuple[Law, ...]:
+        """The exact probabilities of every level, weakest first."""
+        none = Fraction(0)
+        return tuple(Law(none, none, none, p, q, q, p, q) for p, q in self.chain.exact)
+
+    @property
+    def resolution(self) -> int:
+        """Any number: an audit takes one apart from the ends too."""
+        return 1 << 32
+
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        """Name the end of the range that is reported."""
+        low, high = context.range
+        unit = f" {context.unit}" if context.unit else ""
+        return (f"{low:g}{unit}", f"{high:g}{unit}", "missing")[self.output_of(payload)]
+
+    def log_ratios(
+        self,
+        values: tuple[Any, Any],
+        reports: NDArray[np.uint8],
+        chains: NDArray[np.uint64],
+        level: int,
+    ) -> NDArray[np.float64]:
+        """Return the logarithms of likelihood ratios, of values each rounded to an end."""
+        one, other = (self.truths([each] * len(chains), chains)[:, 0] for each in values)
+        return self.chain.log_ratios(one, other, reports, level)
+
+    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the ends to which numbers are rounded: ``(n, 1)``."""
+        return self.encode_many(symbols, chains, chains, SystemSource())[:, None]
+
+    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the ends that are reported: ``(n, levels, 1)``."""
+        return self.chain.symbols(payloads)[:, :, None]
+
+
+class WindowMechanism(GridMechanism):
+    """A mechanism whose inputs each have a window of likelier cells."""
+
+    points: int
+
+    @classmethod
+    def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return 65 points."""
+        return {"points": 65}
+
+    @abstractmethod
+    def _design(self) -> tuple[Shape, Fraction]:
+        """Return the shape, and how much of the probability is the cells'."""
+
+    @cached_property
+    def _designed(self) -> tuple[Shape, Fraction]:
+        return self._design()
+
+    @cached_property
+    def _grains(self) -> designs.Grains:
+        return designs.strongest(*self._designed, self.micros[-1])
+
+    @cached_property
+    def _below(self) -> tuple[tuple[steps.Step, ...], tuple[Law, ...]]:
+        law = designs.law_of(self.shape, self._grains)
+        return steps.steps_below(self.shape, law, self.micros)
+
+    @property
+    def shape(self) -> Shape:
+        """The inputs and outputs."""
+        return self._designed[0]
+
+    @property
+    def laws(self) -> tuple[Law, ...]:
+        """The exact probabilities of every level, weakest first."""
+        return self._below[1]
+
+    @cached_property
+    def chain(self) -> FiniteChain:
+        """What is drawn."""
+        rows = (steps.rows_of(self.shape, step) for step in self._below[0])
+        strongest = FiniteDraw(designs.rows_of(self.shape, self._grains))
+        return FiniteChain(strongest, tuple(FiniteDraw(each) for each in rows))
+
+    def _ratios(self) -> Sequence[Fraction]:
+        return [most / least for most, least in (law.worst(self.shape) for law in self.laws)]
+
+    def exact(self, level: int) -> tuple[Probabilities, ...]:
+        """Return the largest and the smallest probability of the output that costs most."""
+        return (Probabilities(*self.laws[level].worst(self.shape)),)
+
+    @cached_property
+    def possible(self) -> tuple[bool, ...]:
+        """Which outputs some level can have: cells and ends may be there and never be drawn."""
+        shape = self.shape
+        columns = zip(*(law.columns(shape) for law in self.laws), strict=True)
+        cell, end, gone = (any(column.largest for column in levels) for levels in columns)
+        return (cell,) * shape.cells + (end,) * (2 * shape.ends) + (gone,) * shape.missing
+
+    def output_of(self, payload: bytes) -> int:
+        """Return the output in a payload.
+
+        Raises
+        ------
+        ParameterError
+            The payload is none of this mechanism.
+        """
+        output = super().output_of(payload)
+        if not self.possible[output]:
+            raise ParameterError("the payload is none of this mechanism")
+        return output
+
+    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
+        import numpy as np
+
+        possible = np.array([*self.possible, False])
+        outputs = np.minimum(self.chain.symbols(payloads), self.chain.size)
+        valid: NDArray[np.bool_] = possible[outputs]
+        return valid
+
+    def worst_inputs(self, level: int) -> tuple[Any, Any]:
+        """Return the two that most outputs tell apart as far as they can."""
+        steps = self.shape.steps
+        one, other = (
+            None if place > steps else place / steps for place in self.chain.farthest(level)
+        )
+        return one, other
+
+    def log_ratios(
+        self,
+        values: tuple[Any, Any],
+        reports: NDArray[np.uint8],
+        chains: NDArray[np.uint64],
+        level: int,
+    ) -> NDArray[np.float64]:
+        """Return the logarithms of likelihood ratios, of values rounded at random."""
+        import numpy as np
+
+        laws = []
+        for value in values:
+            inputs, weights = zip(*self.prior(value, b"", b""), strict=True)
+            shares = np.array(weights, dtype=float) / sum(weights)
+            laws.append(shares @ np.exp(self.chain.log_matrices[level][list(inputs)]))
+        outputs = self.chain.symbols(reports)
+        with np.errstate(divide="ignore"):
+            one, other = np.log(laws)
+        return np.asarray(other[outputs] - one[outputs])
+
+
+@frozen
+class PiecewiseMechanism(WindowMechanism):
+    """Report a cell of a grid, likelier within a window around the number than outside of it.
+
+    Parameters
+    ----------
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
     points : int
         3, 5, 9, 17, 33, 65, 129 or 257; the number is first rounded at random to one of so many
         equally spaced inputs.
@@ -41,20 +357,6 @@ class GridMechanism(NumberMechanism):
     ------
     ParameterError
         A parameter is outside its range.
-    """
-
-    points: int = 65
-    missing: bool = False
-
-
-@frozen
-class PiecewiseMechanism(GridMechanism):
-    """Report a cell of a grid, likelier within a window around the number than outside of it.
-
-    Parameters
-    ----------
-    epsilon, points, missing
-        As of :class:`GridMechanism`.
 
     Privacy
     -------
@@ -88,22 +390,41 @@ class PiecewiseMechanism(GridMechanism):
 
     Examples
     --------
-    >>> PiecewiseMechanism(epsilon=2.0, points=33).certified
+    >>> PiecewiseMechanism(epsilon=2.0, points=33).certified()
     2000000
     """
 
-    def _build(self, micro: int) -> GridLadder:
-        return piecewise_ladder(self.points, self.missing, [micro], "")
+    epsilon: Epsilon
+    points: int = 65
+    missing: bool = False
+
+    name = "piecewise"
+
+    def _design(self) -> tuple[Shape, Fraction]:
+        found = designs.least_variance_design(
+            self.points, self.missing, self.micros[-1], mixed=False
+        )
+        return found.shape, found.share
 
 
 @frozen
-class HybridMechanism(GridMechanism):
+class HybridMechanism(WindowMechanism):
     """Answer by the Piecewise Mechanism or by one bit, so that the variance is the same everywhere.
 
     Parameters
     ----------
-    epsilon, points, missing
-        As of :class:`GridMechanism`.
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
+    points : int
+        3, 5, 9, 17, 33, 65, 129 or 257; the number is first rounded at random to one of so many
+        equally spaced inputs.
+    missing : bool
+        Whether a value can be missing, which is then one more output.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
 
     Privacy
     -------
@@ -137,22 +458,41 @@ class HybridMechanism(GridMechanism):
 
     Examples
     --------
-    >>> HybridMechanism(epsilon=2.0, points=33).certified
+    >>> HybridMechanism(epsilon=2.0, points=33).certified()
     2000000
     """
 
-    def _build(self, micro: int) -> GridLadder:
-        return hybrid_ladder(self.points, self.missing, [micro], "")
+    epsilon: Epsilon
+    points: int = 65
+    missing: bool = False
+
+    name = "hybrid"
+
+    def _design(self) -> tuple[Shape, Fraction]:
+        found = designs.least_variance_design(
+            self.points, self.missing, self.micros[-1], mixed=True
+        )
+        return found.shape, found.share
 
 
 @frozen
-class SquareWave(GridMechanism):
+class SquareWave(WindowMechanism):
     """Report a cell of a grid, likelier within a window made for estimating the distribution.
 
     Parameters
     ----------
-    epsilon, points, missing
-        As of :class:`GridMechanism`.
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
+    points : int
+        3, 5, 9, 17, 33, 65, 129 or 257; the number is first rounded at random to one of so many
+        equally spaced inputs.
+    missing : bool
+        Whether a value can be missing, which is then one more output.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
 
     Privacy
     -------
@@ -181,113 +521,18 @@ class SquareWave(GridMechanism):
 
     Examples
     --------
-    >>> SquareWave(epsilon=1.0, points=33).certified
+    >>> SquareWave(epsilon=1.0, points=33).certified()
     1000000
     """
 
-    def _build(self, micro: int) -> GridLadder:
-        return square_wave_ladder(self.points, self.missing, [micro], "")
+    epsilon: Epsilon
+    points: int = 65
+    missing: bool = False
 
+    name = "square_wave"
+    gives = "mean; quantiles and distribution, biased toward a smooth one"
+    distribution = True
 
-@frozen
-class GridLadder(FiniteLadder):
-    """A number in [0, 1] on a grid, relaxed along a ladder.
-
-    Parameters
-    ----------
-    kind : str
-        The name in a plan.
-    shape : Shape
-    laws : tuple of Law
-        The exact probabilities of every rung, weakest first.
-    """
-
-    kind: str
-    shape: Shape
-    laws: tuple[Law, ...]
-
-    @property
-    def name(self) -> str:
-        """The name in a plan."""
-        return self.kind
-
-    @property
-    def missing(self) -> bool:
-        """Whether a value can be missing."""
-        return self.shape.missing
-
-    def exact(self, level: int) -> tuple[Probabilities, ...]:
-        """Return the largest and the smallest probability of the output that costs most."""
-        return (Probabilities(*self.laws[level].worst(self.shape)),)
-
-    @cached_property
-    def possible(self) -> tuple[bool, ...]:
-        """Which outputs some rung can have: cells and ends may be there and never be drawn."""
-        shape = self.shape
-        columns = zip(*(law.columns(shape) for law in self.laws), strict=True)
-        cell, end, gone = (any(column.largest for column in rungs) for rungs in columns)
-        return (cell,) * shape.cells + (end,) * (2 * shape.ends) + (gone,) * shape.missing
-
-    def _output(self, payload: bytes) -> int:
-        output = super()._output(payload)
-        if not self.possible[output]:
-            raise ParameterError("the payload is none of this mechanism")
-        return output
-
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
-        import numpy as np
-
-        possible = np.array([*self.possible, False])
-        valid: NDArray[np.bool_] = possible[np.minimum(self._reports(payloads), self.chain.size)]
-        return valid
-
-    def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
-        """Return an input whose mean is the number."""
-        return inputs.encode(symbol, self.shape.steps, self.missing, source)
-
-    def prior(self, symbol: Any, chain: bytes) -> Prior:
-        """Return both neighbouring inputs with their weights."""
-        return inputs.prior(symbol, self.shape.steps, self.missing)
-
-    def encode_many(
-        self, symbols: Any, chains: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.int64]:
-        """Return inputs for ``(n,)`` numbers, NaN being a missing one."""
-        return inputs.encode_many(symbols, self.shape.steps, self.missing, source)
-
-
-def piecewise_ladder(points: int, missing: bool, ladder: Sequence[int], metric: str) -> GridLadder:
-    """Build a ladder of the Piecewise Mechanism on a grid."""
-    rungs = check_ladder(ladder)
-    design = designs.least_variance_design(points, missing, rungs[-1], mixed=False)
-    return _grid_ladder("piecewise", design.shape, design.share, rungs, metric)
-
-
-def hybrid_ladder(points: int, missing: bool, ladder: Sequence[int], metric: str) -> GridLadder:
-    """Build a ladder of the Hybrid Mechanism on a grid."""
-    rungs = check_ladder(ladder)
-    design = designs.least_variance_design(points, missing, rungs[-1], mixed=True)
-    return _grid_ladder("hybrid", design.shape, design.share, rungs, metric)
-
-
-def square_wave_ladder(
-    points: int, missing: bool, ladder: Sequence[int], metric: str
-) -> GridLadder:
-    """Build a ladder of the square wave on a grid."""
-    rungs = check_ladder(ladder)
-    shape = designs.square_wave_shape(points, missing, rungs[-1])
-    return _grid_ladder("square_wave", shape, Fraction(1), rungs, metric)
-
-
-def _grid_ladder(
-    kind: str, shape: Shape, share: Fraction, rungs: tuple[int, ...], metric: str
-) -> GridLadder:
-    grains = designs.strongest(shape, share, rungs[-1])
-    taken, laws = steps.steps_below(shape, designs.law_of(shape, grains), rungs)
-    chain = FiniteChain(
-        FiniteDraw(designs.rows_of(shape, grains)),
-        tuple(FiniteDraw(steps.rows_of(shape, step)) for step in taken),
-    )
-    ratios = [most / least for most, least in (law.worst(shape) for law in laws)]
-    return GridLadder(metric, certify(rungs, ratios), chain, kind, shape, laws)
+    def _design(self) -> tuple[Shape, Fraction]:
+        shape = designs.square_wave_shape(self.points, self.missing, self.micros[-1])
+        return shape, Fraction(1)

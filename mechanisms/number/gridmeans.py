@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mechanisms.estimate import SCORE_REPORTS, Estimate, kept_interval, nothing, two_sided
+from mechanisms.estimate import SCORE_REPORTS, Estimate, Region, kept_interval, nothing, two_sided
 from mechanisms.estimators.expectation import expectation_maximization
 from mechanisms.estimators.frequency import shares
-from mechanisms.number.contributions import contributions, matrix
-from mechanisms.number.duchi import DuchiLadder
-from mechanisms.number.gridded import GridLadder
-from mechanisms.number.results import NumericEstimates, counts_of, scaled, usable
-from mechanisms.number.survival import Cdf
+from mechanisms.number.answers import NumericEstimates, counts_of, scaled, usable
+from mechanisms.number.laws import Law, Shape, contributions, matrix
+from mechanisms.number.strata import Cdf
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 #: What reports say about the spread of the values is believed but for so many standard errors.
 _SPREAD_ERRORS = 2
@@ -97,21 +95,25 @@ class GridMeanRegion:
 
 
 def grid_estimates(
-    ladder: GridLadder | DuchiLadder,
+    shape: Shape,
+    laws: Sequence[Law],
     table: NDArray[np.int64],
     low: float,
     high: float,
-    quantiles: Sequence[float],
+    quantiles: Sequence[float] | None = None,
 ) -> NumericEstimates:
-    """Estimate mean and missing share, and of the square wave the distribution.
+    """Estimate mean and missing share, and where quantiles are asked for the distribution.
 
     Parameters
     ----------
-    ladder : GridLadder or DuchiLadder
+    shape : Shape
+    laws : sequence of Law
+        Of every level.
     table : ndarray, shape (levels, outputs), integers
     low, high : float
         The range.
-    quantiles : sequence of float in (0, 1)
+    quantiles : sequence of float in (0, 1), optional
+        With them the distribution is estimated too.
 
     Notes
     -----
@@ -123,37 +125,36 @@ def grid_estimates(
     """
     reports = table.sum(axis=1)
     by_level, n = counts_of(reports), int(reports.sum())
-    missing = _missing(ladder, table) if ladder.missing else None
+    missing = _missing(laws, table) if shape.missing else None
     if n == 0:
         return NumericEstimates(nothing(by_level), missing)
-    rungs = tuple(_rung(ladder, level) for level in range(ladder.levels))
-    mean = _mean(ladder, rungs, table, missing, low, high)
-    if ladder.name != "square_wave" or not math.isfinite(mean.standard_error):
+    rungs = tuple(_rung(shape, law) for law in laws)
+    mean = _mean(rungs, table, missing, low, high)
+    if quantiles is None or not math.isfinite(mean.standard_error):
         return NumericEstimates(mean, missing)
-    cdf = _distribution(ladder, rungs, table, 0.0 if missing is None else missing.value, low, high)
+    gone = 0.0 if missing is None else missing.value
+    cdf = _distribution(shape.points, rungs, table, gone, low, high)
     found = {tau: _quantile(cdf, tau, by_level) for tau in quantiles}
     return NumericEstimates(mean, missing, cdf=cdf, quantiles=found, smoothed=True)
 
 
-def _rung(ladder: GridLadder | DuchiLadder, level: int) -> _Rung:
+def _rung(shape: Shape, law: Law) -> _Rung:
     import numpy as np
 
-    shape, law = ladder.shape, ladder.laws[level]
     exact = contributions(shape, law)
     value, present = (np.array(row, dtype=float) for row in (exact.value, exact.present))
     square = None if exact.square is None else np.array(exact.square, dtype=float)
     return _Rung(value, present, square, matrix(shape, law), 1 / (4 * shape.steps**2))
 
 
-def _missing(ladder: GridLadder | DuchiLadder, table: NDArray[np.int64]) -> Estimate:
+def _missing(laws: Sequence[Law], table: NDArray[np.int64]) -> Estimate:
     import numpy as np
 
-    pairs = np.array([[float(law.gone), float(law.here)] for law in ladder.laws])
+    pairs = np.array([[float(law.gone), float(law.here)] for law in laws])
     return shares(table[:, -1:], table.sum(axis=1), pairs)[0]
 
 
 def _mean(
-    ladder: GridLadder | DuchiLadder,
     rungs: tuple[_Rung, ...],
     table: NDArray[np.int64],
     missing: Estimate | None,
@@ -191,7 +192,7 @@ def _spread(row: NDArray[np.int64], rung: _Rung, y: float) -> float:
 
 
 def _distribution(
-    ladder: GridLadder | DuchiLadder,
+    points: int,
     rungs: tuple[_Rung, ...],
     table: NDArray[np.int64],
     missing: float,
@@ -201,7 +202,6 @@ def _distribution(
     """Estimate the distribution of the values present; those missing are mixed into every row."""
     import numpy as np
 
-    points = ladder.shape.points
     gone = min(max(missing, 0.0), 1.0)
     channels = []
     for rung in rungs:
@@ -221,3 +221,123 @@ def _quantile(cdf: Cdf, tau: float, by_level: tuple[int, ...]) -> Estimate:
 
     value = float(np.interp(tau, cdf.values, cdf.grid))
     return Estimate(value, math.inf, sum(by_level), by_level)
+
+
+def grid_variance(shape: Shape, law: Law, values: ArrayLike, missing: float = 0.0) -> float:
+    """Return the variance of the mean of a mechanism on a grid, times the number of reports.
+
+    Parameters
+    ----------
+    shape : Shape
+    law : Law
+        Of the level that all report.
+    values : array_like, shape (n,)
+        Those present, in [0, 1].
+    missing : float in [0, 1)
+        Share of the reports whose value is missing; the variance is that of one report of any kind.
+
+    Examples
+    --------
+    >>> from mechanisms.number.gridded import DuchiOneBit
+    >>> duchi = DuchiOneBit(1.0)
+    >>> round(grid_variance(duchi.shape, duchi.laws[0], [0.5, 0.5]), 6)
+    1.170674
+    """
+    import numpy as np
+
+    x = np.asarray(values, dtype=np.float64)
+    exact, channel = contributions(shape, law), matrix(shape, law)
+    centre = float(x.mean()) - 0.5
+    each = np.array(exact.value, dtype=float) - centre * np.array(exact.present, dtype=float)
+    squares = channel @ each**2
+    inputs = np.linspace(0.0, 1.0, shape.points)
+    present = np.interp(x, inputs, squares[: shape.points]).mean() - x.var()
+    gone = float(squares[-1]) if missing else 0.0
+    return ((1 - missing) * float(present) + missing * gone) / (1 - missing) ** 2
+
+
+def worst_pictures(shape: Shape) -> list[NDArray[np.float64]]:
+    """Return values of which some are the worst.
+
+    What a report adds is quadratic in its number, but for the rounding: the worst is that all are
+    the same, at an input or half-way between two, or that all are 0 or 1.
+    """
+    import numpy as np
+
+    same = np.linspace(0, 1, 2 * shape.steps + 1)[:, None]
+    apart = (np.arange(20) < np.arange(1, 20)[:, None]).astype(float)
+    return [*same, *apart]
+
+
+@dataclass(frozen=True)
+class SampledRegion:
+    """What a region covers, made wider by what the choice of the clients adds.
+
+    Parameters
+    ----------
+    chosen : Region
+        Of the mean of the clients that were chosen.
+    error : float
+        Standard deviation, at most, between their mean and that of all.
+    """
+
+    chosen: Region
+    error: float
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return the ends of the interval at confidence ``level``, or more."""
+        low, high = self.chosen.interval(level)
+        half = two_sided(level) * self.error
+        return low - half, high + half
+
+
+def sampled_grid_estimates(
+    shape: Shape,
+    laws: Sequence[Law],
+    table: NDArray[np.int64],
+    low: float,
+    high: float,
+    share: float,
+) -> NumericEstimates:
+    """Estimate a mean over all clients, of whom coins have chosen those that answer.
+
+    Parameters
+    ----------
+    shape : Shape
+    laws : sequence of Law
+        Of every level.
+    table : ndarray, shape (levels, outputs), integers
+        The answers.
+    low, high : float
+        The range.
+    share : float in (0, 1]
+        Share of the clients that answer.
+
+    Notes
+    -----
+    Given the values, the variance is the scatter of the contributions less ``share`` times the
+    spread of the values. :func:`grid_estimates`, of the clients that answer, subtracts the whole
+    spread: the two are weighted accordingly.
+    """
+    found = grid_estimates(shape, laws, table, low, high)
+    mean = found.mean
+    if not (share < 1 and math.isfinite(mean.standard_error)):
+        return found
+    scatter = _scatter(shape, laws, table) * ((high - low) / mean.n) ** 2
+    variance = share * mean.standard_error**2 + (1 - share) * scatter
+    error = math.sqrt(max(variance, mean.standard_error**2))
+    region = mean.region
+    if region is not None:
+        # No values are spread more than half of them at each end.
+        region = SampledRegion(region, (high - low) * math.sqrt((1 - share) / (4 * mean.n)))
+    return replace(found, mean=replace(mean, standard_error=error, region=region))
+
+
+def _scatter(shape: Shape, laws: Sequence[Law], table: NDArray[np.int64]) -> float:
+    """Return the sum of the squared distances of the contributions from their mean."""
+    import numpy as np
+
+    n = int(table.sum())
+    values = np.array([[float(value) for value in contributions(shape, law).value] for law in laws])
+    centred = values - (table * values).sum() / n
+    return float((table * centred**2).sum())

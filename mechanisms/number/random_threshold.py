@@ -1,38 +1,40 @@
-# mypy: disable-error-code="no-any-return"
 """A number against a random public threshold: is it above?"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mechanisms import coins
-from mechanisms.chains.chain import Prior
-from mechanisms.chains.symbols import symbol_chain
+from mechanisms.base import Epsilon
 from mechanisms.frozen import frozen
-from mechanisms.ladders import SymbolLadder
-from mechanisms.levels import certify, check_ladder
-from mechanisms.number.grid import BINS, check_unit, threshold_of, thresholds_of, unit_array
+from mechanisms.number.grid import (
+    BINS,
+    EXPECTED_REPORTS,
+    MISSING,
+    check_unit,
+    threshold_of,
+    thresholds_of,
+    unit_array,
+)
+from mechanisms.number.mechanism import AnswerMechanism, answer_noise
 from mechanisms.randomness import Source
-from mechanisms.single import NumberMechanism
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
-#: The symbol of a missing value; 0 is below the threshold (or at it), 1 above.
-MISSING = 2
+    from mechanisms.items import Context
+    from mechanisms.number.answers import NumericEstimates
 
 
 @frozen
-class RandomThreshold(NumberMechanism):
+class RandomThreshold(AnswerMechanism):
     """Say, by randomized response, whether a number is above a random public threshold.
 
     Parameters
     ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount.
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
     missing : bool
         Whether a value can be missing, which is then a third answer.
     metric : str
@@ -76,74 +78,117 @@ class RandomThreshold(NumberMechanism):
     >>> from mechanisms.testing import SeededSource
     >>> threshold = RandomThreshold(epsilon=1.0)
     >>> chains = np.arange(6, dtype=np.uint64).reshape(3, 2)
-    >>> threshold.randomize(np.array([0.1, 0.5, 0.9]), chains, SeededSource(1)).shape
+    >>> threshold.report(np.array([0.1, 0.5, 0.9]), SeededSource(1), chains).shape
     (3, 1)
     """
 
+    epsilon: Epsilon
     missing: bool = False
     metric: str = ""
 
-    def _build(self, micro: int) -> ThresholdLadder:
-        return threshold_ladder(self.missing, [micro], self.metric)
-
-
-@frozen
-class ThresholdLadder(SymbolLadder):
-    """One bit about a number in [0, 1], against the threshold of its chain."""
-
     name = "threshold"
+    gives = "mean, quantiles and distribution"
 
-    @property
-    def missing(self) -> bool:
-        """Whether a value can be missing, which is the third symbol."""
-        return self.chain.size == 3
-
-    @property
-    def count_length(self) -> int:
-        """A count for each bin of thresholds and each symbol."""
-        return BINS * self.chain.size
-
-    @cached_property
-    def _domain(self) -> int:
-        return coins.coin_domain(self.metric)
-
-    def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
+    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         """Return 1 where the number is above the chain's threshold, 2 where it is missing."""
         check_unit(symbol, self.missing)
         if symbol is None:
             return MISSING
-        return int(symbol > threshold_of(coins.hash_id(chain, self._domain)))
-
-    def prior(self, symbol: Any, chain: bytes) -> Prior:
-        """Return what the threshold says, with weight one."""
-        check_unit(symbol, self.missing)
-        if symbol is None:
-            return ((MISSING, 1),)
-        return ((int(symbol > threshold_of(coins.hash_id(chain, self._domain))), 1),)
+        return int(symbol > threshold_of(self.coin(chain)))
 
     def encode_many(
-        self, symbols: Any, chains: NDArray[np.uint64], source: Source
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
     ) -> NDArray[np.int64]:
         """Return symbols for ``(n,)`` numbers, NaN being a missing one."""
         import numpy as np
 
         values, gone = unit_array(symbols, self.missing)
-        thresholds = thresholds_of(coins.hash_ids(chains, self._domain))
+        thresholds = thresholds_of(self.coins_of(chains))
         return np.where(gone, MISSING, values > thresholds).astype(np.int64)
 
-    def bins(self, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+    @property
+    def strata(self) -> int:
+        """Reports are counted by the bin of their threshold."""
+        return BINS
+
+    def strata_of(
+        self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
         """Return the bin, in [0, 64), of each chain's threshold."""
         import numpy as np
 
-        return (coins.hash_ids(chains, self._domain) >> np.uint64(58)).astype(np.int64)
+        return (self.coins_of(chains) >> np.uint64(58)).astype(np.int64)
 
-    def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Count a report at the bin of its threshold, then its symbol."""
-        return self.bins(chains) * self.chain.size + reports
+    def _numeric(
+        self,
+        table: NDArray[np.int64],
+        low: float,
+        high: float,
+        quantiles: Sequence[float],
+        stratum: int,
+    ) -> NumericEstimates:
+        from mechanisms.number.answers import threshold_estimates
+
+        cells = table.reshape(len(table), BINS, -1)
+        return threshold_estimates(cells, self.pairs(), low, high, quantiles, stratum=stratum)
+
+    def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
+        """Return n times the variance of the estimated mean.
+
+        Examples
+        --------
+        >>> round(4 * RandomThreshold(1.0).variance(0), 2)
+        4.02
+        """
+        import numpy as np
+
+        strata = 1 << (min(max(n // EXPECTED_REPORTS, 1), BINS).bit_length() - 1)
+        pair, symbols = self.probabilities(level)[0], 2 + self.missing
+
+        def variance(x: NDArray[np.float64]) -> float:
+            above = np.clip(x * strata - np.arange(strata)[:, None], 0.0, 1.0).mean(axis=1)
+            between = float((above * (1 - above)).mean())
+            noise = answer_noise(pair, symbols, float(x.mean()))
+            # Reports fall into strata at random, which costs the number of strata over n.
+            return (noise + between) * (1 + (strata - 1) / n) - float(x.var())
+
+        if values is not None:
+            return variance(np.asarray(values, dtype=np.float64))
+        # Of a given mean, the worst are uniform up to a point, the rest being at the other end.
+        middles = (np.arange(strata) + 0.5) / strata
+        shifts = np.arange(-10, 11) / 10 if self.missing else np.zeros(1)
+        return max(variance(np.clip(middles - shift, 0.0, 1.0)) for shift in shifts)
+
+    def worst_variance(self, level: int) -> float:
+        """Return the same of the worst data and many reports, by the standard library alone.
+
+        Examples
+        --------
+        >>> round(4 * RandomThreshold(1.0).worst_variance(0), 6)
+        4.016028
+        """
+        pair, symbols = self.probabilities(level)[0], 2 + self.missing
+        # Uniform up to a point, the rest at 0 or at 1: F(x) = x + s has ∫ F(1 − F) − Var(X) of it.
+        return max(
+            answer_noise(pair, symbols, mean) + rest
+            for mean, rest in (_uniform_and_atom(step / 20) for step in range(-20, 21))
+        )
+
+    def _said(self, answer: int, chain: bytes, context: Context) -> str:
+        low, high = context.range
+        side = "above" if answer else "at most"
+        unit = f" {context.unit}" if context.unit else ""
+        return f"{side} {low + threshold_of(self.coin(chain)) * (high - low):.6g}{unit}"
 
 
-def threshold_ladder(missing: bool, ladder: Sequence[int], metric: str) -> ThresholdLadder:
-    """Build a ladder of random thresholds."""
-    rungs = check_ladder(ladder)
-    chain = symbol_chain(3 if missing else 2, rungs)
-    return ThresholdLadder(metric, certify(rungs, [rung.p / rung.q for rung in chain.exact]), chain)
+def _uniform_and_atom(shift: float) -> tuple[float, float]:
+    """Return mean and E|X − X′|/2 − Var(X) of numbers with the distribution function x + shift."""
+    size = abs(shift)
+    length = 1 - size
+    mean, square = length**2 / 2, length**3 / 3
+    apart = length**2 / 2 - length**3 / 3
+    return (mean if shift >= 0 else 1 - mean), apart - (square - mean**2)

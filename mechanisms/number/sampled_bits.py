@@ -1,50 +1,195 @@
-"""Several sampled bits of a number, which bits being public."""
+"""One sampled bit of a number, or several, which bits being public."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
 from mechanisms.errors import ParameterError, check_int
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.number.grid import (
+    EXPECTED_REPORTS,
+    MAX_BITS,
+    MISSING,
+    bit_prior,
     check_unit,
     exponent_of,
     exponents_of,
     round_to_grid,
     rounds_to_grid,
-    split_grid,
+    split,
     unit_array,
 )
-from mechanisms.number.random_threshold import MISSING
-from mechanisms.number.sampled_bit import check_bits
+from mechanisms.number.mechanism import AnswerMechanism, NumberMechanism, answer_noise
+from mechanisms.number.several import SeveralAnswers, coin, coin_column
 from mechanisms.randomness import Source
-from mechanisms.single import NumberMechanism
-from mechanisms.vector.draws import DrawsLadder, coin, coin_column, packed_chain
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.items import Context
+    from mechanisms.number.answers import NumericEstimates
 
 #: A report has at most so many answers.
 MAX_DRAWS = 32
 
 
 @frozen
-class SampledBits(NumberMechanism):
+class SampledBit(AnswerMechanism):
+    """Report one bit of a number by randomized response; which bit is a public coin.
+
+    Parameters
+    ----------
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
+    bits : int
+        In [1, 32]; the number is first rounded at random to a grid of 2**bits points.
+    missing : bool
+        Whether a value can be missing, which is then a third answer.
+    metric : str
+        Separates the coins of different metrics.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+
+    Privacy
+    -------
+    Any two numbers, or a number and a missing value, are neighbours; the largest likelihood ratio
+    is p/q. The coin is a hash of the chain id, which is drawn before the value is looked at.
+
+    Relaxation
+    ----------
+    Exact, as binary randomized response (of three answers where a value can be missing); the
+    bit that is asked for stays the same along the chain.
+
+    Utility
+    -------
+    A bit is sampled with its share of the range, w_i. On [-1, 1], n times the variance of the
+    stratified mean is 4 Σ w_i (π_i(1−π_i) + f(ε)) − Var(x), π_i the means of the bits and
+    f(ε) = e^ε/(e^ε−1)².
+
+    Use
+    ---
+    Where the means of bits are wanted besides that of the number, up to epsilon 2; from then on
+    several sampled bits. For the mean alone, the random threshold.
+
+    References
+    ----------
+    G. Cormode, I. L. Markov, "Bit-efficient Numerical Aggregation and Stronger Privacy for Trust in
+    Federated Analytics", arXiv:2108.01521 (bit-pushing).
+
+    Examples
+    --------
+    >>> SampledBit(epsilon=2.0, bits=10).certified()
+    2000000
+    """
+
+    epsilon: Epsilon
+    bits: int
+    missing: bool = False
+    metric: str = ""
+
+    name = "sampled_bit"
+    gives = "mean, and the share of each of {bits} bits"
+
+    def _check(self) -> None:
+        check_int("bits", self.bits, 1, MAX_BITS)
+
+    def exponent(self, chain: bytes) -> int:
+        """Return the exponent of the bit that a chain is about, 0 being the least significant."""
+        return exponent_of(self.coin(chain), self.bits)
+
+    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        """Return the chain's bit of the number, rounded to the grid; 2 where it is missing."""
+        check_unit(symbol, self.missing)
+        if symbol is None:
+            return MISSING
+        return round_to_grid(symbol, self.resolution, source) >> self.exponent(chain) & 1
+
+    def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
+        """Return the chain's bit of both neighbouring grid points, with their weights."""
+        check_unit(symbol, self.missing)
+        if symbol is None:
+            return ((MISSING, 1),)
+        below, grains = split(symbol, self.resolution)
+        exponent = self.exponent(chain)
+        return (
+            (below >> exponent & 1, GRAINS - grains),
+            ((below + 1) >> exponent & 1, grains),
+        )
+
+    def encode_many(
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
+    ) -> NDArray[np.int64]:
+        """Return symbols for ``(n,)`` numbers, NaN being a missing one."""
+        import numpy as np
+
+        values, gone = unit_array(symbols, self.missing)
+        points = rounds_to_grid(np.where(gone, 0.0, values), self.resolution, source)
+        exponents = exponents_of(self.coins_of(chains), self.bits)
+        return np.where(gone, MISSING, points >> exponents & 1)
+
+    @property
+    def strata(self) -> int:
+        """Reports are counted by bit, most significant first."""
+        return self.bits
+
+    def strata_of(
+        self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """Return the index of each chain's bit, 0 being the most significant."""
+        return self.bits - 1 - exponents_of(self.coins_of(chains), self.bits)
+
+    def _numeric(
+        self,
+        table: NDArray[np.int64],
+        low: float,
+        high: float,
+        quantiles: Sequence[float],
+        stratum: int,
+    ) -> NumericEstimates:
+        from mechanisms.number.answers import bit_estimates
+
+        cells = table.reshape(len(table), self.bits, -1)
+        return bit_estimates(cells, self.pairs(), low, high, stratum=stratum)
+
+    def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
+        """Return n times the variance of the estimated mean."""
+        return _variance(self, level, values, n)
+
+    @property
+    def resolution(self) -> int:
+        """The steps of the grid."""
+        return (1 << self.bits) - 1
+
+    def _said(self, answer: int, chain: bytes, context: Context) -> str:
+        place = self.bits - self.exponent(chain)
+        return f"bit {place} of {self.bits}, the highest first, is {answer}"
+
+
+@frozen
+class SampledBits(SeveralAnswers, NumberMechanism):
     """Report several bits of a number by randomized response; which bits are public coins.
 
     Parameters
     ----------
-    epsilon : float
-        In [1e-6, 40 draws], the nominal amount.
+    epsilon : float or sequence of float
+        In [1e-6, 40 count], the nominal amount; several, rising, for as many levels.
     bits : int
         In [1, 32]; for every answer the number is first rounded at random to a grid of 2**bits
         points.
-    draws : int
-        In [1, 32], the number of answers, each at epsilon / draws.
+    count : int
+        In [1, 32], the number of answers, each at epsilon / count.
     missing : bool
         Whether a value can be missing, which is then a third answer.
     metric : str
@@ -59,7 +204,7 @@ class SampledBits(NumberMechanism):
     -------
     Any two numbers, or a number and a missing value, are neighbours. The answers are drawn
     independently, a bit may be drawn twice, and all answers can differ: the largest likelihood
-    ratio is exactly (p/q)**draws. The coins are hashes of the chain id, which is drawn before the
+    ratio is exactly (p/q)**count. The coins are hashes of the chain id, which is drawn before the
     value is looked at.
 
     Relaxation
@@ -69,7 +214,7 @@ class SampledBits(NumberMechanism):
     Utility
     -------
     On [-1, 1], without strata, a user's variance is (C² − x²) / k with
-    C = (e^(ε/k)+1)/(e^(ε/k)−1), k the number of draws.
+    C = (e^(ε/k)+1)/(e^(ε/k)−1), k the number of answers.
 
     Use
     ---
@@ -83,48 +228,44 @@ class SampledBits(NumberMechanism):
 
     Examples
     --------
-    >>> SampledBits(epsilon=4.0, bits=10, draws=2).certified
+    >>> SampledBits(epsilon=4.0, bits=10, count=2).certified()
     4000000
     """
 
+    epsilon: Epsilon
     bits: int
-    draws: int
+    count: int
     missing: bool = False
     metric: str = ""
 
-    def _build(self, micro: int) -> SampledBitsLadder:
-        return sampled_bits_ladder(self.bits, self.draws, self.missing, [micro], self.metric)
-
-
-@frozen
-class SampledBitsLadder(DrawsLadder):
-    """Some of the ``bits`` bits of a number in [0, 1], chosen by the chain's coins."""
-
     name = "sampled_bits"
+    gives = "mean, and the share of each of {bits} bits, {count} bits a report"
 
-    bits: int
-
-    @property
-    def missing(self) -> bool:
-        """Whether a value can be missing, which is the third symbol."""
-        return self.chain.single.size == 3
+    def _check(self) -> None:
+        check_int("bits", self.bits, 1, MAX_BITS)
+        check_int("count", self.count, 1, MAX_DRAWS)
 
     @property
-    def count_length(self) -> int:
-        """A count for each bit, most significant first, and each symbol."""
-        return self.bits * self.chain.single.size
+    def answered(self) -> int:
+        """How many answers a report has."""
+        return self.count
+
+    @property
+    def symbols(self) -> int:
+        """No, yes and, where it can be, missing."""
+        return 2 + self.missing
 
     def exponents(self, seed: int) -> list[int]:
         """Return the exponents of the bits asked for, 0 being the least significant."""
         return [exponent_of(coin(seed, place), self.bits) for place in range(self.count)]
 
-    def encode(self, symbol: Any, seed: int, source: Source) -> list[int]:
+    def true_answers(self, symbol: Any, seed: int, source: Source) -> list[int]:
         """Return the bits asked for, each of a number rounded anew; 2 where it is missing."""
         check_unit(symbol, self.missing)
         if symbol is None:
             return [MISSING] * self.count
         return [
-            round_to_grid(symbol, self.bits, source) >> exponent & 1
+            round_to_grid(symbol, self.resolution, source) >> exponent & 1
             for exponent in self.exponents(seed)
         ]
 
@@ -135,7 +276,7 @@ class SampledBitsLadder(DrawsLadder):
             return [((MISSING, 1),)] * self.count
         return [bit_prior(symbol, self.bits, exponent) for exponent in self.exponents(seed)]
 
-    def encode_many(
+    def true_answers_many(
         self, symbols: Any, seeds: NDArray[np.uint64], source: Source
     ) -> NDArray[np.int64]:
         """Return ``(n, count)`` symbols for ``(n,)`` numbers, NaN being a missing one."""
@@ -147,34 +288,63 @@ class SampledBitsLadder(DrawsLadder):
         values = np.where(gone, 0.0, values)
         out = np.empty((len(values), self.count), dtype=np.int64)
         for place in range(self.count):
-            points = rounds_to_grid(values, self.bits, source)
+            points = rounds_to_grid(values, self.resolution, source)
             out[:, place] = points >> exponents_of(coin_column(seeds, place), self.bits) & 1
         out[gone] = MISSING
         return out
 
-    def cells(self, answers: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Count an answer at its bit, then its symbol."""
+    @property
+    def strata(self) -> int:
+        """Answers are counted by bit, most significant first."""
+        return self.bits
+
+    def places(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the index of each answer's bit, 0 being the most significant."""
         import numpy as np
 
         columns = [exponents_of(coin_column(seeds, i), self.bits) for i in range(self.count)]
-        indices = self.bits - 1 - np.stack(columns, axis=1)
-        return indices * self.chain.single.size + answers
+        return self.bits - 1 - np.stack(columns, axis=1)
+
+    def _numeric(
+        self,
+        table: NDArray[np.int64],
+        low: float,
+        high: float,
+        quantiles: Sequence[float],
+        stratum: int,
+    ) -> NumericEstimates:
+        from mechanisms.number.answers import bit_estimates
+
+        cells = table.reshape(len(table), self.bits, -1)
+        return bit_estimates(cells, self.pairs(), low, high, self.count, stratum)
+
+    def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
+        """Return n times the variance of the estimated mean."""
+        return _variance(self, level, values, n) / self.count
+
+    @property
+    def resolution(self) -> int:
+        """The steps of the grid."""
+        return (1 << self.bits) - 1
 
 
-def bit_prior(value: float, bits: int, exponent: int) -> Prior:
-    """Return a bit of both grid points around a value in [0, 1], with their weights."""
-    below, grains = split_grid(value, bits)
-    low, high = below >> exponent & 1, (below + 1) >> exponent & 1
-    if low == high or not grains:
-        return ((low, 1),)
-    return ((low, GRAINS - grains), (high, grains))
+def _variance(
+    mechanism: SampledBit | SampledBits, level: int, values: ArrayLike | None, n: int
+) -> float:
+    """Return n times the variance of the mean if a report has one answer."""
+    import numpy as np
 
+    from mechanisms.estimators.variance import bit_means
+    from mechanisms.number.answers import bit_weights
 
-def sampled_bits_ladder(
-    bits: int, count: int, missing: bool, ladder: Sequence[int], metric: str
-) -> SampledBitsLadder:
-    """Build a ladder of several sampled bits."""
-    check_bits(bits)
-    check_int("count", count, 1, MAX_DRAWS)
-    chain, amounts = packed_chain(3 if missing else 2, count, ladder)
-    return SampledBitsLadder(metric, amounts, chain, bits)
+    pair, symbols = mechanism.probabilities(level)[0], 2 + mechanism.missing
+    if values is None:
+        # Bits of a number vary most if all have its mean.
+        same = (mean / 20 for mean in range(21))
+        return max(answer_noise(pair, symbols, mean) + mean * (1 - mean) for mean in same)
+    x = np.asarray(values, dtype=np.float64)
+    means, weights = bit_means(x, mechanism.bits), bit_weights(mechanism.bits)
+    between = float(weights @ (means * (1 - means)))
+    noise = answer_noise(pair, symbols, float(x.mean()))
+    alone = int((n * np.cumsum(weights[::-1])[::-1] >= EXPECTED_REPORTS).sum())
+    return (noise + between) * (1 + max(alone - 1, 0) / n) - float(x.var())

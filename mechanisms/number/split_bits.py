@@ -1,28 +1,50 @@
-"""All bits of a number, the epsilon split over them so that the mean varies least."""
+"""All bits of a number, the epsilon split over them so that the mean varies least.
+
+The variance of a mean from split bits is the sum of w_i² f(ε_i), w_i the weight of a bit and
+f(ε) = e^ε/(e^ε−1)² its noise. It is least where w_i² |f′(ε_i)| is the same for all bits. With
+z = e^ε − 1 that condition, |f′| = e^ε(e^ε+1)/(e^ε−1)³ = c, is the cubic c z³ = (z+1)(z+2) with one
+positive root, and the product of all (1 + z_i) is e to the whole epsilon.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.base import Epsilon
 from mechanisms.chains.bits import BitChain, symmetric_bit
 from mechanisms.chains.chain import Prior
-from mechanisms.errors import ParameterError
-from mechanisms.exact import MICRO
+from mechanisms.errors import ParameterError, check_int
+from mechanisms.exact import MICRO, decimal_context
 from mechanisms.frozen import frozen
-from mechanisms.ladders import VectorLadder
-from mechanisms.levels import GRAINS, MAX_DECISION_EPSILON, certify, check_ladder
-from mechanisms.number.allocation import bit_weights, split_epsilon
-from mechanisms.number.grid import check_unit, round_to_grid, rounds_to_grid, split_grid, unit_array
-from mechanisms.number.sampled_bit import check_bits
+from mechanisms.levels import MAX_DECISION_EPSILON
+from mechanisms.number.grid import (
+    MAX_BITS,
+    check_unit,
+    neighbours,
+    round_to_grid,
+    rounds_to_grid,
+    unit_array,
+)
+from mechanisms.number.mechanism import NumberMechanism
 from mechanisms.randomness import Source
-from mechanisms.single import NumberMechanism
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.number.answers import NumericEstimates
+
+_CONTEXT = decimal_context(34)
+#: Shares are rounded down to multiples of 1e-24.
+_PLACES = 24
+_STEPS = 52
+#: Newton's method ends when a step is relatively smaller; the next one would be its square.
+_CLOSE = Decimal("1e-10")
 
 
 @frozen
@@ -31,8 +53,9 @@ class SplitBits(NumberMechanism):
 
     Parameters
     ----------
-    epsilon : float
-        At least 1e-6, the nominal amount; at most what gives the most significant bit 40.
+    epsilon : float or sequence of float
+        At least 1e-6, the nominal amount; at most what gives the most significant bit 40. Several,
+        rising, for as many levels.
     bits : int
         In [1, 32]; the number is first rounded at random to a grid of 2**bits points.
     missing : bool
@@ -76,61 +99,81 @@ class SplitBits(NumberMechanism):
     [0.4392, 0.2767, 0.1743, 0.1098]
     """
 
+    epsilon: Epsilon
     bits: int
     missing: bool = False
 
-    def _build(self, micro: int) -> SplitBitsLadder:
-        return split_bits_ladder(self.bits, self.missing, [micro], "")
+    name = "split_bits"
+    gives = "mean, and the share of each of {bits} bits"
+
+    def _check(self) -> None:
+        check_int("bits", self.bits, 1, MAX_BITS)
+        for number, split in enumerate(self._shares, start=1):
+            if not max(split) <= MAX_DECISION_EPSILON:
+                raise ParameterError(
+                    f"level {number}: the most significant bit would get more than "
+                    f"{MAX_DECISION_EPSILON} of epsilon"
+                )
+
+    @property
+    def _decisions(self) -> int:
+        """The bits, of which one may say whether there is a value."""
+        return self.bits + self.missing
+
+    @cached_property
+    def _shares(self) -> list[tuple[Fraction, ...]]:
+        """The share of each bit by level; a presence bit weighs as much as the first."""
+        weights = exact_weights(self.bits)
+        weights = (*weights, weights[0]) if self.missing else weights
+        return [split_epsilon(Fraction(micro, MICRO), weights) for micro in self.micros]
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The nominal epsilon of each bit, most significant first."""
-        micro = Fraction(self.ladder.nominal(0), MICRO)
-        return tuple(float(share) for share in shares_of(self.bits, self.missing, micro))
+        """The nominal epsilon of each bit at the last level, most significant first."""
+        return tuple(float(share) for share in self._shares[-1])
 
+    @cached_property
+    def chain(self) -> BitChain:
+        """What is drawn."""
+        columns = zip(*self._shares, strict=True)
+        return BitChain(self._decisions, tuple(symmetric_bit(column) for column in columns))
 
-@frozen
-class SplitBitsLadder(VectorLadder):
-    """The ``bits`` bits of a number in [0, 1], and a presence bit where it can be missing."""
+    def _ratios(self) -> Sequence[Fraction]:
+        by_bit = (bit.bit_ratios() for bit in self.chain.ladders)
+        return [math.prod(ratios) for ratios in zip(*by_bit, strict=True)]
 
-    name = "split_bits"
-
-    bits: int
-
-    @property
-    def missing(self) -> bool:
-        """Whether a value can be missing; then a last bit says whether it is there."""
-        return self.chain.width > self.bits
-
-    def encode(self, symbol: Any, pseudonym: bytes, source: Source) -> int:
+    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         """Return the bits of the number, rounded to the grid, most significant lowest."""
         check_unit(symbol, self.missing)
         if symbol is None:
             return 0
-        return self._arrange(round_to_grid(symbol, self.bits, source))
+        return self._arrange(round_to_grid(symbol, self.resolution, source))
 
-    def prior(self, symbol: Any, pseudonym: bytes) -> Prior:
+    def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
         """Return the bits of both neighbouring grid points, with their weights."""
         check_unit(symbol, self.missing)
         if symbol is None:
             return ((0, 1),)
-        below, grains = split_grid(symbol, self.bits)
-        if not grains:
-            return ((self._arrange(below), 1),)
-        return ((self._arrange(below), GRAINS - grains), (self._arrange(below + 1), grains))
+        points = neighbours(symbol, self.resolution)
+        return tuple((self._arrange(point), weight) for point, weight in points)
 
     def _arrange(self, point: int) -> int:
         reversed_bits = int(f"{point:0{self.bits}b}"[::-1], 2)
         return reversed_bits | 1 << self.bits if self.missing else reversed_bits
 
     def encode_many(
-        self, symbols: Any, pseudonyms: NDArray[np.uint64], source: Source
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
     ) -> NDArray[np.uint64]:
         """Return packed bits for ``(n,)`` numbers, NaN being a missing one."""
         import numpy as np
 
         values, gone = unit_array(symbols, self.missing)
-        points = rounds_to_grid(np.where(gone, 0.0, values), self.bits, source).astype(np.uint64)
+        rounded = rounds_to_grid(np.where(gone, 0.0, values), self.resolution, source)
+        points = rounded.astype(np.uint64)
         out = np.zeros(len(points), dtype=np.uint64)
         for index in range(self.bits):
             bit = points >> np.uint64(self.bits - 1 - index) & np.uint64(1)
@@ -140,30 +183,128 @@ class SplitBitsLadder(VectorLadder):
             out[gone] = 0
         return out.reshape(-1, 1)
 
+    def _numeric(
+        self,
+        table: NDArray[np.int64],
+        low: float,
+        high: float,
+        quantiles: Sequence[float],
+        stratum: int,
+    ) -> NumericEstimates:
+        from mechanisms.number.answers import split_estimates
 
-def shares_of(bits: int, missing: bool, epsilon: Fraction) -> tuple[Fraction, ...]:
-    """Return the share of each bit; a presence bit weighs as much as the most significant."""
-    weights = bit_weights(bits)
-    return split_epsilon(epsilon, (*weights, weights[0]) if missing else weights)
+        pairs = [self.pairs(bit) for bit in range(self._decisions)]
+        return split_estimates(table, pairs, low, high, self.missing)
+
+    def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
+        """Return n times the variance of the estimated mean."""
+        import numpy as np
+
+        from mechanisms.estimators.variance import split_bits_variance
+
+        pairs = self.probabilities(level)
+        # Half-way between two points the rounding adds most; the presence bit does where all are 1.
+        found = split_bits_variance(pairs[: self.bits], [0.5] if values is None else values)
+        if self.missing:
+            p, q = pairs[-1]
+            mean = 1.0 if values is None else float(np.asarray(values, dtype=np.float64).mean())
+            found += mean**2 * p * (1 - p) / (p - q) ** 2
+        return found
+
+    @property
+    def resolution(self) -> int:
+        """The steps of the grid."""
+        return (1 << self.bits) - 1
+
+    def worst_inputs(self, level: int) -> tuple[Any, Any]:
+        """Return two values that differ in all bits."""
+        return (None if self.missing else 0.0), 1.0
 
 
-def split_bits_ladder(
-    bits: int, missing: bool, ladder: Sequence[int], metric: str
-) -> SplitBitsLadder:
-    """Build a ladder of split bits."""
-    check_bits(bits)
-    width = bits + missing
-    rungs = check_ladder(ladder, width)
-    shares = [shares_of(bits, missing, Fraction(micro, MICRO)) for micro in rungs]
-    for number, split in enumerate(shares, start=1):
-        if not max(split) <= MAX_DECISION_EPSILON:
-            raise ParameterError(
-                f"level {number}: the most significant bit would get more than "
-                f"{MAX_DECISION_EPSILON} of epsilon"
-            )
-    chain = BitChain(width, tuple(symmetric_bit(column) for column in zip(*shares, strict=True)))
-    ratios = [
-        math.prod(ratios)
-        for ratios in zip(*(bit.bit_ratios() for bit in chain.ladders), strict=True)
-    ]
-    return SplitBitsLadder(metric, certify(rungs, ratios), chain, bits)
+@lru_cache(maxsize=1024)
+def split_epsilon(epsilon: Fraction, weights: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
+    """Split an epsilon over bits so that the variance of their weighted sum is least.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        Positive.
+    weights : tuple of Fraction
+        The positive weights of the bits.
+
+    Returns
+    -------
+    tuple of Fraction
+        The share of each bit, rounded down to 1e-24; they sum to at most ``epsilon``. A larger
+        epsilon gives every bit a larger share, so ladders of split bits are always related.
+
+    Examples
+    --------
+    >>> shares = split_epsilon(Fraction(1), (Fraction(8, 15), Fraction(4, 15)))
+    >>> [round(float(share), 4) for share in shares]
+    [0.6135, 0.3865]
+    """
+    if not epsilon > 0 or not all(weight > 0 for weight in weights):
+        raise ParameterError("epsilon and weights must be positive")
+    with localcontext(_CONTEXT):
+        target = Decimal(epsilon.numerator) / Decimal(epsilon.denominator)
+        squares = [Decimal(w.numerator**2) / Decimal(w.denominator**2) for w in weights]
+        shares = _bisect(target, squares)
+        scale = target / sum(shares)
+        grains = [int((share * scale).scaleb(_PLACES)) for share in shares]
+    return tuple(Fraction(max(grain - 1, 0), 10**_PLACES) for grain in grains)
+
+
+def exact_weights(bits: int) -> tuple[Fraction, ...]:
+    """Return the weights 2**(l-i)/(2**l-1) of an l-bit number's bits, most significant first."""
+    whole = (1 << bits) - 1
+    return tuple(Fraction(1 << (bits - 1 - index), whole) for index in range(bits))
+
+
+def _bisect(target: Decimal, squares: Sequence[Decimal]) -> list[Decimal]:
+    """Find the multiplier for which the shares sum to ``target``, by bisection of its log."""
+    goal = target.exp()
+    # With the same share for all, the smallest and the largest weight bracket the multiplier.
+    even = _slope(target / len(squares))
+    low, high = min(squares) * even, max(squares) * even
+    roots = [_start(low / square) for square in squares]
+    for _ in range(_STEPS):
+        middle = (low * high).sqrt()
+        roots = [_root(middle / s, root) for s, root in zip(squares, roots, strict=True)]
+        product = Decimal(1)
+        for root in roots:
+            product *= 1 + root
+        if product > goal:
+            low = middle
+        else:
+            high = middle
+    return [(1 + root).ln() for root in roots]
+
+
+def _slope(epsilon: Decimal) -> Decimal:
+    """Return |f'| at ``epsilon``."""
+    z = epsilon.exp() - 1
+    return (z + 1) * (z + 2) / z**3
+
+
+def _start(slope: Decimal) -> Decimal:
+    """Return a z above the root for ``slope``: (z+1)(z+2) is at most 6 max(1, z)^2."""
+    return max(6 / slope, (6 / slope) ** (Decimal(1) / 3))
+
+
+def _root(slope: Decimal, start: Decimal) -> Decimal:
+    """Return the z > 0 for which slope z^3 = (z+1)(z+2), by Newton's method."""
+    # The cubic is convex wherever it rises: one step from there lands above the root, and from
+    # above the root every step falls towards it.
+    z = start
+    while True:
+        linear = slope * z - 1
+        excess = (linear * z - 3) * z - 2
+        incline = (3 * linear + 1) * z - 3
+        if incline <= 0:
+            z = _start(slope)
+            continue
+        step = excess / incline
+        z -= step
+        if abs(step) < z * _CLOSE:
+            return z

@@ -2,43 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mechanisms.errors import ParameterError, check_int
-from mechanisms.frozen import frozen
-from mechanisms.number.grid import check_unit, unit_array
-from mechanisms.single import CoinMechanism
-from mechanisms.vector.draws import DrawsLadder, coin, coin_column
+from mechanisms.exact import to_micro
+from mechanisms.number.grid import EXPECTED_REPORTS, QUANTILES, check_unit, unit_array
+from mechanisms.number.mechanism import check_estimated, precision_of_mean
+from mechanisms.number.several import SeveralAnswers, coin, coin_column
+from mechanisms.randomness import Source
+from mechanisms.sampling import some_below
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from mechanisms.number.results import NumericEstimates
+    from mechanisms.estimate import Estimate
+    from mechanisms.items import Context, Item
+    from mechanisms.number.answers import NumericEstimates
+    from mechanisms.planner.targets import Assumed, Precision
 
 #: A vector has at most so many coordinates, and a report at most so many answers.
 MAX_DIMENSIONS, MAX_SAMPLED = 1024, 64
 
 
-@frozen
-class CoordinatesLadder(DrawsLadder):
+class CoordinateSampling(SeveralAnswers):
     """Answers about different coordinates of a vector of ``dimensions`` numbers in [0, 1]."""
 
+    types: ClassVar[tuple[str, ...]] = ("vector",)
+    gives = "mean of each of {dimensions} coordinates, {sampled} of them a report"
+
     dimensions: int
+    sampled: int
+
+    def _check(self) -> None:
+        check_int("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
+        if self.sampled == 0:
+            last = self.epsilon if isinstance(self.epsilon, int | float) else self.epsilon[-1]
+            object.__setattr__(self, "sampled", self._best_sampled(to_micro(last)))
+        check_int("sampled", self.sampled, 1, min(self.dimensions, MAX_SAMPLED))
+
+    @abstractmethod
+    def _best_sampled(self, micro: int) -> int:
+        """Return the number of coordinates of least variance at so many micro-epsilon."""
 
     @property
-    def sampled(self) -> int:
-        """Coordinates that a report is about."""
-        return self.chain.count
+    def answered(self) -> int:
+        """One answer a sampled coordinate."""
+        return self.sampled
 
     def coordinates(self, seed: int) -> list[int]:
         """Return the different coordinates that the coins choose, by Floyd's algorithm."""
         chosen: list[int] = []
-        for place in range(self.count):
-            last = self.dimensions - self.count + place
+        for place in range(self.sampled):
+            last = self.dimensions - self.sampled + place
             drawn = coin(seed, place) % (last + 1)
             chosen.append(last if drawn in chosen else drawn)
+        return chosen
+
+    def coordinates_many(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Vectorised :meth:`coordinates`: ``(n, sampled)``."""
+        import numpy as np
+
+        chosen = np.empty((len(seeds), self.sampled), dtype=np.int64)
+        for place in range(self.sampled):
+            last = self.dimensions - self.sampled + place
+            drawn = (coin_column(seeds, place) % np.uint64(last + 1)).astype(np.int64)
+            taken = (chosen[:, :place] == drawn[:, None]).any(axis=1)
+            chosen[:, place] = np.where(taken, last, drawn)
         return chosen
 
     def values(self, symbol: Any) -> Sequence[float]:
@@ -48,18 +81,6 @@ class CoordinatesLadder(DrawsLadder):
         for value in symbol:
             check_unit(value, missing=False)
         return symbol
-
-    def coordinates_many(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Vectorised :meth:`coordinates`: ``(n, sampled)``."""
-        import numpy as np
-
-        chosen = np.empty((len(seeds), self.count), dtype=np.int64)
-        for place in range(self.count):
-            last = self.dimensions - self.count + place
-            drawn = (coin_column(seeds, place) % np.uint64(last + 1)).astype(np.int64)
-            taken = (chosen[:, :place] == drawn[:, None]).any(axis=1)
-            chosen[:, place] = np.where(taken, last, drawn)
-        return chosen
 
     def columns(self, symbols: Any, seeds: NDArray[np.uint64]) -> NDArray[np.float64]:
         """Return the chosen coordinates of ``(n, dimensions)`` numbers: ``(n, sampled)``."""
@@ -72,32 +93,137 @@ class CoordinatesLadder(DrawsLadder):
             raise ParameterError(f"vectors must have shape (n, {self.dimensions})")
         return np.take_along_axis(values, self.coordinates_many(seeds), axis=1)
 
-
-@frozen
-class CoordinatesMechanism(CoinMechanism):
-    """A mechanism for vectors at a single epsilon, whose ladder is a :class:`CoordinatesLadder`."""
-
-    def estimate(
-        self, counts: ArrayLike, low: float = 0.0, high: float = 1.0
+    def coordinate_estimates(
+        self,
+        counts: ArrayLike,
+        low: float = 0.0,
+        high: float = 1.0,
+        quantiles: Sequence[float] = QUANTILES,
+        *,
+        stratum: int = EXPECTED_REPORTS,
     ) -> tuple[NumericEstimates, ...]:
-        """Estimate each coordinate; see :func:`mechanisms.vector.means.vector_estimates`."""
-        import numpy as np
+        """Estimate the mean of each coordinate, and its distribution or its bits.
 
-        from mechanisms.vector.means import VECTOR_LADDERS, vector_estimates
+        Parameters
+        ----------
+        counts : array_like, shape (levels, count_length), integers
+            Counts of the newest reports, by level, as :meth:`accumulate` lays them out.
+        low, high : float
+            The range of all coordinates.
+        quantiles : sequence of float in (0, 1)
+            Which quantiles to estimate (thresholds only).
+        stratum : int
+            Answers that a stratum is expected to have, at least.
 
-        ladder = self.ladder
-        assert isinstance(ladder, VECTOR_LADDERS)
-        return vector_estimates(ladder, np.asarray(counts)[np.newaxis], low, high)
+        Returns
+        -------
+        tuple of NumericEstimates
+            One a coordinate. The mean is that of all clients, whose coordinates were sampled at
+            random; ``n`` counts the answers about the coordinate. The distribution function and the
+            quantiles come with thresholds, the means of the bits with bits, neither with a grid.
 
+        Raises
+        ------
+        ParameterError
+            The counts have the wrong shape, the range is empty or a quantile is outside (0, 1).
 
-def check_dimensions(dimensions: int, sampled: int) -> None:
-    """Refuse a number of coordinates outside [1, 1024], or of sampled ones outside [1, 64].
+        Notes
+        -----
+        All levels have equal weights, so that a level may depend on values. A coordinate's answers
+        are post-stratified by threshold or bit (see :mod:`mechanisms.number.strata`): its clients
+        are a random subset of all, chosen by coins. Estimates of different coordinates are all but
+        uncorrelated through the randomization; through the sampling they have a covariance that is
+        of the order of that of the values, over n.
 
-    Raises
-    ------
-    ParameterError
-        Also where more coordinates are sampled than there are.
-    """
-    check_int("dimensions", dimensions, 1, MAX_DIMENSIONS)
-    most = min(dimensions, MAX_SAMPLED)
-    check_int("sampled", sampled, 1, most)
+        Examples
+        --------
+        >>> from mechanisms.vector.sampled_vector import SampledVector
+        >>> vector = SampledVector(1.0, dimensions=2, sampled=1, bits=1)
+        >>> above, below = vector.coordinate_estimates([[30, 70, 60, 40]])
+        >>> round(above.mean.value, 3), round(below.mean.value, 3)
+        (0.933, 0.284)
+        """
+        from mechanisms.estimators.frequency import count_table
+
+        table = count_table(self, counts)
+        check_estimated(low, high, quantiles)
+        cells = table.reshape(len(table), self.dimensions, -1)
+        return tuple(
+            self._of_coordinate(cells[:, i], low, high, quantiles, stratum)
+            for i in range(self.dimensions)
+        )
+
+    @abstractmethod
+    def _of_coordinate(
+        self,
+        cells: NDArray[np.int64],
+        low: float,
+        high: float,
+        quantiles: Sequence[float],
+        stratum: int,
+    ) -> NumericEstimates:
+        """Return what the counts of the answers about one coordinate say."""
+
+    def means(
+        self,
+        counts: ArrayLike,
+        low: float = 0.0,
+        high: float = 1.0,
+        *,
+        stratum: int = EXPECTED_REPORTS,
+    ) -> tuple[Estimate, ...]:
+        """Estimate the mean of each coordinate; see :meth:`coordinate_estimates`."""
+        found = self.coordinate_estimates(counts, low, high, (), stratum=stratum)
+        return tuple(each.mean for each in found)
+
+    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+        """Yield the mean of each coordinate, of which n counts the answers."""
+        from mechanisms.items import Item
+
+        stratum = max(EXPECTED_REPORTS, context.least)
+        found = self.means(counts, *context.range, stratum=stratum)
+        for number, each in enumerate(found, start=1):
+            yield Item("mean", str(number), each, context.unit)
+
+    def reports_by_level(self, counts: NDArray[np.int64], items: Sequence[Item]) -> list[int]:
+        """Return how many reports of each level there are: each has several answers."""
+        answers: list[int] = (counts.sum(axis=1) // self.sampled).tolist()
+        return answers
+
+    @abstractmethod
+    def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
+        """Return n times the variance of the estimated mean of a coordinate.
+
+        Parameters
+        ----------
+        level : int
+            That of all reports.
+        values : array_like, shape (N,), optional
+            In [0, 1], a picture of the coordinate; by default the worst.
+        n : int
+            Reports, on which the number of strata depends.
+
+        Notes
+        -----
+        With r = d/k and S the scatter of one answer around the mean it is r S − Var(X): whether a
+        client answers is random too.
+        """
+
+    def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
+        """Return that of the mean of a coordinate."""
+        variance = partial(self.variance, level)
+        return precision_of_mean("the mean of a coordinate", variance, assumed, scale)
+
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        """Return the payload itself."""
+        return f"answers to be read together, {payload.hex()}"
+
+    def worst_inputs(self, level: int) -> tuple[Any, Any]:
+        """Return the vectors of zeros and of ones."""
+        return (0.0,) * self.dimensions, (1.0,) * self.dimensions
+
+    def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
+        """Return vectors of zeros and ones."""
+        masks = some_below(1 << self.dimensions, count, source)
+        places = range(self.dimensions)
+        return [tuple(float(mask >> place & 1) for place in places) for mask in masks]

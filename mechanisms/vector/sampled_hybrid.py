@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
+from mechanisms.chains.packed import PackedChain
+from mechanisms.errors import check_int
 from mechanisms.exact import MICRO
-from mechanisms.frozen import frozen, replace
-from mechanisms.levels import MAX_DECISION_EPSILON, Probabilities, certify, check_ladder
-from mechanisms.number import inputs
-from mechanisms.number.gridded import GridLadder, hybrid_ladder
+from mechanisms.frozen import frozen
+from mechanisms.levels import MAX_DECISION_EPSILON, Probabilities
+from mechanisms.noise import Noise
+from mechanisms.number.grid import neighbours, round_to_grid, rounds_to_grid
+from mechanisms.number.gridded import HybridMechanism, PiecewiseMechanism
 from mechanisms.number.laws import worst_variance
 from mechanisms.randomness import Source
-from mechanisms.vector.coordinates import (
-    MAX_SAMPLED,
-    CoordinatesLadder,
-    CoordinatesMechanism,
-    check_dimensions,
-)
-from mechanisms.vector.draws import PackedChain
+from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED, CoordinateSampling
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.number.answers import NumericEstimates
 
 #: The variance of values uniform in [0, 1].
 UNIFORM_VARIANCE = 1 / 12
+#: Points of the grid, where a plan names none.
+POINTS = 33
 
 
 @frozen
-class SampledHybrid(CoordinatesMechanism):
+class SampledHybrid(CoordinateSampling):
     """Answer by the Hybrid Mechanism about a few coordinates of a vector, chosen by public coins.
 
     Parameters
     ----------
-    epsilon : float
+    epsilon : float or sequence of float
         From 1e-6 for each sampled coordinate to 40 for each, the nominal amount of the whole
-        vector.
+        vector; several, rising, for as many levels.
     dimensions : int
         In [1, 1024], the number of coordinates, each scaled to [0, 1].
     sampled : int, optional
@@ -87,111 +90,103 @@ class SampledHybrid(CoordinatesMechanism):
     2
     """
 
+    epsilon: Epsilon
     dimensions: int
-    sampled: int | None = None
-    points: int = 33
+    sampled: int = 0
+    points: int = POINTS
     metric: str = ""
 
-    def _build(self, micro: int) -> SampledHybridLadder:
-        check_dimensions(self.dimensions, 1)
-        if self.sampled is None:
-            sampled = optimal_sampled_hybrid(self.dimensions, micro, self.points)
-            object.__setattr__(self, "sampled", sampled)
-        sampled = self.sampled or 0
-        return sampled_hybrid_ladder(self.dimensions, sampled, self.points, [micro], self.metric)
+    name = "sampled_hybrid"
+    #: What every sampled coordinate goes through.
+    number: ClassVar[type[HybridMechanism | PiecewiseMechanism]] = HybridMechanism
 
+    @classmethod
+    def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the number of coordinates of least variance, each on a grid of 33 points."""
+        sampled = 1
+        if 1 <= given["dimensions"] <= MAX_DIMENSIONS and micro > 0:
+            sampled = optimal_sampled_hybrid(given["dimensions"], micro, POINTS)
+        return {"sampled": sampled, "points": POINTS}
 
-@frozen
-class SampledHybridLadder(CoordinatesLadder):
-    """Some of the ``dimensions`` coordinates on a grid, relaxed along a ladder.
+    def _best_sampled(self, micro: int) -> int:
+        return optimal_sampled_hybrid(self.dimensions, micro, self.points)
 
-    Parameters
-    ----------
-    grid : GridLadder
-        What every sampled coordinate goes through; its amounts are those of one coordinate.
-    """
+    @cached_property
+    def grid(self) -> HybridMechanism | PiecewiseMechanism:
+        """The mechanism of one coordinate; what does not divide by ``sampled`` is left."""
+        return self.number([micro // self.sampled / MICRO for micro in self.micros], self.points)
 
-    grid: GridLadder
+    @cached_property
+    def chain(self) -> PackedChain:
+        """What is drawn."""
+        return PackedChain(self.grid.chain, self.sampled)
 
-    @property
-    def name(self) -> str:
-        """``sampled_hybrid``; over a ladder of another mechanism, by that one's name."""
-        return f"sampled_{self.grid.name}"
-
-    @property
-    def count_length(self) -> int:
-        """A count for each coordinate and output."""
-        return self.dimensions * self.grid.chain.size
+    def _ratios(self) -> Sequence[Fraction]:
+        pairs = (self.exact(level)[0] for level in range(self.grid.levels))
+        return [(most / least) ** self.sampled for most, least in pairs]
 
     def exact(self, level: int) -> tuple[Probabilities, ...]:
         """Return the largest and the smallest probability of the output that costs most."""
         return self.grid.exact(level)
 
-    def encode(self, symbol: Any, seed: int, source: Source) -> list[int]:
+    @property
+    def strata(self) -> int:
+        """Answers are counted by coordinate."""
+        return self.dimensions
+
+    def places(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the coordinate of each answer."""
+        return self.coordinates_many(seeds)
+
+    def true_answers(self, symbol: Any, seed: int, source: Source) -> list[int]:
         """Return the chosen coordinates as inputs of the grid."""
-        values, steps = self.values(symbol), self.grid.shape.steps
-        return [inputs.encode(values[i], steps, False, source) for i in self.coordinates(seed)]
+        values, steps = self.values(symbol), self.grid.resolution
+        return [round_to_grid(values[i], steps, source) for i in self.coordinates(seed)]
 
     def priors(self, symbol: Any, seed: int) -> list[Prior]:
         """Return both neighbouring inputs of each chosen coordinate, with their weights."""
-        values, steps = self.values(symbol), self.grid.shape.steps
-        return [inputs.prior(values[i], steps, False) for i in self.coordinates(seed)]
+        values, steps = self.values(symbol), self.grid.resolution
+        return [neighbours(values[i], steps) for i in self.coordinates(seed)]
 
-    def encode_many(
+    def true_answers_many(
         self, symbols: Any, seeds: NDArray[np.uint64], source: Source
     ) -> NDArray[np.int64]:
         """Return ``(n, sampled)`` inputs for ``(n, dimensions)`` numbers."""
-        columns, steps = self.columns(symbols, seeds), self.grid.shape.steps
-        return inputs.encode_many(columns.reshape(-1), steps, False, source).reshape(columns.shape)
+        columns, steps = self.columns(symbols, seeds), self.grid.resolution
+        return rounds_to_grid(columns.reshape(-1), steps, source).reshape(columns.shape)
 
-    def cells(self, answers: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Count an answer at its coordinate, then its output."""
-        cells: NDArray[np.int64] = self.coordinates_many(seeds) * self.grid.chain.size + answers
-        return cells
+    def _of_coordinate(
+        self,
+        cells: NDArray[np.int64],
+        low: float,
+        high: float,
+        quantiles: Sequence[float],
+        stratum: int,
+    ) -> NumericEstimates:
+        from mechanisms.number.gridmeans import sampled_grid_estimates
 
+        share = self.sampled / self.dimensions
+        return sampled_grid_estimates(self.grid.shape, self.grid.laws, cells, low, high, share)
 
-def sampled_hybrid_ladder(
-    dimensions: int, sampled: int, points: int, ladder: Sequence[int], metric: str
-) -> SampledHybridLadder:
-    """Build a ladder of sampled coordinates through the Hybrid Mechanism.
+    def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
+        """Return n times the variance of the estimated mean of a coordinate."""
+        import numpy as np
 
-    Parameters
-    ----------
-    dimensions, sampled, points : int
-        As of :class:`SampledHybrid`.
-    ladder : sequence of int
-        Nominal micro-epsilons, increasing, at most 8; what does not divide by ``sampled`` is left.
-    metric : str
-        Separates the coins of different metrics.
+        from mechanisms.number.gridmeans import worst_pictures
 
-    Raises
-    ------
-    ParameterError, UnrelatedLevelsError
-        As :func:`mechanisms.registry.build`.
-    """
-    check_dimensions(dimensions, sampled)
-    rungs = check_ladder(ladder, sampled)
-    grid = hybrid_ladder(points, False, [micro // sampled for micro in rungs], metric)
-    return over_coordinates(grid, dimensions, sampled, rungs)
+        ratio = self.dimensions / self.sampled
 
+        def variance(x: NDArray[np.float64]) -> float:
+            spread = float(x.var())
+            return ratio * (self.grid.variance(level, x) + spread) - spread
 
-def over_coordinates(
-    grid: GridLadder, dimensions: int, sampled: int, rungs: tuple[int, ...]
-) -> SampledHybridLadder:
-    """Return the ladder that sends sampled coordinates through a ladder of a number.
+        if values is not None:
+            return variance(np.asarray(values, dtype=np.float64))
+        return max(variance(each) for each in worst_pictures(self.grid.shape))
 
-    Parameters
-    ----------
-    grid : GridLadder
-        Of a number that cannot be missing, with at most 1 / sampled of every amount.
-    dimensions, sampled : int
-    rungs : tuple of int
-        Nominal micro-epsilons.
-    """
-    ratios = [(rung.p / rung.q) ** sampled for [rung] in map(grid.exact, range(grid.levels))]
-    chain = PackedChain(grid.chain, sampled)
-    amounts = certify(rungs, ratios)
-    return SampledHybridLadder(grid.metric, amounts, chain, dimensions, replace(grid, metric=""))
+    def noise(self, level: int) -> Noise | None:
+        """Return that of one coordinate."""
+        return self.grid.noise(level)
 
 
 @lru_cache(maxsize=256)
@@ -217,10 +212,10 @@ def optimal_sampled_hybrid(dimensions: int, micro: int, points: int = 33) -> int
     >>> [optimal_sampled_hybrid(64, epsilon * 1_000_000) for epsilon in (1, 4, 6, 16)]
     [1, 1, 2, 4]
     """
-    check_dimensions(dimensions, 1)
+    check_int("dimensions", dimensions, 1, MAX_DIMENSIONS)
 
     def variance(sampled: int) -> float:
-        grid = hybrid_ladder(points, False, [micro // sampled], "")
+        grid = HybridMechanism(micro // sampled / MICRO, points)
         return (float(worst_variance(grid.shape, grid.laws[0])) + UNIFORM_VARIANCE) / sampled
 
     # Fewer could not take all of the epsilon.

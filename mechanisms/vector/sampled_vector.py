@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
 from mechanisms.errors import check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
+from mechanisms.noise import Noise
 from mechanisms.number.grid import (
+    EXPECTED_REPORTS,
     MAX_BITS,
+    bit_prior,
     exponent_of,
     exponents_of,
     round_to_grid,
@@ -18,33 +22,31 @@ from mechanisms.number.grid import (
     threshold_of,
     thresholds_of,
 )
-from mechanisms.number.sampled_bits import bit_prior
+from mechanisms.number.mechanism import answer_noise
+from mechanisms.number.several import coin, coin_column
 from mechanisms.randomness import Source
-from mechanisms.vector.coordinates import (
-    MAX_SAMPLED,
-    CoordinatesLadder,
-    CoordinatesMechanism,
-    check_dimensions,
-)
-from mechanisms.vector.draws import coin, coin_column, packed_chain
+from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED, CoordinateSampling
 from mechanisms.vector.optimum import optimal_sampled
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.number.answers import NumericEstimates
 
 #: Bins of the thresholds that are kept apart in counts, a coordinate: the 4 leading bits.
 VECTOR_BINS = 16
 
 
 @frozen
-class SampledVector(CoordinatesMechanism):
+class SampledVector(CoordinateSampling):
     """Answer by randomized response about a few coordinates of a vector, chosen by public coins.
 
     Parameters
     ----------
-    epsilon : float
-        In [1e-6, 40 sampled], the nominal amount of the whole vector.
+    epsilon : float or sequence of float
+        In [1e-6, 40 sampled], the nominal amount of the whole vector; several, rising, for as many
+        levels.
     dimensions : int
         In [1, 1024], the number of coordinates, each scaled to [0, 1].
     sampled : int, optional
@@ -97,35 +99,36 @@ class SampledVector(CoordinatesMechanism):
     >>> import numpy as np
     >>> from mechanisms.testing import SeededSource
     >>> vector = SampledVector(epsilon=4.0, dimensions=3, sampled=2)
-    >>> vector.certified
+    >>> vector.certified()
     4000000
     >>> chains = np.arange(4, dtype=np.uint64).reshape(2, 2)
     >>> vectors = np.array([[0.1, 0.5, 0.9], [1.0, 0.0, 0.2]])
-    >>> vector.randomize(vectors, chains, SeededSource(1)).shape
+    >>> vector.report(vectors, SeededSource(1), chains).shape
     (2, 1)
     """
 
+    epsilon: Epsilon
     dimensions: int
-    sampled: int | None = None
+    sampled: int = 0
     bits: int = 0
     metric: str = ""
 
-    def _build(self, micro: int) -> SampledVectorLadder:
-        check_dimensions(self.dimensions, 1)
-        if self.sampled is None:
-            sampled = min(optimal_sampled(self.dimensions, micro / MICRO), MAX_SAMPLED)
-            object.__setattr__(self, "sampled", sampled)
-        sampled = self.sampled or 0
-        return sampled_vector_ladder(self.dimensions, sampled, self.bits, [micro], self.metric)
-
-
-@frozen
-class SampledVectorLadder(CoordinatesLadder):
-    """Answers about some of the ``dimensions`` coordinates, relaxed along a ladder."""
-
     name = "sampled_vector"
 
-    bits: int
+    @classmethod
+    def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the number of coordinates of least variance, each asked for a threshold."""
+        sampled = 1
+        if 1 <= given["dimensions"] <= MAX_DIMENSIONS and micro > 0:
+            sampled = min(optimal_sampled(given["dimensions"], micro / MICRO), MAX_SAMPLED)
+        return {"sampled": sampled, "bits": 0}
+
+    def _best_sampled(self, micro: int) -> int:
+        return min(optimal_sampled(self.dimensions, micro / MICRO), MAX_SAMPLED)
+
+    def _check(self) -> None:
+        super()._check()
+        check_int("bits", self.bits, 0, MAX_BITS)
 
     @property
     def slots(self) -> int:
@@ -133,18 +136,18 @@ class SampledVectorLadder(CoordinatesLadder):
         return self.bits or VECTOR_BINS
 
     @property
-    def count_length(self) -> int:
-        """A count for each coordinate, slot and answer."""
-        return self.dimensions * self.slots * 2
+    def strata(self) -> int:
+        """Answers are counted by coordinate, then slot."""
+        return self.dimensions * self.slots
 
-    def encode(self, symbol: Any, seed: int, source: Source) -> list[int]:
+    def true_answers(self, symbol: Any, seed: int, source: Source) -> list[int]:
         """Return the answers about the chosen coordinates of a sequence of numbers."""
         values = self.values(symbol)
         out = []
         for place, coordinate in enumerate(self.coordinates(seed)):
-            asked, value = coin(seed, self.count + place), values[coordinate]
+            asked, value = coin(seed, self.sampled + place), values[coordinate]
             if self.bits:
-                point = round_to_grid(value, self.bits, source)
+                point = round_to_grid(value, (1 << self.bits) - 1, source)
                 out.append(point >> exponent_of(asked, self.bits) & 1)
             else:
                 out.append(int(value > threshold_of(asked)))
@@ -155,14 +158,14 @@ class SampledVectorLadder(CoordinatesLadder):
         values = self.values(symbol)
         out: list[Prior] = []
         for place, coordinate in enumerate(self.coordinates(seed)):
-            asked, value = coin(seed, self.count + place), values[coordinate]
+            asked, value = coin(seed, self.sampled + place), values[coordinate]
             if self.bits:
                 out.append(bit_prior(value, self.bits, exponent_of(asked, self.bits)))
             else:
                 out.append(((int(value > threshold_of(asked)), 1),))
         return out
 
-    def encode_many(
+    def true_answers_many(
         self, symbols: Any, seeds: NDArray[np.uint64], source: Source
     ) -> NDArray[np.int64]:
         """Return ``(n, sampled)`` answers for ``(n, dimensions)`` numbers."""
@@ -171,51 +174,81 @@ class SampledVectorLadder(CoordinatesLadder):
         columns = self.columns(symbols, seeds)
         out = np.empty(columns.shape, dtype=np.int64)
         for place, column in enumerate(columns.T):
-            asked = coin_column(seeds, self.count + place)
+            asked = coin_column(seeds, self.sampled + place)
             if self.bits:
-                points = rounds_to_grid(column, self.bits, source)
+                points = rounds_to_grid(column, (1 << self.bits) - 1, source)
                 out[:, place] = points >> exponents_of(asked, self.bits) & 1
             else:
                 out[:, place] = column > thresholds_of(asked)
         return out
 
-    def places(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def slots_of(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the slot of each answer within its coordinate: ``(n, sampled)``."""
         import numpy as np
 
-        asked = [coin_column(seeds, self.count + place) for place in range(self.count)]
+        asked = [coin_column(seeds, self.sampled + place) for place in range(self.sampled)]
         if self.bits:
             exponents = [exponents_of(coins, self.bits) for coins in asked]
             return self.bits - 1 - np.stack(exponents, axis=1)
         shift = np.uint64(64 - (VECTOR_BINS.bit_length() - 1))
         return (np.stack(asked, axis=1) >> shift).astype(np.int64)
 
-    def cells(self, answers: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Count an answer at its coordinate, then its slot, then what it says."""
-        cells: NDArray[np.int64] = self.coordinates_many(seeds) * self.slots + self.places(seeds)
-        return cells * 2 + answers
+    def places(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the coordinate and slot of each answer, as one number."""
+        return self.coordinates_many(seeds) * self.slots + self.slots_of(seeds)
 
+    def _of_coordinate(
+        self,
+        cells: NDArray[np.int64],
+        low: float,
+        high: float,
+        quantiles: Sequence[float],
+        stratum: int,
+    ) -> NumericEstimates:
+        from mechanisms.number.answers import bit_estimates, threshold_estimates
 
-def sampled_vector_ladder(
-    dimensions: int, sampled: int, bits: int, ladder: Sequence[int], metric: str
-) -> SampledVectorLadder:
-    """Build a ladder of answers about sampled coordinates.
+        cells, pairs = cells.reshape(len(cells), self.slots, 2), self.pairs()
+        if self.bits:
+            return bit_estimates(cells, pairs, low, high, stratum=stratum)
+        share = self.sampled / self.dimensions
+        return threshold_estimates(cells, pairs, low, high, quantiles, share, stratum)
 
-    Parameters
-    ----------
-    dimensions, sampled, bits : int
-        As of :class:`SampledVector`.
-    ladder : sequence of int
-        Nominal micro-epsilons, increasing, at most 8.
-    metric : str
-        Separates the coins of different metrics.
+    def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
+        """Return n times the variance of the estimated mean of a coordinate.
 
-    Raises
-    ------
-    ParameterError, UnrelatedLevelsError
-        As :func:`mechanisms.registry.build`.
-    """
-    check_dimensions(dimensions, sampled)
-    check_int("bits", bits, 0, MAX_BITS)
-    chain, amounts = packed_chain(2, sampled, ladder)
-    return SampledVectorLadder(metric, amounts, chain, dimensions, bits)
+        Of thresholds the worst values have the distribution function 1/2 + (x − 1/2)/r, some at
+        either end and the others uniform in between.
+
+        Examples
+        --------
+        >>> round(SampledVector(1.0, dimensions=4, sampled=1).variance(0), 2)
+        4.45
+        """
+        import numpy as np
+
+        from mechanisms.estimators.variance import bit_means
+        from mechanisms.number.answers import bit_weights
+
+        ratio = self.dimensions / self.sampled
+        if values is None:
+            x = np.clip(0.5 + ratio * ((np.arange(1024) + 0.5) / 1024 - 0.5), 0.0, 1.0)
+        else:
+            x = np.asarray(values, dtype=np.float64)
+        answers = max(n / ratio, 1.0)
+        if self.bits:
+            means, weights = bit_means(x, self.bits), bit_weights(self.bits)
+            between = 0.25 if values is None else float(weights @ (means * (1 - means)))
+            tails = np.cumsum(weights[::-1])[::-1]
+            extra = max(int((answers * tails >= EXPECTED_REPORTS).sum()) - 1, 0)
+        else:
+            most = min(max(int(answers) // EXPECTED_REPORTS, 1), VECTOR_BINS)
+            strata = 1 << (most.bit_length() - 1)
+            above = np.clip(x * strata - np.arange(strata)[:, None], 0.0, 1.0).mean(axis=1)
+            between, extra = float((above * (1 - above)).mean()), strata - 1
+        noise = answer_noise(self.probabilities(level)[0], 2, float(x.mean()))
+        taken = 0.0 if self.bits and values is None else float(x.var())
+        return ratio * (noise + between) * (1 + extra / answers) - taken
+
+    def noise(self, level: int) -> Noise | None:
+        """Return that of one answer."""
+        return Noise.of(*self.exact(level)[0])

@@ -14,14 +14,7 @@ from dataclasses import replace
 from math import sqrt
 
 from mechanisms.estimate import Estimate
-from mechanisms.items import Item, Method
-from mechanisms.ladders import Ladder
-from mechanisms.number.numeric import NumericEstimates, numeric
-from mechanisms.number.strata import EXPECTED_REPORTS
-from mechanisms.vector.coordinates import CoordinatesLadder
-from mechanisms.vector.means import vector_means
-from mechanisms.vector.sampled_hybrid import SampledHybridLadder
-from mechanisms.vector.sampled_vector import SampledVectorLadder
+from mechanisms.items import Item
 from pipelines.aggregation.counts import Matrix
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -40,54 +33,12 @@ def estimate(
     least : int
         The plan's ``minimum_reports``: no stratum of a number's reports is expected to have fewer.
     """
-    if not isinstance(metric.mechanism, Ladder):
-        return metric.mechanism.estimate(counts, metric.context(candidates, least))
-    stratum = max(EXPECTED_REPORTS, least)
-    if metric.type == "number":
-        return _number(metric, counts, stratum)
-    return _vector(metric, counts, stratum)
+    return metric.mechanism.estimate(counts, metric.context(candidates, least))
 
 
 def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Item]) -> list[int]:
     """Return how many reports of each level the counts of a window are of."""
-    if not isinstance(metric.mechanism, Ladder):
-        return metric.mechanism.reports_by_level(counts, items)
-    if isinstance(metric.mechanism, CoordinatesLadder):
-        answers: list[int] = (counts.sum(axis=1) // metric.mechanism.sampled).tolist()
-        return answers
-    return list(items[0].estimate.reports_by_level)
-
-
-def _number(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[Item]:
-    assert metric.range is not None
-    found = numeric(metric.mechanism, counts, *metric.range, stratum=stratum)
-    yield Item("mean", "", found.mean, metric.unit)
-    if found.missing is not None:
-        yield Item("missing", "", found.missing)
-    method = Method.SMOOTHED if found.smoothed else Method.MONOTONE
-    for probability, each in (found.quantiles or {}).items():
-        yield Item("quantile", repr(probability), each, metric.unit, method=method)
-    for number, each in enumerate(found.bit_means or (), start=1):
-        yield Item("bit", str(number), each)
-    yield from _distribution(found, method)
-
-
-def _distribution(found: NumericEstimates, method: Method) -> Iterator[Item]:
-    if found.cdf is None:
-        return
-    columns = (found.cdf.grid, found.cdf.values, found.cdf.standard_errors)
-    for at, value, error in zip(*(column.tolist() for column in columns), strict=True):
-        point = Estimate(value, error, found.mean.n, found.mean.reports_by_level)
-        yield Item("cdf", repr(at), point, method=method)
-
-
-def _vector(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[Item]:
-    assert isinstance(metric.mechanism, SampledVectorLadder | SampledHybridLadder)
-    assert metric.range is not None
-    # An answer is about one coordinate: its n is that of the answers about it.
-    found = vector_means(metric.mechanism, counts, *metric.range, stratum=stratum)
-    for number, each in enumerate(found, start=1):
-        yield Item("mean", str(number), each, metric.unit)
+    return metric.mechanism.reports_by_level(counts, items)
 
 
 def design_effect(plan: CompiledPlan, metric: CompiledMetric) -> float:

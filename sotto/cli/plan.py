@@ -301,10 +301,7 @@ def _ceilings(plan: CompiledPlan) -> list[str]:
 
 def what_reports_show(metric: CompiledMetric) -> str:
     """Return what the reports of a metric show, and how many it takes to notice what share."""
-    words = getattr(metric.mechanism, "gives", None) or _TOLD.get(
-        metric.mechanism.name, _OF_TYPE.get(metric.type, "shares of {symbols}")
-    )
-    text = words.format(
+    text = metric.mechanism.gives.format(
         symbols=f"{len(metric.labels)} symbols",
         question=metric.question,
         **metric.mechanism.figures(metric.sent - 1),
@@ -316,19 +313,6 @@ def what_reports_show(metric: CompiledMetric) -> str:
     if metric.permanent:
         text += "; one value for the device's life, whose permanent response is never sent"
     return text
-
-
-#: By mechanism, where the type is not enough.
-_TOLD = {
-    "threshold": "mean, quantiles and distribution",
-    "square_wave": "mean; quantiles and distribution, biased toward a smooth one",
-    "sampled_bit": "mean, and the share of each of {bits} bits",
-    "sampled_bits": "mean, and the share of each of {bits} bits, {count} bits a report",
-    "split_bits": "mean, and the share of each of {bits} bits",
-    "sampled_hybrid": "mean of each of {dimensions} coordinates, {sampled} of them a report",
-    "sampled_vector": "mean of each of {dimensions} coordinates, {sampled} of them a report",
-}
-_OF_TYPE = {"number": "mean"}
 
 
 def detection_floor(metric: CompiledMetric, reports: int) -> float | None:

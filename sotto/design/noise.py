@@ -6,10 +6,8 @@ estimated from counts is the business of :mod:`mechanisms`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mechanisms.ladders import Ladder
 from mechanisms.noise import Noise
 
 if TYPE_CHECKING:
@@ -32,29 +30,4 @@ def noise_of(mechanism: Mechanism, level: int) -> Noise | None:
     >>> round(noise_of(olh, 0).no, 4)
     3.7701
     """
-    if not isinstance(mechanism, Ladder):
-        return mechanism.noise(level)
-    return _NOISES.get(mechanism.name, _of_rung)(mechanism, level)
-
-
-def _of_rung(mechanism: Any, level: int) -> Noise:
-    return Noise.of(*mechanism.exact(level)[0])
-
-
-def _of_grid(mechanism: Any, level: int) -> Noise:
-    """Of a number on a grid: the largest variance that a bounded contribution can have."""
-    from mechanisms.number.contributions import contributions
-
-    values = contributions(mechanism.shape, mechanism.laws[level]).value
-    most = float(max(map(abs, values)))
-    return Noise(most**2, most**2, 2 * most, most + 0.5)
-
-
-def _of_coordinate(mechanism: Any, level: int) -> Noise:
-    return _of_grid(mechanism.grid, level)
-
-
-_NOISES: Mapping[str, Callable[[Any, int], Noise]] = {
-    **dict.fromkeys(("duchi", "piecewise", "hybrid", "square_wave"), _of_grid),
-    "sampled_hybrid": _of_coordinate,
-}
+    return mechanism.noise(level)

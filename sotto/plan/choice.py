@@ -6,23 +6,17 @@ Parameters that need not be written follow from the metric and its ladder.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.planner.predictions import worst_mean_variance
 from mechanisms.registry import build, mechanism_class, mechanisms_for, supports_constant
-from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED
-from mechanisms.vector.optimum import optimal_sampled
-from mechanisms.vector.sampled_hybrid import optimal_sampled_hybrid
 from sotto.design.noise import noise_of
 from sotto.errors import PlanError
 from sotto.plan.metric import Parameter
 
-#: Points of the grid on which a coordinate of a vector is hidden.
-VECTOR_POINTS = 33
 #: Parameters that the metric itself gives, to those mechanisms that have them.
 _TOLD = frozenset({"domain_size", "missing", "clip", "dimensions"})
 
@@ -94,43 +88,14 @@ def spec_of(
     known = {key: value for key, value in asked.given.items() if key in fields or key not in _TOLD}
     known |= written or {}
     left = set(fields) - set(known)
-    if name not in _DEFAULTS and left:
+    if left:
         # From the metric, not from what is written: that is not checked yet.
         micro = asked.ladder[asked.level] if asked.level >= 0 else 0
         last = asked.ladder[-1] if asked.ladder else 0
         made = kind.defaults(micro, {**asked.given, "last": last})
         known |= {key: value for key, value in made.items() if key in left}
-    for key, default in _DEFAULTS.get(name, {}).items():
-        if key in left:
-            known[key] = default(asked)
     return {"name": name, **known}
 
-
-def _sampled(asked: Asked) -> int:
-    """Return how many coordinates of a vector a report is best about."""
-    dimensions = asked.number("dimensions")
-    if not (1 <= dimensions <= MAX_DIMENSIONS and asked.epsilon > 0):
-        return 1
-    return min(optimal_sampled(dimensions, asked.epsilon), MAX_SAMPLED)
-
-
-def _sampled_on_grid(asked: Asked) -> int:
-    """Return the same where each is hidden on a grid."""
-    dimensions = asked.number("dimensions")
-    if not (1 <= dimensions <= MAX_DIMENSIONS and asked.epsilon > 0):
-        return 1
-    return optimal_sampled_hybrid(dimensions, asked.ladder[asked.level], VECTOR_POINTS)
-
-
-#: Points of the grid on which a number is hidden.
-_POINTS: Mapping[str, Callable[[Asked], Parameter]] = {"points": lambda asked: 65}
-_DEFAULTS: Mapping[str, Mapping[str, Callable[[Asked], Parameter]]] = {
-    "sampled_vector": {"sampled": _sampled, "bits": lambda asked: 0},
-    "sampled_hybrid": {"sampled": _sampled_on_grid, "points": lambda asked: VECTOR_POINTS},
-    "piecewise": _POINTS,
-    "hybrid": _POINTS,
-    "square_wave": _POINTS,
-}
 
 #: Up to here a number is hidden by a random threshold, which shows the whole distribution. Its
 #: worst-case variance is less than the published Hybrid Mechanism's up to epsilon 1.901; that of
@@ -286,10 +251,8 @@ def choose_number(asked: Asked) -> Choice:
 def _compared(chosen: Mapping[str, Parameter], other: Mapping[str, Parameter], asked: Asked) -> str:
     """Compare the predicted errors of two mechanisms for a number at the last level sent."""
     try:
-        variances = [
-            worst_mean_variance(build(spec, asked.ladder, asked.metric), asked.level)
-            for spec in (chosen, other)
-        ]
+        made: list[Any] = [build(spec, asked.ladder, asked.metric) for spec in (chosen, other)]
+        variances = [each.worst_variance(asked.level) for each in made]
     except ParameterError:
         # What is wrong with the ladder is said by the checks.
         return ""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.number.allocation import bit_weights, split_epsilon
+from mechanisms.number.split_bits import exact_weights, split_epsilon
 from mechanisms.papers import bitrand
 from mechanisms.vector.optimum import answer_noise, k_push_variance, push_variance
 
@@ -38,7 +38,7 @@ def kpush_var(inputs: dict[str, Any]) -> float:
 
 
 def split_alloc(inputs: dict[str, Any]) -> dict[str, Any]:
-    weights = bit_weights(inputs["l"])
+    weights = exact_weights(inputs["l"])
     shares = split_epsilon(Fraction(repr(float(inputs["eps"]))), weights)
     noise = (float(w) ** 2 * answer_noise(float(s)) for w, s in zip(weights, shares, strict=True))
     return {"eps_bits": [float(s) for s in shares], "variance_on_minus1_1": 4 * math.fsum(noise)}

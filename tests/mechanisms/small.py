@@ -16,6 +16,7 @@ from mechanisms.base import Mechanism
 from mechanisms.chains.bits import BitChain
 from mechanisms.chains.chain import Chain
 from mechanisms.chains.finite import FiniteChain
+from mechanisms.chains.packed import PackedChain
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.chains.symbols import SymbolChain, SymbolDraw
 from mechanisms.levels import Probabilities
@@ -50,6 +51,16 @@ SPECS: dict[str, dict[str, Any]] = {
     "threshold-missing": {"name": "threshold", "missing": True},
     "sampled": {"name": "sampled_bit", "bits": 3, "missing": False},
     "sampled-missing": {"name": "sampled_bit", "bits": 2, "missing": True},
+    "duchi": {"name": "duchi", "missing": False},
+    "duchi-missing": {"name": "duchi", "missing": True},
+    "piecewise": {"name": "piecewise", "points": 3, "missing": False},
+    "hybrid-missing": {"name": "hybrid", "points": 3, "missing": True},
+    "wave": {"name": "square_wave", "points": 3, "missing": True},
+    "bits": {"name": "sampled_bits", "bits": 3, "count": 2, "missing": False},
+    "bits-missing": {"name": "sampled_bits", "bits": 2, "count": 2, "missing": True},
+    "vector": {"name": "sampled_vector", "dimensions": 3, "sampled": 2, "bits": 0},
+    "vector-bits": {"name": "sampled_vector", "dimensions": 2, "sampled": 2, "bits": 3},
+    "vector-grid": {"name": "sampled_hybrid", "dimensions": 2, "sampled": 1, "points": 3},
     "split": {"name": "split_bits", "bits": 3, "missing": False},
     "split-missing": {"name": "split_bits", "bits": 2, "missing": True},
     "warner": {"name": "warner"},
@@ -102,6 +113,9 @@ def values(mechanism: Any, n: int) -> tuple[list[Any], Any]:
     if hasattr(mechanism, "domain_size"):
         symbols = generator.integers(0, mechanism.domain_size, size=n)
         return symbols.tolist(), symbols
+    if hasattr(mechanism, "dimensions"):
+        vectors = generator.random((n, mechanism.dimensions)).round()
+        return [tuple(row) for row in vectors.tolist()], vectors
     numbers = generator.random(n)
     numbers[: min(n, 2)] = (0.0, 1.0)[:n]
     if mechanism.missing:
@@ -127,14 +141,18 @@ def encodings(mechanism: Any) -> list[int]:
 
 @cache
 def chain_law(chain: Chain, encoded: int) -> Law:
-    """The exact law of a backward chain, weakest output first, from its integer thresholds."""
+    """The exact law of a backward chain, weakest output first, from its integer thresholds.
+
+    Without what is never drawn.
+    """
     last = chain.levels - 1
-    law: Law = {(output,): share for output, share in chain.law(encoded, last).items()}
+    law: Law = {(output,): share for output, share in chain.law(encoded, last).items() if share}
     for level in range(last - 1, -1, -1):
         law = {
             (output, *path): share * moving
             for path, share in law.items()
             for output, moving in chain.step(path[0], level).items()
+            if moving
         }
     return law
 
@@ -163,6 +181,17 @@ def kernel(chain: Any, encoded: int, before: int, level: int) -> dict[int, Fract
     if isinstance(chain, SymbolChain | FiniteChain | ReleaseChain):
         weights = chain.forward_weights([(encoded, 1)], before, level)
         return {out: Fraction(weight, sum(weights.values())) for out, weight in weights.items()}
+    if isinstance(chain, PackedChain):
+        found = {0: Fraction(1)}
+        pairs = zip(chain.unpack(encoded), chain.unpack(before), strict=True)
+        for place, (symbol, last) in enumerate(pairs):
+            single = kernel(chain.single, symbol, last, level)
+            found = {
+                output | each << chain.bits * place: share * moving
+                for output, share in found.items()
+                for each, moving in single.items()
+            }
+        return found
     if isinstance(chain, SupportChain):
         kept = chain.forward_weights(encoded, before, level)
         new = Fraction(kept[0], sum(kept.values()))

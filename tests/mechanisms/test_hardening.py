@@ -16,9 +16,9 @@ from mechanisms import exact
 from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.category.unary import OptimizedUnaryEncoding
 from mechanisms.errors import ParameterError
-from mechanisms.number.grid import split_grid
+from mechanisms.number.grid import split
 from mechanisms.number.random_threshold import RandomThreshold
-from mechanisms.number.sampled_bit import SampledBit
+from mechanisms.number.sampled_bits import SampledBit
 from mechanisms.number.split_bits import SplitBits
 from mechanisms.randomness import SystemSource
 from mechanisms.registry import build, mechanism_class
@@ -52,7 +52,7 @@ def test_a_changed_default_context_changes_nothing(monkeypatch: pytest.MonkeyPat
 def test_one_value_is_never_randomized_for_several_ids(mechanism: Any, values: Any) -> None:
     ids = np.zeros((20, 2), dtype=np.uint64)
     with pytest.raises(ParameterError, match="as many ids"):
-        mechanism.randomize(values, ids, SystemSource())
+        mechanism.randomize(values, ids, ids, SystemSource())
 
 
 @pytest.mark.parametrize("mechanism", NUMBERS, ids=lambda m: type(m).__name__)
@@ -60,14 +60,14 @@ def test_one_value_is_never_randomized_for_several_ids(mechanism: Any, values: A
 def test_what_is_no_number_is_refused_without_its_value(mechanism: Any, values: Any) -> None:
     ids = np.zeros((1, 2), dtype=np.uint64)
     with pytest.raises(ParameterError) as caught:
-        mechanism.randomize(values, ids, SystemSource())
+        mechanism.randomize(values, ids, ids, SystemSource())
     assert "secret" not in str(caught.value)
     assert caught.value.__context__ is None
 
 
 def test_narrow_floats_are_scaled_in_full() -> None:
-    assert split_grid(np.float32(1.0), 25) == split_grid(1.0, 25)
-    assert split_grid(np.float16(0.5), 25) == split_grid(0.5, 25)
+    assert split(np.float32(1.0), 2**25 - 1) == split(1.0, 2**25 - 1)
+    assert split(np.float16(0.5), 2**25 - 1) == split(0.5, 2**25 - 1)
 
 
 @pytest.mark.parametrize("tenths", range(1, 40))

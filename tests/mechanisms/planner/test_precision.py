@@ -11,13 +11,10 @@ from scipy import stats
 from statistical import check_at_least, check_normal, check_variance
 
 from mechanisms.errors import ParameterError
-from mechanisms.number.numeric import numeric
 from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.registry import build
 from mechanisms.string.bloom_regression import string_variances
-from mechanisms.vector.means import vector_means
-from mechanisms.vector.precision import coordinate_variance
 
 SEED = 20261125
 LADDER = [500_000, 1_000_000, 2_000_000]
@@ -105,7 +102,7 @@ def test_a_number_in_its_unit(spec: Any) -> None:
     values = np.random.default_rng(SEED).beta(2, 5, N)
     told = precision(mechanism, 1, Assumed(values=tuple(values.tolist())), scale=200.0)
     found = [
-        numeric(mechanism, table, -50.0, 150.0, ()).mean.value
+        mechanism.numeric(table, -50.0, 150.0, ()).mean.value
         for table in replicate(mechanism, values, 1, REPEATS, SEED)
     ]
     check_variance(found, told.standard_error(N) ** 2, label=label(spec, 1))
@@ -196,13 +193,13 @@ def test_a_coordinate(spec: Any) -> None:
     )
     found = np.array(
         [
-            [each.value for each in vector_means(mechanism, table)]  # type: ignore[arg-type]
+            [each.value for each in mechanism.means(table)]  # type: ignore[arg-type]
             for table in replicate(mechanism, list(vectors), 2, REPEATS, SEED)
         ]
     )
     for column in range(4):
         x = vectors[:, column]
-        stated = coordinate_variance(mechanism, 2, x, N) / N  # type: ignore[arg-type]
+        stated = mechanism.variance(2, x, N) / N  # type: ignore[arg-type]
         check_variance(found[:, column], stated, label=f"{label(spec, 2)}, {column}")
 
 
@@ -220,8 +217,8 @@ def test_no_coordinate_is_worse_than_the_worst(spec: Any) -> None:
         mechanism: Any = build(spec, [epsilon], "v")
         pictures = [generator.beta(a, b, 500) for a in (0.2, 1, 5) for b in (0.2, 1, 5)]
         pictures += [np.full(1, x) for x in (0.0, 0.3, 0.53, 1.0)] + [np.array([0.0, 1.0])]
-        found = [coordinate_variance(mechanism, 0, each, 10**6) for each in pictures]
-        worst = coordinate_variance(mechanism, 0, None, 10**6)
+        found = [mechanism.variance(0, each, 10**6) for each in pictures]
+        worst = mechanism.variance(0, None, 10**6)
         assert 0.9 * worst <= max(found) <= 1.003 * worst
 
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from step_plans import category, number, plan, string
 
 from mechanisms.estimators.frequency import norm_sub
-from mechanisms.number.numeric import numeric
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.estimates import estimate
@@ -101,7 +100,7 @@ def test_numbers_have_what_their_mechanism_tells() -> None:
     level = kinds("level")
     assert {kind for kind, _ in level} == {"mean", "missing", "quantile", "cdf"}
     metric = PLAN.metric("level")
-    made = numeric(metric.mechanism, counts_of(metric, 3000), 0.0, 100.0)
+    made = metric.mechanism.numeric(counts_of(metric, 3000), 0.0, 100.0)
     assert level["mean", ""] == made.mean.value
     assert made.quantiles is not None
     assert level["quantile", "0.5"] == made.quantiles[0.5].value

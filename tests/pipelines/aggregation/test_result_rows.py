@@ -29,9 +29,8 @@ from sink_documents import Feed
 from step_plans import DAY, HOUR
 from watched import exposition
 
-from mechanisms.number.numeric import numeric
 from mechanisms.testing import SeededSource
-from mechanisms.vector.coordinates import CoordinatesLadder
+from mechanisms.vector.coordinates import CoordinateSampling
 from pipelines.aggregation.counts import Window, WindowKey, unpack_page
 from pipelines.aggregation.result_rows import reason, rows_of_windows
 from pipelines.bounded.run import aggregate
@@ -554,7 +553,7 @@ def test_no_stratum_is_expected_to_have_fewer_reports_than_the_plan_asks_for(lea
     assert {row["n"] for row in points} == {1280}
     if least <= 20:
         assert metric.range is not None
-        found = numeric(metric.mechanism, counts, *metric.range)
+        found = metric.mechanism.numeric(counts, *metric.range)
         assert found.cdf is not None
         assert [row["value"] for row in points] == found.cdf.values.tolist()
         assert rows[0]["value"] == found.mean.value
@@ -580,7 +579,7 @@ def test_a_mean_has_strata_of_as_many_reports_as_the_plan_asks_for(name: str) ->
 def _answers(metric: CompiledMetric, counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the answers of a number, or of a vector's first coordinate: no, yes, missing."""
     mechanism, cells = metric.mechanism, counts[0]
-    if isinstance(mechanism, CoordinatesLadder):
+    if isinstance(mechanism, CoordinateSampling):
         return cells.reshape(mechanism.dimensions, -1, 2)[0].sum(axis=0)
     return cells.reshape(-1, 2 + metric.missing).sum(axis=0)
 

@@ -20,7 +20,7 @@ from mechanisms.estimators.variance import (
     split_bits_variance,
     threshold_variance,
 )
-from mechanisms.number.numeric import NumericEstimates, numeric
+from mechanisms.number.answers import NumericEstimates
 from mechanisms.registry import build
 
 SEED = 20241102
@@ -43,7 +43,7 @@ def estimates(
     mechanism: Mechanism, values: Any, levels: Any, repeats: int, seed: int = SEED
 ) -> list[NumericEstimates]:
     counts = replicate(mechanism, values, levels, repeats, seed)
-    return [numeric(mechanism, table, 0.0, 1.0, quantiles=()) for table in counts]
+    return [mechanism.numeric(table, 0.0, 1.0, quantiles=()) for table in counts]
 
 
 def formula(mechanism: Mechanism, values: NDArray[np.float64]) -> float:
@@ -62,7 +62,7 @@ def test_mean_from_a_share(vector: Vector, name: str) -> None:
     mechanism = number(name, [round(vector.inputs["eps"] * 1e6)])
     above = round(20 * vector.inputs["lambda_h"])
     counts = [20 - above, above] * (mechanism.count_length // 2)
-    vector.check(numeric(mechanism, [counts], vector.inputs["l"], vector.inputs["h"]).mean.value)
+    vector.check(mechanism.numeric([counts], vector.inputs["l"], vector.inputs["h"]).mean.value)
 
 
 @pytest.mark.slow
@@ -172,7 +172,7 @@ def test_bits_that_are_seldom_sampled_share_a_stratum() -> None:
     mechanism = number("sampled_bit", [4_000_000])
     counts = replicate(mechanism, values, 0, repeats, SEED)
     assert (counts.reshape(repeats, 10, 2).sum(axis=2) == 0).any(axis=1).mean() > 0.9
-    means = [numeric(mechanism, table, 0.0, 1.0).mean.value for table in counts]
+    means = [mechanism.numeric(table, 0.0, 1.0).mean.value for table in counts]
     error = (1.1 * sampled_bit_variance(*mechanism.probabilities(0)[0], values, 10) / 100) ** 0.5
     check_normal(np.mean(means), 0.777, error / repeats**0.5, label=f"seed {SEED}")
 
@@ -198,7 +198,7 @@ def test_range_is_applied_to_everything() -> None:
     mechanism = number("threshold", [2_000_000], True)
     values = np.where(np.arange(2000) % 4 == 0, math.nan, 0.25)
     [table] = replicate(mechanism, values, 0, 1, SEED)
-    unit, scaled = numeric(mechanism, table, 0, 1), numeric(mechanism, table, -30, 180)
+    unit, scaled = mechanism.numeric(table, 0, 1), mechanism.numeric(table, -30, 180)
     assert scaled.mean.value == pytest.approx(-30 + 210 * unit.mean.value)
     assert scaled.mean.standard_error == pytest.approx(210 * unit.mean.standard_error)
     assert scaled.missing == unit.missing
@@ -217,7 +217,7 @@ def test_range_is_applied_to_everything() -> None:
 @pytest.mark.parametrize("name", SPECS)
 def test_no_reports_determine_nothing(name: str, missing: bool) -> None:
     mechanism = number(name, [1_000_000, 2_000_000], missing)
-    result = numeric(mechanism, np.zeros((2, mechanism.count_length), dtype=int), 0, 1)
+    result = mechanism.numeric(np.zeros((2, mechanism.count_length), dtype=int), 0, 1)
     assert math.isnan(result.mean.value)
     assert result.mean.interval() == (-math.inf, math.inf)
     assert result.cdf is None
@@ -228,7 +228,7 @@ def test_no_reports_determine_nothing(name: str, missing: bool) -> None:
 def test_a_mean_of_hardly_any_present_values_is_not_given(name: str) -> None:
     mechanism = number(name, [2_000_000], True)
     [table] = replicate(mechanism, np.full(300, math.nan), 0, 1, SEED)
-    result = numeric(mechanism, table, 0, 1)
+    result = mechanism.numeric(table, 0, 1)
     assert math.isnan(result.mean.value)
     assert result.missing is not None
     low, high = result.missing.interval()
@@ -240,9 +240,7 @@ def test_what_does_not_fit_is_refused() -> None:
     counts = np.ones((1, 128), dtype=int)
     for low, high in ((1, 1), (2, 1), (math.nan, 1), (0, math.inf)):
         with pytest.raises(ParameterError, match="range"):
-            numeric(mechanism, counts, low, high)
+            mechanism.numeric(counts, low, high)
     for tau in (0, 1, math.nan):
         with pytest.raises(ParameterError, match="quantiles"):
-            numeric(mechanism, counts, 0, 1, quantiles=[tau])
-    with pytest.raises(ParameterError, match="no mechanism of a number"):
-        numeric(build({"name": "grr", "domain_size": 2}, [1_000_000], "m"), [[1, 1]], 0, 1)
+            mechanism.numeric(counts, 0, 1, quantiles=[tau])

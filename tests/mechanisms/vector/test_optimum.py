@@ -14,7 +14,7 @@ from scipy.optimize import minimize_scalar
 from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
-from mechanisms.number.allocation import bit_weights, split_epsilon
+from mechanisms.number.split_bits import exact_weights, split_epsilon
 from mechanisms.vector.optimum import (
     answer_noise,
     k_push_variance,
@@ -82,10 +82,10 @@ def test_split_bits_of_sampled_coordinates_are_worse() -> None:
     """Uniform values, each at its own best epsilon a coordinate."""
 
     def split(epsilon: float, bits: int) -> float:
-        shares = split_epsilon(Fraction(epsilon), bit_weights(bits))
+        shares = split_epsilon(Fraction(epsilon), exact_weights(bits))
         noise = sum(
             float(w) ** 2 * answer_noise(float(share))
-            for w, share in zip(bit_weights(bits), shares, strict=True)
+            for w, share in zip(exact_weights(bits), shares, strict=True)
         )
         rounding = 1 / 6 / (2**bits - 1) ** 2
         return noise + rounding + 1 / 12

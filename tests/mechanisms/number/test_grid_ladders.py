@@ -13,12 +13,9 @@ from hypothesis import strategies as st
 from statistical import check_counts
 
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
-from mechanisms.estimators.variance import grid_variance
 from mechanisms.number import designs
-from mechanisms.number.contributions import contributions, matrix
-from mechanisms.number.duchi import DuchiLadder
-from mechanisms.number.gridded import GridLadder, hybrid_ladder
-from mechanisms.number.laws import Law, Shape, worst_variance
+from mechanisms.number.gridded import GridMechanism, HybridMechanism
+from mechanisms.number.laws import Law, Shape, contributions, matrix, worst_variance
 from mechanisms.papers.float_numbers import Duchi, Hybrid, Piecewise
 from mechanisms.randomness import SystemSource
 from mechanisms.registry import build
@@ -41,7 +38,7 @@ def grid(name: str, ladder: tuple[int, ...], missing: bool, points: int = 9) -> 
     return build(spec, ladder, "delay")
 
 
-def worst(ladder: GridLadder | DuchiLadder, level: int) -> float:
+def worst(ladder: GridMechanism, level: int) -> float:
     """On [-1, 1], as the published formulas."""
     return 4 * float(worst_variance(ladder.shape, ladder.laws[level]))
 
@@ -152,11 +149,11 @@ def test_the_best_of_all_odd_widths_and_shares() -> None:
 def test_piecewise_is_nowhere_worse_than_the_published_one(epsilon: int, part: float) -> None:
     ladder = grid("piecewise", (epsilon * 1_000_000,), False, 65)
     for x in (0.0, 0.25, 0.5, 0.75, 1.0):
-        found = 4 * grid_variance(ladder, 0, [(x + 1) / 2])
+        found = 4 * ladder.variance(0, [(x + 1) / 2])
         assert found <= 1.001 * Piecewise(epsilon).variance(x)
     uniform = np.linspace(-1, 1, 129)
     published = np.mean([Piecewise(epsilon).variance(x) for x in uniform])
-    found = 4 * np.mean([grid_variance(ladder, 0, [(x + 1) / 2]) for x in uniform])
+    found = 4 * np.mean([ladder.variance(0, [(x + 1) / 2]) for x in uniform])
     assert found / published == pytest.approx(part, abs=0.02)
 
 
@@ -245,11 +242,11 @@ def test_a_wrong_slope_is_caught() -> None:
 def test_what_cannot_be_honoured_is_refused() -> None:
     for points in (2, 4, 64, 66, 513, 0, -3):
         with pytest.raises(ParameterError, match="points must be one of"):
-            hybrid_ladder(points, False, [1_000_000], "m")
+            HybridMechanism(1.0, points)
     with pytest.raises(ParameterError, match="increase"):
-        hybrid_ladder(9, False, [2_000_000, 1_000_000], "m")
+        HybridMechanism((2.0, 1.0), 9)
     with pytest.raises(UnrelatedLevelsError):
-        hybrid_ladder(65, False, [39_999_999, 40_000_000], "m")
+        HybridMechanism((39.999999, 40.0), 65)
     for name in NAMES:
         ladder = grid(name, LADDERS["one"], False)
         for bad in (None, -0.1, 1.1, float("nan")):
@@ -262,7 +259,7 @@ def test_what_cannot_be_honoured_is_refused() -> None:
 def test_forward_draws_what_backward_does(name: str) -> None:
     """Weights of the stronger output: C2[x, o2] T[o2, o1], summed over the rounding."""
     ladder = grid(name, LADDERS["three"], True, 3)
-    prior = ladder.prior(0.8, b"")
+    prior = ladder.prior(0.8, b"", b"")
     for level in (1, 2):
         rows, total = ladder.chain.table(level)
         step = ladder.chain.steps[level - 1].weights

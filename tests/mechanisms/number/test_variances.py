@@ -9,12 +9,8 @@ import pytest
 from replicas import replicate
 from statistical import check_variance
 
-from mechanisms.errors import ParameterError
-from mechanisms.number.numeric import numeric
-from mechanisms.planner.predictions import (
+from mechanisms.number.mechanism import (
     answer_noise,
-    mean_variance,
-    worst_mean_variance,
 )
 from mechanisms.registry import build
 
@@ -64,8 +60,8 @@ def test_means(number: int, epsilon: int, missing: bool) -> None:
     data = sorted(NUMBERS)[(number + epsilon) % 3]
     values = NUMBERS[data]
     counts = replicate(mechanism, values, 0, repeats, SEED)
-    found = [numeric(mechanism, table, 0.0, 1.0, quantiles=()).mean.value for table in counts]
-    stated = mean_variance(mechanism, 0, values, len(values)) / len(values)
+    found = [mechanism.numeric(table, 0.0, 1.0, quantiles=()).mean.value for table in counts]
+    stated = mechanism.variance(0, values, len(values)) / len(values)
     # A ratio's variance is larger than its leading order by terms of the order of 1/n.
     check_variance(
         np.array(found),
@@ -79,11 +75,11 @@ def test_means(number: int, epsilon: int, missing: bool) -> None:
 @pytest.mark.parametrize("number", range(10))
 def test_no_data_are_worse_than_the_worst(number: int, epsilon: float, missing: bool) -> None:
     mechanism = build(of_numbers(missing)[number], [round(epsilon * 1e6)], "m")
-    worst = mean_variance(mechanism, 0)
+    worst = mechanism.variance(0)
     pictures = [*NUMBERS.values(), RNG.beta(0.2, 0.3, 500), RNG.beta(9, 9, 500)]
     pictures += [np.full(1, u) for u in (0.0, 0.1, 0.25, 0.5, 0.503, 0.8, 1.0)]
     pictures += [np.clip(NUMBERS["uniform"] + shift, 0, 1) for shift in (-0.3, 0.2)]
-    found = [mean_variance(mechanism, 0, picture) for picture in pictures]
+    found = [mechanism.variance(0, picture) for picture in pictures]
     # Rounding to a grid adds a little where the numbers are apart, too.
     assert max(found) <= 1.003 * worst
     assert max(found) >= 0.9 * worst
@@ -93,10 +89,10 @@ def test_a_prediction_for_another_level_is_caught() -> None:
     mechanism = build({"name": "threshold", "missing": True}, [1_000_000, 1_500_000], "m")
     values = NUMBERS["skewed"]
     counts = replicate(mechanism, values, 0, 200, SEED)
-    found = np.array([numeric(mechanism, table, 0.0, 1.0, ()).mean.value for table in counts])
-    check_variance(found, 1.01 * mean_variance(mechanism, 0, values, 2000) / 2000)
+    found = np.array([mechanism.numeric(table, 0.0, 1.0, ()).mean.value for table in counts])
+    check_variance(found, 1.01 * mechanism.variance(0, values, 2000) / 2000)
     with pytest.raises(AssertionError):
-        check_variance(found, mean_variance(mechanism, 1, values, 2000) / 2000)
+        check_variance(found, mechanism.variance(1, values, 2000) / 2000)
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -104,16 +100,10 @@ def test_a_prediction_for_another_level_is_caught() -> None:
 @pytest.mark.parametrize("number", range(5))
 def test_the_worst_case_without_numpy(number: int, epsilon: float, missing: bool) -> None:
     mechanism = build(of_numbers(missing)[number], [round(epsilon * 1e6)], "m")
-    found, true = worst_mean_variance(mechanism, 0), mean_variance(mechanism, 0, n=10**9)
+    found, true = mechanism.worst_variance(0), mechanism.variance(0, n=10**9)
     assert found == pytest.approx(true, rel=0.01)
 
 
 def test_noise_of_two_answers() -> None:
     for mean in (0.0, 0.3, 1.0):
         assert answer_noise((0.8, 0.2), 2, mean) == pytest.approx(0.16 / 0.36)
-
-
-def test_what_has_no_such_answer_is_refused() -> None:
-    grr = build({"name": "grr", "domain_size": 3}, [1_000_000], "m")
-    with pytest.raises(ParameterError, match="none of a number"):
-        mean_variance(grr, 0)

@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from replicas import replicate
 from statistical import check_at_least
 
-from mechanisms.number.numeric import numeric
-from mechanisms.number.strata import stratify
-from mechanisms.number.survival import Survival
+from mechanisms.number.strata import Survival, stratify
 from mechanisms.registry import build
 
 SEED = 20241103
@@ -47,7 +45,7 @@ def test_quantiles_are_covered_whatever_the_distribution(
     levels = np.where(values > 0.4, len(ladder) - 1, 0)
     mechanism = build({"name": "threshold", "missing": missing}, ladder, "delay")
     counts = replicate(mechanism, values, levels, repeats, SEED)
-    found = [numeric(mechanism, table, 0, 1).quantiles for table in counts]
+    found = [mechanism.numeric(table, 0, 1).quantiles for table in counts]
     for tau in TAUS:
         truth = quantile(values, tau)
         ends = [each[tau].interval() for each in found if each is not None]
@@ -63,7 +61,7 @@ def test_distribution_function(data: str) -> None:
     counts = replicate(mechanism, values, 0, repeats, SEED)
     covered, total = 0, 0
     for table in counts:
-        cdf = numeric(mechanism, table, 0, 1).cdf
+        cdf = mechanism.numeric(table, 0, 1).cdf
         assert cdf is not None
         assert len(cdf.grid) == 64
         assert (np.diff(cdf.values) >= 0).all()
@@ -81,7 +79,7 @@ def test_median_is_close_and_its_error_is_not_understated() -> None:
     truth = quantile(values, 0.5)
     errors, stated = [], []
     for table in replicate(mechanism, values, 0, repeats, SEED):
-        quantiles = numeric(mechanism, table, 0, 1).quantiles
+        quantiles = mechanism.numeric(table, 0, 1).quantiles
         assert quantiles is not None
         errors.append(quantiles[0.5].value - truth)
         stated.append(quantiles[0.5].standard_error)
@@ -93,7 +91,7 @@ def test_wider_at_higher_confidence_and_narrower_with_more_reports() -> None:
     widths = []
     for n in (400, 4000, 40_000):
         [table] = replicate(mechanism, (np.arange(n) + 0.5) / n, 0, 1, SEED)
-        quantiles = numeric(mechanism, table, 0, 1).quantiles
+        quantiles = mechanism.numeric(table, 0, 1).quantiles
         assert quantiles is not None
         low, high = quantiles[0.5].interval(0.95)
         lower, higher = quantiles[0.5].interval(0.999)
@@ -117,7 +115,7 @@ def test_least_variance_is_below_the_variance_and_close_to_it(data: str) -> None
 def test_few_reports_tell_nothing_of_quantiles() -> None:
     mechanism = build({"name": "threshold", "missing": False}, [1_000_000], "delay")
     [table] = replicate(mechanism, np.full(30, 0.9), 0, 1, SEED)
-    result = numeric(mechanism, table, -5, 5)
+    result = mechanism.numeric(table, -5, 5)
     assert result.quantiles is not None
     assert result.quantiles[0.5].interval() == (-5, 5)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
-from mechanisms.number.allocation import bit_weights, split_epsilon
+from mechanisms.number.split_bits import exact_weights, split_epsilon
 
 
 def noise(epsilon: float) -> float:
@@ -29,7 +29,7 @@ def variance(weights: tuple[Fraction, ...], shares: tuple[Fraction, ...]) -> flo
 
 @vectors("split_alloc")
 def test_known_allocations(vector: Vector) -> None:
-    weights = bit_weights(vector.inputs["l"])
+    weights = exact_weights(vector.inputs["l"])
     shares = split_epsilon(Fraction(vector.inputs["eps"]), weights)
     vector.check([float(share) for share in shares], vector.expected["eps_bits"])
     vector.check(variance(weights, shares), vector.expected["variance_on_minus1_1"])
@@ -37,7 +37,7 @@ def test_known_allocations(vector: Vector) -> None:
 
 @given(st.integers(1, 500_000_000), st.integers(1, 32))
 def test_shares_are_the_optimum_and_never_too_much(micro: int, bits: int) -> None:
-    epsilon, weights = Fraction(micro, 10**6), bit_weights(bits)
+    epsilon, weights = Fraction(micro, 10**6), exact_weights(bits)
     shares = split_epsilon(epsilon, weights)
     assert epsilon - Fraction(bits, 10**23) <= sum(shares) <= epsilon
     assert all(share > 0 for share in shares)
@@ -47,7 +47,7 @@ def test_shares_are_the_optimum_and_never_too_much(micro: int, bits: int) -> Non
 
 
 def test_moving_epsilon_between_bits_is_worse() -> None:
-    weights = bit_weights(4)
+    weights = exact_weights(4)
     shares = split_epsilon(Fraction(1), weights)
     for one in range(4):
         for other in range(4):
@@ -60,13 +60,13 @@ def test_moving_epsilon_between_bits_is_worse() -> None:
 
 @given(st.integers(1, 10_000_000), st.integers(1, 1000), st.integers(2, 17))
 def test_more_epsilon_is_more_for_every_bit(micro: int, more: int, bits: int) -> None:
-    less = split_epsilon(Fraction(micro, 10**6), bit_weights(bits))
-    greater = split_epsilon(Fraction(micro + more, 10**6), bit_weights(bits))
+    less = split_epsilon(Fraction(micro, 10**6), exact_weights(bits))
+    greater = split_epsilon(Fraction(micro + more, 10**6), exact_weights(bits))
     assert all(a < b for a, b in zip(less, greater, strict=True))
 
 
 def test_a_single_bit_gets_everything() -> None:
-    assert bit_weights(1) == (1,)
+    assert exact_weights(1) == (1,)
     assert float(split_epsilon(Fraction(3), (Fraction(1),))[0]) == 3
 
 

@@ -19,7 +19,7 @@ from mechanisms.number.grid import (
     exponents_of,
     round_to_grid,
     rounds_to_grid,
-    split_grid,
+    split,
     threshold_of,
     thresholds_of,
     unit_array,
@@ -55,7 +55,7 @@ def test_a_bit_is_sampled_with_its_share_of_the_range(bits: int) -> None:
 @given(UNITS, st.integers(1, 32), st.integers(0, 2**64 - 1))
 def test_rounding_to_the_grid(u: float, bits: int, word: int) -> None:
     top = (1 << bits) - 1
-    below, grains = split_grid(u, bits)
+    below, grains = split(u, top)
     assert 0 <= below <= top
     assert 0 <= grains < 2**64
     assert below < top or grains == 0
@@ -63,15 +63,15 @@ def test_rounding_to_the_grid(u: float, bits: int, word: int) -> None:
     mean = below + Fraction(grains, 2**64)
     assert abs(mean - Fraction(u) * top) <= Fraction(top, 2**53) + Fraction(1, 2**64)
     expected = below + (word < grains)
-    assert round_to_grid(u, bits, ScriptedSource([word])) == expected
-    many = rounds_to_grid(np.array([u]), bits, ScriptedSource([word]))
+    assert round_to_grid(u, top, ScriptedSource([word])) == expected
+    many = rounds_to_grid(np.array([u]), top, ScriptedSource([word]))
     assert many.dtype == np.int64
     assert many.tolist() == [expected]
 
 
 def test_grid_points_stay_where_they_are() -> None:
     for point in range(16):
-        assert round_to_grid(point / 15, 4, ScriptedSource([])) == point
+        assert round_to_grid(point / 15, 15, ScriptedSource([])) == point
 
 
 @pytest.mark.parametrize("value", [-1e-9, 1.0000001, float("nan"), float("inf")])

@@ -20,13 +20,9 @@ from mechanisms.chains.symbols import SymbolChain
 from mechanisms.channel import Channel, symbol_channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import loss_micro
-from mechanisms.number.sampled_bits import SampledBitsLadder
+from mechanisms.number.several import SeveralAnswers, coin, coin_column
 from mechanisms.registry import build
 from mechanisms.testing import SeededSource
-from mechanisms.vector.coordinates import CoordinatesLadder
-from mechanisms.vector.draws import DrawsLadder, coin, coin_column
-from mechanisms.vector.sampled_hybrid import SampledHybridLadder
-from mechanisms.vector.sampled_vector import SampledVectorLadder
 
 SEED = 20241106
 THREE = [500_000, 1_000_000, 2_000_000]
@@ -42,9 +38,9 @@ every_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())
 Law = dict[tuple[int, ...], Fraction]
 
 
-def ladder(spec: dict[str, Any], amounts: list[int] | None = None) -> DrawsLadder:
+def ladder(spec: dict[str, Any], amounts: list[int] | None = None) -> SeveralAnswers:
     built = build(spec, amounts or THREE, "metric")
-    assert isinstance(built, DrawsLadder)
+    assert isinstance(built, SeveralAnswers)
     return built
 
 
@@ -56,21 +52,21 @@ def as_bytes(rows: NDArray[np.uint64]) -> list[bytes]:
     return [row.astype("<u8").tobytes() for row in rows]
 
 
-def a_value(mechanism: DrawsLadder, u: float = 0.6180339887) -> Any:
-    if isinstance(mechanism, CoordinatesLadder):
+def a_value(mechanism: SeveralAnswers, u: float = 0.6180339887) -> Any:
+    if hasattr(mechanism, "dimensions"):
         return tuple((u + i / 3) % 1 for i in range(mechanism.dimensions))
     return u
 
 
-def inputs(mechanism: DrawsLadder) -> list[tuple[int, ...]]:
+def inputs(mechanism: SeveralAnswers) -> list[tuple[int, ...]]:
     """Every tuple of true answers; all of them can occur."""
     single = mechanism.chain.single
     number = single.inputs if isinstance(single, FiniteChain) else single.size
-    return list(itertools.product(range(number), repeat=mechanism.count))
+    return list(itertools.product(range(number), repeat=mechanism.answered))
 
 
-def outputs_of(mechanism: DrawsLadder) -> list[tuple[int, ...]]:
-    return list(itertools.product(range(mechanism.chain.single.size), repeat=mechanism.count))
+def outputs_of(mechanism: SeveralAnswers) -> list[tuple[int, ...]]:
+    return list(itertools.product(range(mechanism.chain.single.size), repeat=mechanism.answered))
 
 
 def steps_of(single: SymbolChain | FiniteChain) -> list[Channel]:
@@ -86,7 +82,7 @@ def steps_of(single: SymbolChain | FiniteChain) -> list[Channel]:
     ]
 
 
-def level_law(mechanism: DrawsLadder, answers: tuple[int, ...], level: int) -> Law:
+def level_law(mechanism: SeveralAnswers, answers: tuple[int, ...], level: int) -> Law:
     """The exact law of the outputs of a rung, from its exact probabilities."""
     rows = mechanism.chain.single.channel(level).rows
     law: Law = {}
@@ -97,7 +93,9 @@ def level_law(mechanism: DrawsLadder, answers: tuple[int, ...], level: int) -> L
     return law
 
 
-def joint_law(mechanism: DrawsLadder, answers: tuple[int, ...]) -> dict[tuple[int, ...], Fraction]:
+def joint_law(
+    mechanism: SeveralAnswers, answers: tuple[int, ...]
+) -> dict[tuple[int, ...], Fraction]:
     """The law of a whole chain of packed outputs, weakest first, from its thresholds."""
     single = mechanism.chain.single
     steps = steps_of(single)
@@ -135,7 +133,7 @@ def test_a_report_costs_exactly_the_product_of_its_answers(spec: dict[str, Any])
         assert all(sum(law.values()) == 1 for law in laws)
         worst = worst_ratio(laws)
         [rung] = mechanism.exact(level)
-        assert worst == (rung.p / rung.q) ** mechanism.count
+        assert worst == (rung.p / rung.q) ** mechanism.answered
         assert mechanism.certified(level) == loss_micro(worst)
         assert THREE[level] - 2 <= mechanism.certified(level) <= THREE[level]
 
@@ -199,7 +197,7 @@ def test_a_mixed_prior_is_that_of_independent_answers(spec: dict[str, Any]) -> N
     mechanism = ladder(spec)
     identifier = bytes(range(16))
     value, seed = a_value(mechanism), mechanism.seed(identifier)
-    prior = mechanism._prior(value, identifier, identifier)
+    prior = mechanism.prior(value, identifier, identifier)
     rows = mechanism.chain.single.channel(1).rows
     for outputs in outputs_of(mechanism):
         packed = mechanism.chain.pack(outputs)
@@ -225,7 +223,7 @@ def test_a_mixed_prior_is_that_of_independent_answers(spec: dict[str, Any]) -> N
 
 def test_a_mixed_prior_draws_forward() -> None:
     mechanism = ladder(SPECS["vector-bits"])
-    prior = mechanism._prior((0.3, 0.9), bytes(16), bytes(16))
+    prior = mechanism.prior((0.3, 0.9), bytes(16), bytes(16))
     drawn = mechanism.chain.forward(prior, 0, 1, SeededSource(SEED))
     assert 0 <= drawn < 4
 
@@ -242,7 +240,7 @@ def test_packing_gives_back_the_symbols(size: int, data: st.DataObject) -> None:
     assert mechanism.chain.unpack(packed) == symbols
     payload = np.frombuffer(packed.to_bytes(mechanism.payload_width, "little"), dtype=np.uint8)
     assert mechanism.valid(payload[None]).all()
-    assert mechanism.answers(payload[None]).tolist() == [symbols]
+    assert mechanism.chain.symbols(payload[None]).tolist() == [symbols]
 
 
 @every_spec
@@ -271,14 +269,13 @@ def test_scalar_and_vectorised_coins_agree(spec: dict[str, Any]) -> None:
     assert seeds.tolist() == scalar
     for index in (0, 1, 7):
         assert coin_column(seeds, index).tolist() == [coin(seed, index) for seed in scalar]
-    if isinstance(mechanism, CoordinatesLadder):
+    if hasattr(mechanism, "dimensions"):
         chosen = [mechanism.coordinates(seed) for seed in scalar]
         assert mechanism.coordinates_many(seeds).tolist() == chosen
         assert all(len(set(coordinates)) == mechanism.sampled for coordinates in chosen)
-    if isinstance(mechanism, SampledBitsLadder):
+    if hasattr(mechanism, "exponents"):
         bits = [[mechanism.bits - 1 - e for e in mechanism.exponents(seed)] for seed in scalar]
-        cells = mechanism.cells(np.zeros((n, mechanism.count), np.int64), seeds)
-        assert (cells // mechanism.chain.single.size).tolist() == bits
+        assert mechanism.places(seeds).tolist() == bits
 
 
 @every_spec
@@ -288,23 +285,23 @@ def test_true_answers_agree_and_are_counted_where_they_belong(spec: dict[str, An
     chains, groups = ids(n), np.arange(n) % 3
     seeds, source = mechanism.seeds(chains), SeededSource(SEED)
     corner: list[Any] = [i % 2 for i in range(n)]
-    if isinstance(mechanism, CoordinatesLadder):
+    if hasattr(mechanism, "dimensions"):
         corner = [tuple((i + j) % 2 for j in range(mechanism.dimensions)) for i in range(n)]
-    answers = mechanism.encode_many(corner, seeds, source)
-    scalar = [mechanism.encode(u, int(s), source) for u, s in zip(corner, seeds, strict=True)]
+    answers = mechanism.true_answers_many(corner, seeds, source)
+    scalar = [mechanism.true_answers(u, int(s), source) for u, s in zip(corner, seeds, strict=True)]
     assert answers.tolist() == scalar
     packed = [mechanism.chain.pack(row) for row in scalar]
     payloads = np.array(packed, dtype=np.uint8)[:, None]
     counts = mechanism.accumulate(payloads, chains, chains, groups, 3)
     assert counts.shape == (3, mechanism.count_length)
-    cells = mechanism.cells(answers, seeds)
+    cells = mechanism.places(seeds) * mechanism.chain.cells + answers
     expected = np.zeros((3, mechanism.count_length), dtype=np.int64)
     for group, row in zip(groups, cells, strict=True):
         for cell in row:
             expected[group, cell] += 1
     assert (counts == expected).all()
-    if isinstance(mechanism, CoordinatesLadder):
-        top = mechanism.grid.shape.steps if isinstance(mechanism, SampledHybridLadder) else 1
+    if hasattr(mechanism, "dimensions"):
+        top = mechanism.grid.shape.steps if hasattr(mechanism, "grid") else 1
         for i, (seed, row) in enumerate(zip(seeds, scalar, strict=True)):
             assert row == [top * corner[i][j] for j in mechanism.coordinates(int(seed))]
 
@@ -312,13 +309,12 @@ def test_true_answers_agree_and_are_counted_where_they_belong(spec: dict[str, An
 def test_every_set_of_coordinates_is_as_likely() -> None:
     spec = {"name": "sampled_vector", "dimensions": 5, "sampled": 3, "bits": 0}
     mechanism = ladder(spec)
-    assert isinstance(mechanism, SampledVectorLadder)
     chosen = mechanism.coordinates_many(mechanism.seeds(ids(40_000)))
     sets = Counter(tuple(sorted(row)) for row in chosen.tolist())
     every = list(itertools.combinations(range(5), 3))
     check_counts([sets[one] for one in every], [Fraction(1, 10)] * 10, label=f"seed {SEED}")
     # What is asked of a coordinate has nothing to do with which one it is.
-    bins = mechanism.places(mechanism.seeds(ids(40_000)))
+    bins = mechanism.slots_of(mechanism.seeds(ids(40_000)))
     check_counts(np.bincount(bins[:, 1], minlength=16), [Fraction(1, 16)] * 16)
     both = np.bincount((chosen[:, 0] * 16 + bins[:, 0]), minlength=48)
     check_counts(both, np.repeat(np.bincount(chosen[:, 0], minlength=3) / len(chosen) / 16, 16))

@@ -13,21 +13,16 @@ from statistical import check_at_least, check_normal, check_variance
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import two_sided
 from mechanisms.estimators.variance import bit_means
-from mechanisms.number.gridmeans import grid_estimates
+from mechanisms.number.answers import NumericEstimates
 from mechanisms.number.laws import worst_variance
-from mechanisms.number.numeric import NumericEstimates, numeric
 from mechanisms.registry import build
 from mechanisms.testing import SeededSource
-from mechanisms.vector.draws import DrawsLadder
-from mechanisms.vector.means import vector_estimates, vector_means
 from mechanisms.vector.optimum import k_push_variance, sampled_vector_variance
 from mechanisms.vector.sampled_hybrid import (
     SampledHybrid,
-    SampledHybridLadder,
     optimal_sampled_hybrid,
-    sampled_hybrid_ladder,
 )
-from mechanisms.vector.sampled_vector import SampledVector, SampledVectorLadder
+from mechanisms.vector.sampled_vector import SampledVector
 
 SEED = 20241107
 N, REPEATS = 1500, 200
@@ -43,15 +38,15 @@ VECTORS = np.stack(
 )
 
 
-def ladder(bits: int, sampled: int, amounts: list[int]) -> SampledVectorLadder:
+def ladder(bits: int, sampled: int, amounts: list[int]) -> SampledVector:
     spec = {"name": "sampled_vector", "dimensions": 3, "sampled": sampled, "bits": bits}
     built = build(spec, amounts, "position")
-    assert isinstance(built, SampledVectorLadder)
+    assert isinstance(built, SampledVector)
     return built
 
 
 def replicas(
-    mechanism: DrawsLadder, values: NDArray[np.float64], levels: NDArray[np.int64], seed: int = SEED
+    mechanism: Any, values: NDArray[np.float64], levels: NDArray[np.int64], seed: int = SEED
 ) -> NDArray[np.int64]:
     """Counts of ``REPEATS`` independent runs over the same clients, each at his level."""
     n = len(values)
@@ -93,7 +88,7 @@ def spread(bits: int, column: NDArray[np.float64]) -> float:
 def test_means_of_coordinates(bits: int, sampled: int, epsilon: float) -> None:
     mechanism = ladder(bits, sampled, [int(epsilon * 1e6)])
     counts = replicas(mechanism, VECTORS, np.zeros(N, dtype=np.int64))
-    results = [vector_estimates(mechanism, table, quantiles=()) for table in counts]
+    results = [mechanism.coordinate_estimates(table, quantiles=()) for table in counts]
     for i, column in enumerate(VECTORS.T):
         leading = sampled_vector_variance(3, sampled, epsilon, spread(bits, column))
         variance = None if bits else (leading - column.var()) / N
@@ -111,11 +106,9 @@ def test_means_of_coordinates(bits: int, sampled: int, epsilon: float) -> None:
 
 @pytest.mark.parametrize(("sampled", "epsilon"), [(1, 2.0), (2, 6.0), (3, 12.0)])
 def test_means_of_coordinates_on_a_grid(sampled: int, epsilon: float) -> None:
-    vector = SampledHybrid(epsilon, dimensions=3, sampled=sampled, metric="position")
-    mechanism = vector.ladder
-    assert isinstance(mechanism, SampledHybridLadder)
+    mechanism = SampledHybrid(epsilon, dimensions=3, sampled=sampled, metric="position")
     counts = replicas(mechanism, VECTORS, np.zeros(N, dtype=np.int64))
-    results = [vector.estimate(table[0]) for table in counts]
+    results = [mechanism.coordinate_estimates(table) for table in counts]
     grid = mechanism.grid
     worst = float(worst_variance(grid.shape, grid.laws[0])) + 1 / (4 * grid.shape.steps**2)
     for i, column in enumerate(VECTORS.T):
@@ -134,9 +127,9 @@ def test_few_answers_about_a_coordinate_have_wider_intervals() -> None:
     ids = RNG.integers(0, 2**64, size=(120, 2), dtype=np.uint64)
     covered = 0
     for trial in range(40):
-        reports = vector.randomize(VECTORS[:120], ids + np.uint64(trial), SeededSource(trial))
+        reports = vector.report(VECTORS[:120], SeededSource(trial), ids + np.uint64(trial))
         for result, column in zip(
-            vector.estimate(vector.count(reports, ids + np.uint64(trial)), -1.0, 1.0),
+            vector.coordinate_estimates(vector.tally(reports, ids + np.uint64(trial)), -1.0, 1.0),
             VECTORS[:120].T,
             strict=True,
         ):
@@ -150,11 +143,11 @@ def test_the_interval_of_few_answers_also_covers_the_choice_of_the_clients(
     dimensions: int, sampled: int
 ) -> None:
     """Values at both ends, the worst case, of which a share is drawn without replacement."""
-    mechanism = sampled_hybrid_ladder(dimensions, sampled, 9, [1_000_000], "position")
+    mechanism = SampledHybrid(1.0, dimensions, sampled, 9, "position")
     table = np.zeros((1, mechanism.count_length // dimensions), dtype=np.int64)
     table[0, -2:] = 50, 70
-    found = vector_means(mechanism, np.tile(table, dimensions), -1.0, 3.0)[0]
-    chosen = grid_estimates(mechanism.grid, table, -1.0, 3.0, ()).mean
+    found = mechanism.means(np.tile(table, dimensions), -1.0, 3.0)[0]
+    chosen = mechanism.grid.numeric(table, -1.0, 3.0, ()).mean
     assert chosen.region is not None
     spread = 2.0 * math.sqrt((1 - sampled / dimensions) / 120)
     for level in (0.5, 0.95):
@@ -167,12 +160,12 @@ def test_the_interval_of_few_answers_also_covers_the_choice_of_the_clients(
 def test_levels_may_depend_on_values(name: str) -> None:
     """Clients whose first coordinate is large release more: the means stay what they are."""
     amounts = [500_000, 2_000_000, 6_000_000]
-    mechanism: SampledVectorLadder | SampledHybridLadder = ladder(0, 2, amounts)
+    mechanism: SampledVector | SampledHybrid = ladder(0, 2, amounts)
     if name == "sampled_hybrid":
-        mechanism = sampled_hybrid_ladder(3, 2, 17, amounts, "position")
+        mechanism = SampledHybrid([each / 1e6 for each in amounts], 3, 2, 17, "position")
     levels = np.searchsorted([0.3, 0.7], VECTORS[:, 0]).astype(np.int64)
     counts = replicas(mechanism, VECTORS, levels)
-    results = [vector_estimates(mechanism, table, -2.0, 3.0, quantiles=()) for table in counts]
+    results = [mechanism.coordinate_estimates(table, -2.0, 3.0, quantiles=()) for table in counts]
     for i, column in enumerate(VECTORS.T):
         own = [r[i] for r in results]
         check_coordinate(own, -2 + 5 * column.mean(), None, f"seed {SEED}")
@@ -182,15 +175,14 @@ def test_levels_may_depend_on_values(name: str) -> None:
 
 @pytest.mark.parametrize("missing", [False, True])
 def test_means_from_several_sampled_bits(missing: bool) -> None:
-    mechanism = build(
+    mechanism: Any = build(
         {"name": "sampled_bits", "bits": 8, "count": 2, "missing": missing}, [4_000_000], "delay"
     )
-    assert isinstance(mechanism, DrawsLadder)
     column = VECTORS[:, 1].copy()
     if missing:
         column[: N // 4] = np.nan
     counts = replicas(mechanism, column, np.zeros(N, dtype=np.int64))
-    results = [numeric(mechanism, table, 0.0, 1.0) for table in counts]
+    results = [mechanism.numeric(table, 0.0, 1.0) for table in counts]
     truth = float(np.nanmean(column))
     check_coordinate(results, truth, None, f"seed {SEED}")
     values = np.array([r.mean.value for r in results])
@@ -217,12 +209,14 @@ def test_a_single_level_randomizes_counts_and_estimates() -> None:
     vector = SampledVector(epsilon=12.0, dimensions=3, metric="position")
     assert vector.sampled == 3
     ids = RNG.integers(0, 2**64, size=(N, 2), dtype=np.uint64)
-    counts = vector.count(vector.randomize(VECTORS, ids, SeededSource(SEED)), ids)
+    counts = vector.tally(vector.report(VECTORS, SeededSource(SEED), ids), ids)
     half = N // 2
-    reports = vector.randomize(VECTORS, ids, SeededSource(SEED))
-    parts = [vector.count(reports[part], ids[part]) for part in (slice(half), slice(half, N))]
+    reports = vector.report(VECTORS, SeededSource(SEED), ids)
+    parts = [vector.tally(reports[part], ids[part]) for part in (slice(half), slice(half, N))]
     assert (counts == sum(parts)).all()
-    for result, column in zip(vector.estimate(counts, 0.0, 2.0), VECTORS.T, strict=True):
+    for result, column in zip(
+        vector.coordinate_estimates(counts, 0.0, 2.0), VECTORS.T, strict=True
+    ):
         error = result.mean.standard_error
         check_normal(result.mean.value, 2 * column.mean(), error, label=f"seed {SEED}")
 
@@ -230,7 +224,7 @@ def test_a_single_level_randomizes_counts_and_estimates() -> None:
 def test_no_reports_no_means() -> None:
     mechanism = ladder(0, 1, [1_000_000])
     nothing = np.zeros((1, mechanism.count_length), dtype=np.int64)
-    for mean in vector_means(mechanism, nothing):
+    for mean in mechanism.means(nothing):
         assert math.isnan(mean.value)
         assert mean.interval() == (-math.inf, math.inf)
 
@@ -248,13 +242,13 @@ def test_bad_parameters_are_refused(arguments: dict[str, Any], message: str) -> 
     mechanism = ladder(0, 1, [1_000_000])
     given = {"counts": np.ones((1, mechanism.count_length), dtype=np.int64), **arguments}
     with pytest.raises(ParameterError, match=message):
-        vector_estimates(mechanism, **given)
+        mechanism.coordinate_estimates(**given)
 
 
 @pytest.mark.parametrize("make", [SampledVector, SampledHybrid])
 @pytest.mark.parametrize(
     "arguments",
-    [{"dimensions": 0}, {"dimensions": 3, "sampled": 4}, {"dimensions": 3, "sampled": 0}],
+    [{"dimensions": 0}, {"dimensions": 3, "sampled": 4}, {"dimensions": 3, "sampled": -1}],
 )
 def test_bad_vectors_are_refused(
     make: type[SampledVector] | type[SampledHybrid], arguments: dict[str, int]

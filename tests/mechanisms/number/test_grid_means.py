@@ -11,10 +11,10 @@ from replicas import replicate
 from statistical import check_at_least, check_normal, check_variance
 
 from mechanisms.estimate import SCORE_REPORTS
-from mechanisms.estimators.variance import grid_variance
-from mechanisms.number.contributions import contributions, matrix
+from mechanisms.number.answers import NumericEstimates
 from mechanisms.number.gridded import HybridMechanism
-from mechanisms.number.numeric import NumericEstimates, numeric
+from mechanisms.number.gridmeans import grid_variance
+from mechanisms.number.laws import contributions, matrix
 from mechanisms.registry import build
 from mechanisms.testing import SeededSource
 
@@ -37,7 +37,7 @@ def grid(name: str, ladder: list[int], missing: bool = False, points: int = 33) 
 
 def estimates(mechanism: Any, values: Any, levels: Any, repeats: int) -> list[NumericEstimates]:
     counts = replicate(mechanism, values, levels, repeats, SEED)
-    return [numeric(mechanism, table, 0.0, 1.0, quantiles=()) for table in counts]
+    return [mechanism.numeric(table, 0.0, 1.0, quantiles=()) for table in counts]
 
 
 @pytest.mark.parametrize("data", DATA)
@@ -48,7 +48,7 @@ def test_replicas(name: str, data: str, epsilon: float) -> None:
     values, repeats = DATA[data], 100
     mechanism = grid(name, [round(epsilon * 1e6)])
     found = [each.mean for each in estimates(mechanism, values, 0, repeats)]
-    stated = grid_variance(mechanism, 0, values) / len(values)
+    stated = mechanism.variance(0, values) / len(values)
     means = np.array([each.value for each in found])
     label = f"{name} {data} {epsilon} seed {SEED}"
     check_normal(means.mean(), values.mean(), (stated / repeats) ** 0.5, label=label)
@@ -102,7 +102,7 @@ def test_predictions_with_missing_values(epsilon: float) -> None:
     mechanism = grid("hybrid", [round(epsilon * 1e6)], True)
     means = np.array([each.mean.value for each in estimates(mechanism, values, 0, repeats)])
     present = values[~np.isnan(values)]
-    stated = grid_variance(mechanism, 0, present, 0.25) / len(values)
+    stated = grid_variance(mechanism.shape, mechanism.laws[0], present, 0.25) / len(values)
     # The variance of a ratio, to leading order.
     check_variance(means, 1.01 * stated, label=f"epsilon {epsilon} seed {SEED}")
 
@@ -129,7 +129,7 @@ def test_a_debias_left_out_is_caught() -> None:
     values, repeats = DATA["skewed"], 200
     mechanism = grid("hybrid", [1_000_000, 1_500_000])
     counts = replicate(mechanism, values, 0, repeats, SEED)[:, 0]
-    stated = grid_variance(mechanism, 0, values) / len(values)
+    stated = mechanism.variance(0, values) / len(values)
     for level, passes in ((0, True), (1, False)):
         exact = contributions(mechanism.shape, mechanism.laws[level])
         means = counts @ np.array(exact.value, dtype=float) / len(values) + 0.5
@@ -145,7 +145,7 @@ def test_what_is_scaled() -> None:
     mechanism = grid("square_wave", [2_000_000], True)
     values = np.where(np.arange(4000) % 4 == 0, math.nan, 0.25)
     [table] = replicate(mechanism, values, 0, 1, SEED)
-    unit, wide = numeric(mechanism, table, 0, 1), numeric(mechanism, table, -30, 180)
+    unit, wide = mechanism.numeric(table, 0, 1), mechanism.numeric(table, -30, 180)
     assert wide.mean.value == pytest.approx(-30 + 210 * unit.mean.value)
     assert wide.mean.standard_error == pytest.approx(210 * unit.mean.standard_error)
     assert wide.missing == unit.missing
@@ -167,7 +167,7 @@ def test_square_wave_finds_the_shape(missing: bool) -> None:
         values[::5] = math.nan
     mechanism = grid("square_wave", [1_000_000, 2_000_000], missing, 65)
     [table] = replicate(mechanism, values, np.arange(60_000) % 2, 1, SEED)
-    found = numeric(mechanism, table, 0, 1, quantiles=(0.25, 0.5, 0.75))
+    found = mechanism.numeric(table, 0, 1, quantiles=(0.25, 0.5, 0.75))
     assert found.smoothed
     assert found.quantiles is not None
     assert found.cdf is not None
@@ -182,13 +182,13 @@ def test_square_wave_finds_the_shape(missing: bool) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_reports_and_hardly_any_present(name: str, missing: bool) -> None:
     mechanism = grid(name, [1_000_000, 2_000_000], missing)
-    result = numeric(mechanism, np.zeros((2, mechanism.count_length), dtype=int), 0, 1)
+    result = mechanism.numeric(np.zeros((2, mechanism.count_length), dtype=int), 0, 1)
     assert math.isnan(result.mean.value)
     assert result.mean.interval() == (-math.inf, math.inf)
     if missing:
         row = matrix(mechanism.shape, mechanism.laws[0])[-1]
         table = np.stack((np.rint(10_000 * row), 0 * row)).astype(int)
-        result = numeric(mechanism, table, 0, 1)
+        result = mechanism.numeric(table, 0, 1)
         assert math.isnan(result.mean.value)
         assert result.missing is not None
         low, high = result.missing.interval()
@@ -201,7 +201,7 @@ def test_numbers_between_inputs(name: str) -> None:
     mechanism = grid(name, [8_000_000], points=5)
     values = np.full(4000, 0.3)
     found = [each.mean for each in estimates(mechanism, values, 0, 100)]
-    stated = grid_variance(mechanism, 0, values) / len(values)
+    stated = mechanism.variance(0, values) / len(values)
     means = np.array([each.value for each in found])
     check_normal(means.mean(), 0.3, (stated / 100) ** 0.5, label=f"seed {SEED}")
     check_variance(means, stated, label=f"seed {SEED}")
@@ -209,9 +209,8 @@ def test_numbers_between_inputs(name: str) -> None:
     check_at_least(covered, 100, 0.94, label=f"seed {SEED}")
 
 
-def test_one_level_randomizes_as_its_ladder() -> None:
+def test_a_mechanism_of_one_level_by_hand() -> None:
     hybrid = HybridMechanism(epsilon=4.0, points=33)
-    ids = np.zeros((5000, 2), dtype=np.uint64)
-    reports = hybrid.randomize(np.full(5000, 0.7), ids, SeededSource(SEED))
-    found = hybrid.estimate(hybrid.count(reports, ids), -1.0, 1.0)
+    reports = hybrid.report(np.full(5000, 0.7), SeededSource(SEED))
+    found = hybrid.numeric(hybrid.tally(reports), -1.0, 1.0)
     assert found.mean.value == pytest.approx(0.4, abs=6 * found.mean.standard_error)

@@ -1,0 +1,198 @@
+"""Chains of several answers, each drawn on its own, packed into one output."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mechanisms.chains.chain import Chain, Prior
+from mechanisms.chains.finite import FiniteChain
+from mechanisms.chains.symbols import SymbolChain
+from mechanisms.frozen import frozen
+from mechanisms.levels import Probabilities
+from mechanisms.randomness import Source
+from mechanisms.sampling import choose
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@frozen
+class PackedChain(Chain):
+    """Independent chains of one kind, their symbols packed into an integer.
+
+    Parameters
+    ----------
+    single : SymbolChain or FiniteChain
+        What every answer goes through.
+    answers : int
+        How many there are; the first one has the lowest bits.
+    """
+
+    single: SymbolChain | FiniteChain
+    answers: int
+
+    @cached_property
+    def bits(self) -> int:
+        """Bits of an answer."""
+        return (self.single.size - 1).bit_length()
+
+    @cached_property
+    def size(self) -> int:
+        """One more than the largest integer that packs symbols."""
+        return self.pack([self.single.size - 1] * self.answers) + 1
+
+    @property
+    def levels(self) -> int:
+        """The number of levels."""
+        return self.single.levels
+
+    @cached_property
+    def payload_width(self) -> int:
+        """Bytes of a payload."""
+        return -(-self.answers * self.bits // 8)
+
+    @property
+    def cells(self) -> int:
+        """One count a symbol: answers are counted one by one."""
+        return self.single.size
+
+    def pack(self, symbols: Sequence[int]) -> int:
+        """Return symbols as one integer."""
+        return sum(symbol << self.bits * place for place, symbol in enumerate(symbols))
+
+    def unpack(self, value: int) -> list[int]:
+        """Return the symbols in an integer."""
+        mask = (1 << self.bits) - 1
+        return [value >> self.bits * place & mask for place in range(self.answers)]
+
+    def contains(self, output: int) -> bool:
+        """Return whether an integer packs symbols."""
+        return 0 <= output < self.size and max(self.unpack(output)) < self.single.size
+
+    def exact_at(self, level: int) -> tuple[Probabilities, ...]:
+        """Return the exact probabilities of a level, the same for every answer."""
+        return self.single.exact_at(level)
+
+    def ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio of a level: all answers can differ."""
+        return self.single.ratio(level) ** self.answers
+
+    def realised_ratio(self, level: int) -> Fraction:
+        """Return the same, from the sampler's integers alone."""
+        return self.single.realised_ratio(level) ** self.answers
+
+    def law(self, value: int, level: int) -> dict[int, Fraction]:
+        """Return the probability of every output of a level, from the sampler's integers alone."""
+        return self._product([self.single.law(symbol, level) for symbol in self.unpack(value)])
+
+    def step(self, output: int, level: int) -> dict[int, Fraction]:
+        """Return the law of the output of ``level`` given that of the level above."""
+        return self._product([self.single.step(symbol, level) for symbol in self.unpack(output)])
+
+    def _product(self, laws: Sequence[dict[int, Fraction]]) -> dict[int, Fraction]:
+        found: dict[int, Fraction] = {}
+        for answers in itertools.product(*(law.items() for law in laws)):
+            output = self.pack([symbol for symbol, _ in answers])
+            found[output] = math.prod((share for _, share in answers), start=Fraction(1))
+        return found
+
+    def draw(self, value: int, source: Source) -> list[int]:
+        """Draw a chain backward from packed symbols; return it weakest level first."""
+        drawn = [self.single.draw(symbol, source) for symbol in self.unpack(value)]
+        return [self.pack(answers) for answers in zip(*drawn, strict=True)]
+
+    def weaker(self, last: int, source: Source) -> list[int]:
+        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
+        drawn = [self.single.weaker(symbol, source) for symbol in self.unpack(last)]
+        return [self.pack(answers) for answers in zip(*drawn, strict=True)]
+
+    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
+        """Draw the output of ``level`` given that of the level below, by exact weights."""
+        value = prior[0][0]
+        if len(prior) > 1:
+            value = choose(self.posterior_weights(prior, previous, level - 1), source)
+        single = [((symbol, 1),) for symbol in self.unpack(value)]
+        return self.forward_each(single, previous, level, source)
+
+    def forward_each(
+        self, priors: Sequence[Prior], previous: int, level: int, source: Source
+    ) -> int:
+        """Draw the output of ``level`` where the symbols have independent priors."""
+        before = self.unpack(previous)
+        return self.pack(
+            [
+                self.single.forward(prior, answer, level, source)
+                for prior, answer in zip(priors, before, strict=True)
+            ]
+        )
+
+    def posterior_weights(self, prior: Prior, output: int, level: int) -> dict[int, int]:
+        """Integer weights of the packed symbols of ``prior`` given the output of ``level``."""
+        rows = self.single.channel(level).rows
+        scale = math.lcm(*(entry.denominator for row in rows for entry in row))
+        weights: dict[int, int] = {}
+        answers = self.unpack(output)
+        for value, weight in prior:
+            symbols = zip(self.unpack(value), answers, strict=True)
+            likely = math.prod(int(rows[x][o] * scale) for x, o in symbols)
+            weights[value] = weights.get(value, 0) + weight * likely
+        return weights
+
+    def payloads(self, values: NDArray[np.int64], source: Source) -> NDArray[np.uint8]:
+        """Draw chains for ``(n, answers)`` symbols: ``(n, levels, payload_width)`` ``uint8``."""
+        import numpy as np
+
+        n, width = len(values), self.bits
+        drawn = self.single.randomize(values.reshape(-1), source)
+        bits = drawn.reshape(n, self.answers, self.levels, 1) >> np.arange(width) & 1
+        planes = bits.astype(np.uint8).transpose(0, 2, 1, 3)
+        planes = planes.reshape(n, self.levels, self.answers * width)
+        return np.packbits(planes, axis=2, bitorder="little")
+
+    def symbols(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the symbols in ``(n, payload_width)`` payloads: ``(n, answers)``."""
+        import numpy as np
+
+        width = self.bits
+        bits = np.unpackbits(payloads, axis=1, count=self.answers * width, bitorder="little")
+        weights = 1 << np.arange(width, dtype=np.int64)
+        symbols: NDArray[np.int64] = bits.reshape(len(payloads), self.answers, width) @ weights
+        return symbols
+
+    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
+        spare = -self.answers * self.bits % 8
+        clear: NDArray[np.bool_] = payloads[:, -1] <= 0xFF >> spare
+        return clear & (self.symbols(payloads) < self.single.size).all(axis=1)
+
+    def count(
+        self, payloads: NDArray[np.uint8], places: NDArray[np.int64], n_places: int
+    ) -> NDArray[np.int64]:
+        """Count the answers of valid payloads, each at its own of ``(n, answers)`` places."""
+        from mechanisms.estimators.counting import grouped_counts
+
+        symbols = self.symbols(payloads).reshape(-1)
+        return grouped_counts(symbols, places.reshape(-1), n_places, self.single.size)
+
+    def log_ratios(
+        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
+    ) -> NDArray[np.float64]:
+        """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
+
+        Both are ``(n, answers)`` symbols. The answers are independent.
+        """
+        import numpy as np
+
+        symbols, width = self.symbols(reports), self.single.payload_width
+        total = np.zeros(len(reports))
+        for place in range(self.answers):
+            packed = np.ascontiguousarray(symbols[:, place].astype(f"<u{width}"))
+            alone = packed.view(np.uint8).reshape(-1, width)
+            total += self.single.log_ratios(one[:, place], other[:, place], alone, level)
+        return total

@@ -1,0 +1,284 @@
+"""What all mechanisms for a number share.
+
+Values lie in [0, 1] once clipped to the plan's range and scaled; estimates are scaled back.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mechanisms import coins
+from mechanisms.base import Mechanism
+from mechanisms.chains.symbols import SymbolChain, symbol_chain
+from mechanisms.errors import ParameterError
+from mechanisms.noise import Noise
+from mechanisms.number.grid import EXPECTED_REPORTS, MISSING, QUANTILES
+from mechanisms.randomness import Source, SystemSource
+from mechanisms.sampling import some_below
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.items import Context, Item
+    from mechanisms.number.answers import NumericEstimates
+    from mechanisms.planner.targets import Assumed, Precision
+
+#: Longer payloads are no numbers to people.
+_SHOWN_BYTES = 4
+
+
+class NumberMechanism(Mechanism):
+    """A mechanism for a number in [0, 1], or where ``missing``, for None (NaN among many)."""
+
+    types: ClassVar[tuple[str, ...]] = ("number",)
+    gives = "mean"
+
+    missing: bool
+
+    def numeric(
+        self,
+        counts: ArrayLike,
+        low: float = 0.0,
+        high: float = 1.0,
+        quantiles: Sequence[float] = QUANTILES,
+        *,
+        stratum: int = EXPECTED_REPORTS,
+    ) -> NumericEstimates:
+        """Estimate the mean, and what else the reports say.
+
+        Parameters
+        ----------
+        counts : array_like, shape (levels, count_length), integers
+            Counts of the newest reports, by level, as :meth:`accumulate` lays them out.
+        low, high : float
+            The plan's range.
+        quantiles : sequence of float in (0, 1)
+            Which quantiles to estimate (random threshold and square wave only).
+        stratum : int
+            Reports that a stratum is expected to have, at least.
+
+        Raises
+        ------
+        ParameterError
+            The counts have the wrong shape, the range is empty or a quantile is outside (0, 1).
+
+        Notes
+        -----
+        All levels have equal weights. ``threshold`` and ``sampled_bit`` are post-stratified by
+        threshold and by bit (see :mod:`mechanisms.number.strata`). Threshold bins are joined to a
+        power of two of at most n/20 strata (n by ``stratum``). Of sampled bits the least
+        significant ones share a stratum until it expects as many reports; a bit is drawn with a
+        probability proportional to its weight, so the plain average over such a stratum is
+        unbiased for its part.
+
+        The mean of the values present is a ratio; its standard error is the delta method's, and
+        its bias of order 1/n.
+
+        The standard error for ``threshold`` subtracts the smallest variance of values that agrees
+        with the estimated distribution; bit means do not bound that variance from below, so that
+        for ``sampled_bit`` nothing is subtracted and the interval covers more than it states.
+
+        Examples
+        --------
+        >>> from mechanisms.number.random_threshold import RandomThreshold
+        >>> below_and_above = [[7, 9] * 64]
+        >>> result = RandomThreshold(1.0).numeric(below_and_above, 2.0, 5.0)
+        >>> round(result.mean.value, 2), round(result.mean.standard_error, 2)
+        (3.91, 0.09)
+        """
+        from mechanisms.estimators.frequency import count_table
+
+        table = count_table(self, counts)
+        check_estimated(low, high, quantiles)
+        return self._numeric(table, low, high, quantiles, stratum)
+
+    @abstractmethod
+    def _numeric(
+        self,
+        table: NDArray[np.int64],
+        low: float,
+        high: float,
+        quantiles: Sequence[float],
+        stratum: int,
+    ) -> NumericEstimates:
+        """Return the estimates of counts that have been checked."""
+
+    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+        """Yield the mean, the share of missing values, quantiles, bits and the distribution."""
+        from mechanisms.items import Item, Method
+
+        stratum = max(EXPECTED_REPORTS, context.least)
+        found = self.numeric(counts, *context.range, stratum=stratum)
+        yield Item("mean", "", found.mean, context.unit)
+        if found.missing is not None:
+            yield Item("missing", "", found.missing)
+        method = Method.SMOOTHED if found.smoothed else Method.MONOTONE
+        for probability, each in (found.quantiles or {}).items():
+            yield Item("quantile", repr(probability), each, context.unit, method=method)
+        for number, each in enumerate(found.bit_means or (), start=1):
+            yield Item("bit", str(number), each)
+        for at, each in found.points():
+            yield Item("cdf", repr(at), each, method=method)
+
+    @abstractmethod
+    def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
+        """Return n times the variance of the estimated mean, all reports being of one level.
+
+        The values are fixed, the randomization is random, and no value is missing, though it may be
+        possible to say that it is.
+
+        Parameters
+        ----------
+        level : int
+        values : array_like, shape (N,), optional
+            In [0, 1], a picture of the data; by default those for which the variance is largest.
+        n : int
+            Reports, on which the number of strata depends.
+        """
+
+    def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
+        """Return that of the mean."""
+        return precision_of_mean("the mean", partial(self.variance, level), assumed, scale)
+
+    def noise(self, level: int) -> Noise | None:
+        """Return that of one answer."""
+        return Noise.of(*self.exact(level)[0])
+
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        """Return the number of the output."""
+        output = self.output_of(payload)
+        if len(payload) > _SHOWN_BYTES:
+            return f"answers to be read together, {payload.hex()}"
+        return f"answer number {output} of its mechanism, {self.name}"
+
+    @property
+    def resolution(self) -> int:
+        """The steps between 0 and 1 at which an audit takes numbers."""
+        return 1 << 32
+
+    def worst_inputs(self, level: int) -> tuple[Any, Any]:
+        """Return the ends of the range."""
+        return 0.0, 1.0
+
+    def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
+        """Return the ends, some numbers between them and, where it can be, a missing value."""
+        missing, steps = [None] * self.missing, self.resolution
+        numbers = {0, steps, *some_below(steps + 1, count - 2 - len(missing), source)}
+        return [number / steps for number in sorted(numbers)] + missing
+
+
+class AnswerMechanism(NumberMechanism):
+    """A mechanism that asks one question, chosen by a public coin, to be answered by no or yes.
+
+    The third answer, where a value can be missing, is that it is.
+    """
+
+    coins = "chain"
+
+    metric: str
+
+    @cached_property
+    def chain(self) -> SymbolChain:
+        """What is drawn."""
+        return symbol_chain(2 + self.missing, self.micros)
+
+    def _ratios(self) -> Sequence[Fraction]:
+        return [p / q for p, q in self.chain.exact]
+
+    @cached_property
+    def _domain(self) -> int:
+        return coins.coin_domain(self.metric)
+
+    def coin(self, chain: bytes) -> int:
+        """Return the public coin of a chain."""
+        return coins.hash_id(chain, self._domain)
+
+    def coins_of(self, chains: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Vectorised :meth:`coin`: ``(n, 2)`` in, ``(n,)`` out."""
+        return coins.hash_ids(chains, self._domain)
+
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        """Return what was asked, and the answer."""
+        answer = self.output_of(payload)
+        return "missing" if answer == MISSING else self._said(answer, chain, context)
+
+    @abstractmethod
+    def _said(self, answer: int, chain: bytes, context: Context) -> str:
+        """Return a yes or a no in words."""
+
+    def log_ratios(
+        self,
+        values: tuple[Any, Any],
+        reports: NDArray[np.uint8],
+        chains: NDArray[np.uint64],
+        level: int,
+    ) -> NDArray[np.float64]:
+        """Return the logarithms of likelihood ratios, under each chain's own coin."""
+        one, other = (self.truths([each] * len(chains), chains)[:, 0] for each in values)
+        return self.chain.log_ratios(one, other, reports, level)
+
+    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the true answers: ``(n, 1)``."""
+        found: NDArray[np.int64] = self.encode_many(symbols, chains, chains, SystemSource())
+        return found[:, None]
+
+    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the answers that are reported: ``(n, levels, 1)``."""
+        return self.chain.symbols(payloads)[:, :, None]
+
+
+def check_estimated(low: float, high: float, quantiles: Sequence[float]) -> None:
+    """Refuse an empty range, and a quantile outside (0, 1)."""
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ParameterError(f"range must be finite and increasing, got [{low}, {high}]")
+    if not all(0 < tau < 1 for tau in quantiles):
+        raise ParameterError("quantiles must lie in (0, 1)")
+
+
+def precision_of_mean(what: str, variance: Any, assumed: Assumed, scale: float) -> Precision:
+    """Return the precision of a mean; ``variance`` is a function of values, or None, and n."""
+    from mechanisms.planner.targets import Precision
+
+    data = "the values given" if assumed.values is not None else "the worst values"
+    return Precision(what, data, partial(variance, assumed.values), scale)
+
+
+def answer_noise(pair: tuple[float, float], symbols: int, mean: float) -> float:
+    """Return the variance of the debiased answers no, yes and, of three, missing, less the mean.
+
+    Parameters
+    ----------
+    pair : (float, float)
+        Probability that an answer is kept, and that it becomes a given other one.
+    symbols : int
+        2 or 3.
+    mean : float in [0, 1]
+        Share of yes, all being present. An answer "missing" is read as such and compared with
+        the estimated share of those present.
+
+    Examples
+    --------
+    >>> answer_noise((0.75, 0.25), 2, 0.1), answer_noise((0.5, 0.25), 3, 0.5)
+    (0.75, 2.75)
+    """
+    p, q = pair
+    gap = p - q
+    yes = [-q / gap, (1 - q) / gap, -q / gap][:symbols]
+    present = [1.0] * symbols
+    if symbols == 3:
+        present = [1 + q / gap, 1 + q / gap, 1 - (1 - q) / gap]
+    each = [one - mean * here for one, here in zip(yes, present, strict=True)]
+    total = 0.0
+    for truth, share in ((0, 1 - mean), (1, mean)):
+        law = [p if symbol == truth else q for symbol in range(symbols)]
+        centre = sum(weight * value for weight, value in zip(law, each, strict=True))
+        total += share * sum(
+            weight * (value - centre) ** 2 for weight, value in zip(law, each, strict=True)
+        )
+    return total
