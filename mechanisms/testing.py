@@ -1,7 +1,7 @@
 """Seeded randomness, for tests and simulations only.
 
-Nothing in ``clientsdk`` or ``pipelines`` imports this module; a test holds that line. What it
-draws can be predicted by anyone who knows the seed and protects nobody.
+In ``clientsdk`` and ``pipelines`` only ``clientsdk.testing`` imports this module; a test holds that
+line. What it draws can be predicted by anyone who knows the seed and protects nobody.
 """
 
 from __future__ import annotations

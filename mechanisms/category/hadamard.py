@@ -159,6 +159,11 @@ class HadamardResponse(FrequencyOracle):
         inside = np.bincount(block, shares, minlength=self.blocks)[block]
         return inside * (p + q) + (1 - inside) * (1 - p - q) / (self.blocks - 1), p + q
 
+    @property
+    def _others(self) -> tuple[int, ...]:
+        """One that is in another block than the first category, if there is one, and one in its."""
+        return (1, self.blocks) if self.blocks < self.domain_size else (1,)
+
     def shared_noise(self, level: int) -> float:
         """Return that of a no in the block of the true category, which shares most of it.
 

@@ -158,14 +158,23 @@ class FrequencyOracle(CategoryMechanism):
     def extremes(self, level: int) -> tuple[float, float]:
         """Return n times the variance of a category's share, at true shares of 0 and of 1.
 
-        Where reports are about a block of categories each, the larger one of those for which all
-        others are in the category's own block, or none is.
+        Of those of 0, the largest that others can make it.
         """
         import numpy as np
 
-        corners = np.eye(self.domain_size)
-        none = (self.variances(level, corners[other])[0] for other in (1, -1))
-        return float(max(none)), float(self.variances(level, corners[0])[0])
+        corners = np.zeros((len(self._others) + 1, self.domain_size))
+        for corner, place in zip(corners, (0, *self._others), strict=True):
+            corner[place] = 1
+        all_of_it, *none = (float(self.variances(level, each)[0]) for each in corners)
+        return max(none), all_of_it
+
+    @property
+    def _others(self) -> tuple[int, ...]:
+        """Categories of which one, if all clients have it, makes the share of the first vary most.
+
+        One is enough where all other categories are alike.
+        """
+        return (1,)
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
         """Return that of the share of a category."""

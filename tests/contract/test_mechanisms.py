@@ -458,6 +458,20 @@ class TestEstimates:
         check_variance(means[:, 0], planned, false_failure_rate=1e-6, label=f"seed {SEED}")
 
     @shares
+    def test_the_noise_of_a_report_is_that_of_the_estimates(self, name: str) -> None:
+        """On average over the true category and the one that is asked about."""
+        mechanism: Any = build({"name": name, **SHARES[name]}, [1_000_000, 2_000_000], "m")
+        if name == "rappor":
+            pytest.skip("the bits of a filter are no shares")
+        size = mechanism.domain_size
+        for level in (0, 1):
+            noise = mechanism.noise(level)
+            table = np.array([mechanism.variances(level, true) for true in np.eye(size)])
+            assert noise.yes == pytest.approx(np.trace(table) / size)
+            assert noise.no == pytest.approx((table.sum() - np.trace(table)) / (size * (size - 1)))
+            assert noise.lie >= noise.step / 2 > 0
+
+    @shares
     def test_without_the_debias_it_would_be_caught(self, name: str) -> None:
         mechanism, values, _, truth = population(name, 400)
         if name == "rappor":

@@ -39,7 +39,7 @@ def test_a_category(spec: Any, level: int) -> None:
     """The worst share of one of which all others are in the category's own block."""
     mechanism = build(spec, LADDER, "m")
     told = precision(mechanism, level, Assumed(share=0.25))
-    symbols = np.where(np.arange(N) < N // 4, 0, 1)
+    symbols = np.where(np.arange(N) < N // 4, 0, spec.get("blocks", 1))
     found = [
         mechanism.frequencies(table)[0].value
         for table in replicate(mechanism, symbols, level, REPEATS, SEED)
@@ -47,6 +47,23 @@ def test_a_category(spec: Any, level: int) -> None:
     error = told.standard_error(N)
     check_normal(np.mean(found), 0.25, error / REPEATS**0.5, label=label(spec, level))
     check_variance(found, error**2, label=label(spec, level))
+
+
+@pytest.mark.parametrize("spec", CATEGORY, ids=lambda spec: spec["name"])
+def test_no_other_categories_are_worse_than_the_worst(spec: Any) -> None:
+    mechanism = build(spec, LADDER, "m")
+    unit = precision(mechanism, 1, Assumed(share=0.25)).standard_error(1) ** 2
+    every = []
+    for other in range(1, 6):
+        shares = np.zeros(6)
+        shares[0], shares[other] = 0.25, 0.75
+        every.append(mechanism.variances(1, shares)[0])
+    assert max(every) == pytest.approx(unit)
+
+
+def test_a_domain_of_a_million_is_predicted() -> None:
+    mechanism = build({"name": "hadamard", "domain_size": 2**20, "blocks": 4}, LADDER, "m")
+    assert 0 < precision(mechanism, 2).standard_error(N) < 1
 
 
 def test_a_wrong_prediction_is_seen() -> None:
