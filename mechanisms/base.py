@@ -228,6 +228,18 @@ class Mechanism(ABC):
         By the standard library alone: plans are checked and mechanisms chosen with it.
         """
 
+    def influence(self, level: int) -> float | None:
+        """Return how far one forged report among n moves an estimate, times n.
+
+        A report that claims a symbol counts (1 - q) / (p - q), or if that is more, one that denies
+        it moves it by p / (p - q); shares lie in [0, 1], and so do numbers once scaled. Whoever
+        forges a report also chooses its coins. The mean of numbers that can be missing is divided
+        by the share that is present, and so is what it is moved by. None where an estimate is no
+        sum over reports.
+        """
+        noise = self.noise(level)
+        return None if noise is None else noise.lie
+
     def figures(self, level: int) -> dict[str, float]:
         """Return the figures in :attr:`gives` that follow from a level's probabilities, by name."""
         return {}

@@ -22,6 +22,7 @@ from mechanisms.errors import ParameterError, check_int
 from mechanisms.exact import MICRO, decimal_context
 from mechanisms.frozen import frozen
 from mechanisms.levels import MAX_DECISION_EPSILON
+from mechanisms.noise import Noise
 from mechanisms.number.grid import (
     MAX_BITS,
     check_unit,
@@ -215,6 +216,12 @@ class SplitBits(NumberMechanism):
     def resolution(self) -> int:
         """The steps of the grid."""
         return (1 << self.bits) - 1
+
+    def influence(self, level: int) -> float | None:
+        """Return that of bits that lie together, each by its weight."""
+        weights = [2.0 ** (self.bits - 1 - bit) / (2.0**self.bits - 1) for bit in range(self.bits)]
+        lies = [Noise.of(*pair).lie for pair in self.exact(level)]
+        return sum(weight * lie for weight, lie in zip(weights, lies, strict=False))
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
         """Return two values that differ in all bits."""

@@ -291,6 +291,13 @@ class Rappor(Mechanism):
         """Return that of one bit."""
         return Noise.of(*self.exact(level)[0])
 
+    def influence(self, level: int) -> float | None:
+        """Return None: the regression also takes what is not set for evidence.
+
+        It weighs that by the other candidates.
+        """
+        return None
+
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
         """Count the bits that are set."""
         count, cohort = self.output_of(payload).bit_count(), self.cohort(pseudonym) + 1

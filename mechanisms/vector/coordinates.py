@@ -53,6 +53,11 @@ class CoordinateSampling(SeveralAnswers):
         """One answer a sampled coordinate."""
         return self.sampled
 
+    def influence(self, level: int) -> float | None:
+        """Return that of a report about the coordinate in question, which its forger chooses."""
+        one = super().influence(level)
+        return None if one is None else one * self.dimensions / self.sampled
+
     def coordinates(self, seed: int) -> list[int]:
         """Return the different coordinates that the coins choose, by Floyd's algorithm."""
         chosen: list[int] = []

@@ -255,7 +255,7 @@ def _levels(metric: CompiledMetric) -> list[list[str]]:
             duration_text(each.after) if level < metric.sent else "never",
             amount(each.epsilon),
             amount(metric.mechanism.certified(level)),
-            "" if (lie := influence(metric, level)) is None else f"{lie:.2f}x",
+            "" if (lie := metric.mechanism.influence(level)) is None else f"{lie:.2f}x",
         ]
         for level, each in enumerate(metric.ladder)
     ]
@@ -328,36 +328,6 @@ def detection_floor(metric: CompiledMetric, reports: int) -> float | None:
         return None
     slope = said.yes - said.no
     return ShareNoise(reports, reports * said.no, ((reports, slope),), said.step).detection_floor
-
-
-def influence(metric: CompiledMetric, level: int) -> float | None:
-    """Return how far one forged report among n moves an estimate, times n.
-
-    A report that claims a symbol counts (1 - q) / (p - q), or if that is more, one that denies it
-    moves it by p / (p - q); shares lie in [0, 1], and so do
-    numbers once scaled. Where all bits of a number are sent, they can lie together, each by its
-    weight. Whoever forges a report also chooses its coins, and so which of a vector's coordinates
-    it is about. The mean of numbers that can be missing is divided by the share that is present,
-    and so is what it is moved by. None where an estimate is no sum over reports, and for strings:
-    the regression takes what is not set for evidence too, and weighs it by the other candidates.
-    """
-    from mechanisms.noise import Noise
-    from sotto.design.noise import noise_of
-
-    spec = metric.spec
-    if metric.type == "string":
-        return None
-    if metric.mechanism.name == "split_bits" and isinstance(bits := spec["bits"], int):
-        weights = [2.0 ** (bits - 1 - bit) / (2.0**bits - 1) for bit in range(bits)]
-        pairs = metric.mechanism.exact(level)
-        return sum(w * Noise.of(*pq).lie for w, pq in zip(weights, pairs, strict=False))
-    said = noise_of(metric.mechanism, level)
-    if said is None:
-        return None
-    dimensions, sampled = spec.get("dimensions", 1), spec.get("sampled", 1)
-    assert isinstance(dimensions, int)
-    assert isinstance(sampled, int)
-    return said.lie * dimensions / sampled
 
 
 def _least_reports(plan: CompiledPlan) -> list[str]:
