@@ -321,9 +321,8 @@ def detection_floor(metric: CompiledMetric, reports: int) -> float | None:
     None where the estimates are no shares, or none of which it can be said.
     """
     from mechanisms.estimate import ShareNoise
-    from sotto.design.noise import noise_of
 
-    said = noise_of(metric.mechanism, metric.sent - 1)
+    said = metric.mechanism.noise(metric.sent - 1)
     if said is None or metric.type not in ("category", "boolean", "ordinal", "survey"):
         return None
     slope = said.yes - said.no

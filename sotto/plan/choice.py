@@ -13,7 +13,6 @@ from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.registry import build, mechanism_class, mechanisms_for, supports_constant
-from sotto.design.noise import noise_of
 from sotto.errors import PlanError
 from sotto.plan.metric import Parameter
 
@@ -167,7 +166,7 @@ def choose_category(asked: Asked) -> Choice:
     Notes
     -----
     What counts is the variance at the last level that is sent, summed over symbols
-    (:meth:`sotto.design.noise.Noise.total`), from the realised probabilities. Of those that are
+    (:meth:`mechanisms.noise.Noise.total`), from the realised probabilities. Of those that are
     within
     5 % of the least, the one with the smallest payload is taken, then the one that varies least,
     then the first in :data:`mechanisms.registry.REGISTRY`: 2.5 % of an error are not noticed,
@@ -192,7 +191,7 @@ def choose_category(asked: Asked) -> Choice:
         except ParameterError as error:
             problems.append(str(error))
             continue
-        noise = noise_of(mechanism, asked.level)
+        noise = mechanism.noise(asked.level)
         fits = asked.counts is None or mechanism.count_length <= asked.counts
         if noise is not None and fits:
             found.append((noise.total(asked.number("domain_size")), mechanism))

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mechanisms.noise import Noise
 from mechanisms.registry import build
 from mechanisms.string.bloom_regression import bloom_filters
 from sotto import cli
 from sotto.cli.plan import detection_floor, what_reports_show
-from sotto.design.noise import Noise, noise_of
 from sotto.plan.compile import parse_plan
 
 PLAN = """\
@@ -139,7 +139,7 @@ def test_pure_protocols_have_the_noise_of_their_pairs(size, tenths):
     ):
         mechanism = build({**spec, "domain_size": size}, [tenths * 100_000], "x")
         (p, q) = mechanism.support_pairs()[0]
-        noise = noise_of(mechanism, 0)
+        noise = mechanism.noise(0)
         assert noise.no == pytest.approx(q * (1 - q) / (p - q) ** 2)
         assert noise.yes == pytest.approx(p * (1 - p) / (p - q) ** 2)
         assert noise.step == pytest.approx(1 / (p - q))
@@ -162,5 +162,5 @@ def test_hadamard_s_noise_is_that_of_its_blocks():
                 first, second = first + chance * says, second + chance * says**2
             assert first == pytest.approx(float(x == j), abs=1e-12)
             total += (second - first**2) / 6
-    assert noise_of(mechanism, 0).total(6) == pytest.approx(total)
-    assert isinstance(noise_of(mechanism, 0), Noise)
+    assert mechanism.noise(0).total(6) == pytest.approx(total)
+    assert isinstance(mechanism.noise(0), Noise)

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms.registry import mechanisms_for
-from sotto.design.noise import noise_of
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.choice import Asked, choose_category, choose_number, spec_of
 from sotto.plan.compile import load_plan, parse_plan
@@ -244,7 +243,7 @@ class TestChooser:
         for name in mechanisms_for("category"):
             asked = category(size, *ladder)
             mechanism = build(spec_of(name, asked), ladder, "x")
-            least[name] = noise_of(mechanism, 0).total(size)
+            least[name] = mechanism.noise(0).total(size)
         assert least[chosen] <= min(least.values()) * 1.05
 
     def test_of_a_constant_metric_the_last_level_that_is_sent_counts(self):
