@@ -54,11 +54,11 @@ def check_ladder(ladder: Sequence[int], decisions: Fraction | int = 1) -> tuple[
         There are no levels or more than 8, one is not a positive integer, they do not increase,
         or the last is more than 64-bit thresholds honour.
     """
-    rungs = tuple(ladder)
-    if not 1 <= len(rungs) <= MAX_LEVELS:
-        raise ParameterError(f"a ladder has 1 to {MAX_LEVELS} levels, not {len(rungs)}")
+    levels = tuple(ladder)
+    if not 1 <= len(levels) <= MAX_LEVELS:
+        raise ParameterError(f"a ladder has 1 to {MAX_LEVELS} levels, not {len(levels)}")
     largest = int(MAX_DECISION_EPSILON * MICRO * decisions)
-    for number, micro in enumerate(rungs, start=1):
+    for number, micro in enumerate(levels, start=1):
         if isinstance(micro, bool) or not isinstance(micro, int):
             raise ParameterError(f"level {number}: micro-epsilon must be an int, not {micro!r}")
         if not 1 <= micro <= largest:
@@ -66,11 +66,11 @@ def check_ladder(ladder: Sequence[int], decisions: Fraction | int = 1) -> tuple[
                 f"level {number}: micro-epsilon must lie in [1, {largest}] for thresholds of "
                 f"64 bits, not {micro}"
             )
-        if number > 1 and not rungs[number - 2] < micro:
+        if number > 1 and not levels[number - 2] < micro:
             raise ParameterError(
-                f"level {number}: epsilons must increase, {micro} follows {rungs[number - 2]}"
+                f"level {number}: epsilons must increase, {micro} follows {levels[number - 2]}"
             )
-    return rungs
+    return levels
 
 
 def certify(ladder: tuple[int, ...], ratios: Sequence[Fraction]) -> Amounts:

@@ -124,7 +124,7 @@ class FaultyNetwork:
         if device != self._device:
             self._device, self._rng = device, random.Random(f"{self.seed}:{device}")
         rng = self._rng
-        if rng.random() < self.held and _first_rungs_alone(message):
+        if rng.random() < self.held and _first_levels_alone(message):
             self.planted[HELD_BACK] += 1
             yield sent + HOLD, message
         else:
@@ -160,7 +160,7 @@ class FaultyNetwork:
             yield sent + HOUR, _message(self.target, again)
 
 
-def _first_rungs_alone(message: bytes) -> bool:
+def _first_levels_alone(message: bytes) -> bool:
     return all(row.level == 0 for run in decode_message(message).groups for row in run.rows)
 
 

@@ -34,7 +34,7 @@ class Opinion:
     windows : mapping of (str, int) to (length,) int64
         By metric and window start: counts at the last level.
     reports : int
-        Rungs in the log, each counted once.
+        Levels in the log, each counted once.
     """
 
     errors: tuple[MetricErrors, ...]

@@ -54,11 +54,11 @@ class BitLadder:
 
     def ratios(self) -> tuple[Fraction, ...]:
         """Largest likelihood ratio when two bits change, one up and one down, by level."""
-        return tuple(rung.p * (1 - rung.q) / (rung.q * (1 - rung.p)) for rung in self.exact)
+        return tuple(pair.p * (1 - pair.q) / (pair.q * (1 - pair.p)) for pair in self.exact)
 
     def bit_ratios(self) -> tuple[Fraction, ...]:
         """Largest likelihood ratio when this one bit changes, by level."""
-        return tuple(max(rung.p / rung.q, (1 - rung.q) / (1 - rung.p)) for rung in self.exact)
+        return tuple(max(pair.p / pair.q, (1 - pair.q) / (1 - pair.p)) for pair in self.exact)
 
 
 def changed_ratio(p: Fraction, q: Fraction) -> Fraction:
@@ -101,13 +101,13 @@ def _degrade(one: int, zero: int, exponents: Sequence[Fraction]) -> BitLadder:
     s makes q + s (1 - 2 q) of it.
     """
     number = len(exponents)
-    rungs = [Probabilities(Fraction(one, GRAINS), Fraction(zero, GRAINS))]
+    levels = [Probabilities(Fraction(one, GRAINS), Fraction(zero, GRAINS))]
     if not zero < one:
         raise ParameterError(f"level {number}: its epsilon is too small for 64-bit thresholds")
     flips: list[int] = []
     for exponent in reversed(exponents[:-1]):
         number -= 1
-        above = rungs[0]
+        above = levels[0]
         lack = 1 / (1 + exp_bounds(exponent)[0]) - above.q
         if not lack > 0:
             raise UnrelatedLevelsError(
@@ -117,9 +117,9 @@ def _degrade(one: int, zero: int, exponents: Sequence[Fraction]) -> BitLadder:
         if not flip < HALF:
             raise ParameterError(f"level {number}: its epsilon is too small for 64-bit thresholds")
         s = Fraction(flip, GRAINS)
-        rungs.insert(0, Probabilities(*(side + s * (1 - 2 * side) for side in above)))
+        levels.insert(0, Probabilities(*(side + s * (1 - 2 * side) for side in above)))
         flips.insert(0, flip)
-    return BitLadder(one, zero, tuple(flips), tuple(rungs))
+    return BitLadder(one, zero, tuple(flips), tuple(levels))
 
 
 @frozen
@@ -329,8 +329,8 @@ class BitChain(BitOutputs):
         for bits, weight in prior:
             exact[bits] = Fraction(weight)
             for index in range(self.width):
-                rung = self.ladders[index % len(self.ladders)].exact[level]
-                one = rung.p if bits >> index & 1 else rung.q
+                pair = self.ladders[index % len(self.ladders)].exact[level]
+                one = pair.p if bits >> index & 1 else pair.q
                 exact[bits] *= one if output >> index & 1 else 1 - one
         scale = math.lcm(*(value.denominator for value in exact.values()))
         return {bits: int(value * scale) for bits, value in exact.items()}

@@ -69,7 +69,7 @@ class HadamardChain(SupportChain, SymbolOutputs):
         found: NDArray[np.bool_] = (places // self.order == block) & ~odd
         return found
 
-    def rung(self, p: Fraction) -> Probabilities:
+    def pair(self, p: Fraction) -> Probabilities:
         """Return the probabilities of the output set, and of the rest of the block."""
         return Probabilities(p, (1 - p) / (2 * self.blocks - 1))
 

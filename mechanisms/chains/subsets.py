@@ -76,7 +76,7 @@ class SubsetChain(SupportChain, BitOutputs):
         """Draw chains for ``(n,)`` categories: ``(n, levels, payload_width)`` ``uint8``."""
         return self.randomize(values, source)
 
-    def rung(self, p: Fraction) -> Probabilities:
+    def pair(self, p: Fraction) -> Probabilities:
         """Return the probabilities that the category, and that another, is in the subset."""
         return Probabilities(p, (self.k - p) / (self.width - 1))
 

@@ -86,7 +86,7 @@ class SupportChain(Chain):
         """Vectorised :meth:`uniform_within`."""
 
     @abstractmethod
-    def rung(self, p: Fraction) -> Probabilities:
+    def pair(self, p: Fraction) -> Probabilities:
         """Return the probabilities of a level of which the input is supported with ``p``."""
 
     @cached_property
@@ -100,7 +100,7 @@ class SupportChain(Chain):
     @cached_property
     def exact(self) -> tuple[Probabilities, ...]:
         """The exact probabilities of every level."""
-        return tuple(self.rung(p) for p in self.supported)
+        return tuple(self.pair(p) for p in self.supported)
 
     def exact_at(self, level: int) -> tuple[Probabilities, ...]:
         """Return the exact probabilities of a level."""

@@ -48,7 +48,7 @@ class SymbolDraw:
     other: int
 
     @property
-    def rung(self) -> Probabilities:
+    def pair(self) -> Probabilities:
         """The exact probabilities of keeping and of each other symbol."""
         return Probabilities(Fraction(self.keep, GRAINS), Fraction(self.other, GRAINS))
 
@@ -253,9 +253,9 @@ class SymbolChain(SymbolOutputs):
         """
         if not 1 <= level < len(self.exact):
             raise ParameterError(f"level must lie in [1, {len(self.exact)}), not {level}")
-        rung, step = self.exact[level], self.degradations[level - 1]
-        scale = rung.p.denominator * rung.q.denominator
-        p, q = int(rung.p * scale), int(rung.q * scale)
+        pair, step = self.exact[level], self.degradations[level - 1]
+        scale = pair.p.denominator * pair.q.denominator
+        p, q = int(pair.p * scale), int(pair.q * scale)
         weights: dict[int, int] = {}
         for out in range(self.size):
             stronger = sum(weight * (p if x == out else q) for x, weight in prior)
@@ -294,23 +294,23 @@ def symbol_chain(size: int, ladder: Sequence[int | Fraction]) -> SymbolChain:
     check_int("domain_size", size, 2, MAX_SYMBOLS)
     number = len(ladder)
     draw = _draw(size, GRAINS / (exp_micro(ladder[-1])[0] + size - 1), number)
-    rungs = [draw.rung]
+    levels = [draw.pair]
     steps: list[SymbolDraw] = []
     for micro in reversed(ladder[:-1]):
         number -= 1
         bound = exp_micro(micro)[0]
-        above = rungs[0]
+        above = levels[0]
         excess = above.p - bound * above.q
         if excess <= 0:
             raise UnrelatedLevelsError(
                 f"level {number}: 64-bit thresholds cannot place it below level {number + 1}"
             )
         step = _draw(size, GRAINS * excess / (size * excess + bound - 1), number)
-        kept = step.rung
+        kept = step.pair
         shrink = kept.p - kept.q
-        rungs.insert(0, Probabilities(above.p * shrink + kept.q, above.q * shrink + kept.q))
+        levels.insert(0, Probabilities(above.p * shrink + kept.q, above.q * shrink + kept.q))
         steps.insert(0, step)
-    return SymbolChain(size, draw, tuple(steps), tuple(rungs))
+    return SymbolChain(size, draw, tuple(steps), tuple(levels))
 
 
 def _draw(size: int, other: Fraction, number: int) -> SymbolDraw:

@@ -1,4 +1,4 @@
-"""The strongest rung: how wide a window is, how much the ends get, and the integers over 2**64.
+"""The strongest level: how wide a window is, how much the ends get, and the integers over 2**64.
 
 All decisions are taken in exact rational numbers, so that a device and the aggregator take the
 same ones.
@@ -26,7 +26,7 @@ class Design(NamedTuple):
 
 
 class Grains(NamedTuple):
-    """The integer probabilities of a strongest rung, of 2**64.
+    """The integer probabilities of a strongest level, of 2**64.
 
     ``inside`` and ``outside`` of a cell; ``low`` of an end at its least, with ``step`` more for
     every input.
@@ -108,7 +108,7 @@ def square_wave_shape(points: int, missing: bool, micro: int) -> Shape:
 
 
 def strongest(shape: Shape, share: Fraction, micro: int) -> Grains:
-    """Return the integers of the strongest rung; the largest likelihood ratio is within e^ε.
+    """Return the integers of the strongest level; the largest likelihood ratio is within e^ε.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def strongest(shape: Shape, share: Fraction, micro: int) -> Grains:
 
 
 def rows_of(shape: Shape, grains: Grains) -> tuple[tuple[int, ...], ...]:
-    """Return the rows of the strongest rung, one an input; each sums to 2**64."""
+    """Return the rows of the strongest level, one an input; each sums to 2**64."""
     rows = []
     for x in range(shape.points):
         row = [grains.outside] * shape.cells
@@ -168,7 +168,7 @@ def rows_of(shape: Shape, grains: Grains) -> tuple[tuple[int, ...], ...]:
 
 
 def law_of(shape: Shape, grains: Grains) -> Law:
-    """Return the exact law of the strongest rung."""
+    """Return the exact law of the strongest level."""
     high = grains.low + shape.steps * grains.step
     gone = shape.width * grains.inside + high
     here = shape.width * grains.outside + grains.low

@@ -23,8 +23,8 @@ _SPREAD_ERRORS = 2
 
 
 @dataclass(frozen=True, eq=False)
-class _Rung:
-    """Contributions of one rung as floats, shape ``(outputs,)``, and its channel.
+class _LevelSums:
+    """Contributions of one level as floats, shape ``(outputs,)``, and its channel.
 
     ``rounding`` is the most that the rounding to the inputs adds to a variance.
     """
@@ -61,17 +61,17 @@ class GridMeanRegion:
 
     Parameters
     ----------
-    rungs : tuple
-        The contributions of every rung.
+    levels : tuple
+        The contributions of every level.
     reports : tuple of int
-        Reports of every rung.
+        Reports of every level.
     value, present : float
         Sums of the contributions.
     low, high : float
         What 0 and 1 stand for.
     """
 
-    rungs: tuple[_Rung, ...]
+    levels: tuple[_LevelSums, ...]
     reports: tuple[int, ...]
     value: float
     present: float
@@ -81,12 +81,12 @@ class GridMeanRegion:
     def interval(self, level: float) -> tuple[float, float]:
         """Return the ends of the interval at confidence ``level``."""
         z = two_sided(level)
-        used = [(rung, n) for rung, n in zip(self.rungs, self.reports, strict=True) if n]
-        half = min(rung.step for rung, _ in used) / 2
+        used = [(sums, n) for sums, n in zip(self.levels, self.reports, strict=True) if n]
+        half = min(sums.step for sums, _ in used) / 2
 
         def keeps(mean: float) -> bool:
             y = min(max(mean, 0.0), 1.0) - 0.5
-            most = sum(n * (float(rung.variances(y).max()) + rung.rounding) for rung, n in used)
+            most = sum(n * (float(sums.variances(y).max()) + sums.rounding) for sums, n in used)
             return abs(self.value - (mean - 0.5) * self.present) - half <= z * math.sqrt(most)
 
         ends = kept_interval(0.5 + self.value / self.present, keeps)
@@ -128,23 +128,23 @@ def grid_estimates(
     missing = _missing(laws, table) if shape.missing else None
     if n == 0:
         return NumericEstimates(nothing(by_level), missing)
-    rungs = tuple(_rung(shape, law) for law in laws)
-    mean = _mean(rungs, table, missing, low, high)
+    levels = tuple(_level_sums(shape, law) for law in laws)
+    mean = _mean(levels, table, missing, low, high)
     if quantiles is None or not math.isfinite(mean.standard_error):
         return NumericEstimates(mean, missing)
     gone = 0.0 if missing is None else missing.value
-    cdf = _distribution(shape.points, rungs, table, gone, low, high)
+    cdf = _distribution(shape.points, levels, table, gone, low, high)
     found = {tau: _quantile(cdf, tau, by_level) for tau in quantiles}
     return NumericEstimates(mean, missing, cdf=cdf, quantiles=found, smoothed=True)
 
 
-def _rung(shape: Shape, law: Law) -> _Rung:
+def _level_sums(shape: Shape, law: Law) -> _LevelSums:
     import numpy as np
 
     exact = contributions(shape, law)
     value, present = (np.array(row, dtype=float) for row in (exact.value, exact.present))
     square = None if exact.square is None else np.array(exact.square, dtype=float)
-    return _Rung(value, present, square, matrix(shape, law), 1 / (4 * shape.steps**2))
+    return _LevelSums(value, present, square, matrix(shape, law), 1 / (4 * shape.steps**2))
 
 
 def _missing(laws: Sequence[Law], table: NDArray[np.int64]) -> Estimate:
@@ -155,7 +155,7 @@ def _missing(laws: Sequence[Law], table: NDArray[np.int64]) -> Estimate:
 
 
 def _mean(
-    rungs: tuple[_Rung, ...],
+    levels: tuple[_LevelSums, ...],
     table: NDArray[np.int64],
     missing: Estimate | None,
     low: float,
@@ -163,37 +163,37 @@ def _mean(
 ) -> Estimate:
     by_level = counts_of(table.sum(axis=1))
     n = sum(by_level)
-    value = sum(float(row @ rung.value) for row, rung in zip(table, rungs, strict=True))
-    present = sum(float(row @ rung.present) for row, rung in zip(table, rungs, strict=True))
+    value = sum(float(row @ sums.value) for row, sums in zip(table, levels, strict=True))
+    present = sum(float(row @ sums.present) for row, sums in zip(table, levels, strict=True))
     if missing is not None and not usable(present / n, missing.standard_error):
         return nothing(by_level)
     y = value / present
     variance, least = 0.0, 0.0
-    for row, reports, rung in zip(table, by_level, rungs, strict=True):
-        scatter = float(row @ (rung.value - y * rung.present) ** 2)
-        variance += scatter - _spread(row, rung, y)
-        least += reports * float(rung.variances(min(max(y, -0.5), 0.5)).min())
+    for row, reports, sums in zip(table, by_level, levels, strict=True):
+        scatter = float(row @ (sums.value - y * sums.present) ** 2)
+        variance += scatter - _spread(row, sums, y)
+        least += reports * float(sums.variances(min(max(y, -0.5), 0.5)).min())
     error = math.sqrt(max(variance, least)) / present
     region = None
     if n < SCORE_REPORTS:
-        region = GridMeanRegion(rungs, by_level, value, present, low, high)
+        region = GridMeanRegion(levels, by_level, value, present, low, high)
     return scaled(Estimate(0.5 + y, error, n, by_level, region=region), low, high)
 
 
-def _spread(row: NDArray[np.int64], rung: _Rung, y: float) -> float:
-    """Return how much the values of a rung's clients are spread at least, added up."""
-    if rung.square is None or not row.any():
+def _spread(row: NDArray[np.int64], sums: _LevelSums, y: float) -> float:
+    """Return how much the values of a level's clients are spread at least, added up."""
+    if sums.square is None or not row.any():
         return 0.0
-    each = rung.square - 2 * y * rung.value + y * y * rung.present
+    each = sums.square - 2 * y * sums.value + y * y * sums.present
     reports = int(row.sum())
     total = float(row @ each)
     error = math.sqrt(max(float(row @ each**2) - total**2 / reports, 0.0))
-    return max(total - _SPREAD_ERRORS * error - reports * rung.rounding, 0.0)
+    return max(total - _SPREAD_ERRORS * error - reports * sums.rounding, 0.0)
 
 
 def _distribution(
     points: int,
-    rungs: tuple[_Rung, ...],
+    levels: tuple[_LevelSums, ...],
     table: NDArray[np.int64],
     missing: float,
     low: float,
@@ -204,9 +204,9 @@ def _distribution(
 
     gone = min(max(missing, 0.0), 1.0)
     channels = []
-    for rung in rungs:
-        channel = rung.channel[:points]
-        channels.append((1 - gone) * channel + gone * rung.channel[-1] if gone else channel)
+    for sums in levels:
+        channel = sums.channel[:points]
+        channels.append((1 - gone) * channel + gone * sums.channel[-1] if gone else channel)
     found = expectation_maximization(channels, list(table), smooth=True).values
     rising = np.cumsum(found)
     # An input stands for the numbers that are closer to it than to the next one.

@@ -11,7 +11,7 @@ row of *cells*, one of two *ends* or, where a value can be missing, *gone*:
 - What one end is to the numbers 0 and 1, and a whole window to the numbers inside and outside,
   "gone" is to a missing value and to all numbers.
 
-So the law of a rung has seven probabilities, whatever the numbers of inputs and outputs; and a
+So the law of a level has seven probabilities, whatever the numbers of inputs and outputs; and a
 degradation of the kind of :mod:`mechanisms.number.steps` gives such a law again. On the input
 grid the mean of a cell's position, and of the end's sign, is exactly linear in the number.
 """
@@ -87,7 +87,7 @@ class Extremes(NamedTuple):
 
 
 class Law(NamedTuple):
-    """The exact probabilities of one rung.
+    """The exact probabilities of one level.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class Moments(NamedTuple):
 
 
 def moments(shape: Shape, law: Law) -> Moments:
-    """Return the moments of a rung."""
+    """Return the moments of a level."""
     width, cells, steps = shape.width, shape.cells, shape.steps
     excess = (law.inside - law.outside) * width
     base = law.outside * Fraction(cells * (cells**2 - 1), 12)
@@ -228,7 +228,7 @@ def _root(value: Fraction) -> Fraction:
 
 
 class Contributions(NamedTuple):
-    """What each output of a rung contributes to the estimates: exact, and unbiased.
+    """What each output of a level contributes to the estimates: exact, and unbiased.
 
     A contribution is a number for every output whose mean, given the input, is what is estimated.
 
@@ -250,7 +250,7 @@ class Contributions(NamedTuple):
 
 @lru_cache(maxsize=64)
 def contributions(shape: Shape, law: Law) -> Contributions:
-    """Return the contributions of a rung.
+    """Return the contributions of a level.
 
     Notes
     -----
@@ -290,7 +290,7 @@ def contributions(shape: Shape, law: Law) -> Contributions:
 
 
 def matrix(shape: Shape, law: Law) -> NDArray[np.float64]:
-    """Return the channel of a rung as floats, ``(inputs, outputs)``.
+    """Return the channel of a level as floats, ``(inputs, outputs)``.
 
     A missing value is the last input; the probabilities are correctly rounded, but for those of
     the ends between 0 and 1.

@@ -1,6 +1,6 @@
-"""Degradations of a rung into the next weaker one, in integers over 2**64.
+"""Degradations of a level into the next weaker one, in integers over 2**64.
 
-An output of the rung above is moved, without another look at the value, in three ways. A cell
+An output of the level above is moved, without another look at the value, in three ways. A cell
 goes to one of the ends with some probability, to the upper end the likelier the higher the cell
 is: what had been a position becomes a bit of the same mean. Gone becomes one of the ends (a cell
 where there are no ends), either alike, with some probability. Then the output is replaced, with
@@ -57,7 +57,7 @@ def kept(shape: Shape, step: Step) -> int:
 def steps_below(
     shape: Shape, law: Law, ladder: Sequence[int]
 ) -> tuple[tuple[Step, ...], tuple[Law, ...]]:
-    """Return the steps below the strongest rung and the laws of all rungs, weakest first."""
+    """Return the steps below the strongest level and the laws of all levels, weakest first."""
     steps: list[Step] = []
     laws = [law]
     for micro in reversed(ladder[:-1]):
@@ -68,25 +68,25 @@ def steps_below(
 
 
 def degrade(shape: Shape, law: Law, micro: int) -> Step:
-    """Return the step to the rung of a weaker amount.
+    """Return the step to the level of a weaker amount.
 
     Parameters
     ----------
     shape : Shape
     law : Law
-        Of the rung above.
+        Of the level above.
     micro : int
-        The nominal amount of the weaker rung.
+        The nominal amount of the weaker level.
 
     Raises
     ------
     ParameterError, UnrelatedLevelsError
-        64-bit thresholds cannot place the rung below the one above.
+        64-bit thresholds cannot place the level below the one above.
     """
     bound = exp_micro(micro)[0]
     largest, smallest = law.worst(shape)
     if not bound * smallest < largest:
-        raise UnrelatedLevelsError("64-bit thresholds cannot place a rung below the one above it")
+        raise UnrelatedLevelsError("64-bit thresholds cannot place a level below the one above it")
     rough, coarse = law.rounded(), Fraction(int(bound * _COARSE), _COARSE)
 
     def variance(parts: Parts) -> Fraction | None:
@@ -100,7 +100,7 @@ def degrade(shape: Shape, law: Law, micro: int) -> Step:
 
 
 def after(shape: Shape, law: Law, step: Step) -> Law:
-    """Return the exact law of a rung after a step."""
+    """Return the exact law of a level after a step."""
     stays = kept(shape, step)
     cell_stays = stays - 2 * step.lift
     gone_stays = stays - _places(shape) * step.stray
@@ -127,7 +127,7 @@ def after(shape: Shape, law: Law, step: Step) -> Law:
 
 
 def rows_of(shape: Shape, step: Step) -> tuple[tuple[int, ...], ...]:
-    """Return the rows of a step, one an output of the rung above; each sums to 2**64."""
+    """Return the rows of a step, one an output of the level above; each sums to 2**64."""
     cells, stays = shape.cells, kept(shape, step)
     noise = [step.cell] * cells + [step.end] * (2 * shape.ends) + [step.gone] * shape.missing
     rows = []

@@ -9,7 +9,7 @@ The rules, whatever the order of the rows and however they are cut into calls:
   the budget of the period is *over budget*.
 * Either way the pseudonym is revoked for the period: nothing of it counts. What counted of it
   until now is taken back and rejected together with its new rows; its later rows are rejected.
-  Rungs that newer ones had superseded by then are rejected as a number, since nobody kept their
+  Levels that newer ones had superseded by then are rejected as a number, since nobody kept their
   bytes: so every different countable report of a revoked pseudonym is rejected exactly once.
 * Who is revoked stays so for the period: a budget that a plan registered later raises does not
   judge again whom the lower one revoked.

@@ -368,14 +368,14 @@ def pairs(devices, seed):
 
 def law(chain):
     """The exact joint law of two periods, each drawn from one permanent response."""
-    size, strongest, (step,) = chain.size, chain.strongest.rung, chain.degradations
+    size, strongest, (step,) = chain.size, chain.strongest.pair, chain.degradations
 
     def moved(rung, start, end):
         return rung.p if start == end else rung.q
 
     return {
         (one, two): sum(
-            moved(strongest, 0, kept) * moved(step.rung, kept, one) * moved(step.rung, kept, two)
+            moved(strongest, 0, kept) * moved(step.pair, kept, one) * moved(step.pair, kept, two)
             for kept in range(size)
         )
         for one in range(size)

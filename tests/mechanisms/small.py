@@ -233,4 +233,4 @@ def coarse_symbols() -> SymbolChain:
     strongest = SymbolDraw(2, 3 << 62, 1 << 62)
     weaker = SymbolDraw(2, 5 << 61, 3 << 61)
     p = Fraction(3, 4) * Fraction(5, 8) + Fraction(1, 4) * Fraction(3, 8)
-    return SymbolChain(2, strongest, (weaker,), (Probabilities(p, 1 - p), strongest.rung))
+    return SymbolChain(2, strongest, (weaker,), (Probabilities(p, 1 - p), strongest.pair))

@@ -306,7 +306,7 @@ def destination_ranks(decoding: Decoding, most: int = 32) -> Markup:
     )
 
 
-def rung_errors(errors: MetricErrors) -> Markup:
+def level_errors(errors: MetricErrors) -> Markup:
     """Error of one metric at each level: dots are observed, strokes predicted."""
     scale, unit = (100, "points") if errors.unit == "" else (1, errors.unit)
 

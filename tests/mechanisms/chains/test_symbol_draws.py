@@ -100,7 +100,7 @@ def test_every_draw_is_that_of_a_whole_word(draw: SymbolDraw) -> None:
 def test_the_law_of_many_draws(draw: SymbolDraw) -> None:
     print("seed", SEED)
     source = SeededSource(SEED)
-    rung = draw.rung
+    rung = draw.pair
     for symbol in range(min(draw.size, 3)):
         drawn = draw.draw_many(np.full(400_000, symbol), source)
         expected = [rung.p if out == symbol else rung.q for out in range(draw.size)]

@@ -73,11 +73,11 @@ def steps_of(single: SymbolChain | FiniteChain) -> list[Channel]:
     """What draws the strongest rung, then each weaker one, from the integer thresholds."""
     if isinstance(single, SymbolChain):
         draws = [single.strongest, *reversed(single.degradations)]
-        return [symbol_channel(single.size, *draw.rung) for draw in draws]
+        return [symbol_channel(single.size, *draw.pair) for draw in draws]
     return [
         Channel(tuple(tuple(Fraction(w, 2**64) for w in row) for row in draw.weights))
         if isinstance(draw, FiniteDraw)
-        else symbol_channel(single.size, *draw.rung)
+        else symbol_channel(single.size, *draw.pair)
         for draw in [single.strongest, *reversed(single.steps)]
     ]
 
