@@ -195,7 +195,7 @@ class TestPackedAnswers:
         def sampler(values: Any, chains: Any, names: Any, source: Any) -> Any:
             payloads = mechanism.randomize(values, chains, names, source)
             mine = (np.asarray(values) == np.array(value)).all(axis=1)
-            true = mechanism.encode_many(values, mechanism.seeds(chains), source)[:, 0]
+            true = mechanism.encode_many(values, chains, chains, source)[:, 0]
             cleared = payloads[mine][:, :, 0] & 0xFE
             payloads[mine, :, 0] = cleared | true[mine, None].astype(np.uint8)
             return payloads

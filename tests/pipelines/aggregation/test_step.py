@@ -85,7 +85,14 @@ def a_row(draw, contradictions) -> Row:
     """A row of a universe so small that rows repeat, supersede and contradict each other."""
     metric = draw(st.sampled_from([0, 0, 0, *range(len(METRICS))]))
     mechanism = METRICS[metric].metric.mechanism
-    payload = draw(st.sampled_from([0, 0, 0, 0, 1, 2])) if contradictions else 0
+    rest = bytes(mechanism.payload_width - 1)
+    # What is decoded is an output of its mechanism.
+    possible = [
+        first
+        for first in (0, 0, 0, 0, 1, 2)
+        if mechanism.valid(np.array([[first, *rest]], dtype=np.uint8))[0]
+    ]
+    payload = draw(st.sampled_from(possible)) if contradictions else 0
     chain = metric + len(METRICS) * draw(st.integers(0, 2))
     hours = st.sampled_from([30, 30, 30, 30, 0, 167])
     return Row(
@@ -94,7 +101,7 @@ def a_row(draw, contradictions) -> Row:
         metric=metric,
         event=START + (draw(hours) if contradictions else 10 * metric) * HOUR,
         level=draw(st.integers(0, mechanism.levels - 1)),
-        payload=bytes([payload]) + bytes(mechanism.payload_width - 1),
+        payload=bytes([payload]) + rest,
         countable=draw(st.sampled_from([True, True, True, False])),
         append=draw(st.integers(0, 3)),
     )
