@@ -211,14 +211,17 @@ class WatchedStream:
         reports = self._reports.names()
         if not reports:
             raise MissingError(f"there is no topic of reports called {self._name}")
-        names = [PartitionName.parse(each) for each in (*reports, *self._requeued.names())]
+        requeued = {PartitionName.parse(each) for each in self._requeued.names()}
+        names = [*map(PartitionName.parse, reports), *sorted(requeued)]
         lags, partitions = [], {}
         with closing(Reader(self._broker)) as reader:
             bounds = reader.bounds([name.partition for name in names])
             for name in names:
                 first, end = bounds[name.partition]
                 start = max(taken.get(str(name), 0), first)
-                lag = _lag_of(KafkaPartition(name, reader, True), start, end, len(names))
+                # The time of requeued records is the one that their sender restored.
+                partition = KafkaPartition(name, reader, True, requeued=name in requeued)
+                lag = _lag_of(partition, start, end, len(names))
                 lags.append(lag)
                 partitions[f"{name.topic}/{name.number}"] = Progress(start, lag.records)
         return replace(Lag.sum(lags), partitions=partitions)

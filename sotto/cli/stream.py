@@ -43,7 +43,7 @@ examples:
       close all periods, and end
 
 Options that are not listed here are Beam's: --runner, --parallelism, --checkpointing_interval
-(ms), --job_name, ...; for Flink what a savepoint needs is set unless it is options. A task manager
+(ms), --job_name, ...; for Flink what a savepoint needs is set unless it is given. A task manager
 has one Python process for a job, or as many as --sdk_worker_parallelism says: one a slot.
 """
 

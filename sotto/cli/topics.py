@@ -1,7 +1,7 @@
 """Make and check the topics that reports are sent to, and those beside them.
 
 A topic's name has its epoch and its partitions, such as reports-e1-p8; it is what publishers and
-aggregators are options. A device's messages all go to one partition, so the number never changes: a
+aggregators are given. A device's messages all go to one partition, so the number never changes: a
 new number is a new epoch, once the old topic is aggregated.
 
 With --sinks the topics beside them are made or checked too, which all epochs share:

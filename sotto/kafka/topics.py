@@ -112,7 +112,7 @@ class ReportTopic:
         found : FoundTopic
         horizon : int
             Milliseconds for which plans accept reports of an event: records must stay as long.
-        aggregating : bool
+        reading : bool
             Whether the topic is only read. Nobody sends to partitions that were added to it, and
             those in its name must be counted all the same.
         """
@@ -146,7 +146,7 @@ class ReportTopic:
 
 @dataclass(frozen=True)
 class FoundTopic:
-    """What a broker settings of a topic.
+    """What a broker has of a topic.
 
     Attributes
     ----------

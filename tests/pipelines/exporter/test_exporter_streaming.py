@@ -160,10 +160,12 @@ def test_the_lag_of_a_job_is_what_is_behind_the_offsets_of_its_health(cluster: F
 def test_what_is_given_back_is_read_too(cluster: FakeCluster) -> None:
     requeue = TopicPartition("reports-requeue", 0)
     cluster.partitions[requeue], cluster.ids["reports-requeue"] = FakePartition(), "two"
-    cluster.partitions[requeue].append(now_ms(), b"again", kind=0)
+    first = now_ms() - 5
+    cluster.partitions[requeue].append(first, b"again", kind=0)
     stream = WatchedStream(Broker("fake:9092"), [ReportTopic("reports", 1, 2)])
     taken = {"reports-e1-p2@one/0": 3, "reports-e1-p2@one/1": 1, "reports-requeue@two/0": 0}
     assert stream.lag(taken).partitions["reports-requeue/0"] == (0, 1)
+    assert stream.lag(taken).oldest == first
     # Of a topic that was deleted and created again the offsets mean nothing: all is left to read.
     cluster.ids["reports-requeue"] = "three"
     assert stream.lag(taken | {"reports-requeue@two/0": 1}).partitions["reports-requeue/0"] == (

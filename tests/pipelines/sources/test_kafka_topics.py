@@ -381,6 +381,26 @@ def test_a_partition_that_the_broker_does_not_know_yet_is_an_error_that_can_be_t
         reader.bounds([partition])
 
 
+def test_a_broker_is_not_blamed_for_the_time_that_records_take_to_write(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request may bring nothing right after a database kept its writer waiting."""
+    partition = TopicPartition(NAME, 0)
+    for number in range(20):
+        cluster.partition(0).append(START, b"%d" % number)
+    now = 0.0
+    monkeypatch.setattr(kafka_reader.time, "monotonic", lambda: now)
+    consumer, read = FakeConsumer(cluster), []
+    poll, empty = consumer.poll, [False, True] * 10
+    monkeypatch.setattr(consumer, "poll", lambda wait: {} if empty.pop(0) else poll(wait))
+    consumer.assign([partition])
+    consumer.seek(partition, 0)
+    for records in kafka_reader.read_until(consumer, {partition: 20}):
+        read += [record.value for record in records]
+        now += 10 * kafka_reader.PATIENCE
+    assert read == [b"%d" % number for number in range(20)]
+
+
 def test_a_broker_that_falls_silent_is_an_error(cluster: FakeCluster, tmp_path: Path) -> None:
     cluster.partition(0).append(START + DAY, report(START, 1))
     cluster.silent = True
