@@ -15,7 +15,8 @@ import pytest
 from mechanisms import exact
 from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.category.unary import OptimizedUnaryEncoding
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, UnrelatedLevelsError
+from mechanisms.levels import certify
 from mechanisms.number.grid import split
 from mechanisms.number.random_threshold import RandomThreshold
 from mechanisms.number.sampled_bits import SampledBit
@@ -140,3 +141,14 @@ def test_one_category_and_many_are_refused_alike(name: str, symbol: Any) -> None
         else:
             with pytest.raises(ParameterError):
                 draw()
+
+
+@pytest.mark.parametrize("ratios", [(3,), (1,), (2, 2), (2, 3, 2)])
+def test_no_level_is_certified_above_its_nominal_amount_nor_without_a_gain(
+    ratios: tuple[int, ...],
+) -> None:
+    """ln 2 is 693,148 micro-epsilon, rounded up, and ln 3 is 1,098,613."""
+    nominal = (700_000, 1_200_000, 1_300_000)[: len(ratios)]
+    with pytest.raises(UnrelatedLevelsError, match=f"level {len(ratios)}: certified at"):
+        certify(nominal, [Fraction(ratio) for ratio in ratios])
+    assert certify((700_000,), [Fraction(2)]).certified == (693_148,)
