@@ -127,8 +127,8 @@ for _ in range(52):
     outcomes.add(str(outcome))
     if outcome is Outcome.ACCEPTED:
         accepted.append(client.clock.now // WEEK)
-    client.clock.advance(days=7)
     client.flush()
+    client.clock.advance(days=7)
 print(*accepted)
 print(*sorted(outcomes))
 """
