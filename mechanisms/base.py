@@ -15,9 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from mechanisms.chains.chain import Chain, Prior
+from mechanisms.chains.chain import Chain, Prior, SymbolOutputs
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.frozen import names_of, types_of
@@ -63,6 +63,9 @@ class Mechanism(ABC):
         :meth:`figures`.
     words : mapping
         Parameters that people are shown in other words than those of most mechanisms, as templates.
+    symbolic : bool
+        Whether a report names one of the symbols that :meth:`encode` returns, as randomized
+        response does.
     """
 
     name: ClassVar[str]
@@ -70,6 +73,7 @@ class Mechanism(ABC):
     coins: ClassVar[str] = "none"
     gives: ClassVar[str]
     words: ClassVar[Mapping[str, str]] = {}
+    symbolic: ClassVar[bool] = False
 
     epsilon: Epsilon
 
@@ -394,8 +398,14 @@ class Mechanism(ABC):
         if not 1 <= level < self.levels:
             raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
         before = self.output_of(previous)
-        prior = self.prior(symbol, chain, pseudonym)
-        return self._packed([self.chain.forward(prior, before, level, source)])[0]
+        drawn = self._forward(symbol, before, level, chain, pseudonym, source)
+        return self._packed([drawn])[0]
+
+    def _forward(
+        self, symbol: Any, before: int, level: int, chain: bytes, pseudonym: bytes, source: Source
+    ) -> int:
+        """Return the output of ``level`` given that of the level below."""
+        return self.chain.forward(self.prior(symbol, chain, pseudonym), before, level, source)
 
     def output_of(self, payload: bytes) -> int:
         """Return the output in a payload.
@@ -533,7 +543,8 @@ class Mechanism(ABC):
     ) -> NDArray[np.float64]:
         """Return how much likelier, as a logarithm, reports are from the second of two values.
 
-        Here for values that are not rounded at random, and without coins from the chain id.
+        Here for values that are not rounded at random, and without coins from the chain id unless
+        the mechanism is :attr:`symbolic`.
 
         Parameters
         ----------
@@ -544,7 +555,12 @@ class Mechanism(ABC):
             Their ids.
         level : int
         """
-        one, other = (self.encode(each, NO_ID, NO_ID, SystemSource()) for each in values)
+        one, other = (
+            self.truths([each] * len(chains), chains)[:, 0]
+            if self.symbolic
+            else self.encode(each, NO_ID, NO_ID, SystemSource())
+            for each in values
+        )
         return self.chain.log_ratios(one, other, reports, level)
 
     def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -555,6 +571,9 @@ class Mechanism(ABC):
         """
         import numpy as np
 
+        if self.symbolic:
+            found: NDArray[np.int64] = self.encode_many(symbols, chains, chains, SystemSource())
+            return found[:, None]
         return np.empty((len(chains), 0), dtype=np.int64)
 
     def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -564,6 +583,8 @@ class Mechanism(ABC):
         """
         import numpy as np
 
+        if self.symbolic:
+            return cast(SymbolOutputs, self.chain).symbols(payloads)[:, :, None]
         return np.empty((*payloads.shape[:2], 0), dtype=np.int64)
 
 

@@ -93,10 +93,5 @@ def symbol_channel(size: int, p: Fraction, q: Fraction) -> Channel:
     return Channel(tuple(tuple(p if x == o else q for o in range(size)) for x in range(size)))
 
 
-def bit_channel(p: Fraction, q: Fraction) -> Channel:
-    """Return the channel that reports a 1 as 1 with ``p`` and a 0 as 1 with ``q``."""
-    return Channel(((1 - q, q), (1 - p, p)))
-
-
 def _dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:
     return sum((x * y for x, y in zip(left, right, strict=True)), Fraction(0))

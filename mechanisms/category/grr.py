@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mechanisms.base import Epsilon
-from mechanisms.category.oracle import FrequencyOracle, category_array
+from mechanisms.category.oracle import FrequencyOracle
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.frozen import frozen
 
@@ -73,6 +73,7 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
     domain_size: int
 
     name = "grr"
+    symbolic = True
     types = ("category", "boolean", "ordinal")
 
     @cached_property
@@ -109,11 +110,3 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
             shares = super().estimate(counts, context)
             return ordinal_items(self, counts, context, shares)
         return super().estimate(counts, context)
-
-    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the categories: ``(n, 1)``."""
-        return category_array(symbols, self.domain_size)[:, None]
-
-    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Return the categories that are reported: ``(n, levels, 1)``."""
-        return self.chain.symbols(payloads)[:, :, None]

@@ -17,7 +17,7 @@ from math import expm1
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
-from mechanisms.base import NO_SOURCE, Epsilon
+from mechanisms.base import Epsilon
 from mechanisms.category.linear_hash import bucket, buckets_of, digits, hits, is_prime
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.symbols import MAX_SYMBOLS, SymbolChain, symbol_chain
@@ -99,6 +99,7 @@ class LocalHashing(FrequencyOracle):
     metric: str = ""
 
     name = "local_hashing"
+    symbolic = True
     coins = "chain"
 
     @classmethod
@@ -200,25 +201,6 @@ class LocalHashing(FrequencyOracle):
     def noise(self, level: int) -> Noise | None:
         """Return that of a report, which supports a given other category by chance."""
         return Noise.of(self.exact(level)[0].p, Fraction(1, self.buckets))
-
-    def log_ratios(
-        self,
-        values: tuple[Any, Any],
-        reports: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        level: int,
-    ) -> NDArray[np.float64]:
-        """Return the logarithms of likelihood ratios, under each chain's own hash."""
-        one, other = (self.truths([each] * len(chains), chains)[:, 0] for each in values)
-        return self.chain.log_ratios(one, other, reports, level)
-
-    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the buckets of categories: ``(n, 1)``."""
-        return self.encode_many(symbols, chains, chains, NO_SOURCE)[:, None]
-
-    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Return the buckets that are reported: ``(n, levels, 1)``."""
-        return self.chain.symbols(payloads)[:, :, None]
 
 
 def best_buckets(epsilon: float, domain_size: int) -> int:

@@ -26,7 +26,7 @@ from mechanisms.number.grid import (
 )
 from mechanisms.number.laws import Law, Shape, contributions, worst_ends_variance, worst_variance
 from mechanisms.number.mechanism import NumberMechanism
-from mechanisms.randomness import Source, SystemSource
+from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
     import numpy as np
@@ -178,6 +178,7 @@ class DuchiOneBit(GridMechanism):
     missing: bool = False
 
     name = "duchi"
+    symbolic = True
 
     @cached_property
     def chain(self) -> SymbolChain:
@@ -208,25 +209,6 @@ class DuchiOneBit(GridMechanism):
         low, high = context.range
         unit = f" {context.unit}" if context.unit else ""
         return (f"{low:g}{unit}", f"{high:g}{unit}", "missing")[self.output_of(payload)]
-
-    def log_ratios(
-        self,
-        values: tuple[Any, Any],
-        reports: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        level: int,
-    ) -> NDArray[np.float64]:
-        """Return the logarithms of likelihood ratios, of values each rounded to an end."""
-        one, other = (self.truths([each] * len(chains), chains)[:, 0] for each in values)
-        return self.chain.log_ratios(one, other, reports, level)
-
-    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the ends to which numbers are rounded: ``(n, 1)``."""
-        return self.encode_many(symbols, chains, chains, SystemSource())[:, None]
-
-    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Return the ends that are reported: ``(n, levels, 1)``."""
-        return self.chain.symbols(payloads)[:, :, None]
 
 
 class WindowMechanism(GridMechanism):

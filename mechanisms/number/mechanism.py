@@ -18,7 +18,7 @@ from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError
 from mechanisms.noise import Noise
 from mechanisms.number.grid import EXPECTED_REPORTS, MISSING, QUANTILES
-from mechanisms.randomness import Source, SystemSource
+from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 
 if TYPE_CHECKING:
@@ -180,6 +180,7 @@ class AnswerMechanism(NumberMechanism):
     """
 
     coins = "chain"
+    symbolic = True
 
     metric: str
 
@@ -211,26 +212,6 @@ class AnswerMechanism(NumberMechanism):
     @abstractmethod
     def _said(self, answer: int, chain: bytes, context: Context) -> str:
         """Return a yes or a no in words."""
-
-    def log_ratios(
-        self,
-        values: tuple[Any, Any],
-        reports: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        level: int,
-    ) -> NDArray[np.float64]:
-        """Return the logarithms of likelihood ratios, under each chain's own coin."""
-        one, other = (self.truths([each] * len(chains), chains)[:, 0] for each in values)
-        return self.chain.log_ratios(one, other, reports, level)
-
-    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the true answers: ``(n, 1)``."""
-        found: NDArray[np.int64] = self.encode_many(symbols, chains, chains, SystemSource())
-        return found[:, None]
-
-    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Return the answers that are reported: ``(n, levels, 1)``."""
-        return self.chain.symbols(payloads)[:, :, None]
 
 
 def check_estimated(low: float, high: float, quantiles: Sequence[float]) -> None:

@@ -133,21 +133,10 @@ class SeveralAnswers(Mechanism):
         """Return the true answers: ``(n, answered)``."""
         return self.true_answers_many(symbols, self.seeds(chains), source)
 
-    def forward(
-        self,
-        symbol: Any,
-        previous: bytes,
-        level: int,
-        chain: bytes,
-        pseudonym: bytes,
-        source: Source,
-    ) -> bytes:
-        """Draw the payload of ``level`` given that of the level below, by the same joint law."""
-        if not 1 <= level < self.levels:
-            raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
-        before = self.output_of(previous)
-        priors = self.priors(symbol, self.seed(chain))
-        return self._packed([self.chain.forward_each(priors, before, level, source)])[0]
+    def _forward(
+        self, symbol: Any, before: int, level: int, chain: bytes, pseudonym: bytes, source: Source
+    ) -> int:
+        return self.chain.forward_each(self.priors(symbol, self.seed(chain)), before, level, source)
 
     def randomize(
         self,

@@ -10,7 +10,7 @@ from mechanisms.base import Epsilon
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.frozen import frozen
 from mechanisms.levels import Probabilities
-from mechanisms.randomness import Source, SystemSource
+from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
 from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
 
@@ -75,6 +75,7 @@ class TopResponse(TopItemMechanism):
     clip: int
 
     name = "top_response"
+    symbolic = True
     gives = (
         "of what share of devices each of {symbols} is the most frequent; at most {clip} of each "
         "are counted"
@@ -138,11 +139,3 @@ class TopResponse(TopItemMechanism):
         """Return counts of two different items alone."""
         rest = [0] * (self.domain_size - 2)
         return (self.clip, 0, *rest), (0, self.clip, *rest)
-
-    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the most frequent items, drawn among ties: ``(n, 1)``."""
-        return self.encode_many(symbols, chains, chains, SystemSource())[:, None]
-
-    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Return the items that are reported: ``(n, levels, 1)``."""
-        return self.chain.symbols(payloads)[:, :, None]

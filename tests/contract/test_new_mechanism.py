@@ -22,7 +22,7 @@ from clientsdk.testing import FakeClock, SeededClient
 from mechanisms import registry
 from mechanisms.audit.attack import attack
 from mechanisms.audit.claims import certified
-from mechanisms.base import NO_SOURCE, Epsilon
+from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.coins import coin_domain, hash_id, hash_ids
@@ -70,6 +70,7 @@ class RotatedResponse(FrequencyOracle):
 
     name = "rotated"
     coins = "chain"
+    symbolic = True
     gives = "shares of {symbols}, each rotated"
 
     @cached_property
@@ -104,23 +105,6 @@ class RotatedResponse(FrequencyOracle):
 
     def supported(self, category: int, output: int, chain: bytes) -> bool:
         return (category + self._turn(chain)) % self.domain_size == output
-
-    def log_ratios(
-        self,
-        values: tuple[Any, Any],
-        reports: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        level: int,
-    ) -> NDArray[np.float64]:
-        one, other = (self.truths([each] * len(chains), chains)[:, 0] for each in values)
-        return self.chain.log_ratios(one, other, reports, level)
-
-    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        turned: NDArray[np.int64] = self.encode_many(symbols, chains, chains, NO_SOURCE)
-        return turned[:, None]
-
-    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
-        return self.chain.symbols(payloads)[:, :, None]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.channel import Channel, bit_channel
+from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import exp_bounds
 from mechanisms.papers.gradual_release.channels import (
@@ -19,6 +19,13 @@ from mechanisms.papers.gradual_release.channels import (
 )
 
 HALF = Fraction(1, 2)
+
+
+def bit_channel(p: Fraction, q: Fraction) -> Channel:
+    """Return the channel that reports a 1 as 1 with ``p`` and a 0 as 1 with ``q``."""
+    return Channel(((1 - q, q), (1 - p, p)))
+
+
 FAIR = bit_channel(HALF, HALF)
 
 
