@@ -79,29 +79,27 @@ class Client:
         The compiled plan, its canonical JSON, or a file that holds it.
     state : path or NO_LIFETIME_BOUND
         The device's file, made if absent. One file belongs to one collector; several clients and
-        processes may use it. ``NO_LIFETIME_BOUND`` instead keeps all in memory and warns once.
-        Ceilings and consent then hold for this client alone: every other one, also in the same
-        process, is a new device. None is an error.
+        processes may use it. ``NO_LIFETIME_BOUND`` keeps all in memory and warns once: ceilings and
+        consent then hold for this client alone, and every other one is a new device.
     publisher : Publisher
         Takes the messages. The client never closes it, since several clients may share it.
     clock : callable
-        Returns milliseconds since the epoch; fractions are cut off. Budget periods only advance:
-        one reading far in the future, once used, moves the ledger there for good. Then every
-        recording until that time counts as made then, and if it lies beyond the plan's
-        ``expires``, nothing is recorded any more and what was to be sent lapses.
+        Returns milliseconds since the epoch. Budget periods only advance: one reading far in the
+        future, once used, moves the ledger there for good. Every recording until that time counts
+        as made then, and beyond the plan's ``expires`` nothing is recorded or sent any more.
     ceilings : Ceilings, optional
         In micro-epsilon (``Ceilings.of_epsilon(3, 60)`` takes epsilons). The lowest of these, the
         settings', the environment's and the plan's are pinned in a new store. In an existing one
-        each can lower what is pinned, and none can raise it (see :meth:`renew_consent`). Whatever
-        another process's consent pins, this client records and sends no more than its own allow.
+        they lower what is pinned and never raise it (see :meth:`renew_consent`). Whatever another
+        process pins, this client records and sends no more than its own allow.
     background : bool, optional
-        Whether a background thread sends reports when they are due. If not, call :meth:`flush`.
+        Whether a thread sends reports when they are due. If not, call :meth:`flush`.
     quota : Quota, optional
         How much may wait for being sent, and for how long.
     settings : Settings, optional
-        All that is not given above; by default what the environment's variables say, read now
-        and never again. Whatever is given, of ``SOTTO_DISABLED`` and ``SOTTO_CEILING_*`` and the
-        app's own the stricter holds.
+        All that is not given above; by default what the environment's variables say, read now and
+        never again. Of ``SOTTO_DISABLED``, ``SOTTO_CEILING_*`` and the app's own the stricter
+        holds.
     expect : str, optional
         The fingerprint of the plan that the app was made for, as ``sotto plan fingerprint`` prints
         it; another plan is refused. For plans that the app fetches.
@@ -112,38 +110,27 @@ class Client:
         The plan cannot be honoured, or is not the one expected, or the store belongs to another
         collector or period length.
     ParameterError
-        The ceilings are below 1,000 micro-epsilon, or the period's exceeds the lifetime's.
-        Or an argument or a setting is nothing that could serve as such.
-        Or a variable about privacy cannot be understood.
+        An argument, a setting or a variable about privacy is not as it should be; ceilings are at
+        least 1,000 micro-epsilon, a period's at most the lifetime's.
     StoreError
         The state file cannot be used.
     ModuleNotFoundError
         The plan requires signatures, and the extra ``signatures`` is not installed.
 
-    Attributes
-    ----------
-    plan : CompiledPlan
-    settings : Settings
-
     Privacy
     -------
-    Nothing is recorded or sent before consent is given. What leaves the device in one budget
-    period costs at most the ceiling; all plans of a collector share it. Number, metric and time
-    (truncated to the plan's resolution) of recordings are not protected.
+    Nothing is recorded or sent before consent is given. What leaves the device in one budget period
+    costs at most the ceiling; all plans of a collector share it. Number, metric and time (truncated
+    to the plan's resolution) of recordings are not protected.
 
     Examples
     --------
     >>> from clientsdk import NO_LIFETIME_BOUND
     >>> from clientsdk.publishers import MemoryPublisher
     >>> from clientsdk.testing import FakeClock, small_plan
-    >>> plan, clock, publisher = small_plan(), FakeClock(), MemoryPublisher()
-    >>> with Client(
-    ...     plan,
-    ...     state=NO_LIFETIME_BOUND,
-    ...     publisher=publisher,
-    ...     clock=clock,
-    ...     background=False,
-    ... ) as client:
+    >>> clock, publisher, more = FakeClock(), MemoryPublisher(), {"background": False}
+    >>> state = NO_LIFETIME_BOUND
+    >>> with Client(small_plan(), state=state, publisher=publisher, clock=clock, **more) as client:
     ...     given = client.give_consent()
     ...     outcome = client.record("colour", "red")
     ...     clock.advance(days=2)
@@ -215,25 +202,16 @@ class Client:
     def record(self, metric: str, value: object) -> Outcome:
         """Randomize a value and store the outputs, or return why not.
 
-        Parameters
-        ----------
-        metric : str
-            Its name in the plan.
-        value : object
-            As the metric's type says. A number outside its range is clipped, a category outside
-            its domain becomes what the plan says. Of a constant metric the first value ever is
-            what all its reports are of; later ones only say that a period is to have a report. Of
-            a top item a value is one occurrence, counted in memory until the period is over.
-
-        Returns
-        -------
-        Outcome
-            It never depends on the value. The value itself is forgotten before this returns.
+        The outcome never depends on the value, which is forgotten before this returns. A number
+        outside its range is clipped, a category outside its domain becomes what the plan says. Of a
+        constant metric the first value ever is what all its reports are of; later ones only say
+        that a period is to have a report. Of a top item a value is one occurrence, counted in
+        memory until the period is over.
 
         Raises
         ------
         UnknownMetricError
-            The plan has no such metric.
+            The plan has no metric of that name.
         ValueTypeError
             The value has the wrong type. The message never contains it.
         """
@@ -280,44 +258,27 @@ class Client:
     def consent(self) -> Consent:
         """What the person has said, in whatever process, and however little of it could be written.
 
-        Where the kill switch is on no file is read, and it is ``NEVER_GIVEN``.
-
-        Raises
-        ------
-        StoreError
-            The store cannot be read.
+        Where the kill switch is on no file is read, and it is ``NEVER_GIVEN``. Raises StoreError if
+        the store cannot be read.
         """
         return self._consent.read()
 
     def give_consent(self, *, again: bool = False) -> bool:
-        """Write down that the person agrees; from now on values are recorded.
+        """Write down that the person agrees; return whether consent is given now.
 
         To be called where the person has said so, at every start if that is convenient. After a
-        withdrawal it does nothing but to warn once: an app that calls it at every start must not
-        undo what the person has said since.
+        withdrawal it only warns, once: an app that calls it at every start must not undo what the
+        person has said since. ``again`` says that the person, having withdrawn, has agreed once
+        more. Where the kill switch is on no file is touched, and consent is not given.
 
-        Parameters
-        ----------
-        again : bool
-            Whether the person, having withdrawn, has agreed once more.
-
-        Returns
-        -------
-        bool
-            Whether consent is given now. It is not after a withdrawal, unless ``again``; nor where
-            the kill switch is on, since no file may be touched then.
+        Another process on the same file notices within a twentieth of a second. If the disk takes
+        the consent and not the rollback guard beside the file, values are recorded, and sent once
+        the guard can be written; after a withdrawal, which the guard may note, that is an error.
 
         Raises
         ------
         StoreError
             It could not be written; nothing is recorded.
-
-        Notes
-        -----
-        Another process on the same file notices within a twentieth of a second. If the disk
-        takes the consent and not the rollback guard beside the file, that is no error: values are
-        recorded, and sent once the guard can be written. After a withdrawal it is an error, since
-        the guard may hold the note of that.
         """
         return self._consent.give(None, again)
 
@@ -327,85 +288,66 @@ class Client:
         Parameters
         ----------
         ceilings : Ceilings, optional
-            In micro-epsilon; the plan's by default. Whatever they are, no more is spent than the
-            plan's allow; and those of the settings and the environment are not exceeded, neither
-            here nor by other clients whose own are lower. The ``ceilings`` that this client was
-            made with give way to these.
+            In micro-epsilon; the plan's by default, which in any case bound what is spent, as do
+            those of the settings and the environment, here and in other clients. The ``ceilings``
+            that this client was made with give way to these.
         again : bool
-            As for :meth:`give_consent`: without it a withdrawal stands, and no ceiling changes.
-
-        Returns
-        -------
-        bool
-            As for :meth:`give_consent`.
-
-        Raises
-        ------
-        StoreError
-            It could not be written; nothing has changed. A rollback guard that cannot be written is
-            no error, as for :meth:`give_consent`.
+            As for :meth:`give_consent`, like what is returned and raised; without it a withdrawal
+            stands, and no ceiling changes.
         """
         return self._consent.renew(ceilings, again)
 
     def withdraw_consent(self) -> bool:
         """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
 
-        What was reserved and spent stays in the ledger, so that agreeing again in the same
-        period starts where it stopped.
+        What was reserved and spent stays in the ledger, so that agreeing again in the same period
+        starts where it stopped. The kill switch does not keep a person from withdrawing: then this
+        alone opens the file, if there is one, also where the disk is full.
 
         A flush under way in another thread or process hands its publisher no further message, nor
         does it ask it any more to sync. What may still go out is what that publisher has by then:
-        the messages of one attempt, which are those since its last sync, of at most 4,096 reports,
-        all of them charged. Of a publisher that sends each message before it takes the next, it is
-        the one message that it is taking.
+        the messages since its last sync, of at most 4,096 reports, all of them charged; of a
+        publisher that sends each message before it takes the next, the one that it is taking.
 
         First this client stops, in memory. Then the withdrawal is noted in bytes that the rollback
-        guard beside the file already has, which needs no space on the disk; the note holds for
-        all processes and across restarts, until consent is given ``again``. Then the file is
-        written.
-        Where that fails, on a full disk for one, the note stands: whoever next opens the file,
-        records or sends writes the withdrawal and erases first, and does nothing else before.
+        guard beside the file already has, which needs no space on the disk; the note holds for all
+        processes and across restarts, until consent is given ``again``. Then the file is written.
+        Where that fails, the note stands: whoever next opens the file, records or sends writes the
+        withdrawal and erases first, and does nothing else before.
 
         Returns
         -------
         bool
-            Whether no trace is left in the file. If not, because another process was reading
-            it or it could not be written, erasing is tried again at each flush, at :meth:`close`
-            and at the next start. Consent is withdrawn all the same.
+            Whether no trace is left in the file. If not, because another process was reading it or
+            it could not be written, erasing is tried again at each flush, at :meth:`close` and at
+            the next start. Consent is withdrawn all the same.
 
         Raises
         ------
         StoreError
-            Neither the file nor the guard could be written, as where both may only be read. This
-            client records and sends nothing from now on and tries again at its next flush;
-            another process, or a later one, knows nothing of it. Say so to the person.
+            Neither the file nor the guard could be written. This client records and sends nothing
+            from now on and tries again at its next flush; another process, or a later one, knows
+            nothing of it. Say so to the person.
         PlanError
-            This client is switched off, and the file is of another collector or period length:
-            what is withdrawn from that is for a client of its own to say. Nothing has changed.
-
-        Notes
-        -----
-        The kill switch does not keep a person from withdrawing: then this alone opens the file,
-        if there is one. A client that is switched off by its settings can therefore withdraw also
-        where the disk is so full that no other can be made.
+            This client is switched off, and the file is of another collector or period length.
+            Nothing has changed.
         """
         if self.settings.disabled:
             return self._consent.withdraw_though_disabled(self._file, self._source())
         return self._consent.withdraw()
 
     def flush(self, timeout: float | None = None) -> FlushResult:
-        """Send every report that is due now.
+        """Send every report that is due now; of a chain with several levels due, the newest alone.
 
-        Of a chain with several levels due, the newest alone is sent. What is sent is charged
-        first, in a commit that survives a loss of power. Of several processes on one file one
-        sends at a time; the others wait for it up to ten seconds, or up to the timeout.
+        What is sent is charged first, in a commit that survives a loss of power. Of several
+        processes on one file one sends at a time; the others wait up to ten seconds, or up to the
+        timeout.
 
         Parameters
         ----------
         timeout : float, at least 0, optional
-            Seconds after which this returns whatever the publisher does; no message is begun
-            later. Without it, and one in the settings, the publisher's own limits are all there
-            is.
+            Seconds after which this returns whatever the publisher does; no message is begun later.
+            Without it, and one in the settings, the publisher's own limits are all there is.
 
         Returns
         -------
@@ -423,9 +365,9 @@ class Client:
 
         Privacy
         -------
-        A message never mixes pseudonyms, but whoever watches the transport can link messages
-        sent in one flush. The background thread sends each at a time of its own; without it, flush
-        when :meth:`next_due` says, rather than seldom and in bulk.
+        A message never mixes pseudonyms, but whoever watches the transport can link messages sent
+        in one flush. The background thread sends each at a time of its own; without it, flush when
+        :meth:`next_due` says, rather than seldom and in bulk.
         """
         timeout = self.settings.flush_timeout if timeout is None else timeout
         if timeout is None:
@@ -443,27 +385,22 @@ class Client:
     def close(self, timeout: float | None = None) -> FlushResult:
         """Close the store; what is not delivered stays there. May be called again.
 
-        The background thread, if there is one and its last attempt has not failed, first sends
-        what is due of one pseudonym. Items counted in a period that is not over are lost;
-        what they cost stays reserved, for another client to go on counting. From now on
-        :meth:`record` answers ``store_full`` and all else raises StoreError.
+        The background thread, if its last attempt has not failed, first sends what is due of one
+        pseudonym. Items counted in a period that is not over are lost; what they cost stays
+        reserved, for another client to go on counting. From now on :meth:`record` answers
+        ``store_full`` and all else raises StoreError.
 
         Parameters
         ----------
         timeout : float, at least 0, optional
             Seconds to wait at most for that thread, whatever its publisher does; by default what
-            the settings say, one second.
+            the settings say, one second. ParameterError if it is no number of seconds.
 
         Returns
         -------
         FlushResult
-            What was sent meanwhile, and what is due and still here; with an error if the thread
-            had not ended by then.
-
-        Raises
-        ------
-        ParameterError
-            The timeout is no number of seconds.
+            What was sent meanwhile, and what is due and still here; with an error if the thread had
+            not ended by then.
         """
         timeout = self.settings.close_timeout if timeout is None else timeout
         until = time.monotonic() + checked_timeout(timeout)
@@ -540,13 +477,8 @@ class Client:
     def ledger(self) -> Ledger:
         """Return what was reserved and spent, period by period, and the chains still to be sent.
 
-        Among those are the chains of items counted in a period that is over: they are drawn and
-        stored first, if they were not yet.
-
-        Raises
-        ------
-        StoreError
-            The store cannot be read. Or the kill switch is on.
+        Those of items counted in a period that is over are among them: they are drawn and stored
+        first. Raises StoreError if the store cannot be read, or the kill switch is on.
         """
         self._refuse_if_disabled("the ledger cannot be read")
         self._settle(self._now())
@@ -564,25 +496,14 @@ class Client:
         return self._tally.stats(totals)
 
     def preview(self, at: int | None = None) -> Preview:
-        """Return exactly what would be sent, if nothing more were recorded.
+        """Return exactly what would be sent, byte for byte and in words, if nothing more were
+        recorded.
 
-        Parameters
-        ----------
-        at : int, optional
-            Milliseconds since the epoch: what one flush would send then. By default everything
-            that is still to be sent, each report when it is due.
-
-        Returns
-        -------
-        Preview
-            The messages byte for byte, what is in them, and all of it in words. Nothing is sent
-            or charged. Items counted in a period that is over are drawn and stored first, as by
-            the next flush; of those that are still being counted nothing is drawn or shown.
-
-        Raises
-        ------
-        StoreError
-            The store cannot be read. Or the kill switch is on.
+        With ``at``, in milliseconds since the epoch, it is what one flush would send then; by
+        default everything that is still to be sent, each report when it is due. Nothing is sent or
+        charged. Items counted in a period that is over are drawn and stored first, as by the next
+        flush; of those still being counted nothing is drawn or shown. Raises StoreError as
+        :meth:`ledger` does.
 
         Privacy
         -------

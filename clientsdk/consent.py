@@ -31,10 +31,7 @@ _ERASED_LATER = "consent is withdrawn; what the store holds is erased when it ca
 
 
 class ConsentKeeper:
-    """Writes consent for one client; :class:`clientsdk.Client` documents it.
-
-    ``now`` returns the time in milliseconds since the epoch.
-    """
+    """Writes consent for one client, which documents it; ``now`` returns ms since the epoch."""
 
     def __init__(
         self,
@@ -51,7 +48,6 @@ class ConsentKeeper:
         self._now = now
 
     def read(self) -> Consent:
-        """Return what the person has said; StoreError if the store cannot be read."""
         store = self._store
         with store.transaction(READ):
             said = store.consent
@@ -89,7 +85,6 @@ class ConsentKeeper:
         return self.read() is Consent.GIVEN
 
     def renew(self, ceilings: Ceilings | None, again: bool) -> bool:
-        """Give consent to ceilings, by default the plan's; the settings' are not exceeded."""
         agreed = self._plan.ceilings if ceilings is None else checked_ceilings(ceilings)
         agreed = self._settings.lowered(agreed)
         given = self.give(agreed, again)
@@ -105,8 +100,8 @@ class ConsentKeeper:
     def _write_agreement(self, ceilings: Ceilings | None, note: bytes, undone: int | None) -> bool:
         """Write that consent is given, unless a withdrawal stands that was not to be undone.
 
-        One may have come since the person agreed. Whether it may be undone is decided here, where
-        none can come in between: ``undone`` is the store's number of the withdrawal that was seen.
+        One may have come since the person agreed, and here none can come in between: ``undone`` is
+        the store's number of the withdrawal that was seen.
         """
         store, owed, own = self._store, self._store.erasure.owed, self._store.own
         try:
@@ -132,7 +127,6 @@ class ConsentKeeper:
             store.scrub_since(owed)
 
     def withdraw(self) -> bool:
-        """Stop at once and erase; return whether no trace is left in the file."""
         store = self._store
         stop_number = store.stop()
         self._counter.forget()
@@ -231,7 +225,6 @@ class ConsentKeeper:
 
 
 def _is_lifted(store: Store) -> bool:
-    """Whether the note of a withdrawal is gone, as far as can be seen."""
     with suppress(StoreError):
         return not store.guard.withdrawal_noted()
     return False

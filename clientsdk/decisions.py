@@ -1,8 +1,7 @@
 """Decides what becomes of a recording, before its value is looked at.
 
 Nothing in this module receives a value or its symbol, and it imports nothing that could look at
-one: consent, period, panel, quota, ceilings and counts decide. :mod:`clientsdk.recorder` carries
-out what is decided.
+one. :mod:`clientsdk.recorder` carries out what is decided.
 """
 
 from __future__ import annotations
@@ -148,7 +147,6 @@ class Decisions:
         return self._own(terms)
 
     def _is_turn(self, terms: Terms) -> bool:
-        """Whether the device answers about the metric in the store's period."""
         store = self._store
         turn_of = store.panel, terms.panels, store.period
         if self._turn_of != turn_of:
@@ -168,8 +166,8 @@ class Decisions:
     def _sample(self, connection: sqlite3.Connection, terms: Terms) -> Outcome | Entry:
         """Keep one value of a period, each with equal probability.
 
-        A chain that is displaced never left the device, so the one that displaces it takes over
-        what it had reserved.
+        A chain that is displaced never left the device: what displaces it takes over what it
+        reserved.
         """
         store = self._store
         seen = store.accounts.tallies.get(terms.tally, 0) + 1

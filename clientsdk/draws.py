@@ -26,16 +26,10 @@ class OnceOnly:
 
     Privacy
     -------
-    It gives bits to the end, or raises OSError when it is made, before a value is looked at. How
-    many bits a mechanism takes depends on the value and on what it draws; were the recording to
-    fail where a later system call does, then whether there is a report would depend on them too.
-    So 32 bytes of the first call are kept back, and where a later one fails, what it should have
-    given is hashed from those: SHA-256 of them and a number, block by block.
-
-    Examples
-    --------
-    >>> 0 <= OnceOnly().bits(64) < 2**64
-    True
+    It gives bits to the end, or raises OSError when it is made, before a value is looked at: how
+    many bits a mechanism takes depends on the value and on what it draws, and so then would whether
+    there is a report. So 32 bytes of the first call are kept back, and where a later one fails,
+    what it should have given is hashed from those: SHA-256 of them and a number, block by block.
     """
 
     __slots__ = ("_bits", "_blocks", "_left")
@@ -47,7 +41,6 @@ class OnceOnly:
         self._blocks = 0
 
     def bits(self, n: int) -> int:
-        """Return a uniform integer in ``[0, 2**n)``."""
         if n > self._left:
             size = (n + 7) >> 3
             return int.from_bytes(self._more(size), "little") >> (8 * size - n)
@@ -57,7 +50,6 @@ class OnceOnly:
         return drawn & ((1 << n) - 1)
 
     def words(self, n: int) -> NDArray[np.uint64]:
-        """Return ``(n,)`` independent uniform 64-bit words."""
         import numpy as np
 
         return np.frombuffer(self._more(8 * n), dtype="<u8").astype(np.uint64, copy=False)
@@ -80,25 +72,13 @@ def for_one(source: Source) -> Source:
 
 
 def for_chain(source: Source, resolution: int) -> tuple[Source, bytes, int]:
-    """Return the source of one recording, with a chain id and a jitter drawn from it.
-
-    The jitter is uniform below ``resolution``, in milliseconds.
-    """
+    """Return the source of one recording, a chain id, and a jitter uniform below ``resolution`` ms."""
     source = OnceOnly() if type(source) is SystemSource else source
     return source, identifier(source), below(source, resolution)
 
 
 def below(source: Source, bound: int) -> int:
-    """Return an exactly uniform integer in ``[0, bound)``, by rejection.
-
-    A bound of 1 draws nothing.
-
-    Examples
-    --------
-    >>> from mechanisms.randomness import SystemSource
-    >>> below(SystemSource(), 1)
-    0
-    """
+    """Return an exactly uniform integer in ``[0, bound)``, by rejection; 1 draws nothing."""
     width = (bound - 1).bit_length()
     drawn = source.bits(width) if width else 0
     while drawn >= bound:

@@ -1,9 +1,9 @@
 """Counts the items of a period in memory, and draws one chain from the counts when it is over.
 
-Nothing of a count is ever written: it is lost when the process ends. What it will cost is
-reserved when the first item of a period comes, before it is counted. A release says which item
-was most frequent, drawn from all counts at once; so it can be drawn only when the period is over,
-and its event time is the last step of the period, whatever was recorded and when.
+Nothing of a count is ever written: it is lost when the process ends. What it will cost is reserved
+when the first item of a period comes, before it is counted. A release says which item was most
+frequent, drawn from all counts at once, when the period is over; its event time is the last step of
+the period, whatever was recorded and when.
 """
 
 from __future__ import annotations
@@ -63,10 +63,9 @@ class Count:
         self._counts = [0] * len(metric.labels)
 
     def add(self, item: int) -> None:
-        """Count one occurrence, unless its item is at the plan's bound.
+        """Count one occurrence, unless its item is at the plan's bound, or a chain was drawn.
 
-        Once a chain was drawn none is counted any more: the period was over, and a clock that was
-        set back before the chain could be stored does not begin it again.
+        Then the period was over: a clock that was set back does not begin it again.
         """
         if self.chain is None and self._counts[item] < cast(int, self.metric.spec["clip"]):
             self._counts[item] += 1
@@ -103,12 +102,7 @@ class Count:
 
 
 class ItemCounter:
-    """What one client has counted, under the plan its store was opened with, and not yet drawn.
-
-    Privacy
-    -------
-    Counts are in memory alone. A process that was forked has none of its parent's.
-    """
+    """What one client has counted, in memory alone, and not yet drawn."""
 
     def __init__(self, store: Store, plan: CompiledPlan, source: Source) -> None:
         self._store = store
@@ -119,7 +113,6 @@ class ItemCounter:
         self.begun: list[Count] = []
 
     def __bool__(self) -> bool:
-        """Whether there is any count."""
         if self.begun and self._process != os.getpid():
             # They are the parent's, which will draw from them.
             self.begun.clear()
@@ -156,25 +149,19 @@ class ItemCounter:
         return count
 
     def hold(self, count: Count) -> None:
-        """Add a count, whose claim is in the transaction under way."""
         self._process = os.getpid()
         self.begun.append(count)
 
     def discard(self, count: Count) -> None:
-        """Drop a count."""
         # Another thread may have dropped it.
         with suppress(ValueError):
             self.begun.remove(count)
 
     def forget(self) -> None:
-        """Drop all counts."""
         self.begun.clear()
 
     def lapse(self, now: int) -> None:
-        """Drop all counts if nothing may be recorded any more.
-
-        Another thread may have given consent, and begun to count, since the caller looked.
-        """
+        """Drop all counts if nothing may be recorded any more, as seen in a transaction."""
         if self:
             store, plan = self._store, self._plan
             with store.transaction(READ):
@@ -184,9 +171,8 @@ class ItemCounter:
     def settle(self, now: int) -> None:
         """Draw from the counts of periods that are over, and store the chains.
 
-        Whatever comes of it, no count is drawn from twice. One that could not be stored is kept
-        as it was drawn, for a later call. If nothing may be released any more, the count is
-        dropped.
+        Whatever comes of it, no count is drawn from twice: one that could not be stored is kept as
+        it was drawn, for a later call. If nothing may be released any more, it is dropped.
         """
         if not self:
             return

@@ -53,23 +53,19 @@ class LedgerPeriod:
         Periods count from the Unix epoch.
     start, end : int
         Half-open, in milliseconds since the epoch.
-    pseudonym : str or None
-        Of unsigned messages, hexadecimal; None once it has been erased, or before the first
-        recording.
-    reserved : int
-        Sum of the certified epsilons of the strongest levels of all chains recorded.
-    spent : int
-        Sum of the certified epsilons of the newest levels that may have left the device.
+    pseudonym, signed_pseudonym : str or None
+        Of unsigned and of signed messages, hexadecimal; None once erased, or before the first
+        recording. A device that records under plans of both kinds has both.
+    reserved, spent : int
+        Sums of the certified epsilons of the strongest levels of all chains recorded, and of the
+        newest levels that may have left the device.
     recordings : dict
-        Values recorded a metric, by ``"plan/metric"``. For a reservoir, those that took part; for
-        a top item, how often counting was begun. Once a period is over and nothing of it waits
-        any more, one number for all: by :data:`ALL_METRICS`.
+        Values recorded a metric, by ``"plan/metric"``. For a reservoir, those that took part; for a
+        top item, how often counting was begun. Once a period is over and nothing of it waits any
+        more, one number for all: by :data:`ALL_METRICS`.
     degraded_reserved, degraded_spent : int
         What of ``reserved`` and ``spent`` was drawn from permanent responses: it counts in the
         period, and the lifetime has been charged for the responses instead.
-    signed_pseudonym : str or None
-        Of signed messages. A device that records under plans with and without signatures has
-        both, and an aggregator audits each for itself.
     """
 
     number: int
@@ -84,7 +80,6 @@ class LedgerPeriod:
     signed_pseudonym: str | None = None
 
     def __repr__(self) -> str:
-        """Return all of it but the pseudonyms."""
         return shown(self, "pseudonym", "signed_pseudonym")
 
 
@@ -100,11 +95,9 @@ class PendingChain:
         ``"plan/metric"``.
     period, event, due : int
         Budget period; truncated time of the recording and time of the next release, in ms.
-    charged, delivered : int
-        Levels charged for, and levels that the publisher has taken, counted from the weakest; a
-        level skipped because a newer one went instead counts with it.
-    levels : int
-        Levels in all that are sent.
+    charged, delivered, levels : int
+        Levels charged for, taken by the publisher, and sent in all, counted from the weakest; one
+        skipped because a newer one went instead counts with it.
     spent, reserved : int
         What it has cost so far and will have cost at the last of them, in micro-epsilon.
     costs : tuple of int
@@ -124,7 +117,6 @@ class PendingChain:
     costs: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
-        """Return all of it but the chain's id."""
         return shown(self, "chain")
 
 
@@ -135,7 +127,6 @@ class Ledger:
     Attributes
     ----------
     collector : str
-        Budgets belong to it.
     consent : Consent
     ceilings : Ceilings
         As pinned in the store.
@@ -226,15 +217,10 @@ def read(
 
 
 def read_file(path: str | os.PathLike[str]) -> Ledger:
-    """Return the ledger in a device's file, which is not made if absent.
+    """Return the ledger in a device's file; StoreError if there is none, or it is no device's.
 
     What the file says does not change. If an app died and left its log beside the file, and no
     other process has it open, the log is moved into the file as at the app's next start.
-
-    Raises
-    ------
-    StoreError
-        There is no such file, or it is no device's.
     """
     try:
         with closing(reader(path)) as connection:
@@ -341,7 +327,6 @@ _CONSENT = {
 
 
 def _in_words(ledger: Ledger) -> str:
-    """Return what a device has promised and released, in sentences; times are in UTC."""
     from clientsdk.wording import epsilon
 
     lines = [
@@ -386,7 +371,6 @@ def _period_in_words(period: LedgerPeriod) -> str:
 
 
 def _chain_in_words(chain: PendingChain) -> str:
-    """Return, level by level, what of a chain is sent and what is not yet."""
     from clientsdk.wording import epsilon, minute
 
     levels = [f"{epsilon(cost)} {_state(chain, level)}" for level, cost in enumerate(chain.costs)]

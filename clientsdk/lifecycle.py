@@ -1,15 +1,13 @@
 """Fork and exit: what is done just before and after a fork, and when the interpreter ends.
 
-*Forks.* No connection to a store crosses one. SQLite keeps its locks on a file a process, and
-counts them in memory. A child of a fork inherits the counts without the locks: a connection that
-it opens beside its parent's believes that it holds a lock which it does not, and when the parent
-then closes its own, the log with the child's commits is deleted under the child. So connections
-are closed just before a fork and opened again, in parent and child alike, at the next use.
+*Forks.* No connection to a store crosses one. SQLite counts its locks on a file in memory: a child
+of a fork inherits the counts without the locks. When the parent closes its connection, the log with
+the child's commits is deleted under the child. So connections are closed just before a fork and
+opened again, in parent and child alike, at the next use.
 
 *Exit.* The work of :func:`at_exit` shares one second. It starts when all threads that the
-interpreter waits for have ended, since those may still record. Children of ``multiprocessing`` end
-in a way of their own, see :func:`attend_exit`. A process that is killed, or that ends by
-``os._exit``, does none of it and loses nothing: the reports are in the state file.
+interpreter waits for have ended, since those may still record. A process that is killed, or that
+ends by ``os._exit``, does none of it and loses nothing: the reports are in the state file.
 """
 
 from __future__ import annotations
@@ -37,15 +35,12 @@ class Forkable(Protocol):
 
     def before_fork(self) -> None:
         """Release the resource, and keep it from being taken until one of the others is called."""
-        ...
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
-        ...
 
     def after_fork_in_child(self) -> None:
         """Go on, as another process."""
-        ...
 
 
 class KeptByParent:
@@ -87,10 +82,7 @@ def no_fork() -> Iterator[None]:
 
 
 def _take_guard() -> threading.RLock:
-    """Take the guard, however long a fork in this process takes.
-
-    A fork without hooks may have left it with a thread that does not exist here.
-    """
+    """Take the guard, which a fork without hooks may have left with a thread that is not here."""
     global _guard, _holder
     while True:
         held = _guard
@@ -148,15 +140,11 @@ def at_exit(work: Callable[[float], None], limit: float) -> None:
 
 
 def exiting() -> bool:
-    """Whether the interpreter is ending."""
     return _exiting
 
 
 def attend_exit() -> None:
-    """Have the exit work done in a child of multiprocessing too.
-
-    Such a child, and every worker of a process pool, runs no functions of ``atexit``.
-    """
+    """Have the exit work done in a child of multiprocessing too, which runs nothing of ``atexit``."""
     global _attended
     process = sys.modules.get("multiprocessing.process")
     util = sys.modules.get("multiprocessing.util")

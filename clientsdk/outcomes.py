@@ -10,11 +10,7 @@ from sotto.errors import SottoError
 
 
 class Outcome(StrEnum):
-    """What :meth:`clientsdk.Client.record` did with a value.
-
-    None of them depends on the value: the neighbouring relation keeps number, metric and time of
-    recordings fixed, and so do these.
-    """
+    """What :meth:`clientsdk.Client.record` did with a value, on which none of these depends."""
 
     ACCEPTED = "accepted"
     """Its randomized outputs are in the store, and charged.
@@ -73,18 +69,9 @@ class Refusal(NamedTuple):
 class Lapses(NamedTuple):
     """Chains erased without a further report, by the reason; none depends on a value.
 
-    Attributes
-    ----------
-    expired : int
-        Their plan has expired.
-    late : int
-        The aggregator would refuse them as late.
-    overdue : int
-        They could not be delivered for longer than the quota allows.
-    ceiling : int
-        A ceiling lowered since forbids the next level.
-    damaged : int
-        What is stored cannot be a chain of their metric.
+    Their plan has ``expired``, the aggregator would refuse them as ``late``, they could not be
+    delivered for longer than the quota allows (``overdue``), a ``ceiling`` lowered since forbids
+    the next level, or what is stored cannot be a chain of their metric (``damaged``).
     """
 
     expired: int = 0
@@ -94,7 +81,6 @@ class Lapses(NamedTuple):
     damaged: int = 0
 
     def __add__(self, other: object) -> Lapses:
-        """Return the sums, reason by reason."""
         if not isinstance(other, Lapses):
             return NotImplemented
         return Lapses(*(one + more for one, more in zip(self, other, strict=True)))
@@ -114,7 +100,6 @@ class FlushResult:
     remaining : int
         Reports that are due and still here; the same bytes are sent at the next flush.
     lapses : Lapses
-        Chains erased without a further report, by the reason.
     error : SottoError or None
         Why the flush stopped early.
     """

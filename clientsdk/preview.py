@@ -34,10 +34,9 @@ class PreviewedReport:
         Which of how many that are sent, counted from 1.
     epsilon : int
         Micro-epsilon that all that is sent of its value costs up to this level.
-    event : int
-        When the value was recorded, truncated, in milliseconds since the epoch.
-    due : int
-        When it is sent, in the same.
+    event, due : int
+        When the value was recorded, truncated, and when it is sent, in milliseconds since the
+        epoch.
     meaning : str
         What the payload says, in words: a randomized output, not the value.
     pseudonym, chain, payload : bytes
@@ -65,16 +64,7 @@ class PreviewedReport:
 
 @dataclass(frozen=True, slots=True)
 class PreviewedMessage:
-    """One message as it would be published.
-
-    Attributes
-    ----------
-    due : int
-        When, in milliseconds since the epoch.
-    shard : int
-    data : bytes
-    reports : tuple of PreviewedReport
-    """
+    """One message as it would be published, ``due`` in milliseconds since the epoch."""
 
     due: int
     shard: int
@@ -84,13 +74,7 @@ class PreviewedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would be sent from now on if nothing more were recorded.
-
-    Attributes
-    ----------
-    messages : tuple of PreviewedMessage
-        In the order in which they go.
-    """
+    """What would be sent from now on if nothing more were recorded: messages in their order."""
 
     messages: tuple[PreviewedMessage, ...]
 
@@ -107,13 +91,7 @@ class Preview:
 
 
 def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
-    """Return what flushes would send: one now, and unless ``once`` one whenever something is due.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
+    """Return what flushes would send: one now, and unless ``once`` one whenever something is due."""
     # Opened before the transaction: a fork keeps new stores away, and waits for transactions.
     copy = store.blank_copy(SystemSource())
     publisher = MemoryPublisher()

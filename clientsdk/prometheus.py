@@ -37,10 +37,7 @@ _OUTBOX = {
 class ClientCollector(Collector):
     """Exposes what clients count, added up; it reads their stores at each scrape.
 
-    Parameters
-    ----------
-    *clients : Client
-        All that one registry is to show, since names of metrics may be there once.
+    Names of metrics may be in a registry once: hand one collector all clients that it is to show.
     """
 
     def __init__(self, *clients: Client) -> None:
@@ -51,7 +48,6 @@ class ClientCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics, as they are now."""
         stats = [client.stats() for client in self._clients]
         yield _values(stats)
         yield CounterMetricFamily(

@@ -1,8 +1,4 @@
-"""Records a value: decides without it, draws its outputs, and stores and charges them at once.
-
-Charge and chain are one transaction. :mod:`clientsdk.decisions` decides; it receives neither the
-value nor its symbol.
-"""
+"""Records a value: decides without it, draws its outputs, and stores and charges them at once."""
 
 from __future__ import annotations
 
@@ -28,8 +24,6 @@ ACCEPTED = Outcome.ACCEPTED
 
 
 class Recorder:
-    """Records values into a store under the plan that it was opened with."""
-
     def __init__(self, store: Store, plan: CompiledPlan, source: Source) -> None:
         self._store = store
         self._plan = plan
@@ -43,13 +37,7 @@ class Recorder:
 
         Nothing looks at the symbol before it is decided what becomes of it. ``now`` is in
         milliseconds since the epoch; where a clock that was set back gives a time before the
-        ledger's period, the period's beginning is taken instead. After a StoreError nothing was
-        recorded.
-
-        Privacy
-        -------
-        A value that is accepted costs at most the certified epsilon of the strongest level, which
-        is reserved here. The outputs of all levels are drawn now and the value is forgotten.
+        ledger's period, the period's beginning is taken. After a StoreError nothing was recorded.
         """
         counter = self.counter
         if counter.begun and counter:
@@ -105,7 +93,6 @@ class Recorder:
         symbol: Symbol,
         now: int,
     ) -> None:
-        """Draw and store what was decided upon, where a value is no chain of its own."""
         if isinstance(decided, Entry):
             # A chain that is not kept is drawn like one that is.
             self._sample(connection, terms, decided, self._draw(terms.metric, symbol, now))
@@ -117,7 +104,6 @@ class Recorder:
     def _sample(
         self, connection: sqlite3.Connection, terms: Terms, entry: Entry, chain: Chain
     ) -> None:
-        """Let a chain take part in the draw of a reservoir."""
         store = self._store
         if entry.kept:
             store.displace(connection, terms.tally, chain, entry.reserved)
@@ -135,8 +121,7 @@ class Recorder:
     ) -> None:
         """Draw a report from the permanent response, and that from the value if there is none.
 
-        A later value is not randomized, nor compared with anything: what becomes of it is the
-        same whatever it is.
+        A later value is not randomized, nor compared with anything.
         """
         store, metric = self._store, terms.metric
         source, chain_id, jitter = draws.for_chain(self._source, self._plan.resolution)
@@ -157,7 +142,6 @@ class Recorder:
     def _count(
         self, connection: sqlite3.Connection, terms: Terms, decided: Occurrence, item: int
     ) -> None:
-        """Count an item, as the first of its count if none is begun."""
         if decided.running is not None:
             decided.running.add(item)
             return

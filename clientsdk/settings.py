@@ -2,8 +2,8 @@
 
 Variables are read once, when a client is made. Three are about privacy: the switch and the two
 ceilings. Of them and of what the app passes, in whatever form, the stricter holds, and one that
-cannot be understood is an error. Any other that cannot be understood is logged once, and its
-default taken. No message repeats what a variable holds.
+cannot be understood is an error. Any other that cannot be understood is logged once, without what
+it holds, and its default taken.
 """
 
 from __future__ import annotations
@@ -47,35 +47,28 @@ NO_LIFETIME_BOUND = Forgetful.NO_LIFETIME_BOUND
 
 @frozen
 class Quota:
-    """How much a device may keep for sending, and for how long.
+    """How much a device may keep for sending, and for how long; ParameterError if out of range.
 
     Parameters
     ----------
     bytes : int, at least 131,072
-        Of the state file, or of what is in memory in its stead. Where they are used up, values
-        are refused as ``store_full`` and nothing is charged for them. What was accepted is never
-        dropped to make room.
+        Of the state file, or of memory in its stead. Where they are used up, values are refused as
+        ``store_full`` and nothing is charged for them; what was accepted is never dropped.
     age : int, positive, optional
         Milliseconds. What has been due for longer and was not delivered is erased with the levels
-        that would follow. In any case nothing is kept beyond the time at which the aggregator
-        would refuse it as late.
-
-    Raises
-    ------
-    ParameterError
-        One of them is out of range.
+        that would follow. In any case nothing is kept beyond the time at which the aggregator would
+        refuse it as late.
 
     Privacy
     -------
-    Sizes and times are the same for all values. What is erased stays reserved, and spent if it
-    was charged for.
+    Sizes and times are the same for all values. What is erased stays reserved, and spent if it was
+    charged for.
     """
 
     bytes: int = 10 << 20
     age: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the bounds."""
         if not self.bytes >= SMALLEST_QUOTA:
             raise ParameterError(f"quota: bytes {self.bytes} must be at least {SMALLEST_QUOTA}")
         if self.age is not None and not self.age > 0:
@@ -84,11 +77,10 @@ class Quota:
 
 @frozen
 class Settings:
-    """What a client is configured with.
+    """What a client is configured with; ParameterError if one of them is out of range.
 
-    Settings that an app makes leave out the environment, but for the three variables about
-    privacy: a client that is given settings takes the stricter of both
-    (:meth:`stricter_with_environment`).
+    Settings that an app makes leave out the environment, but for the three variables about privacy:
+    a client that is given settings takes the stricter of both (:meth:`stricter_with_environment`).
 
     Parameters
     ----------
@@ -106,11 +98,6 @@ class Settings:
     log : {"warning", "error", "off"}, optional
         What the logger ``clientsdk`` of this process lets pass; None leaves it as the app has it.
 
-    Raises
-    ------
-    ParameterError
-        One of them is out of range.
-
     Examples
     --------
     >>> Settings.from_environment(environ={"SOTTO_CLOSE_TIMEOUT": "0.5"}).close_timeout
@@ -127,7 +114,6 @@ class Settings:
     log: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what the types do not say."""
         for what in ("disabled", "background"):
             if not isinstance(getattr(self, what), bool):
                 raise ParameterError(f"{what} must be True or False")
@@ -153,19 +139,8 @@ class Settings:
     ) -> Settings:
         """Return settings from arguments, variables where there is none, and defaults.
 
-        Of the switch and the ceilings the stricter of argument and variable is taken.
-
-        Parameters
-        ----------
-        environ : mapping, optional
-            ``os.environ`` unless given.
-        **arguments
-            As for :class:`Settings`.
-
-        Raises
-        ------
-        ParameterError
-            An argument, or a variable about privacy, is not as it should be.
+        ``environ`` is ``os.environ`` unless given. Of the switch and the ceilings the stricter of
+        argument and variable is taken; ParameterError if one of them is not as it should be.
         """
         given = os.environ if environ is None else environ
         settings = cls(**arguments)
@@ -178,15 +153,7 @@ class Settings:
     def stricter_with_environment(self, environ: Mapping[str, str] | None = None) -> Settings:
         """Return these settings, with switch and ceilings at least as strict as the variables say.
 
-        Parameters
-        ----------
-        environ : mapping, optional
-            ``os.environ`` unless given.
-
-        Raises
-        ------
-        ParameterError
-            A variable about privacy is not as it should be.
+        ``environ`` and errors are as for :meth:`from_environment`.
         """
         given = os.environ if environ is None else environ
         environment = Settings()
@@ -234,18 +201,11 @@ class Variable(NamedTuple):
 
 
 def lowered(first: Ceilings, second: Ceilings) -> Ceilings:
-    """Return the lower ceilings of two, each amount for itself.
-
-    Examples
-    --------
-    >>> lowered(Ceilings(3, 10), Ceilings(4, 8))
-    Ceilings(period=3, lifetime=8)
-    """
+    """Return the lower ceilings of two, each amount for itself."""
     return Ceilings(min(first.period, second.period), min(first.lifetime, second.lifetime))
 
 
 def _lower(one: int | None, other: int | None) -> int | None:
-    """Return the lower of two ceilings, either of which may be none."""
     return min((each for each in (one, other) if each is not None), default=None)
 
 
@@ -370,14 +330,12 @@ def checked_path(state: str | os.PathLike[str] | Forgetful) -> str | None:
 
 
 def checked_publisher(publisher: Publisher) -> Publisher:
-    """Return what is to take messages."""
     if isinstance(publisher, type) or not callable(getattr(publisher, "publish", None)):
         raise ParameterError("publisher must be an object with a method publish(shard, message)")
     return publisher
 
 
 def checked_ceilings(ceilings: Ceilings) -> Ceilings:
-    """Return ceilings that make sense."""
     if not 0 < ceilings.period <= ceilings.lifetime:
         raise ParameterError(
             f"ceilings: period {ceilings.period} must be above 0 and at most lifetime "
@@ -409,7 +367,6 @@ def warn_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings) -> None:
 
 
 def checked_timeout(seconds: float) -> float:
-    """Return how long to wait at most."""
     if not seconds >= 0:
         raise ParameterError(f"timeout {seconds} must be at least 0 seconds")
     return seconds

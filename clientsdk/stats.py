@@ -25,7 +25,6 @@ class Stats:
     send_errors : int
         Flushes that ended early. One that finds another process at it is none.
     lapses : Lapses
-        Chains erased without a further report, by the reason.
     last_send : int or None
         When a report was last sent, in milliseconds since the epoch.
     outbox_chains, outbox_bytes, due : int or None
@@ -76,7 +75,6 @@ class Tally(KeptByParent):
         watch_forks(self)
 
     def flushed(self, result: FlushResult, now: int) -> None:
-        """Count what a flush has done."""
         self.sent += result.sent
         self.lapses += result.lapses
         if result.sent:
@@ -85,7 +83,6 @@ class Tally(KeptByParent):
             self.failed()
 
     def failed(self) -> None:
-        """Count a flush that came to nothing."""
         self.send_errors += 1
 
     def stats(self, outbox: tuple[int, int, int] | None) -> Stats:
@@ -107,7 +104,6 @@ class Tally(KeptByParent):
         )
 
     def after_fork_in_child(self) -> None:
-        """Begin anew."""
         self._process = os.getpid()
         for counts in self.outcomes.values():
             counts.update(dict.fromkeys(counts, 0))

@@ -42,15 +42,8 @@ _UNITS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 
 
 
 class FakeClock:
-    """A clock that stands still until it is moved.
+    """A clock that stands still until it is moved; ``now`` is in milliseconds since the epoch.
 
-    Parameters
-    ----------
-    now : int
-        Milliseconds since the epoch.
-
-    Examples
-    --------
     >>> clock = FakeClock(0)
     >>> clock.advance(days=1, hours=-1)
     >>> clock()
@@ -61,7 +54,6 @@ class FakeClock:
         self.now = now
 
     def __call__(self) -> int:
-        """Return the time, in milliseconds since the epoch."""
         return self.now
 
     def advance(self, **amounts: int) -> None:
@@ -72,33 +64,18 @@ class FakeClock:
 class SeededClient(Client):
     """A client whose draws follow from a seed, with consent already given.
 
+    Parameters are as for :class:`~clientsdk.Client`; by default a store in memory, a
+    :class:`FakeClock`, a :class:`~clientsdk.MemoryPublisher`, no background thread, which no seed
+    makes repeatable, and of the environment only the three variables about privacy.
+
     Parameters
     ----------
-    plan : CompiledPlan, bytes or path
-    seed : int
-    state, clock, publisher, ceilings, quota
-        As for :class:`~clientsdk.Client`; by default a store in memory, a :class:`FakeClock` and
-        a :class:`~clientsdk.MemoryPublisher`.
     leaks_values : bool
-        Whether the publisher may be another than a :class:`~clientsdk.MemoryPublisher`. What such a
-        client sends reveals the true values to anyone who knows the seed, so never give it any of a
-        person.
+        Whether the publisher may be another than a :class:`~clientsdk.MemoryPublisher`, otherwise a
+        ParameterError. What such a client sends reveals the true values to anyone who knows the
+        seed, so never give it any of a person.
     consent : bool
         Whether to give consent.
-    background : bool
-        Whether to send in a background thread, which no seed makes repeatable.
-    settings : Settings, optional
-        By default all defaults. Of the environment only the three variables about privacy count.
-
-    Attributes
-    ----------
-    clock : FakeClock or callable
-    publisher : Publisher
-
-    Raises
-    ------
-    ParameterError
-        The publisher is another, and ``leaks_values`` is not set.
 
     Examples
     --------
@@ -159,20 +136,8 @@ class Recorded(NamedTuple):
 
 
 class WatchedClient(SeededClient):
-    """A seeded client that also keeps the values: what an app recorded, for its tests alone.
+    """A seeded client that also keeps the values: what an app ``recorded``, for its tests alone.
 
-    Parameters
-    ----------
-    plan, seed, state, publisher, clock, leaks_values, consent, settings
-        As for :class:`SeededClient`; the seed is 0 unless given.
-
-    Attributes
-    ----------
-    recorded : list of Recorded
-        In the order in which they were recorded.
-
-    Examples
-    --------
     >>> client = WatchedClient(small_plan())
     >>> client.record("colour", "red")
     <Outcome.ACCEPTED: 'accepted'>
@@ -223,32 +188,12 @@ class WatchedClient(SeededClient):
 def move_to_turn(client: SeededClient, metric: str, *, turn: bool = True) -> None:
     """Move a client's clock on to a period in which its device answers about a metric, or not.
 
-    For plans that divide devices into panels. If the period that it is in is such a one, the
-    clock is left as it is; else it moves to the beginning of the next. So does every period of a
-    metric without a panel.
+    For plans that divide devices into panels. The clock is left as it is if the period is such a
+    one, else it moves to the beginning of the next. If not ``turn``, values are to be
+    ``not_in_panel``: ParameterError for a metric without a panel, of which every period is the
+    device's turn.
 
-    Parameters
-    ----------
-    client : SeededClient
-        Its clock is a :class:`FakeClock`.
-    metric : str
-        Its name in the plan.
-    turn : bool
-        Whether values are to be accepted; if not, they are ``not_in_panel``.
-
-    Raises
-    ------
-    UnknownMetricError
-        The plan has no such metric.
-    ParameterError
-        The metric has no panel, so that every period is the device's turn.
-
-    Examples
-    --------
     >>> client = SeededClient(small_plan(panel=4), seed=1)
-    >>> move_to_turn(client, "colour")
-    >>> client.record("colour", "red")
-    <Outcome.ACCEPTED: 'accepted'>
     >>> move_to_turn(client, "colour", turn=False)
     >>> client.record("colour", "red")
     <Outcome.NOT_IN_PANEL: 'not_in_panel'>
@@ -272,7 +217,6 @@ class Reported:
     Attributes
     ----------
     metric : str
-        Its name in the plan.
     level : int
         Counted from 1, the weakest.
     epsilon : int
@@ -302,10 +246,7 @@ class Reported:
 
 
 class Reports(Sequence[Reported]):
-    """Reports in the order in which they were sent.
-
-    Errors show ``about``, what all of them have in common.
-    """
+    """Reports in the order in which they were sent; errors show what all are ``about``."""
 
     def __init__(
         self, plan: CompiledPlan, reports: Iterable[Reported], about: str = "reports"
@@ -332,20 +273,13 @@ class Reports(Sequence[Reported]):
         return self._reports[index]
 
     def __repr__(self) -> str:
-        """Return how many there are, and the first of them."""
         lines = [f"{len(self)} {self._about}", *(f"  {each}" for each in self._reports[:_SHOWN])]
         if len(self) > _SHOWN:
             lines.append(f"  and {len(self) - _SHOWN} more")
         return "\n".join(lines)
 
     def of(self, metric: str) -> Reports:
-        """Return those of a metric.
-
-        Raises
-        ------
-        UnknownMetricError
-            The plan has none of that name.
-        """
+        """Return those of a metric."""
         self._plan.metric(metric)
         found = [each for each in self._reports if each.metric == metric]
         return Reports(self._plan, found, f"reports of {metric!r}")
@@ -358,39 +292,20 @@ class Reports(Sequence[Reported]):
         return Reports(self._plan, kept, f"{self._about}, the newest of each chain")
 
     def only(self) -> Reported:
-        """Return the one report that there is.
-
-        Raises
-        ------
-        AssertionError
-            There are others, or none; it lists them.
-        """
+        """Return the one report that there is; an AssertionError lists what there is instead."""
         self.exactly(1)
         return self._reports[0]
 
     def exactly(self, wanted: int) -> Reports:
-        """Return these, if there are so many.
-
-        Raises
-        ------
-        AssertionError
-            There are more, or fewer; it lists them.
-        """
+        """Return these, if there are so many; an AssertionError lists them otherwise."""
         if len(self) != wanted:
             raise AssertionError(f"expected {wanted}, but there are {self!r}")
         return self
 
 
 def reported(client: SeededClient) -> Reports:
-    """Return the reports that a client has sent to its memory publisher.
+    """Return the reports that a client has sent to its memory publisher; TypeError for any other.
 
-    Raises
-    ------
-    TypeError
-        It has another publisher.
-
-    Examples
-    --------
     >>> client = SeededClient(small_plan(), seed=1)
     >>> client.record("colour", "red")
     <Outcome.ACCEPTED: 'accepted'>
@@ -411,12 +326,8 @@ def reported(client: SeededClient) -> Reports:
 def small_plan(*, panel: int = 1) -> CompiledPlan:
     """Return a plan for tests and examples: ``colour``, once a day, at two levels.
 
-    It asks for no more than one report, so that a test sees what few devices sent.
-
-    Parameters
-    ----------
-    panel : int, positive
-        A device answers on one day of so many.
+    It asks for no more than one report, so that a test sees what few devices sent. A device answers
+    on one day of ``panel``.
     """
     colour: dict[str, object] = {
         "name": "colour",
@@ -455,13 +366,6 @@ def small_plan(*, panel: int = 1) -> CompiledPlan:
 
 
 def _reports_in(plans: Iterable[CompiledPlan], messages: Iterable[tuple[int, bytes]]) -> Reports:
-    """Return the reports in messages, as ``(shard, bytes)``.
-
-    Raises
-    ------
-    ParameterError
-        One was made under none of the plans.
-    """
     known = {plan.fingerprint: plan for plan in plans}
     found: list[Reported] = []
     for number, (shard, data) in enumerate(messages):

@@ -15,11 +15,7 @@ def epsilon(micro: int) -> str:
 
 
 def day(time: int) -> str:
-    """Return the day of a time in milliseconds since the epoch, in UTC.
-
-    >>> day(0)
-    '1970-01-01'
-    """
+    """Return the day of a time in milliseconds since the epoch, in UTC."""
     return _written(time, "%Y-%m-%d")
 
 

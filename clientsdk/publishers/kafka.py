@@ -50,12 +50,12 @@ class _Sent(NamedTuple):
 class KafkaPublisher(lifecycle.KeptByParent):
     """Sends each message to the partition of its shard, and has it acknowledged by all replicas.
 
-    The extra ``kafka`` is needed. What the broker does not acknowledge in time is an error: the
-    client keeps those reports and sends the same bytes again, so that a broker that is dead, slow
-    or full delays reports and loses none. Nothing is connected before the first message; after a
-    failure the next message connects anew, and a process forked from this one has connections of
-    its own. Where a message was late since the broker slows this client down (a quota), it is not
-    tried again for as long as the broker has asked for.
+    The extra ``kafka`` is needed (ModuleNotFoundError). What the broker does not acknowledge in
+    time is an error: the client keeps those reports and sends the same bytes again, so that a
+    broker that is dead, slow or full delays reports and loses none. Nothing is connected before the
+    first message; after a failure the next message connects anew, and a process forked from this
+    one has connections of its own. Where a message was late since the broker slows this client down
+    (a quota), it is not tried again for as long as the broker has asked for.
 
     Each pseudonym has a connection and a producer of its own, at most eight of them side by side:
     the least recently used one makes room. A fleet in one process is better off with producers of
@@ -68,16 +68,9 @@ class KafkaPublisher(lifecycle.KeptByParent):
     topic : ReportTopic or str
         The full name, such as ``"reports-e1-p8"``, as ``sotto topics create`` prints it.
     timeout : float, in [0.5, 600]
-        Seconds that any call may take at most. Long enough for the broker to answer: what it
-        takes and acknowledges too late is sent again, and counted once.
+        Seconds that any call may take at most. Long enough for the broker to answer: what it takes
+        and acknowledges too late is sent again, and counted once.
     compression : {"zstd", "gzip", None}
-
-    Raises
-    ------
-    ParameterError
-        One of these is not as it should be.
-    ModuleNotFoundError
-        kafka-python is not installed.
     """
 
     def __init__(
@@ -110,11 +103,8 @@ class KafkaPublisher(lifecycle.KeptByParent):
     def publish(self, shard: int, message: bytes) -> None:
         """Hand a message to the producer of its pseudonym; it is safe once :meth:`sync` returns.
 
-        Raises
-        ------
-        PublishError
-            The broker cannot be reached, too much waits for it, or these are not the bytes of a
-            message of one pseudonym.
+        Raises PublishError if the broker cannot be reached, too much waits for it, or these are not
+        the bytes of a message of one pseudonym.
         """
         self._check_process()
         start = time.monotonic()
@@ -130,10 +120,8 @@ class KafkaPublisher(lifecycle.KeptByParent):
     def sync(self) -> None:
         """Wait until the broker has acknowledged what was published.
 
-        Raises
-        ------
-        PublishError
-            It has not, or something that this thread published before may be lost.
+        Raises PublishError if it has not, or something that this thread published before may be
+        lost.
         """
         self._check_process()
         deadline = time.monotonic() + self._timeout
@@ -156,13 +144,7 @@ class KafkaPublisher(lifecycle.KeptByParent):
             raise PublishError("messages before a fault of the broker may not have reached it")
 
     def close(self) -> None:
-        """Wait until the broker has acknowledged what was published, and disconnect.
-
-        Raises
-        ------
-        PublishError
-            It has not; it is disconnected all the same.
-        """
+        """Do what :meth:`sync` does, and disconnect, also where that raises."""
         try:
             self.sync()
         finally:

@@ -1,9 +1,8 @@
 """Connections to a Kafka broker, each for the messages of one pseudonym and of no other.
 
 What a producer leaves behind at the broker (a connection, batches of records, its sequence of
-requests) then never covers two pseudonyms, whoever shares the publisher. A few connections stay
-open side by side, so that several clients of one process do not connect anew at each message.
-Producers are made in bounded time, discarded in bounded time, and never used across a fork.
+requests) then never covers two pseudonyms, whoever shares the publisher. Producers are made and
+discarded in bounded time, and never used across a fork.
 """
 
 from __future__ import annotations
@@ -56,12 +55,10 @@ class Connection:
 
     @property
     def producer(self) -> KafkaProducer | None:
-        """The producer, None if it is not made yet."""
         return self._producer
 
     @property
     def idle(self) -> bool:
-        """Whether nobody uses it, and nothing is waited for."""
         connecting = self._connecting
         return not self.users and (connecting is None or connecting.over)
 
@@ -153,7 +150,6 @@ class Connections:
         return False
 
     def clear(self) -> list[Connection]:
-        """Forget all connections, and return them."""
         with self._changed:
             known = list(self._open.values())
             self._open.clear()
@@ -161,13 +157,11 @@ class Connections:
         return known
 
     def leave(self) -> None:
-        """Leave all connections to the parent process."""
         self._changed = threading.Condition()
         for connection in self.clear():
             connection.leave()
 
     def _room(self) -> bytes | None:
-        """Return the pseudonym that makes room if the limit is reached, None if none can."""
         if len(self._open) < self._limit:
             return None
         return next((each for each, known in self._open.items() if known.idle), None)
@@ -186,7 +180,6 @@ class Connecting:
         threading.Thread(target=self._run, name="sotto-kafka-connect", daemon=True).start()
 
     def wait(self, seconds: float) -> KafkaProducer:
-        """Return the producer."""
         if not self._done.wait(max(0.0, seconds)):
             raise PublishError("the broker has not answered yet")
         if self._producer is None and self._error is None:
@@ -197,12 +190,10 @@ class Connecting:
 
     @property
     def failed(self) -> bool:
-        """Whether it has come to nothing."""
         return self._done.is_set() and self._producer is None
 
     @property
     def over(self) -> bool:
-        """Whether it is made, or has come to nothing."""
         return self._done.is_set()
 
     def cancel(self) -> None:
@@ -266,8 +257,7 @@ def make_producer(
 def throttled(producer: KafkaProducer | None) -> float | None:
     """Return for how many seconds a broker has lately asked a producer to wait, None if for none.
 
-    The producer itself waits; what it then cannot send in time fails, and this says for how long
-    it is of no use to try again.
+    The producer itself waits; this says for how long it is of no use to try again.
     """
     metrics = (producer.metrics() or {}) if producer is not None else {}
     longest = metrics.get("producer-metrics", {}).get("throttle-time-max", 0.0)
@@ -281,10 +271,9 @@ def discard(producer: KafkaProducer) -> None:
 
 
 def abandon(producer: KafkaProducer) -> None:
-    """Leave a producer to the parent process: nothing here touches its connections again.
+    """Leave a producer to the parent process, kept, and kept from closing itself.
 
-    It is kept, and kept from closing itself: that would wait for a thread that only the parent
-    has, and could end connections that the parent uses.
+    That would wait for a thread that only the parent has, and could end connections that it uses.
     """
     from sotto.kafka.client_internals import never_close
 

@@ -20,8 +20,6 @@ REMEMBERED = 4096
 
 
 class _Closed(NamedTuple):
-    """A partition that was closed, and the position after its last record."""
-
     name: str
     position: int
 
@@ -30,10 +28,10 @@ class EmbeddedLogPublisher:
     """Appends messages to an embedded log, in a new partition for each pseudonym.
 
     Partitions have random names, and none takes messages of two pseudonyms or of two processes.
-    They hold messages alone, and closing them changes no time of a file or directory: the log
-    joins nothing that its messages and their times do not. At most 64 partitions are open;
-    beyond them the least recently used one is closed, and opened again when its pseudonym comes
-    back, unless 4096 others have been closed since. Tools that write for many devices use
+    They hold messages alone, and closing them changes no time of a file or directory: the log joins
+    nothing that its messages and their times do not. At most 64 partitions are open; beyond them
+    the least recently used one is closed, and opened again when its pseudonym comes back, unless
+    4096 others have been closed since. Tools that write for many devices use
     :class:`sotto.log.writer.LogWriter`.
 
     Parameters
@@ -72,10 +70,7 @@ class EmbeddedLogPublisher:
     def publish(self, shard: int, message: bytes) -> None:
         """Append a message to the partition of its pseudonym.
 
-        Raises
-        ------
-        PublishError
-            It was not written, or these are not the bytes of a message of one pseudonym.
+        Raises PublishError if it was not written, or is not a message of one pseudonym.
         """
         self._check_process()
         pseudonym = pseudonym_in(message)
@@ -91,11 +86,8 @@ class EmbeddedLogPublisher:
     def sync(self) -> None:
         """Force to disk what was published, unless ``fsync`` is ``"never"``.
 
-        Raises
-        ------
-        PublishError
-            Something that this thread published may not have reached the disk. What other
-            threads published is an error of their own next call.
+        Raises PublishError if something that this thread published may not have reached the disk;
+        what other threads published is an error of their own next call.
         """
         self._check_process()
         with self._lock:
@@ -109,13 +101,7 @@ class EmbeddedLogPublisher:
             self._raise_loss()
 
     def close(self) -> None:
-        """Force to disk what was published and let the partitions go.
-
-        Raises
-        ------
-        PublishError
-            As :meth:`sync` does; the partitions are closed all the same.
-        """
+        """Do what :meth:`sync` does and let the partitions go, also where that raises."""
         self._check_process()
         with self._lock:
             while self._open:
@@ -128,13 +114,11 @@ class EmbeddedLogPublisher:
         self._lost.update(dict.fromkeys(threads, str(error)))
 
     def _raise_loss(self) -> None:
-        """Raise if something that this thread published may be lost."""
         why = self._lost.pop(threading.get_ident(), None)
         if why is not None:
             raise PublishError(f"messages before a fault of the log may not have reached it: {why}")
 
     def _writer(self, pseudonym: bytes) -> LogWriter:
-        """Return the open partition of a pseudonym."""
         if pseudonym not in self._open:
             while len(self._open) >= LIMIT:
                 self._retire(next(iter(self._open)))

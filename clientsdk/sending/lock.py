@@ -1,11 +1,10 @@
 """The lock by which one process at a time sends from a state file.
 
-Two that sent at once would send the same bytes twice. They would be counted once, and cost
-twice. The lock is the operating system's, on a file beside the state file: it ends with the
-process that holds it, however that ends, and no clock decides.
-
-The file holds which pseudonym's reports went last by themselves, and until when those of other
-pseudonyms rest, so that neither a restart nor another process sends them right behind.
+Two that sent at once would send the same bytes twice; they would be counted once, and cost twice.
+The lock is the operating system's, on a file beside the state file: it ends with the process that
+holds it, however that ends, and no clock decides. The file holds which pseudonym's reports went
+last by themselves, and until when those of others rest, so that neither a restart nor another
+process sends them right behind.
 """
 
 from __future__ import annotations
@@ -51,9 +50,8 @@ class Rest(NamedTuple):
 
 
 class SendLock(KeptByParent):
-    """The right to send from one state file, for one client of one process.
-
-    A store in memory, whose path is None, has no other process.
+    """The right to send from one state file, for one client; a store in memory has no other
+    process.
     """
 
     def __init__(self, path: str | None) -> None:
@@ -83,7 +81,6 @@ class SendLock(KeptByParent):
             return True
 
     def release(self) -> None:
-        """Release the lock, if it was taken."""
         descriptor = self._descriptor
         if descriptor is not None and self._process == os.getpid():
             # A copy in the child of a fork would go on holding the lock if it were only closed.

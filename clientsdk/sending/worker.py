@@ -1,11 +1,10 @@
 """The background thread that sends what is due while the app does something else.
 
-The thread starts when it is first needed, sleeps until the next report is due, and sends the
-reports of one pseudonym at a time. Each has a time of its own: the chains' jitters are
-independent, and after an outage, when many are due at once, a random pause separates them, of up
-to the plan's resolution as those jitters are. A restart and other processes respect the pause
-(:mod:`clientsdk.sending.lock`). It is a daemon, and no process waits for it longer than
-:data:`clientsdk.lifecycle.SENDERS`.
+It starts when it is first needed, sleeps until the next report is due, and sends the reports of one
+pseudonym at a time. Each has a time of its own: the chains' jitters are independent, and after an
+outage, when many are due at once, a random pause separates them, of up to the plan's resolution as
+those jitters are. A restart and other processes respect the pause (:mod:`clientsdk.sending.lock`).
+It is a daemon, and no process waits for it longer than :data:`clientsdk.lifecycle.SENDERS`.
 """
 
 from __future__ import annotations
@@ -49,11 +48,10 @@ class Pause(NamedTuple):
 
 
 class Worker(lifecycle.KeptByParent):
-    """The background thread of one client.
+    """The background thread of one client; times and ``resolution`` are in milliseconds.
 
-    ``resolution`` is the plan's, in milliseconds; ``now`` and ``next_due`` return milliseconds
-    since the epoch. ``idle`` says whether :meth:`start` has something to do, and ``sent`` how many
-    reports the thread has sent.
+    ``idle`` says whether :meth:`start` has something to do, and ``sent`` how many reports it has
+    sent.
     """
 
     def __init__(
@@ -118,8 +116,8 @@ class Worker(lifecycle.KeptByParent):
     def wait(self, until: float) -> bool:
         """Wait for the thread to end, no longer than until then; return whether it has.
 
-        A thread that was asked to end earlier and has not is not waited for again, nor is a
-        publisher that ends the thread in which it is called.
+        Not again for one that was asked to end earlier, nor for a publisher that ends its own
+        thread.
         """
         thread = self._thread
         if thread is None or self._process != os.getpid() or not thread.is_alive():
@@ -149,7 +147,6 @@ class Worker(lifecycle.KeptByParent):
 
     @property
     def _mine(self) -> bool:
-        """Whether this is the thread that sends."""
         return self._thread is threading.current_thread()
 
     def _sleep(self, pause: Pause) -> bool:
@@ -181,14 +178,12 @@ class Worker(lifecycle.KeptByParent):
             return self._failed(error)
 
     def _due(self) -> bool:
-        """Whether something is due, as far as can be seen."""
         with suppress(SottoError):
             due = self._next_due()
             return due is not None and due <= self._now()
         return False
 
     def _round(self) -> Pause:
-        """Send the reports of one pseudonym; return how long to wait then."""
         self._task = task = FlushTask(one_pseudonym=True, window=self._resolution)
         # Whoever ended this meanwhile saw the task before.
         task.end_by(self._until)
@@ -219,7 +214,6 @@ class Worker(lifecycle.KeptByParent):
         return Pause(backoff.delay(self._failures, getattr(error, "retry_after", None)))
 
     def _scale(self, seconds: float) -> float:
-        """Return ``seconds``, or the plan's resolution if that is less."""
         return min(seconds, self._resolution / 1000)
 
 

@@ -38,7 +38,6 @@ class Accounts:
         self._pieces: dict[str, str] = {}
 
     def refresh(self, connection: sqlite3.Connection, period: int) -> None:
-        """Read all of it again."""
         reserved, text = connection.execute(
             "SELECT reserved, tallies FROM ledger WHERE period = ?", (period,)
         ).fetchone() or (0, "{}")
@@ -49,7 +48,6 @@ class Accounts:
         self._add_up(connection)
 
     def begin_period(self, period: int) -> None:
-        """Begin an empty period."""
         self.period, self.reserved = period, 0
         self.tallies, self._pieces = {}, {}
 
@@ -77,8 +75,8 @@ class Accounts:
     ) -> None:
         """Reserve ``cost`` with the ``seen``-th recording under ``tally``.
 
-        Of the lifetime the same, unless ``lifetime`` says how much: what is drawn from a
-        permanent response costs nothing beyond that response.
+        Of the lifetime the same, unless ``lifetime`` says how much: what is drawn from a permanent
+        response costs nothing beyond that response.
         """
         if lifetime is not None:
             _reserve_degraded(cursor, self.period, cost)
@@ -154,8 +152,8 @@ class Accounts:
     def _add_up(self, connection: sqlite3.Connection) -> None:
         """Sum up the lifetime.
 
-        A permanent response counts as spent from the moment at which it is drawn, and so does what
-        is carried over from a file that was damaged, lost, or newer.
+        A permanent response counts as spent once it is drawn, and so does what is carried over from
+        a file that was damaged, lost, or newer.
         """
         reserved, spent = connection.execute(
             "SELECT coalesce(sum(reserved), 0), coalesce(sum(spent), 0) FROM ("
@@ -193,7 +191,6 @@ def write_counted(
 def _reserve_degraded(
     connection: sqlite3.Connection | sqlite3.Cursor, period: int, cost: int
 ) -> None:
-    """Note that so much of what ``period`` has reserved is paid for by permanent responses."""
     connection.execute(
         "INSERT INTO degraded VALUES (?1, ?2, 0)"
         " ON CONFLICT (period) DO UPDATE SET reserved = reserved + ?2",

@@ -48,37 +48,28 @@ class Contents(Protocol):
 
     def write_buffered(self, connection: sqlite3.Connection) -> None:
         """Write what is only in memory so far, just before a transaction begins."""
-        ...
 
     def refresh(self, connection: sqlite3.Connection) -> None:
         """Read again what is kept in memory: the file may have changed, or be another."""
-        ...
 
     def apply_noted_withdrawal(self, connection: sqlite3.Connection, access: Access) -> None:
         """Withdraw consent where a note beside the file says so, in a new transaction."""
-        ...
 
     def prepare_guard(self, connection: sqlite3.Connection) -> None:
         """Add the next guard record to a transaction whose commit survives a loss of power."""
-        ...
 
     def write_guard(self) -> None:
         """Write that record beside the file, after the commit and while it is still locked."""
-        ...
 
     def drop_buffered(self) -> None:
         """Forget what is only in memory: it is the parent process's."""
-        ...
 
 
 class Database:
     """A connection, one object a process and client, and the discipline around it.
 
-    Parameters
-    ----------
-    path : str or None
-        The file; None keeps everything in memory. A relative path or a link is resolved once,
-        here: what lies beside the file has one place, by whatever name it is opened.
+    Of ``path`` (None keeps everything in memory) a relative path or a link is resolved once, here:
+    what lies beside the file has one place, by whatever name it is opened.
     """
 
     def __init__(self, path: str | None) -> None:
@@ -117,7 +108,6 @@ class Database:
         lifecycle.watch_forks(self)
 
     def transaction(self, access: Access) -> Transaction:
-        """Return a context in which the store is locked and changes as a whole or not at all."""
         return Transaction(self, access)
 
     def close(self) -> None:
@@ -142,13 +132,11 @@ class Database:
                 self.after_fork_in_child()
 
     def before_fork(self) -> None:
-        """Close the connection and keep everybody out."""
         self._suspended = self._lock.acquire(timeout=schema.LOCK_PATIENCE)
         if self._suspended and self.path is not None:
             self.disconnect()
 
     def after_fork_in_parent(self) -> None:
-        """Let everybody in again."""
         if self._suspended:
             self._suspended = False
             self._lock.release()
@@ -189,7 +177,6 @@ class Database:
         return self.connection or self._connect(create=False)
 
     def disconnect(self) -> None:
-        """Close the connection; the next use opens another."""
         connection, self.connection = self.connection, None
         self.version = None
         self._synchronous = WRITE
@@ -205,7 +192,6 @@ class Database:
         return connection
 
     def _where(self) -> tuple[int, int] | None:
-        """Return device and inode of the file that is there now, None if there is none."""
         if self.path is None:
             return None
         try:
@@ -237,7 +223,6 @@ class Database:
         return connection
 
     def commit(self, access: Access) -> None:
-        """Make what the transaction has changed last."""
         if self._unusable is not None or access is DURABLE:
             connection = self.connected()
             self._contents.prepare_guard(connection)
@@ -247,7 +232,6 @@ class Database:
         self.cursor.execute("COMMIT")
 
     def write_guard(self) -> None:
-        """Write the guard record of the commit that has just come through."""
         self._contents.write_guard()
 
     def recognize(self) -> sqlite3.Connection:
@@ -263,9 +247,8 @@ class Database:
         return connection
 
     def _start(self, connection: sqlite3.Connection, access: Access) -> int:
-        """Begin once no other process is in the way.
-
-        Returns a number that another connection's commit changes.
+        """Begin once no other process is in the way; return what another connection's commit
+        changes.
         """
         if access is not self._synchronous and access is not READ and self.path is not None:
             level = "FULL" if access is DURABLE else "NORMAL"
@@ -391,12 +374,8 @@ class Hold:
 class Transaction(Hold):
     """A context in which a database is locked and changes as a whole or not at all.
 
-    Raises
-    ------
-    GuardError
-        At exit: what was to change has changed, and the guard beside the file could not follow.
-    StoreError
-        At entry or exit: the store cannot be used now. Nothing has changed.
+    At entry or exit a StoreError says that the store cannot be used now and nothing has changed; at
+    exit a GuardError, that all has changed and the guard beside the file could not follow.
     """
 
     __slots__ = ("_access",)

@@ -20,7 +20,6 @@ class Erasure:
 
     @property
     def pending(self) -> bool:
-        """Whether deleted rows may have left traces in the file."""
         return self.owed > self.done
 
     def schedule(self, connection: sqlite3.Connection) -> None:
@@ -58,12 +57,12 @@ class Erasure:
                 self.schedule(connection)
 
     def scrub(self, *, compact: bool) -> bool:
-        """Remove what deleted rows left behind in the file and its log.
+        """Remove what deleted rows left in the log; False if another process reads, or the disk is
+        full.
 
         Deleted content is overwritten at once in its page, but the write-ahead log still has the
-        older page; ``compact`` also rewrites the file, since a page that was split may have kept
-        a copy of rows that moved to another. Returns False if another process was reading, or the
-        disk is full: try again later.
+        older page; ``compact`` also rewrites the file, since a page that was split may have kept a
+        copy of rows that moved to another.
         """
         if self._database.path is None:
             return True

@@ -1,7 +1,6 @@
 """The outbox: the chains in the store, and which of their levels are due to be sent.
 
-It is a query, not a copy of the chains. Functions and methods with a connection belong in a
-transaction that the caller has opened.
+Functions and methods with a connection belong in a transaction that the caller has opened.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ class Chain(NamedTuple):
     payloads: bytes
 
     def __repr__(self) -> str:
-        """Return what it is about, without the payloads."""
         return f"Chain({self.id.hex()[:8]}, metric={self.metric}, charged={self.charged})"
 
 
@@ -60,13 +58,11 @@ class Outbox:
         self.named = False
 
     def full(self, connection: sqlite3.Connection) -> bool:
-        """Whether the quota is used up."""
         if self.room <= 0:
             self.room = self._bytes - _size(connection)
         return self.room <= 0
 
     def count(self, chain: Chain) -> None:
-        """Take note of a new chain."""
         self.room -= len(chain.payloads) + ROW
         if chain.due < self.soonest:
             self.soonest = chain.due
@@ -87,7 +83,6 @@ class Outbox:
 
 
 def insert(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
-    """Store new chains."""
     connection.executemany(_INSERT, chains)
 
 
@@ -140,7 +135,6 @@ def due_events(
 
 
 def _size(connection: sqlite3.Connection) -> int:
-    """Return how many bytes of the file are in use."""
     pages, free, each = (
         int(connection.execute(f"PRAGMA {name}").fetchone()[0])
         for name in ("page_count", "freelist_count", "page_size")
@@ -189,7 +183,6 @@ def identities(connection: sqlite3.Connection) -> dict[tuple[int, bool], Identit
 
 
 def identity(connection: sqlite3.Connection, period: int, *, signed: bool) -> Identity | None:
-    """Return one of them, None if no chain of the period has needed it."""
     row = connection.execute(f"{_KEPT[signed]} AND period = ?", (period,)).fetchone()
     return None if row is None else Identity(*row[1:])
 
@@ -197,8 +190,8 @@ def identity(connection: sqlite3.Connection, period: int, *, signed: bool) -> Id
 def remember(connection: sqlite3.Connection, period: int, identity: Identity) -> None:
     """Keep the identity of a period for as long as that has chains.
 
-    Every period with chains has a row in the table of pseudonyms; where all their messages are
-    signed it is empty.
+    Every period with chains has a row in the table of pseudonyms, empty where all messages are
+    signed.
     """
     pseudonym, seed = identity
     if seed is not None:

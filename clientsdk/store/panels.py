@@ -1,12 +1,10 @@
 """Panels: of each N budget periods a device answers in one, its turn.
 
-Time is cut into cycles of N periods, and in each cycle a device has exactly one turn. Which period
-that is follows from a secret of the device, drawn when its store is made, never sent and never
-changed, and from nothing else: no value, no plan, no metric. So all metrics and plans with the
-same N share a turn, and it stays after a restart, in a file that was copied, after consent was
-withdrawn and given again, and in a plan's next version.
-
-Functions that take a connection belong in a transaction that the caller has opened.
+Time is cut into cycles of N periods, and in each a device has one turn, which follows from a secret
+of the device, drawn when its store is made, never sent and never changed, and from nothing else: no
+value, no plan, no metric. So all metrics and plans with the same N share a turn, and it stays after
+a restart, in a file that was copied, after consent was withdrawn and given again, and in a plan's
+next version. Functions with a connection belong in a transaction of the caller.
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ class Panel(NamedTuple):
     since: int
 
     def __repr__(self) -> str:
-        """Return all of it but the secret."""
         return f"Panel(since={self.since})"
 
     def is_turn(self, panels: int, period: int) -> bool:
@@ -45,15 +42,9 @@ class Panel(NamedTuple):
 def slot(secret: bytes, panels: int, cycle: int) -> int:
     """Return which period of a cycle, in ``[0, panels)``, is a device's turn.
 
-    Cycles count from the Unix epoch, as periods do.
+    Cycles count from the Unix epoch, as periods do. Whoever does not know the secret learns nothing
+    from one cycle's turn about another's, so that turns do not join the pseudonyms of a device.
 
-    Privacy
-    -------
-    Whoever does not know the secret learns nothing from one cycle's turn about another's, so that
-    turns do not join the pseudonyms of a device.
-
-    Examples
-    --------
     >>> [slot(bytes(32), 13, cycle) for cycle in range(4)]
     [11, 1, 6, 8]
     """
@@ -63,11 +54,7 @@ def slot(secret: bytes, panels: int, cycle: int) -> int:
 
 
 def prepare(connection: sqlite3.Connection, source: Source) -> bool:
-    """Draw the secret of a store that has none: a new one, or one of an older version.
-
-    Returns whether it was drawn. If the file is not the newest that there was of this device,
-    another secret may have given it its turn in this cycle: :func:`begin_after`.
-    """
+    """Draw the secret of a store that has none, new or of an older version; return whether it was."""
     if connection.execute("SELECT 1 FROM panel").fetchone() is not None:
         return False
     drawn = source.bits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "little")
@@ -76,14 +63,12 @@ def prepare(connection: sqlite3.Connection, source: Source) -> bool:
 
 
 def read(connection: sqlite3.Connection) -> Panel:
-    """Return what decides about the turns of a store's device."""
     secret, since = connection.execute("SELECT secret, since FROM panel").fetchone()
     return Panel(bytes(secret), int(since))
 
 
 def begin_after(connection: sqlite3.Connection, period: int) -> None:
-    """Have the first turn in a cycle that begins after ``period``.
-
-    For a store that replaces a lost one, which may have had its turn in this cycle.
+    """Have the first turn in a cycle that begins after ``period``: a lost store may have had this
+    one.
     """
     connection.execute("UPDATE panel SET since = max(since, ?)", (period + 1,))

@@ -1,14 +1,11 @@
 """Permanent responses: what a constant metric says about a device, drawn once.
 
-The first value recorded is randomized at the last level. That response is kept and never sent.
-What every later period sends is drawn from it alone, weaker level by weaker level, under a fresh
-chain id. However many periods there are, all of it says no more about the value than the response
-does. So the lifetime is charged for the response once, when it is drawn, and a period for the
-strongest level that it sends, as its aggregator sees it. The sum over the periods may exceed what
-the lifetime was charged; the part of each period that is so paid for is kept apart (the table
-``degraded``).
-
-All functions belong in a transaction that the caller has opened.
+The first value recorded is randomized at the last level; that response is kept and never sent. What
+every later period sends is drawn from it alone, weaker level by weaker level, under a fresh chain
+id, and so says no more about the value than the response does. The lifetime is charged for the
+response once, when it is drawn, and a period for the strongest level that it sends, as its
+aggregator sees it; the part of each period that is so paid for is kept apart (the table
+``degraded``). All functions belong in a transaction of the caller.
 
 References
 ----------
@@ -31,16 +28,10 @@ _INESSENTIAL = frozenset({"window", "repeat", "ladder", "panel"})
 
 
 class PermanentCharge(NamedTuple):
-    """What permanent responses of one metric, mechanism and levels have cost.
+    """What permanent responses of one metric (``"plan/metric"``), mechanism and levels have cost.
 
-    Attributes
-    ----------
-    metric : str
-        ``"plan/metric"``.
-    cost : int
-        Micro-epsilon, charged to the lifetime: the last level's, for each response ever drawn.
-    held : bool
-        Whether there is a response; none after consent was withdrawn, until the next is drawn.
+    ``cost``, in micro-epsilon, is charged to the lifetime: the last level's, for each response ever
+    drawn. A response is ``held`` unless consent was withdrawn and none has been drawn since.
     """
 
     metric: str
@@ -52,8 +43,8 @@ def binding_of(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
     """Return what a response is bound to, as a hash of 32 bytes.
 
     It covers the names of plan and metric, the mechanism, the epsilons of the levels, and whatever
-    else says what a symbol means. Another version of a plan that leaves these as they
-    are goes on with the response that there is; one that changes any of them needs a new one.
+    else says what a symbol means. A version of a plan that changes any of them needs a new
+    response.
     """
     document = json.loads(plan.to_json())["metrics"][metric.index]
     bound = {name: part for name, part in document.items() if name not in _INESSENTIAL}
@@ -76,10 +67,9 @@ def response(connection: sqlite3.Connection, binding: bytes) -> bytes | None:
 def keep(
     connection: sqlite3.Connection, binding: bytes, tally: str, cost: int, drawn: bytes
 ) -> None:
-    """Store a response together with its charge, where there is none.
+    """Store a response together with its charge; sqlite3.IntegrityError where there is one already.
 
-    What an erased response of the same binding has cost stays charged beside it. Where there is a
-    response already this raises sqlite3.IntegrityError.
+    What an erased response of the same binding has cost stays charged beside it.
     """
     charged = connection.execute(
         "UPDATE permanent SET cost = cost + ?, response = ? WHERE binding = ? AND response = x''",

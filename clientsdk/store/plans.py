@@ -1,8 +1,7 @@
 """The plans that a store's chains follow, and when each expires.
 
-A chain follows the document that it was recorded under. Documents that differ in what the
-fingerprint does not cover are stored side by side, so that no later one prolongs what was promised
-of a chain (an expiry is the same on the wire whatever its date).
+Documents that differ in what the fingerprint does not cover are stored side by side, so that no
+later one prolongs what was promised of a chain.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from sotto.plan.compiled import CompiledPlan, brought_forward
 
 
 def stored_plan(connection: sqlite3.Connection, number: int) -> CompiledPlan:
-    """Return the plan that a store has under ``number``; StoreError if it cannot be read."""
     row = connection.execute("SELECT * FROM plan WHERE id = ?", (number,)).fetchone()
     if row is None:
         raise StoreError("a plan that chains were drawn under is not in the device's store")
@@ -60,7 +58,6 @@ class Plans:
         self._known[self.number] = plan
 
     def copy(self) -> Plans:
-        """Return the same plans for a copy of the store."""
         copy = Plans(self.opened)
         copy.number, copy._known = self.number, dict(self._known)
         return copy
@@ -72,7 +69,6 @@ class Plans:
         return self._known[number]
 
     def by_fingerprint(self) -> dict[bytes, CompiledPlan]:
-        """Return the plans that were read so far."""
         return {plan.fingerprint: plan for plan in self._known.values()}
 
     def longest_horizon(self, connection: sqlite3.Connection, least: int) -> int:
@@ -94,7 +90,6 @@ class Plans:
         return all(digests.get(number) == plan.digest for number, plan in self._known.items())
 
     def erase_expired(self, connection: sqlite3.Connection, moment: int) -> int:
-        """Erase all chains of plans that have expired; return how many there were."""
         numbers = connection.execute("SELECT id FROM plan WHERE expires <= ?", (moment,)).fetchall()
         erased = sum(
             connection.execute("DELETE FROM chain WHERE plan = ?", number).rowcount

@@ -77,7 +77,6 @@ def is_of_another(path: str, plan: CompiledPlan) -> bool:
 
 
 def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source: Source) -> None:
-    """Open the file, create what is missing, and make up for what it does not know."""
     store.database.open(store)
     period = plan.period_of(now)
     try:
@@ -110,7 +109,6 @@ def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source
 
 
 def _without_guard(store: Store) -> bool:
-    """Whether there is no guard, as there is beside a file that has become empty."""
     return store.path is None or rollback_guard.read(store.path) is None
 
 
@@ -121,7 +119,6 @@ def _create(
     period: int,
     source: Source,
 ) -> None:
-    """Write what a new store is pinned to, and draw its secret."""
     connection.execute(
         "INSERT INTO device VALUES (1, ?, ?, ?, ?, ?, ?, 0, ?, 0, 0)",
         (
@@ -149,7 +146,6 @@ def _check_pinned(connection: sqlite3.Connection, plan: CompiledPlan) -> None:
 
 
 def _agree_on_withdrawal(store: Store, connection: sqlite3.Connection) -> None:
-    """Write a withdrawal to both file and guard, where either has it."""
     if store.path is not None:
         store.apply_noted_withdrawal(connection, DURABLE)
         if store.consent is Consent.WITHDRAWN:
@@ -169,9 +165,8 @@ def _reconcile(
 ) -> None:
     """Compare a store with its guard, in the transaction that opens it, and make up for a gap.
 
-    ``fresh`` says whether the file was empty, and ``new_panel`` whether the secret of its turns in
-    panels was drawn just now: the file was empty, or made by a version without panels. Raises
-    PlanError where the file is lost and its guard belongs to another collector or period length.
+    ``fresh`` says whether the file was empty, ``new_panel`` whether the secret of its turns was
+    drawn just now. Raises PlanError where the file is lost and its guard is of another budget.
     """
     path = store.path
     if path is None:

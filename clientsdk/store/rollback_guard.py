@@ -5,11 +5,10 @@ spent. The guard beside it has not: it is written after every commit that surviv
 and so before the first byte of whatever that commit has charged for. It holds sums and counts, no
 secret, no pseudonym and no chain.
 
-Behind two slots for guard records the file has room for a note that consent is withdrawn. The room
-is written when the file is made, so that the note overwrites bytes that it has already. On file
-systems that overwrite in place this takes no space, and succeeds where the disk is full. Any byte
-in that room that is not zero means that consent is withdrawn, so that a note that is written in
-part, or erased in part, means so too.
+Behind two slots for guard records the file has room for a note that consent is withdrawn, which
+overwrites bytes that the file has already and so succeeds where the disk is full (on file systems
+that overwrite in place). Any byte in that room that is not zero means that consent is withdrawn, so
+that a note that is written in part, or erased in part, means so too.
 
 A copy of state file and guard together, as of a whole directory or disk, is not noticed here: the
 aggregator's audit sees what both copies send.
@@ -154,11 +153,9 @@ class RollbackGuard:
         )
 
     def prepare(self, record: GuardRecord) -> None:
-        """Keep the record of the commit that is about to be made."""
         self._next = record
 
     def write(self) -> None:
-        """Write that record beside the file, once the commit has come through."""
         if self.path is not None:
             self._confirmed = self._next.generation
             try:
@@ -190,7 +187,6 @@ class RollbackGuard:
         return self.path is not None and bool(withdrawal(self.path))
 
     def note_withdrawal(self) -> bool:
-        """Note a withdrawal beside the file, if there is one; return whether that is done."""
         with suppress(StoreError):
             if self.path is not None:
                 note_withdrawal(self.path)
@@ -229,7 +225,6 @@ def withdrawal(path: str) -> bytes:
 
 
 def has_room_for_note(path: str) -> bool:
-    """Whether the guard has the room for a note: older versions made none."""
     try:
         return os.path.getsize(f"{path}{SUFFIX}") >= _SIZE
     except OSError:
@@ -239,8 +234,8 @@ def has_room_for_note(path: str) -> bool:
 def note_withdrawal(path: str) -> None:
     """Note that consent is withdrawn, in place; the note survives a loss of power.
 
-    If the guard is gone it is made. No two notes are the same. What makes them differ is no secret
-    and is not drawn: a withdrawal must hold also where the operating system gives no randomness.
+    If the guard is gone it is made. No two notes are the same. What makes them differ is not drawn:
+    a withdrawal must hold also where the operating system gives no randomness.
     """
     with locked(path, anyway=True) as descriptor:
         made = os.fstat(descriptor).st_size == 0
@@ -259,9 +254,8 @@ def lift_withdrawal(path: str, note: bytes) -> None:
 
 
 def advance(path: str, record: GuardRecord) -> None:
-    """Write a record unless one of a later generation is there.
-
-    Raises ForeignGuardError if the one there is another store's: the file was replaced.
+    """Write a record unless one of a later generation is there; ForeignGuardError if it is
+    another's.
     """
     with locked(path) as descriptor:
         found = _parsed(os.read(descriptor, 2 * _SLOT))
@@ -303,7 +297,6 @@ def locked(path: str, *, anyway: bool = False) -> Iterator[int]:
 
 
 def _occasion() -> bytes:
-    """Return 16 bytes that no other note of this device has."""
     occasion = os.getpid(), time.time_ns(), time.monotonic_ns(), next(_occasions)
     return sha256(b"sotto.withdrawal\0" + _OCCASION.pack(*occasion))[:16]
 
@@ -324,7 +317,6 @@ def _lock(descriptor: int, anyway: bool) -> None:
 
 
 def _parsed(content: bytes) -> tuple[int, GuardRecord] | None:
-    """Return the newest record and its slot, None if there is none."""
     found = None
     for slot in range(2):
         content_of_slot = content[slot * _SLOT : (slot + 1) * _SLOT]

@@ -134,7 +134,6 @@ class DamagedError(StoreError):
 
 
 def connect(path: str | None, *, create: bool) -> sqlite3.Connection:
-    """Open a connection to the store at an absolute ``path``, or to a new one in memory."""
     try:
         if path is None:
             return _configured(_opened(":memory:"))
@@ -158,8 +157,6 @@ def connect(path: str | None, *, create: bool) -> sqlite3.Connection:
 def uri_of(path: str) -> str:
     """Return the SQLite URI of an existing file, to be read and written, by its absolute path.
 
-    Examples
-    --------
     >>> uri_of("/home/someone/what?/100%.db")
     'file:///home/someone/what%3F/100%25.db?mode=rw'
     """
@@ -177,7 +174,6 @@ def is_busy(error: sqlite3.OperationalError) -> bool:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether what was read is no database, or not a sound one."""
     if isinstance(error, UnicodeDecodeError):
         return True
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
@@ -185,16 +181,14 @@ def is_damage(error: BaseException) -> bool:
 
 
 def unusable(what: str, error: BaseException) -> StoreError:
-    """Return the error that says ``what`` went wrong, and why."""
     if not is_damage(error):
         return StoreError(f"{what}: {error}")
     return DamagedError(f"{what}: {error if isinstance(error, sqlite3.Error) else 'it is damaged'}")
 
 
 def examine(connection: sqlite3.Connection) -> bool:
-    """Check the whole file, if it is a device's; return whether nothing is in it yet.
-
-    Raises DamagedError if it is damaged.
+    """Check the whole file, if it is a device's (DamagedError); return whether nothing is in it
+    yet.
     """
     if connection.execute("PRAGMA application_id").fetchone() == (APPLICATION,):
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -222,10 +216,7 @@ def prepare(connection: sqlite3.Connection) -> bool:
 
 
 def check(connection: sqlite3.Connection) -> int:
-    """Return the version of a device's store: this one, or 2 to 4, which had fewer tables.
-
-    Raises StoreError if the database is another application's or of another version.
-    """
+    """Return the version of a device's store; StoreError if it is another's, or cannot be read."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
@@ -236,10 +227,7 @@ def check(connection: sqlite3.Connection) -> int:
 
 
 def _migrate_plans(connection: sqlite3.Connection) -> None:
-    """Write plans of format 1 anew, and of all when they expire.
-
-    One that cannot be honoured is left, and is never used.
-    """
+    """Write plans of format 1 anew, and of all when they expire; one that is not honoured is left."""
     for number, body in connection.execute("SELECT id, body FROM plan").fetchall():
         with suppress(PlanError):
             document = brought_forward(body)

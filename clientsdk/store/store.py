@@ -1,10 +1,8 @@
 """What a device must remember, and the rules that hold between its parts.
 
-Consent, pinned ceilings, the secret behind pseudonyms, the accounts, the outbox and the plans that
-its chains follow: one SQLite file, or the same in memory. What is recorded is decided in
-:mod:`clientsdk.decisions` and what is sent in :mod:`clientsdk.sending.sender`. Methods that take a
-connection belong in a transaction that the caller has opened. Memory is up to date within a
-transaction; between transactions another process may have changed the file.
+One SQLite file, or the same in memory. Methods that take a connection belong in a transaction that
+the caller has opened. Memory is up to date within a transaction; between transactions another
+process may have changed the file.
 """
 
 from __future__ import annotations
@@ -63,7 +61,6 @@ class Recording(NamedTuple):
     chain: Chain
 
     def __repr__(self) -> str:
-        """Return what it is about, without the payloads."""
         return f"Recording({self.tally}, {self.seen}, {self.chain!r})"
 
 
@@ -88,8 +85,8 @@ class Store:
     lapsed : int
         Chains of expired plans that were erased and not yet counted by a flush.
     withdrew : bool
-        Whether a transaction that had something else to do found a withdrawal noted beside the file
-        and wrote it: then traces are to be erased, see :meth:`finish_erasure`.
+        Whether a transaction that had something else to do wrote a withdrawal noted beside the
+        file: then traces are to be erased, see :meth:`finish_erasure`.
     """
 
     def __init__(
@@ -127,21 +124,17 @@ class Store:
         self._ready = False
 
     def transaction(self, access: Access) -> Transaction:
-        """Return a context in which the store is locked and changes as a whole or not at all."""
         return Transaction(self.database, access)
 
     def close(self) -> None:
-        """Close the file; the store cannot be used any more."""
         self.database.close()
 
     @property
     def period(self) -> int:
-        """The budget period of the ledger; never goes back."""
         return self.accounts.period
 
     @property
     def consented(self) -> bool:
-        """Whether anything may be recorded or sent."""
         return self.consent is GIVEN
 
     # Stopping: at once and in memory, whatever becomes of the file.
@@ -186,8 +179,8 @@ class Store:
     def write_buffered(self, connection: sqlite3.Connection) -> None:
         """Move the buffered recordings, of one period that is in the ledger, into the tables.
 
-        What an interrupt left in the buffer although it was written is not written again: its
-        tally says so.
+        What an interrupt left in the buffer although it was written is not written again: its tally
+        says so.
         """
         buffer = self.buffer
         if not buffer:
@@ -200,7 +193,6 @@ class Store:
         buffer.clear()
 
     def drop_buffered(self) -> None:
-        """Forget the buffered recordings: they are the parent process's."""
         self.buffer = []
 
     def apply_noted_withdrawal(self, connection: sqlite3.Connection, access: Access) -> None:
@@ -230,12 +222,10 @@ class Store:
             self.withdrew = True
 
     def prepare_guard(self, connection: sqlite3.Connection) -> None:
-        """Add the next guard record to a transaction whose commit survives a loss of power."""
         if self.path is not None:
             self.guard.prepare(self.guard_record(connection))
 
     def write_guard(self) -> None:
-        """Write that record beside the file, after the commit."""
         try:
             self.guard.write()
         except ForeignGuardError:
@@ -276,10 +266,8 @@ class Store:
             pass
 
     def _check_identity(self, connection: sqlite3.Connection) -> None:
-        """Refuse a file that has taken the place of the one that was opened.
-
-        Chains, plans and pseudonyms that are in memory belong to that one; in another, the same
-        numbers may stand for other plans, and its consent is for something else.
+        """Refuse a file that has taken the place of the one that was opened: its numbers mean
+        others.
         """
         pinned = connection.execute("SELECT store, collector, period_ms FROM device").fetchone()
         agree = self.plans.agree(connection)
@@ -336,8 +324,7 @@ class Store:
     def add_buffered(self, tally: str, seen: int, cost: int, chain: Chain) -> bool:
         """Buffer a recording in memory; False if that is not possible any more.
 
-        Charge and chain are one entry. What is counted in memory comes first: an interrupt in
-        between can only have counted too much.
+        What is counted comes first: an interrupt in between can only have counted too much.
         """
         recording = Recording(tally, seen, cost, chain)
         self.outbox.count(chain)
@@ -376,8 +363,7 @@ class Store:
     def deny(self, plan: CompiledPlan, outcome: Outcome) -> None:
         """Remember for a moment what becomes of every value, so that not each one reads the file.
 
-        That is where there is no consent, and where the plan has expired. In a transaction, what
-        this process is given or deprived of later holds at once.
+        That is where there is no consent, and where the plan has expired.
         """
         stale = monotonic() + FORGET_AFTER
         for metric in plan.metrics:
@@ -403,7 +389,6 @@ class Store:
             self.erasure.schedule(connection)
 
     def pin(self, connection: sqlite3.Connection, ceilings: Ceilings) -> None:
-        """Pin other ceilings."""
         if ceilings != self.ceilings:
             connection.execute(
                 "UPDATE device SET ceiling_period = ?, ceiling_lifetime = ?",
@@ -413,16 +398,13 @@ class Store:
             self.refusals.clear()
 
     def lowest_ceilings(self) -> Ceilings:
-        """Return the lower of what is pinned and what this client may spend."""
         return lowered(self.ceilings, self.own)
 
     def advance(self, connection: sqlite3.Connection, period: int) -> bool:
         """Move on to ``period`` unless the store is there already or beyond; return whether moved.
 
-        The secret is hashed forward, together with fresh randomness, over the old one; pseudonyms,
-        and the keys of those that have one, are kept only for the chains of past periods that are
-        still to be sent under them. Of several processes on a file one moves on, and the others
-        read what it has written.
+        The secret is hashed forward over the old one; pseudonyms and keys are kept only for the
+        chains of past periods that are still to be sent under them.
         """
         if period <= self.accounts.period:
             return False
@@ -445,10 +427,9 @@ class Store:
         return True
 
     def forget_periods(self, connection: sqlite3.Connection) -> bool:
-        """Erase the pseudonym, key and metrics of past periods that have no chain left.
+        """Erase the pseudonym, key and metrics of past periods that have no chain left, if any.
 
-        How many values were recorded remains, as one sum, with what they cost. Returns whether
-        there was anything to be erased.
+        How many values were recorded remains, as one sum, with what they cost.
         """
         erased = outbox.forget(connection, self.accounts.period)
         return self.accounts.fold_past_periods(connection) or erased
@@ -460,9 +441,8 @@ class Store:
     def expire(self, connection: sqlite3.Connection, now: int) -> int:
         """Erase all chains of plans that have expired; return how many there were.
 
-        That is what the sender does with each when it is due; here none waits for that. Permanent
-        responses stay: the plan's next version goes on with them, and would otherwise draw, and
-        charge for, others.
+        Permanent responses stay: the plan's next version goes on with them, and would otherwise
+        draw, and charge for, others.
         """
         erased = self.plans.erase_expired(connection, self.moment(now))
         if erased:
@@ -493,7 +473,6 @@ class Store:
         return self.erasure.finish(self._erase_copies)
 
     def _erase_copies(self) -> bool:
-        """Erase damaged files that were set aside, with their chains, if consent is withdrawn."""
         path = self.path if self.consent is WITHDRAWN else None
         return path is None or damaged_files.erase_all(path)
 
