@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from clientsdk import diagnostics
-from clientsdk.consent import BEGINNING, ConsentKeeper
+from clientsdk.consent import ConsentKeeper
 from clientsdk.diagnostics import drop_locals
 from clientsdk.ledger import Consent, Ledger
 from clientsdk.outcomes import FlushResult, Outcome, Refusal
@@ -25,12 +24,12 @@ from clientsdk.settings import (
     Forgetful,
     Quota,
     Settings,
+    bounded,
     checked_ceilings,
     checked_path,
     checked_publisher,
     checked_timeout,
     configured,
-    expected_plan,
     lowered,
     read_plan,
     warn_if_nothing_fits,
@@ -54,9 +53,6 @@ if TYPE_CHECKING:
 
 #: As names of a module they are found sooner than as those of an Enum.
 ACCEPTED, NO_CONSENT, STORE_FULL = Outcome.ACCEPTED, Outcome.NO_CONSENT, Outcome.STORE_FULL
-GIVEN = Consent.GIVEN
-#: Later than any clock says, in milliseconds since the epoch.
-_END = 1 << 62
 _FORGETS = (
     "there is no state file (NO_LIFETIME_BOUND): no lifetime bound survives this process, nor does "
     "what is not sent"
@@ -95,7 +91,6 @@ class Client:
     background : bool, optional
         Whether a thread sends reports when they are due. If not, call :meth:`flush`.
     quota : Quota, optional
-        How much may wait for being sent, and for how long.
     settings : Settings, optional
         All that is not given above; by default what the environment's variables say, read now and
         never again. Of ``SOTTO_DISABLED``, ``SOTTO_CEILING_*`` and the app's own the stricter
@@ -128,9 +123,9 @@ class Client:
     >>> from clientsdk import NO_LIFETIME_BOUND
     >>> from clientsdk.publishers import MemoryPublisher
     >>> from clientsdk.testing import FakeClock, small_plan
-    >>> clock, publisher, more = FakeClock(), MemoryPublisher(), {"background": False}
-    >>> state = NO_LIFETIME_BOUND
-    >>> with Client(small_plan(), state=state, publisher=publisher, clock=clock, **more) as client:
+    >>> plan, clock, publisher = small_plan(), FakeClock(), MemoryPublisher()
+    >>> with Client(plan, state=NO_LIFETIME_BOUND, publisher=publisher, clock=clock,
+    ...             background=False) as client:
     ...     given = client.give_consent()
     ...     outcome = client.record("colour", "red")
     ...     clock.advance(days=2)
@@ -152,21 +147,20 @@ class Client:
         settings: Settings | None = None,
         expect: str | None = None,
     ) -> None:
-        self.plan = expected_plan(read_plan(plan), expect)
+        self.plan = read_plan(plan, expect)
         if self.plan.signed:
             require_signatures()
         publisher = checked_publisher(publisher)
         self.settings = configured(settings, background=background, quota=quota)
         if self.settings.log is not None:
             diagnostics.set_level(self.settings.log)
-        self._clock, self._now = clock, _bounded(clock)
+        self._clock, self._now = clock, bounded(clock)
         self._metrics = {metric.name: metric for metric in self.plan.metrics}
         source = self._source()
         pinned = self.settings.lowered(self.plan.ceilings)
         if ceilings is not None:
             pinned = self.settings.lowered(lowered(checked_ceilings(ceilings), self.plan.ceilings))
-        path = checked_path(state)
-        self._file = path
+        self._file = path = checked_path(state)
         disabled, quota = self.settings.disabled, self.settings.quota
         if disabled:
             path = None
@@ -193,7 +187,6 @@ class Client:
         )
 
     def _source(self) -> Source:
-        """Return where all that is drawn comes from."""
         return SystemSource()
 
     def _warn_that_it_forgets(self) -> None:
@@ -206,14 +199,8 @@ class Client:
         outside its range is clipped, a category outside its domain becomes what the plan says. Of a
         constant metric the first value ever is what all its reports are of; later ones only say
         that a period is to have a report. Of a top item a value is one occurrence, counted in
-        memory until the period is over.
-
-        Raises
-        ------
-        UnknownMetricError
-            The plan has no metric of that name.
-        ValueTypeError
-            The value has the wrong type. The message never contains it.
+        memory until the period is over. Raises UnknownMetricError, or ValueTypeError, whose message
+        never contains the value.
         """
         try:
             refusal = self._refusals.get(metric)
@@ -274,26 +261,18 @@ class Client:
         Another process on the same file notices within a twentieth of a second. If the disk takes
         the consent and not the rollback guard beside the file, values are recorded, and sent once
         the guard can be written; after a withdrawal, which the guard may note, that is an error.
-
-        Raises
-        ------
-        StoreError
-            It could not be written; nothing is recorded.
+        Raises StoreError if it could not be written; nothing is recorded then.
         """
         return self._consent.give(None, again)
 
     def renew_consent(self, ceilings: Ceilings | None = None, *, again: bool = False) -> bool:
-        """Write down that the person agrees to other ceilings, higher ones included.
+        """Write down that the person agrees to other ceilings, in micro-epsilon, higher ones
+        included.
 
-        Parameters
-        ----------
-        ceilings : Ceilings, optional
-            In micro-epsilon; the plan's by default, which in any case bound what is spent, as do
-            those of the settings and the environment, here and in other clients. The ``ceilings``
-            that this client was made with give way to these.
-        again : bool
-            As for :meth:`give_consent`, like what is returned and raised; without it a withdrawal
-            stands, and no ceiling changes.
+        They are the plan's by default, which in any case bound what is spent, as do those of the
+        settings and the environment, here and in other clients. The ``ceilings`` that this client
+        was made with give way to these. The rest is as for :meth:`give_consent`; without ``again``
+        a withdrawal stands, and no ceiling changes.
         """
         return self._consent.renew(ceilings, again)
 
@@ -306,14 +285,13 @@ class Client:
 
         A flush under way in another thread or process hands its publisher no further message, nor
         does it ask it any more to sync. What may still go out is what that publisher has by then:
-        the messages since its last sync, of at most 4,096 reports, all of them charged; of a
-        publisher that sends each message before it takes the next, the one that it is taking.
+        the messages since its last sync, of at most 4,096 reports, all of them charged.
 
         First this client stops, in memory. Then the withdrawal is noted in bytes that the rollback
         guard beside the file already has, which needs no space on the disk; the note holds for all
         processes and across restarts, until consent is given ``again``. Then the file is written.
         Where that fails, the note stands: whoever next opens the file, records or sends writes the
-        withdrawal and erases first, and does nothing else before.
+        withdrawal and erases first.
 
         Returns
         -------
@@ -329,8 +307,7 @@ class Client:
             from now on and tries again at its next flush; another process, or a later one, knows
             nothing of it. Say so to the person.
         PlanError
-            This client is switched off, and the file is of another collector or period length.
-            Nothing has changed.
+            This client is switched off, and the file is of another budget. Nothing has changed.
         """
         if self.settings.disabled:
             return self._consent.withdraw_though_disabled(self._file, self._source())
@@ -341,27 +318,12 @@ class Client:
 
         What is sent is charged first, in a commit that survives a loss of power. Of several
         processes on one file one sends at a time; the others wait up to ten seconds, or up to the
-        timeout.
+        timeout: seconds after which this returns whatever the publisher does; no message is begun
+        later. Without it, and one in the settings, the publisher's own limits are all there is.
 
-        Parameters
-        ----------
-        timeout : float, at least 0, optional
-            Seconds after which this returns whatever the publisher does; no message is begun later.
-            Without it, and one in the settings, the publisher's own limits are all there is.
-
-        Returns
-        -------
-        FlushResult
-            With the error that ended the flush early, if one did: a publisher that takes nothing,
-            one that raises what it should not, and a full disk are no exceptions. What was not
-            delivered is sent again, byte for byte, by a later flush.
-
-        Raises
-        ------
-        StoreError
-            The store cannot even be read.
-        ParameterError
-            The timeout is no number of seconds.
+        The result says what ended the flush early: a publisher that takes nothing, one that raises
+        what it should not, and a full disk are no exceptions. What was not delivered is sent again,
+        byte for byte, by a later flush. Raises StoreError if the store cannot even be read.
 
         Privacy
         -------
@@ -388,19 +350,9 @@ class Client:
         The background thread, if its last attempt has not failed, first sends what is due of one
         pseudonym. Items counted in a period that is not over are lost; what they cost stays
         reserved, for another client to go on counting. From now on :meth:`record` answers
-        ``store_full`` and all else raises StoreError.
-
-        Parameters
-        ----------
-        timeout : float, at least 0, optional
-            Seconds to wait at most for that thread, whatever its publisher does; by default what
-            the settings say, one second. ParameterError if it is no number of seconds.
-
-        Returns
-        -------
-        FlushResult
-            What was sent meanwhile, and what is due and still here; with an error if the thread had
-            not ended by then.
+        ``store_full`` and all else raises StoreError. ``timeout``, by default what the settings
+        say, one second, is how many seconds to wait at most for that thread, whatever its publisher
+        does; an error in the result says that it had not ended by then.
         """
         timeout = self.settings.close_timeout if timeout is None else timeout
         until = time.monotonic() + checked_timeout(timeout)
@@ -439,23 +391,13 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     def next_due(self) -> int | None:
@@ -487,8 +429,7 @@ class Client:
     def stats(self) -> Stats:
         """Return what this client has done in this process, and what waits in its store.
 
-        It raises nothing: where the store cannot be read now, its figures are None.
-        :mod:`clientsdk.prometheus` exposes the same to Prometheus.
+        It raises nothing. :mod:`clientsdk.prometheus` exposes the same to Prometheus.
         """
         now, totals = self._now(), None
         with suppress(StoreError), self._store.transaction(READ) as connection:
@@ -496,18 +437,13 @@ class Client:
         return self._tally.stats(totals)
 
     def preview(self, at: int | None = None) -> Preview:
-        """Return exactly what would be sent, byte for byte and in words, if nothing more were
-        recorded.
+        """Return exactly what would be sent, byte for byte, if nothing more were recorded.
 
         With ``at``, in milliseconds since the epoch, it is what one flush would send then; by
         default everything that is still to be sent, each report when it is due. Nothing is sent or
-        charged. Items counted in a period that is over are drawn and stored first, as by the next
-        flush; of those still being counted nothing is drawn or shown. Raises StoreError as
-        :meth:`ledger` does.
-
-        Privacy
-        -------
-        To be shown to the person at this device, and never logged.
+        charged. Items counted in a period that is over are drawn and stored first; of those still
+        being counted nothing is drawn or shown. Raises StoreError as :meth:`ledger` does. To be
+        shown to the person at this device, and never logged.
         """
         from clientsdk.preview import preview
 
@@ -534,8 +470,9 @@ class Client:
     def _record(self, metric: CompiledMetric, symbol: Symbol) -> Outcome:
         now = self._now()
         try:
-            refused = self._refused(now)
-            outcome = self._recorder.record(metric, symbol, now) if refused is None else refused
+            outcome = self._recorder.decisions.refused(now)
+            if outcome is None:
+                outcome = self._recorder.record(metric, symbol, now)
             if outcome is STORE_FULL:
                 diagnostics.warn("quota", "values are being dropped: the quota is used up")
         except (StoreError, OSError) as error:
@@ -545,25 +482,6 @@ class Client:
         if outcome is NO_CONSENT or outcome is Outcome.EXPIRED:
             self._consent.keep_up(now)
         return outcome
-
-    def _refused(self, now: int) -> Outcome | None:
-        """Return why nothing can be recorded now, None if the store is to decide."""
-        store = self._store
-        if store.stopped or (store.consent is not GIVEN and not self._consented()):
-            return NO_CONSENT
-        if now >= self.plan.expires:
-            store.deny(self.plan, Outcome.EXPIRED)
-            return Outcome.EXPIRED
-        return None
-
-    def _consented(self) -> bool:
-        """Look whether another process was given consent; if not, look again a while later."""
-        store = self._store
-        with store.transaction(READ):
-            if not store.consented:
-                # While the store is locked: consent that this process is given comes later.
-                store.deny(self.plan, NO_CONSENT)
-            return store.consented
 
     def _settle(self, now: int) -> None:
         """Draw from what was counted in periods that are over; if that fails, again later."""
@@ -575,15 +493,3 @@ class Client:
     def _refuse_if_disabled(self, what: str) -> None:
         if self.settings.disabled:
             raise StoreError(f"{what}: {_DISABLED}")
-
-
-def _bounded(clock: Callable[[], int]) -> Callable[[], int]:
-    """Return a clock whose times, and sums of two of them, are numbers that the file can hold."""
-
-    def now() -> int:
-        time = int(clock())
-        if BEGINNING < time < _END:
-            return time
-        return _END if time > 0 else BEGINNING
-
-    return now

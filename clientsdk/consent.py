@@ -11,7 +11,7 @@ from contextlib import suppress
 from clientsdk import diagnostics
 from clientsdk.item_counter import ItemCounter
 from clientsdk.ledger import Consent
-from clientsdk.settings import Settings, checked_ceilings, warn_if_nothing_fits
+from clientsdk.settings import BEGINNING, Settings, checked_ceilings, warn_if_nothing_fits
 from clientsdk.store import damaged_files, recovery, rollback_guard
 from clientsdk.store.database import DURABLE, READ
 from clientsdk.store.rollback_guard import GuardError
@@ -19,9 +19,6 @@ from clientsdk.store.store import Store
 from mechanisms.randomness import Source
 from sotto.errors import PlanError, StoreError
 from sotto.plan.compiled import Ceilings, CompiledPlan
-
-#: Earlier than any clock says, in milliseconds since the epoch.
-BEGINNING = -(1 << 62)
 
 _SWITCHED_OFF = "consent is not written: the SDK is switched off (SOTTO_DISABLED or its settings)"
 _WITHDRAWN = (

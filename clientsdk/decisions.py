@@ -14,6 +14,7 @@ from clientsdk.item_counter import Count, ItemCounter
 from clientsdk.ledger import Consent, tally_name
 from clientsdk.outcomes import Outcome, Refusal
 from clientsdk.store import claims, permanent
+from clientsdk.store.database import READ
 from clientsdk.store.panels import Panel
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source
@@ -109,6 +110,25 @@ class Decisions:
     def ignore_panels(self) -> None:
         """Answer in every period, for trials of a plan: what is sent is sent under that plan."""
         self.terms = {name: terms._replace(panels=1) for name, terms in self.terms.items()}
+
+    def refused(self, now: int) -> Outcome | None:
+        """Return why nothing can be recorded now, None if the store is to decide."""
+        store = self._store
+        if store.stopped or (store.consent is not GIVEN and not self._consented()):
+            return Outcome.NO_CONSENT
+        if now >= self._plan.expires:
+            store.deny(self._plan, Outcome.EXPIRED)
+            return Outcome.EXPIRED
+        return None
+
+    def _consented(self) -> bool:
+        """Look whether another process was given consent; if not, look again a while later."""
+        store = self._store
+        with store.transaction(READ):
+            if not store.consented:
+                # While the store is locked: consent that this process is given comes later.
+                store.deny(self._plan, Outcome.NO_CONSENT)
+            return store.consented
 
     def decide(self, connection: sqlite3.Connection, terms: Terms, now: int) -> Outcome | Place:
         """Return why nothing is recorded, or what the recorder is to do in this transaction."""

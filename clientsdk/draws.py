@@ -72,7 +72,7 @@ def for_one(source: Source) -> Source:
 
 
 def for_chain(source: Source, resolution: int) -> tuple[Source, bytes, int]:
-    """Return the source of one recording, a chain id, and a jitter uniform below ``resolution`` ms."""
+    """Return the source of one recording, a chain id, and a jitter uniform below ``resolution``."""
     source = OnceOnly() if type(source) is SystemSource else source
     return source, identifier(source), below(source, resolution)
 

@@ -10,9 +10,11 @@ from os.path import realpath
 from typing import TYPE_CHECKING
 
 from clientsdk.store import rollback_guard, schema
-from clientsdk.store.accounts import ALL_METRICS
-from clientsdk.store.permanent import PermanentCharge, charges
+from clientsdk.store.accounts import ALL_METRICS as ALL_METRICS
+from clientsdk.store.permanent import PermanentCharge as PermanentCharge
+from clientsdk.store.permanent import charges
 from clientsdk.store.plans import stored_plan
+from clientsdk.wording import day, epsilon, minute
 from mechanisms.frozen import frozen, replace, shown
 from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings, CompiledPlan
@@ -21,18 +23,20 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-__all__ = [
-    "ALL_METRICS",
-    "Consent",
-    "Ledger",
-    "LedgerPeriod",
-    "PendingChain",
-    "PermanentCharge",
-    "read",
-    "read_file",
-    "reader",
-    "tally_name",
-]
+_CONSENT = {
+    "given": "You have agreed that randomized answers are sent to {collector}.",
+    "withdrawn": "You have withdrawn your consent: nothing is recorded for {collector}, or sent.",
+    "never given": "You have not agreed to anything: nothing is recorded for {collector}, or sent.",
+}
+_CARRIED_OVER = "SELECT carried, damaged, restored FROM mark"
+_CARRIED = (
+    "Of that, {} may have been spent before this file was damaged, lost or replaced by an older "
+    "one, and counts as spent."
+)
+_REPLACED = (
+    "This file was damaged, lost or replaced by an older one: the period in which that was found "
+    "counts as spent."
+)
 
 
 class Consent(StrEnum):
@@ -45,27 +49,16 @@ class Consent(StrEnum):
 
 @frozen
 class LedgerPeriod:
-    """One budget period of the ledger; amounts in micro-epsilon.
+    """One budget period, ``[start, end)`` in ms since the epoch; amounts in micro-epsilon.
 
-    Attributes
-    ----------
-    number : int
-        Periods count from the Unix epoch.
-    start, end : int
-        Half-open, in milliseconds since the epoch.
-    pseudonym, signed_pseudonym : str or None
-        Of unsigned and of signed messages, hexadecimal; None once erased, or before the first
-        recording. A device that records under plans of both kinds has both.
-    reserved, spent : int
-        Sums of the certified epsilons of the strongest levels of all chains recorded, and of the
-        newest levels that may have left the device.
-    recordings : dict
-        Values recorded a metric, by ``"plan/metric"``. For a reservoir, those that took part; for a
-        top item, how often counting was begun. Once a period is over and nothing of it waits any
-        more, one number for all: by :data:`ALL_METRICS`.
-    degraded_reserved, degraded_spent : int
-        What of ``reserved`` and ``spent`` was drawn from permanent responses: it counts in the
-        period, and the lifetime has been charged for the responses instead.
+    The pseudonyms, of unsigned and of signed messages, are hexadecimal, and None once erased or
+    before the first recording; a device that records under plans of both kinds has both.
+    ``reserved`` sums the certified epsilons of the strongest levels of all chains recorded,
+    ``spent`` those of the newest levels that may have left the device. What of them was drawn from
+    permanent responses is ``degraded``: it counts in the period, and the lifetime has been charged
+    for the responses instead. ``recordings`` counts the values recorded by ``"plan/metric"``: for a
+    reservoir those that took part, for a top item how often counting was begun. Once a period is
+    over and nothing of it waits any more, it is one number for all, by :data:`ALL_METRICS`.
     """
 
     number: int
@@ -85,23 +78,13 @@ class LedgerPeriod:
 
 @frozen
 class PendingChain:
-    """A chain that still has levels to release.
+    """A chain that still has levels to release; ``metric`` is ``"plan/metric"``.
 
-    Attributes
-    ----------
-    chain : str
-        Its id, hexadecimal.
-    metric : str
-        ``"plan/metric"``.
-    period, event, due : int
-        Budget period; truncated time of the recording and time of the next release, in ms.
-    charged, delivered, levels : int
-        Levels charged for, taken by the publisher, and sent in all, counted from the weakest; one
-        skipped because a newer one went instead counts with it.
-    spent, reserved : int
-        What it has cost so far and will have cost at the last of them, in micro-epsilon.
-    costs : tuple of int
-        What it has cost once each level is released, weakest first.
+    ``period`` is its budget period, ``event`` the truncated time of the recording and ``due`` that
+    of the next release, in ms. Of the ``levels`` sent in all, counted from the weakest, so many are
+    ``charged`` for and ``delivered`` to the publisher; one skipped because a newer one went instead
+    counts with it. In micro-epsilon it has ``spent`` so much, will have cost ``reserved`` at the
+    last level, and ``costs`` once each is released.
     """
 
     chain: str
@@ -124,25 +107,11 @@ class PendingChain:
 class Ledger:
     """What one device has spent for one collector.
 
-    Attributes
-    ----------
-    collector : str
-    consent : Consent
-    ceilings : Ceilings
-        As pinned in the store.
-    period : int
-        The budget period that the device is in.
-    periods : tuple of LedgerPeriod
-        Oldest first; those without a recording are absent.
-    pending : tuple of PendingChain
-        Earliest release first.
-    permanent : tuple of PermanentCharge
-        What constant metrics have cost, once, for all periods.
-    carried : int
-        Micro-epsilon of the lifetime that were spent, or may have been, before the file was found
-        damaged, lost, or older than it should be.
-    damaged, restored : int
-        How often it was found damaged or lost, and how often older.
+    ``ceilings`` are those pinned in the store, and ``period`` is the one that the device is in.
+    ``periods``, oldest first, leaves out those without a recording; ``pending`` begins with the
+    earliest release. ``permanent`` is what constant metrics have cost, once, for all periods, and
+    ``carried`` the micro-epsilon of the lifetime that were spent, or may have been, before the file
+    was found damaged or lost (``damaged`` times), or older than it should be (``restored`` times).
     """
 
     collector: str
@@ -170,8 +139,30 @@ class Ledger:
         return self._once + sum(p.spent - p.degraded_spent for p in self.periods)
 
     def in_words(self) -> str:
-        """Return all of it in sentences that a user can be shown."""
-        return _in_words(self)
+        """Return all of it in sentences that a user can be shown; times are in UTC."""
+        lines = [
+            _CONSENT[self.consent].format(collector=self.collector),
+            f"What is sent about one period costs at most epsilon {epsilon(self.ceilings.period)}, "
+            f"and {epsilon(self.ceilings.lifetime)} in this device's life. The lower, the less can "
+            "be learnt.",
+            f"So far {epsilon(self.spent)} is spent, of {epsilon(self.reserved)} that is set "
+            "aside.",
+        ]
+        if self.carried:
+            lines.append(_CARRIED.format(epsilon(self.carried)))
+        elif self.damaged or self.restored:
+            lines.append(_REPLACED)
+        lines += [_period_in_words(each) for each in self.periods]
+        lines += [
+            f"{each.metric}: {epsilon(each.cost)} once for all periods, for an answer that "
+            f"{'is kept' if each.held else 'was kept and is erased'} here."
+            for each in self.permanent
+        ]
+        if self.pending:
+            lines += ["Still to be sent:", *(f"  {_chain_in_words(each)}" for each in self.pending)]
+        else:
+            lines.append("Nothing is left to be sent.")
+        return "\n".join(lines)
 
     __str__ = in_words
 
@@ -210,7 +201,7 @@ def read(
             _periods(connection, period_ms, version),
             _pending(connection, plan or stored_plan),
             charges(connection) if version >= 3 else (),
-            *(_carried(connection) if version >= 4 else ()),
+            *(connection.execute(_CARRIED_OVER).fetchone() if version >= 4 else ()),
         )
     except (TypeError, ValueError):
         raise StoreError("the state file is damaged") from None
@@ -241,13 +232,6 @@ def reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
     return connection
 
 
-def _carried(connection: sqlite3.Connection) -> tuple[int, int, int]:
-    carried, damaged, restored = connection.execute(
-        "SELECT carried, damaged, restored FROM mark"
-    ).fetchone()
-    return carried, damaged, restored
-
-
 def _periods(
     connection: sqlite3.Connection, period_ms: int, version: int
 ) -> tuple[LedgerPeriod, ...]:
@@ -255,16 +239,13 @@ def _periods(
         "SELECT ledger.period, lower(hex(value)), reserved, spent, tallies"
         " FROM ledger LEFT JOIN pseudonym USING (period) ORDER BY ledger.period"
     )
-    degraded = (
-        {period: amounts for period, *amounts in connection.execute("SELECT * FROM degraded")}
-        if version >= 3
-        else {}
-    )
-    signed = (
-        dict(connection.execute("SELECT period, lower(hex(pseudonym)) FROM signing").fetchall())
-        if version >= 5
-        else {}
-    )
+    degraded: dict[int, tuple[int, int]] = {}
+    signed: dict[int, str] = {}
+    if version >= 3:
+        found = connection.execute("SELECT * FROM degraded")
+        degraded = {period: (reserved, spent) for period, reserved, spent in found}
+    if version >= 5:
+        signed = dict(connection.execute("SELECT period, lower(hex(pseudonym)) FROM signing"))
     return tuple(
         LedgerPeriod(
             number,
@@ -274,9 +255,8 @@ def _periods(
             reserved,
             spent,
             json.loads(tallies),
-            degraded_reserved=degraded.get(number, (0, 0))[0],
-            degraded_spent=degraded.get(number, (0, 0))[1],
-            signed_pseudonym=signed.get(number),
+            *degraded.get(number, (0, 0)),
+            signed.get(number),
         )
         for number, pseudonym, reserved, spent, tallies in rows
     )
@@ -298,71 +278,16 @@ def _pending(
         if not 0 <= index < len(recorded_under.metrics):
             raise StoreError("a chain in the device's store does not fit its plan")
         metric = recorded_under.metrics[index]
-        mechanism = metric.mechanism
+        name, certified = tally_name(recorded_under.plan, metric.name), metric.mechanism.certified
+        costs = tuple(certified(level) for level in range(metric.sent))
+        spent, done = certified(charged - 1) if charged else 0, (charged, delivered, metric.sent)
         pending.append(
-            PendingChain(
-                chain=chain,
-                metric=tally_name(recorded_under.plan, metric.name),
-                period=period,
-                event=event,
-                due=due,
-                charged=charged,
-                delivered=delivered,
-                levels=metric.sent,
-                spent=mechanism.certified(charged - 1) if charged else 0,
-                reserved=mechanism.certified(metric.sent - 1),
-                costs=tuple(mechanism.certified(level) for level in range(metric.sent)),
-            )
+            PendingChain(chain, name, period, event, due, *done, spent, costs[-1], costs)
         )
     return tuple(pending)
 
 
-# In words that a user can be shown; what they need is imported when it is needed.
-
-_CONSENT = {
-    "given": "You have agreed that randomized answers are sent to {collector}.",
-    "withdrawn": "You have withdrawn your consent: nothing is recorded for {collector}, or sent.",
-    "never given": "You have not agreed to anything: nothing is recorded for {collector}, or sent.",
-}
-
-
-def _in_words(ledger: Ledger) -> str:
-    from clientsdk.wording import epsilon
-
-    lines = [
-        _CONSENT[ledger.consent].format(collector=ledger.collector),
-        f"What is sent about one period costs at most epsilon {epsilon(ledger.ceilings.period)}, "
-        f"and {epsilon(ledger.ceilings.lifetime)} in this device's life. The lower, the less can "
-        f"be learnt.",
-        f"So far {epsilon(ledger.spent)} is spent, of {epsilon(ledger.reserved)} that is set "
-        f"aside.",
-    ]
-    if ledger.carried:
-        lines.append(
-            f"Of that, {epsilon(ledger.carried)} may have been spent before this file was damaged, "
-            f"lost or replaced by an older one, and counts as spent."
-        )
-    elif ledger.damaged or ledger.restored:
-        lines.append(
-            "This file was damaged, lost or replaced by an older one: the period in which that was "
-            "found counts as spent."
-        )
-    lines += [_period_in_words(each) for each in ledger.periods]
-    lines += [
-        f"{each.metric}: {epsilon(each.cost)} once for all periods, for an answer that "
-        f"{'is kept' if each.held else 'was kept and is erased'} here."
-        for each in ledger.permanent
-    ]
-    if ledger.pending:
-        lines += ["Still to be sent:", *(f"  {_chain_in_words(each)}" for each in ledger.pending)]
-    else:
-        lines.append("Nothing is left to be sent.")
-    return "\n".join(lines)
-
-
 def _period_in_words(period: LedgerPeriod) -> str:
-    from clientsdk.wording import day, epsilon
-
     count = sum(period.recordings.values())
     return (
         f"{day(period.start)} to {day(period.end)}: {count} value{'s' * (count != 1)} recorded; "
@@ -371,8 +296,6 @@ def _period_in_words(period: LedgerPeriod) -> str:
 
 
 def _chain_in_words(chain: PendingChain) -> str:
-    from clientsdk.wording import epsilon, minute
-
     levels = [f"{epsilon(cost)} {_state(chain, level)}" for level, cost in enumerate(chain.costs)]
     return (
         f"{chain.metric}, recorded about {minute(chain.event)}: epsilon {', '.join(levels)}; next "

@@ -21,7 +21,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 #: Seconds after which :func:`no_fork` checks whether a thread of the parent holds the guard.
 PATIENCE = 2.0
@@ -30,8 +29,8 @@ PATIENCE = 2.0
 SENDERS, CONNECTIONS = 0.4, 0.5
 
 
-class Forkable(Protocol):
-    """An object that holds a resource which must not cross a fork."""
+class Forkable:
+    """Holds a resource that must not cross a fork: unless overridden, it stays with the parent."""
 
     def before_fork(self) -> None:
         """Release the resource, and keep it from being taken until one of the others is called."""
@@ -41,16 +40,6 @@ class Forkable(Protocol):
 
     def after_fork_in_child(self) -> None:
         """Go on, as another process."""
-
-
-class KeptByParent:
-    """A base for what needs to act in the child of a fork alone."""
-
-    def before_fork(self) -> None:
-        """Do nothing: the resource stays with the parent."""
-
-    def after_fork_in_parent(self) -> None:
-        """Do nothing."""
 
 
 # Held during a fork, and while a process finds out that it is the child of one. Reentrant: a
@@ -144,7 +133,7 @@ def exiting() -> bool:
 
 
 def attend_exit() -> None:
-    """Have the exit work done in a child of multiprocessing too, which runs nothing of ``atexit``."""
+    """Have the exit work done in a child of multiprocessing too: it runs nothing of ``atexit``."""
     global _attended
     process = sys.modules.get("multiprocessing.process")
     util = sys.modules.get("multiprocessing.util")

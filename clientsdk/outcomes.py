@@ -91,17 +91,10 @@ NO_LAPSES = Lapses()
 
 @frozen
 class FlushResult:
-    """What one :meth:`clientsdk.Client.flush` did.
+    """What one :meth:`clientsdk.Client.flush` did, and the error that stopped it early, if one did.
 
-    Attributes
-    ----------
-    sent : int
-        Reports that the publisher took.
-    remaining : int
-        Reports that are due and still here; the same bytes are sent at the next flush.
-    lapses : Lapses
-    error : SottoError or None
-        Why the flush stopped early.
+    ``sent`` counts the reports that the publisher took; ``remaining`` those that are due and still
+    here: the same bytes are sent at the next flush.
     """
 
     sent: int

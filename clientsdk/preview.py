@@ -9,7 +9,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from clientsdk.meanings import meaning
 from clientsdk.publishers import MemoryPublisher
 from clientsdk.sending.sender import Sender
 from clientsdk.sending.tasks import FlushTask
@@ -18,28 +17,18 @@ from clientsdk.store.store import Store
 from clientsdk.wording import epsilon, minute
 from mechanisms.randomness import SystemSource
 from sotto.errors import StoreError
-from sotto.plan.compiled import CompiledPlan
-from sotto.wire.format import decode_message
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.wire.format import Row, decode_message
 
 
 @dataclass(frozen=True, slots=True)
 class PreviewedReport:
     """One report as it would be sent; what identifies and what it says is in no ``repr``.
 
-    Attributes
-    ----------
-    metric : str
-        ``"plan/metric"``.
-    level, levels : int
-        Which of how many that are sent, counted from 1.
-    epsilon : int
-        Micro-epsilon that all that is sent of its value costs up to this level.
-    event, due : int
-        When the value was recorded, truncated, and when it is sent, in milliseconds since the
-        epoch.
-    meaning : str
-        What the payload says, in words: a randomized output, not the value.
-    pseudonym, chain, payload : bytes
+    ``metric`` is ``"plan/metric"``; ``level`` counts from 1, and all that is sent of the value up
+    to it costs ``epsilon``, in micro-epsilon. The value was recorded at ``event``, truncated, and
+    this is sent when it is ``due``, in milliseconds since the epoch. ``meaning`` is what the
+    payload says, in words: a randomized output, not the value.
     """
 
     metric: str
@@ -91,7 +80,7 @@ class Preview:
 
 
 def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
-    """Return what flushes would send: one now, and unless ``once`` one whenever something is due."""
+    """Return what flushes would send: one now, or unless ``once`` one whenever something is due."""
     # Opened before the transaction: a fork keeps new stores away, and waits for transactions.
     copy = store.blank_copy(SystemSource())
     publisher = MemoryPublisher()
@@ -126,6 +115,11 @@ def _due_after(copy: Store, moment: int) -> int | None:
             "SELECT min(due) FROM chain WHERE due > ?", (moment,)
         ).fetchone()
     return None if due is None else int(due)
+
+
+def meaning(metric: CompiledMetric, row: Row) -> str:
+    """Return what a payload says, a randomized output, in words that its device can show."""
+    return metric.mechanism.describe(row.payload, row.chain, row.pseudonym, metric.context())
 
 
 def _read(shard: int, data: bytes, due: int, plans: dict[bytes, CompiledPlan]) -> PreviewedMessage:

@@ -25,6 +25,8 @@ from sotto.plan.compiled import Ceilings, CompiledPlan
 LEAST_CEILING = 1_000
 #: Pages of the smallest file that holds a ledger and something to send, in bytes.
 SMALLEST_QUOTA = 1 << 17
+#: Earlier and later than any clock says, in milliseconds since the epoch.
+BEGINNING, END = -(1 << 62), 1 << 62
 _SWITCH = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
@@ -122,11 +124,8 @@ class Settings:
         for amount in (self.ceiling_period, self.ceiling_lifetime):
             if amount is not None and not amount >= LEAST_CEILING:
                 raise ParameterError(f"a ceiling must be at least {LEAST_CEILING} micro-epsilon")
-        if None not in (self.ceiling_period, self.ceiling_lifetime):
-            assert self.ceiling_period is not None
-            assert self.ceiling_lifetime is not None
-            if self.ceiling_period > self.ceiling_lifetime:
-                raise ParameterError("the ceiling of a period must be at most the lifetime's")
+        if (self.ceiling_period or 0) > (self.ceiling_lifetime or math.inf):
+            raise ParameterError("the ceiling of a period must be at most the lifetime's")
         if self.flush_timeout is not None:
             checked_timeout(self.flush_timeout)
         checked_timeout(self.close_timeout)
@@ -142,25 +141,15 @@ class Settings:
         ``environ`` is ``os.environ`` unless given. Of the switch and the ceilings the stricter of
         argument and variable is taken; ParameterError if one of them is not as it should be.
         """
-        given = os.environ if environ is None else environ
-        settings = cls(**arguments)
-        for name, variable in VARIABLES.items():
-            text = given.get(name)
-            if text is not None and not variable.privacy and variable.field not in arguments:
-                settings = _with(settings, name, variable, text)
-        return settings.stricter_with_environment(given)
+        settings = _read(cls(**arguments), environ, arguments, privacy=False)
+        return settings.stricter_with_environment(environ)
 
     def stricter_with_environment(self, environ: Mapping[str, str] | None = None) -> Settings:
         """Return these settings, with switch and ceilings at least as strict as the variables say.
 
         ``environ`` and errors are as for :meth:`from_environment`.
         """
-        given = os.environ if environ is None else environ
-        environment = Settings()
-        for name, variable in VARIABLES.items():
-            text = given.get(name)
-            if text is not None and variable.privacy:
-                environment = _with(environment, name, variable, text)
+        environment = _read(Settings(), environ, {}, privacy=True)
         lifetime = _lower(self.ceiling_lifetime, environment.ceiling_lifetime)
         period = _lower(self.ceiling_period, environment.ceiling_period)
         if period is not None:
@@ -190,10 +179,10 @@ def configured(settings: Settings | None, **arguments: Any) -> Settings:
 class Variable(NamedTuple):
     """A variable of the environment."""
 
-    #: What it sets.
+    #: What it sets, or after a dot what of that.
     field: str
-    #: Returns settings with what a text says; raises ValueError if that cannot be understood.
-    put: Callable[[Settings, str], Settings]
+    #: Raises ValueError if a text cannot be understood.
+    read: Callable[[str], object]
     #: What it may hold, in words.
     allowed: str
     #: Whether a bad one is an error, and a stricter one holds whatever an app passes.
@@ -209,14 +198,29 @@ def _lower(one: int | None, other: int | None) -> int | None:
     return min((each for each in (one, other) if each is not None), default=None)
 
 
-def _with(settings: Settings, name: str, variable: Variable, text: str) -> Settings:
-    try:
-        return variable.put(settings, text.strip())
-    except ValueError:
-        if variable.privacy:
-            raise ParameterError(f"{name} must be {variable.allowed}") from None
-    warning = f"{name} is not used: it must be {variable.allowed}"
-    diagnostics.warn(f"settings {name}", warning, quiet=math.inf)
+def _read(
+    settings: Settings,
+    environ: Mapping[str, str] | None,
+    arguments: Mapping[str, object],
+    *,
+    privacy: bool,
+) -> Settings:
+    """Return settings with what variables say where there is no argument."""
+    given = os.environ if environ is None else environ
+    for name, variable in VARIABLES.items():
+        field, _, part = variable.field.partition(".")
+        if name not in given or variable.privacy is not privacy or field in arguments:
+            continue
+        try:
+            value: Any = variable.read(given[name].strip())
+            if part:
+                value = replace(getattr(settings, field), **{part: value})
+            settings = replace(settings, **{field: value})
+        except ValueError:
+            if privacy:
+                raise ParameterError(f"{name} must be {variable.allowed}") from None
+            warning = f"{name} is not used: it must be {variable.allowed}"
+            diagnostics.warn(f"settings {name}", warning, quiet=math.inf)
     return settings
 
 
@@ -237,27 +241,10 @@ def _micro(text: str) -> int:
     return int(digits)
 
 
-def _seconds(text: str) -> float:
-    return checked_timeout(float(text))
-
-
-def _age(settings: Settings, text: str) -> Settings:
+def _age(text: str) -> int:
     from sotto.plan.durations import parse_duration
 
-    age = parse_duration(text)
-    return replace(settings, quota=replace(settings.quota, age=age))
-
-
-def _bytes(settings: Settings, text: str) -> Settings:
-    return replace(settings, quota=replace(settings.quota, bytes=int(text)))
-
-
-def _setting(what: str, read: Callable[[str], object]) -> Callable[[Settings, str], Settings]:
-    def put(settings: Settings, text: str) -> Settings:
-        changed: dict[str, Any] = {what: read(text)}
-        return replace(settings, **changed)
-
-    return put
+    return parse_duration(text)
 
 
 _EPSILON = "an epsilon of at least 0.001 with at most 6 decimals, a period's at most the lifetime's"
@@ -265,41 +252,32 @@ _A_SWITCH = "1, true, yes or on; or 0, false, no or off"
 _TIME = "a number of seconds, at least 0"
 #: By name; ``docs/sdk.md`` has the same table.
 VARIABLES: Mapping[str, Variable] = {
-    "SOTTO_DISABLED": Variable("disabled", _setting("disabled", _switch), _A_SWITCH, True),
-    "SOTTO_CEILING_PERIOD": Variable(
-        "ceiling_period", _setting("ceiling_period", _micro), _EPSILON, True
-    ),
-    "SOTTO_CEILING_LIFETIME": Variable(
-        "ceiling_lifetime", _setting("ceiling_lifetime", _micro), _EPSILON, True
-    ),
-    "SOTTO_BACKGROUND": Variable("background", _setting("background", _switch), _A_SWITCH),
-    "SOTTO_QUOTA_BYTES": Variable("quota", _bytes, "a whole number, at least 131072"),
-    "SOTTO_QUOTA_AGE": Variable("quota", _age, "a duration above 0, such as 30d or 12h"),
-    "SOTTO_FLUSH_TIMEOUT": Variable("flush_timeout", _setting("flush_timeout", _seconds), _TIME),
-    "SOTTO_CLOSE_TIMEOUT": Variable("close_timeout", _setting("close_timeout", _seconds), _TIME),
-    "SOTTO_LOG": Variable("log", _setting("log", str), "warning, error or off"),
+    "SOTTO_DISABLED": Variable("disabled", _switch, _A_SWITCH, True),
+    "SOTTO_CEILING_PERIOD": Variable("ceiling_period", _micro, _EPSILON, True),
+    "SOTTO_CEILING_LIFETIME": Variable("ceiling_lifetime", _micro, _EPSILON, True),
+    "SOTTO_BACKGROUND": Variable("background", _switch, _A_SWITCH),
+    "SOTTO_QUOTA_BYTES": Variable("quota.bytes", int, "a whole number, at least 131072"),
+    "SOTTO_QUOTA_AGE": Variable("quota.age", _age, "a duration above 0, such as 30d or 12h"),
+    "SOTTO_FLUSH_TIMEOUT": Variable("flush_timeout", float, _TIME),
+    "SOTTO_CLOSE_TIMEOUT": Variable("close_timeout", float, _TIME),
+    "SOTTO_LOG": Variable("log", str, "warning, error or off"),
 }
 
 
 # What an app passes to a client, checked: ParameterError or PlanError says what is wrong.
 
 
-def read_plan(plan: CompiledPlan | bytes | str | os.PathLike[str]) -> CompiledPlan:
-    """Return a plan that came as an object, as canonical JSON or as the path of a file."""
-    if isinstance(plan, CompiledPlan):
-        return plan
-    if isinstance(plan, bytes):
-        return CompiledPlan.from_json(plan)
-    try:
-        with open(os.fspath(plan), "rb") as file:
-            content = file.read()
-    except OSError as error:
-        raise PlanError(f"the compiled plan cannot be read: {error}") from error
-    return CompiledPlan.from_json(content)
-
-
-def expected_plan(plan: CompiledPlan, expect: str | None) -> CompiledPlan:
-    """Return a plan, if it is the one that an app has pinned."""
+def read_plan(
+    given: CompiledPlan | bytes | str | os.PathLike[str], expect: str | None
+) -> CompiledPlan:
+    """Return a plan given as an object, canonical JSON or a file, if it is the one expected."""
+    if not isinstance(given, CompiledPlan | bytes):
+        try:
+            with open(os.fspath(given), "rb") as file:
+                given = file.read()
+        except OSError as error:
+            raise PlanError(f"the compiled plan cannot be read: {error}") from error
+    plan = given if isinstance(given, CompiledPlan) else CompiledPlan.from_json(given)
     if expect is None:
         return plan
     if not (isinstance(expect, str) and re.fullmatch(r"[0-9a-fA-F]{64}", expect)):
@@ -314,6 +292,18 @@ def expected_plan(plan: CompiledPlan, expect: str | None) -> CompiledPlan:
             "that the app was made for"
         )
     return plan
+
+
+def bounded(clock: Callable[[], int]) -> Callable[[], int]:
+    """Return a clock whose times, and sums of two of them, are numbers that the file can hold."""
+
+    def now() -> int:
+        time = int(clock())
+        if BEGINNING < time < END:
+            return time
+        return END if time > 0 else BEGINNING
+
+    return now
 
 
 def checked_path(state: str | os.PathLike[str] | Forgetful) -> str | None:

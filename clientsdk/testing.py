@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, overload
 
 from clientsdk.client import Client
-from clientsdk.meanings import meaning
 from clientsdk.outcomes import Outcome
+from clientsdk.preview import meaning
 from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.settings import NO_LIFETIME_BOUND, Quota, Settings
 from mechanisms.frozen import frozen
@@ -22,19 +22,7 @@ from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
 from sotto.errors import ParameterError
 from sotto.plan.compiled import Ceilings, CompiledPlan
-from sotto.wire.format import Row, decode_message
-
-__all__ = [
-    "FakeClock",
-    "Recorded",
-    "Reported",
-    "Reports",
-    "SeededClient",
-    "WatchedClient",
-    "move_to_turn",
-    "reported",
-    "small_plan",
-]
+from sotto.wire.format import decode_message
 
 #: Of the reports that were there instead, an error shows so many.
 _SHOWN = 10
@@ -212,22 +200,11 @@ def move_to_turn(client: SeededClient, metric: str, *, turn: bool = True) -> Non
 
 @frozen
 class Reported:
-    """One report that was sent.
+    """One report that was sent; ``level`` counts from 1, the weakest.
 
-    Attributes
-    ----------
-    metric : str
-    level : int
-        Counted from 1, the weakest.
-    epsilon : int
-        Micro-epsilon that the chain has cost up to this level.
-    event : int
-        Truncated time of the recording, in milliseconds since the epoch.
-    meaning : str
-        What the payload says: an output of the mechanism, not the value.
-    pseudonym, chain, payload : bytes
-    shard, message : int
-        Its message's shard, and which message it was, counted from 0.
+    Up to it the chain has cost ``epsilon``, in micro-epsilon. ``event`` is the truncated time of
+    the recording, in milliseconds since the epoch, ``meaning`` what the payload says: an output of
+    the mechanism, not the value. ``message`` says which message it came in, counted from 0.
     """
 
     metric: str
@@ -257,9 +234,6 @@ class Reports(Sequence[Reported]):
 
     def __len__(self) -> int:
         return len(self._reports)
-
-    def __iter__(self) -> Iterator[Reported]:
-        return iter(self._reports)
 
     @overload
     def __getitem__(self, index: int) -> Reported: ...
@@ -320,7 +294,30 @@ def reported(client: SeededClient) -> Reports:
         raise TypeError(
             f"expects a client with a MemoryPublisher; got {type(client.publisher).__name__}"
         )
-    return _reports_in([client.plan], client.publisher.messages)
+    plan = client.plan
+    found: list[Reported] = []
+    for number, (shard, data) in enumerate(client.publisher.messages):
+        message = decode_message(data)
+        if message.fingerprint != plan.fingerprint:
+            raise ParameterError(f"message {number} was made under another plan")
+        for run in message.groups:
+            metric = plan.metrics[run.metric]
+            found += [
+                Reported(
+                    metric=metric.name,
+                    level=row.level + 1,
+                    epsilon=metric.mechanism.certified(row.level),
+                    event=row.event,
+                    meaning=meaning(metric, row),
+                    pseudonym=row.pseudonym,
+                    chain=row.chain,
+                    payload=row.payload,
+                    shard=shard,
+                    message=number,
+                )
+                for row in run.rows
+            ]
+    return Reports(plan, found)
 
 
 def small_plan(*, panel: int = 1) -> CompiledPlan:
@@ -338,13 +335,9 @@ def small_plan(*, panel: int = 1) -> CompiledPlan:
         "missing": False,
         "window": 86_400_000,
         "repeat": {"kind": "first", "limit": 1},
-        "ladder": [
-            {"epsilon": 500_000, "after": 0},
-            {"epsilon": 1_000_000, "after": 86_400_000},
-        ],
+        "ladder": [{"epsilon": 500_000, "after": 0}, {"epsilon": 1_000_000, "after": 86_400_000}],
+        **({"panel": panel} if panel > 1 else {}),
     }
-    if panel > 1:
-        colour["panel"] = panel
     plan = {
         "format": 2,
         "collector": "colours.example",
@@ -363,32 +356,3 @@ def small_plan(*, panel: int = 1) -> CompiledPlan:
     }
     compiled = json.dumps(plan, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return CompiledPlan.from_json(compiled.encode())
-
-
-def _reports_in(plans: Iterable[CompiledPlan], messages: Iterable[tuple[int, bytes]]) -> Reports:
-    known = {plan.fingerprint: plan for plan in plans}
-    found: list[Reported] = []
-    for number, (shard, data) in enumerate(messages):
-        message = decode_message(data)
-        plan = known.get(message.fingerprint)
-        if plan is None:
-            raise ParameterError(f"message {number} was made under another plan")
-        for run in message.groups:
-            found += [_report(plan, run.metric, row, shard, number) for row in run.rows]
-    return Reports(next(iter(known.values())), found)
-
-
-def _report(plan: CompiledPlan, index: int, row: Row, shard: int, number: int) -> Reported:
-    metric = plan.metrics[index]
-    return Reported(
-        metric=metric.name,
-        level=row.level + 1,
-        epsilon=metric.mechanism.certified(row.level),
-        event=row.event,
-        meaning=meaning(metric, row),
-        pseudonym=row.pseudonym,
-        chain=row.chain,
-        payload=row.payload,
-        shard=shard,
-        message=number,
-    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 
 def epsilon(micro: int) -> str:
     """Return micro-epsilon as people write epsilon, without zeros at the end.
@@ -29,6 +27,9 @@ def minute(time: int) -> str:
 
 
 def _written(time: int, form: str) -> str:
+    # Imported by whoever shows a time: an app that shows none starts sooner.
+    from datetime import UTC, datetime
+
     try:
         return datetime.fromtimestamp(time // 1000, UTC).strftime(form)
     except (OverflowError, ValueError, OSError):

@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
-from clientsdk.lifecycle import KeptByParent, watch_forks
+from clientsdk.lifecycle import Forkable, watch_forks
 from sotto.errors import PublishError
 
 try:
@@ -49,7 +49,7 @@ class Rest(NamedTuple):
     until: int
 
 
-class SendLock(KeptByParent):
+class SendLock(Forkable):
     """The right to send from one state file, for one client; a store in memory has no other
     process.
     """

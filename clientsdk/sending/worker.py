@@ -47,7 +47,7 @@ class Pause(NamedTuple):
     interruptible: bool = False
 
 
-class Worker(lifecycle.KeptByParent):
+class Worker(lifecycle.Forkable):
     """The background thread of one client; times and ``resolution`` are in milliseconds.
 
     ``idle`` says whether :meth:`start` has something to do, and ``sent`` how many reports it has

@@ -13,12 +13,12 @@ import sqlite3
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from os import getpid
 from threading import get_ident
 from time import monotonic
-from types import TracebackType
 from typing import Protocol
 
 from clientsdk import lifecycle
@@ -65,7 +65,7 @@ class Contents(Protocol):
         """Forget what is only in memory: it is the parent process's."""
 
 
-class Database:
+class Database(lifecycle.Forkable):
     """A connection, one object a process and client, and the discipline around it.
 
     Of ``path`` (None keeps everything in memory) a relative path or a link is resolved once, here:
@@ -350,12 +350,7 @@ class Hold:
         self._database.hold(self._use)
         return None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._database.let_go()
 
     def __del__(self) -> None:
@@ -398,12 +393,7 @@ class Transaction(Hold):
                 raise _unusable(error) from error
             raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         database, committed = self._database, False
         try:
             if error is None:
@@ -426,3 +416,78 @@ class Transaction(Hold):
 
 def _unusable(error: BaseException) -> StoreError:
     return schema.unusable("the device's store cannot be used", error)
+
+
+class Erasure:
+    """What is still to be erased from one file: how often erasing was owed, and is done."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.owed = self.done = 0
+
+    @property
+    def pending(self) -> bool:
+        return self.owed > self.done
+
+    def schedule(self, connection: sqlite3.Connection) -> None:
+        """Note that rows deleted in this transaction must leave no trace in the file."""
+        if self._database.path is not None:
+            connection.execute("UPDATE device SET erasures_owed = erasures_owed + 1")
+            self.owed += 1
+
+    def finish(self, erase_copies: Callable[[], bool]) -> bool:
+        """Erase the traces that are owed, outside any transaction; return whether none is left.
+
+        ``erase_copies`` also erases files that were set aside. What another process comes to owe
+        meanwhile stays owed.
+        """
+        owed = self.owed
+        if not self.pending:
+            return True
+        if not self.scrub(compact=True) or not erase_copies():
+            return False
+        try:
+            with self._database.transaction(WRITE) as connection:
+                connection.execute(
+                    "UPDATE device SET erasures_done = max(erasures_done, ?)", (owed,)
+                )
+                self.done = max(self.done, owed)
+                return not self.pending
+        except StoreError:
+            # The traces are gone; that they are could not be written and is tried again.
+            return False
+
+    def clean_log(self) -> None:
+        """Erase what delivered chains left in the log; if that fails now, owe it."""
+        if not self.scrub(compact=False):
+            with suppress(StoreError), self._database.transaction(WRITE) as connection:
+                self.schedule(connection)
+
+    def scrub(self, *, compact: bool) -> bool:
+        """Remove what deleted rows left in the log; False if another process reads, or the disk is
+        full.
+
+        Deleted content is overwritten at once in its page, but the write-ahead log still has the
+        older page; ``compact`` also rewrites the file, since a page that was split may have kept a
+        copy of rows that moved to another.
+        """
+        if self._database.path is None:
+            return True
+        try:
+            with Hold(self._database):
+                return not _scrub(self._database.recognize(), compact)
+        except (*schema.FAULTS, StoreError):
+            return False
+
+
+def _scrub(connection: sqlite3.Connection, compact: bool) -> bool:
+    # SQLite waits better here than we could: while it waits no reader begins to use the log.
+    # Without waiting, a log that several processes use all the time would never be emptied.
+    connection.execute(f"PRAGMA busy_timeout = {schema.SCRUB_PATIENCE}")
+    try:
+        if compact:
+            connection.execute("VACUUM")
+        (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return bool(busy)
+    finally:
+        connection.execute("PRAGMA busy_timeout = 0")

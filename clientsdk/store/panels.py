@@ -54,7 +54,7 @@ def slot(secret: bytes, panels: int, cycle: int) -> int:
 
 
 def prepare(connection: sqlite3.Connection, source: Source) -> bool:
-    """Draw the secret of a store that has none, new or of an older version; return whether it was."""
+    """Draw the secret of a store that has none, new or of an older version; say whether it was."""
     if connection.execute("SELECT 1 FROM panel").fetchone() is not None:
         return False
     drawn = source.bits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "little")

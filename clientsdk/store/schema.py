@@ -227,7 +227,7 @@ def check(connection: sqlite3.Connection) -> int:
 
 
 def _migrate_plans(connection: sqlite3.Connection) -> None:
-    """Write plans of format 1 anew, and of all when they expire; one that is not honoured is left."""
+    """Write plans of format 1 anew, and of all when they expire; one that is unreadable is left."""
     for number, body in connection.execute("SELECT id, body FROM plan").fetchall():
         with suppress(PlanError):
             document = brought_forward(body)

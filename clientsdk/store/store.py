@@ -29,8 +29,15 @@ from clientsdk.store import (
     schema,
 )
 from clientsdk.store.accounts import Accounts
-from clientsdk.store.database import DURABLE, READ, WRITE, Access, Database, Transaction
-from clientsdk.store.erasure import Erasure
+from clientsdk.store.database import (
+    DURABLE,
+    READ,
+    WRITE,
+    Access,
+    Database,
+    Erasure,
+    Transaction,
+)
 from clientsdk.store.outbox import Chain, Outbox
 from clientsdk.store.plans import Plans
 from clientsdk.store.pseudonyms import Identity
@@ -67,26 +74,15 @@ class Recording(NamedTuple):
 class Store:
     """A device's store; :func:`clientsdk.store.recovery.open_store` makes one ready for use.
 
-    Attributes
-    ----------
-    consent : Consent
-        Withdrawn also where the guard beside the file notes it and the file does not yet.
-    consents : int
-        How often consent was given or taken back. What was read under one number must not leave the
-        device under another: it may have been wiped in between.
-    ceilings, own : Ceilings
-        As pinned for all processes, and what this client may spend at most whatever is pinned.
-    identity : Identity
-        Of the current period, for reports under the plan that was opened.
-    refusals : dict of str to Refusal
-        By metric; forgotten whenever they might no longer hold.
-    stop_number : int
-        The number of the latest request to stop, see :meth:`stop`.
-    lapsed : int
-        Chains of expired plans that were erased and not yet counted by a flush.
-    withdrew : bool
-        Whether a transaction that had something else to do wrote a withdrawal noted beside the
-        file: then traces are to be erased, see :meth:`finish_erasure`.
+    ``consent`` is withdrawn also where the guard beside the file notes it and the file does not
+    yet; ``consents`` counts how often it was given or taken back: what was read under one number
+    must not leave the device under another, since it may have been wiped in between. ``ceilings``
+    are those pinned for all processes, ``own`` what this client may spend at most whatever is
+    pinned. ``identity`` is of the current period, for reports under the plan that was opened.
+    ``refusals``, by metric, are forgotten whenever they might no longer hold. ``lapsed`` counts
+    chains of expired plans that were erased and not yet counted by a flush. ``withdrew`` says that
+    a transaction that had something else to do wrote a withdrawal noted beside the file: then
+    traces are to be erased, see :meth:`finish_erasure`.
     """
 
     def __init__(
