@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
+from sqlite3 import Connection
 
 from clientsdk import diagnostics
 from clientsdk.item_counter import ItemCounter
@@ -204,7 +204,7 @@ class ConsentKeeper:
             store.withdrew = False
             store.finish_erasure()
 
-    def _write_withdrawal(self, connection: sqlite3.Connection) -> None:
+    def _write_withdrawal(self, connection: Connection) -> None:
         """Write it, whatever the clock or the operating system's randomness is good for now."""
         self._store.set_consent(connection, Consent.WITHDRAWN)
         # Without randomness the period cannot be advanced, which raises before anything changes.

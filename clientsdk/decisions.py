@@ -6,7 +6,7 @@ one. :mod:`clientsdk.recorder` carries out what is decided.
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 from typing import NamedTuple, TypeAlias
 
 from clientsdk import draws
@@ -20,7 +20,6 @@ from clientsdk.store.store import Store
 from mechanisms.randomness import Source
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
-#: As a name of a module it is found sooner than as that of an Enum.
 GIVEN = Consent.GIVEN
 
 
@@ -28,53 +27,38 @@ class Terms(NamedTuple):
     """What decides about a metric's recordings, looked up once."""
 
     metric: CompiledMetric
-    #: ``"plan/metric"``.
-    tally: str
-    #: Values a period.
-    limit: int
-    #: Of a chain at the last level that is sent, in micro-epsilon.
-    cost: int
-    #: Whether each value is a chain of its own, so that memory alone decides about it.
-    own: bool
-    #: The device answers in one of so many periods.
-    panels: int
+    tally: str  #: ``"plan/metric"``.
+    limit: int  #: Values a period.
+    cost: int  #: Of a chain at the last level that is sent, in micro-epsilon.
+    own: bool  #: Whether each value is a chain of its own, so that memory alone decides about it.
+    panels: int  #: The device answers in one of so many periods.
 
 
 class Entry(NamedTuple):
     """A value that takes part in the draw of a reservoir."""
 
-    #: The recordings of the period under the metric's tally, with this one.
-    seen: int
-    #: Whether its chain displaces the one that is there.
-    kept: bool
-    #: Micro-epsilon that the reservoir has reserved, and those of its chain from now on.
-    held: int
-    reserved: int
+    seen: int  #: The recordings of the period under the metric's tally, with this one.
+    kept: bool  #: Whether its chain displaces the one that is there.
+    held: int  #: Micro-epsilon that the reservoir has reserved.
+    reserved: int  #: Micro-epsilon of its chain from now on.
 
 
 class Repetition(NamedTuple):
     """A report that is drawn from a permanent response."""
 
-    #: As of :class:`Entry`.
-    seen: int
-    #: Of the response.
-    binding: bytes
-    #: None if this value is the one that it is drawn from.
-    response: bytes | None
-    #: Micro-epsilon that the lifetime is charged.
-    once: int
+    seen: int  #: As of :class:`Entry`.
+    binding: bytes  #: Of the response.
+    response: bytes | None  #: None if this value is the one that it is drawn from.
+    once: int  #: Micro-epsilon that the lifetime is charged.
 
 
 class Occurrence(NamedTuple):
     """An item that is counted."""
 
-    #: To which it is added; None if one is begun.
-    running: Count | None
-    #: How often counting was begun in the period, if one is begun.
-    seen: int
-    #: Micro-epsilon that are reserved already, and that will be.
-    held: int
-    reserved: int
+    running: Count | None  #: To which it is added; None if one is begun.
+    seen: int  #: How often counting was begun in the period, if one is begun.
+    held: int  #: Micro-epsilon that are reserved already.
+    reserved: int  #: Micro-epsilon that will be.
 
 
 #: What the recorder is to do; where each value is a chain of its own, its number in the period.
@@ -130,7 +114,7 @@ class Decisions:
                 store.deny(self._plan, Outcome.NO_CONSENT)
             return store.consented
 
-    def decide(self, connection: sqlite3.Connection, terms: Terms, now: int) -> Outcome | Place:
+    def decide(self, connection: Connection, terms: Terms, now: int) -> Outcome | Place:
         """Return why nothing is recorded, or what the recorder is to do in this transaction."""
         store, plan = self._store, self._plan
         if now // plan.period != store.accounts.period:
@@ -183,7 +167,7 @@ class Decisions:
             return self._refuse(terms, Outcome.OVER_BUDGET)
         return seen
 
-    def _sample(self, connection: sqlite3.Connection, terms: Terms) -> Outcome | Entry:
+    def _sample(self, connection: Connection, terms: Terms) -> Outcome | Entry:
         """Keep one value of a period, each with equal probability.
 
         A chain that is displaced never left the device: what displaces it takes over what it
@@ -203,7 +187,7 @@ class Decisions:
             return self._refuse(terms, Outcome.OVER_BUDGET) if seen == 1 else Outcome.OVER_BUDGET
         return Entry(seen, kept, held, reserved)
 
-    def _repeat(self, connection: sqlite3.Connection, terms: Terms) -> Outcome | Repetition:
+    def _repeat(self, connection: Connection, terms: Terms) -> Outcome | Repetition:
         """Report the permanent response, which is drawn from the first value of all."""
         store, metric = self._store, terms.metric
         seen = store.accounts.tallies.get(terms.tally, 0) + 1
@@ -218,7 +202,7 @@ class Decisions:
             return self._refuse(terms, Outcome.OVER_BUDGET)
         return Repetition(seen, binding, response, once)
 
-    def _count(self, connection: sqlite3.Connection, terms: Terms) -> Outcome | Occurrence:
+    def _count(self, connection: Connection, terms: Terms) -> Outcome | Occurrence:
         """Begin to count the items of a period, unless another thread has."""
         store = self._store
         count = self._counter.current(connection, terms.metric)

@@ -9,8 +9,8 @@ the period, whatever was recorded and when.
 from __future__ import annotations
 
 import os
-import sqlite3
 from contextlib import suppress
+from sqlite3 import Connection
 from typing import cast
 
 from clientsdk import draws
@@ -95,7 +95,7 @@ class Count:
             self._counts = []
         return self.chain
 
-    def store(self, connection: sqlite3.Connection, source: Source) -> None:
+    def store(self, connection: Connection, source: Source) -> None:
         """Put the chain into the store, under the pseudonym that the period had."""
         outbox.remember(connection, self.period, self._identity)
         outbox.insert(connection, [self.draw(source)])
@@ -118,9 +118,7 @@ class ItemCounter:
             self.begun.clear()
         return bool(self.begun)
 
-    def under_way(
-        self, connection: sqlite3.Connection, metric: CompiledMetric, now: int
-    ) -> Count | None:
+    def under_way(self, connection: Connection, metric: CompiledMetric, now: int) -> Count | None:
         """Return the count to which an item is added; None if more is to be decided."""
         store, plan = self._store, self._plan
         if store.stopped or not store.consented or plan.period_of(now) > store.period:
@@ -129,7 +127,7 @@ class ItemCounter:
             return None
         return self.current(connection, metric)
 
-    def current(self, connection: sqlite3.Connection, metric: CompiledMetric) -> Count | None:
+    def current(self, connection: Connection, metric: CompiledMetric) -> Count | None:
         """Return the count of a metric in the store's period if its claim stands."""
         for count in list(self.begun) if self else ():
             if count.metric is metric and count.period == self._store.period:
@@ -139,9 +137,7 @@ class ItemCounter:
                 self.discard(count)
         return None
 
-    def begin(
-        self, connection: sqlite3.Connection, metric: CompiledMetric, tally: str, cost: int
-    ) -> Count:
+    def begin(self, connection: Connection, metric: CompiledMetric, tally: str, cost: int) -> Count:
         """Claim the items of the store's period, in a transaction, and return an empty count."""
         count = Count(self._store, self._plan, metric, tally, self._source)
         last = self._plan.period_of(count.event + metric.horizon)

@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from enum import StrEnum
 from os.path import realpath
+from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 from clientsdk.store import rollback_guard, schema
@@ -177,8 +178,7 @@ def tally_name(plan: str, metric: str) -> str:
 
 
 def read(
-    connection: sqlite3.Connection,
-    plan: Callable[[sqlite3.Connection, int], CompiledPlan] | None = None,
+    connection: Connection, plan: Callable[[Connection, int], CompiledPlan] | None = None
 ) -> Ledger:
     """Return the ledger in a device's store, inside a transaction.
 
@@ -224,7 +224,7 @@ def read_file(path: str | os.PathLike[str]) -> Ledger:
     return replace(ledger, consent=Consent.WITHDRAWN) if withdrawn else ledger
 
 
-def reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
+def reader(path: str | os.PathLike[str]) -> Connection:
     """Open a device's file, which is not made if absent, to read it."""
     uri = schema.uri_of(realpath(path))
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
@@ -232,9 +232,7 @@ def reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
     return connection
 
 
-def _periods(
-    connection: sqlite3.Connection, period_ms: int, version: int
-) -> tuple[LedgerPeriod, ...]:
+def _periods(connection: Connection, period_ms: int, version: int) -> tuple[LedgerPeriod, ...]:
     rows = connection.execute(
         "SELECT ledger.period, lower(hex(value)), reserved, spent, tallies"
         " FROM ledger LEFT JOIN pseudonym USING (period) ORDER BY ledger.period"
@@ -263,7 +261,7 @@ def _periods(
 
 
 def _pending(
-    connection: sqlite3.Connection, plan: Callable[[sqlite3.Connection, int], CompiledPlan]
+    connection: Connection, plan: Callable[[Connection, int], CompiledPlan]
 ) -> tuple[PendingChain, ...]:
     rows = connection.execute(
         "SELECT lower(hex(id)), plan, metric, period, event, due, charged, delivered"

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import atexit
 import os
-import sqlite3
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from sqlite3 import Connection, Cursor
 
 #: Seconds after which :func:`no_fork` checks whether a thread of the parent holds the guard.
 PATIENCE = 2.0
@@ -49,7 +49,7 @@ _guard = threading.RLock()
 _holder = 0
 _held: list[threading.RLock] = []
 #: Connections that can neither be used nor closed in this process.
-abandoned: list[sqlite3.Connection | sqlite3.Cursor] = []
+abandoned: list[Connection | Cursor] = []
 _watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _suspended: list[Forkable] = []
 

@@ -58,10 +58,8 @@ class Refusal(NamedTuple):
     """What becomes of a metric's values for a while, so that nothing need be looked up."""
 
     outcome: Outcome
-    #: Types that the metric takes; a value of any other type is checked.
-    plain: frozenset[object]
-    #: Milliseconds since the epoch; None if it is so for good.
-    until: int | None
+    plain: frozenset[object]  #: Types that the metric takes; a value of any other type is checked.
+    until: int | None  #: Milliseconds since the epoch; None if it is so for good.
     #: On the monotonic clock, where another process may end it at any time.
     stale: float | None = None
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import suppress
+from sqlite3 import Connection
 from typing import cast
 
 from clientsdk import draws
@@ -19,7 +19,6 @@ from sotto.errors import ParameterError, StoreError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.metric import Symbol
 
-#: As a name of a module it is found sooner than as that of an Enum.
 ACCEPTED = Outcome.ACCEPTED
 
 
@@ -87,7 +86,7 @@ class Recorder:
 
     def _carry_out(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         terms: Terms,
         decided: Entry | Repetition | Occurrence,
         symbol: Symbol,
@@ -101,9 +100,7 @@ class Recorder:
         else:
             self._count(connection, terms, decided, cast(int, symbol))
 
-    def _sample(
-        self, connection: sqlite3.Connection, terms: Terms, entry: Entry, chain: Chain
-    ) -> None:
+    def _sample(self, connection: Connection, terms: Terms, entry: Entry, chain: Chain) -> None:
         store = self._store
         if entry.kept:
             store.displace(connection, terms.tally, chain, entry.reserved)
@@ -112,12 +109,7 @@ class Recorder:
         store.accounts.reserve(store.database.cursor, terms.tally, entry.seen, added)
 
     def _repeat(
-        self,
-        connection: sqlite3.Connection,
-        terms: Terms,
-        decided: Repetition,
-        symbol: Symbol,
-        now: int,
+        self, connection: Connection, terms: Terms, decided: Repetition, symbol: Symbol, now: int
     ) -> None:
         """Draw a report from the permanent response, and that from the value if there is none.
 
@@ -139,9 +131,7 @@ class Recorder:
             store.database.cursor, terms.tally, decided.seen, terms.cost, lifetime=decided.once
         )
 
-    def _count(
-        self, connection: sqlite3.Connection, terms: Terms, decided: Occurrence, item: int
-    ) -> None:
+    def _count(self, connection: Connection, terms: Terms, decided: Occurrence, item: int) -> None:
         if decided.running is not None:
             decided.running.add(item)
             return

@@ -179,12 +179,9 @@ def configured(settings: Settings | None, **arguments: Any) -> Settings:
 class Variable(NamedTuple):
     """A variable of the environment."""
 
-    #: What it sets, or after a dot what of that.
-    field: str
-    #: Raises ValueError if a text cannot be understood.
-    read: Callable[[str], object]
-    #: What it may hold, in words.
-    allowed: str
+    field: str  #: What it sets, or after a dot what of that.
+    read: Callable[[str], object]  #: Raises ValueError if a text cannot be understood.
+    allowed: str  #: What it may hold, in words.
     #: Whether a bad one is an error, and a stricter one holds whatever an app passes.
     privacy: bool = False
 

@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from clientsdk import lifecycle
 from clientsdk.publishers import pseudonym_in
-from clientsdk.publishers.kafka_connections import (
-    Connection,
-    Connections,
-    make_producer,
-    throttled,
-)
+from clientsdk.publishers.kafka_connections import Connection, Connections, make_producer, throttled
 from sotto.errors import ParameterError, PublishError
 from sotto.kafka.brokers import Broker, require_client
 from sotto.kafka.topics import ReportTopic

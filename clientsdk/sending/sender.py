@@ -8,11 +8,11 @@ is charged belongs to the chain.
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from sqlite3 import Connection
 from typing import NamedTuple
 
 from clientsdk import draws
@@ -54,12 +54,9 @@ class Batch(NamedTuple):
 
     reports: list[Report]
     lapses: Lapses
-    #: The store's number of the consent under which the reports may leave.
-    consents: int
-    #: Whether more may be due.
-    more: bool
-    #: By period in which there are reports to be signed.
-    signers: dict[int, Signer]
+    consents: int  #: The store's number of the consent under which the reports may leave.
+    more: bool  #: Whether more may be due.
+    signers: dict[int, Signer]  #: By period in which there are reports to be signed.
 
 
 class Sender:
@@ -211,9 +208,7 @@ class Sender:
                     due[pseudonym] = left if before is None else min(before, left)
         return due, resolution
 
-    def _of_others(
-        self, connection: sqlite3.Connection, pseudonym: Pseudonym, moment: int
-    ) -> set[int]:
+    def _of_others(self, connection: Connection, pseudonym: Pseudonym, moment: int) -> set[int]:
         """Return the plans whose chains of that period have its other pseudonym."""
         numbers = outbox.due_plans(connection, moment, pseudonym.period)
         plans = {number: self._plan(connection, number) for number in numbers}
@@ -282,7 +277,7 @@ class Sender:
             return "overdue"
         return None
 
-    def _plan(self, connection: sqlite3.Connection, number: int) -> CompiledPlan | None:
+    def _plan(self, connection: Connection, number: int) -> CompiledPlan | None:
         """Return a plan, or None and remember why it cannot be read: its chains must wait."""
         if number in self._unreadable:
             return None
@@ -299,7 +294,7 @@ class Sender:
             return None
         return plan
 
-    def _pay(self, connection: sqlite3.Connection, before: Chain, report: Report) -> bool:
+    def _pay(self, connection: Connection, before: Chain, report: Report) -> bool:
         """Charge for a report unless it has been paid; False if a lowered ceiling forbids it."""
         if report.chain.charged == before.charged:
             return True

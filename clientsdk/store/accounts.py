@@ -7,8 +7,8 @@ sent. Amounts are in micro-epsilon. All methods belong in a transaction, or whil
 from __future__ import annotations
 
 import json
-import sqlite3
 from functools import lru_cache
+from sqlite3 import Connection, Cursor
 
 from sotto.plan.compiled import Ceilings
 
@@ -37,7 +37,7 @@ class Accounts:
         # The tallies as JSON, piece by piece: only the one that changes is written anew.
         self._pieces: dict[str, str] = {}
 
-    def refresh(self, connection: sqlite3.Connection, period: int) -> None:
+    def refresh(self, connection: Connection, period: int) -> None:
         reserved, text = connection.execute(
             "SELECT reserved, tallies FROM ledger WHERE period = ?", (period,)
         ).fetchone() or (0, "{}")
@@ -71,7 +71,7 @@ class Accounts:
         self._pieces[tally] = f"{_quoted(tally)}:{seen}"
 
     def reserve(
-        self, cursor: sqlite3.Cursor, tally: str, seen: int, cost: int, lifetime: int | None = None
+        self, cursor: Cursor, tally: str, seen: int, cost: int, lifetime: int | None = None
     ) -> None:
         """Reserve ``cost`` with the ``seen``-th recording under ``tally``.
 
@@ -88,7 +88,7 @@ class Accounts:
 
     def spend(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         period: int,
         cost: int,
         ceilings: Ceilings,
@@ -114,7 +114,7 @@ class Accounts:
         self.lifetime_spent += lifetime
         return True
 
-    def fill(self, connection: sqlite3.Connection, ceiling: int, room: int) -> None:
+    def fill(self, connection: Connection, ceiling: int, room: int) -> None:
         """Count the current period as spent, all of it, and of the lifetime at most ``room``."""
         full = max(self.reserved, ceiling)
         unpaid = full - self.reserved - room
@@ -129,12 +129,12 @@ class Accounts:
         connection.execute("UPDATE degraded SET spent = reserved WHERE period = ?", (self.period,))
         self._add_up(connection)
 
-    def carry(self, connection: sqlite3.Connection, amount: int) -> None:
+    def carry(self, connection: Connection, amount: int) -> None:
         """Count ``amount`` more as spent, of the lifetime and of no period."""
         connection.execute("UPDATE mark SET carried = carried + ?", (amount,))
         self._add_up(connection)
 
-    def fold_past_periods(self, connection: sqlite3.Connection) -> bool:
+    def fold_past_periods(self, connection: Connection) -> bool:
         """Sum up the recordings of past periods without a chain; return whether there were any."""
         # Every tally by metric has a slash in its name.
         rows = connection.execute(
@@ -149,7 +149,7 @@ class Accounts:
         connection.executemany("UPDATE ledger SET tallies = ? WHERE period = ?", folded)
         return bool(rows)
 
-    def _add_up(self, connection: sqlite3.Connection) -> None:
+    def _add_up(self, connection: Connection) -> None:
         """Sum up the lifetime.
 
         A permanent response counts as spent once it is drawn, and so does what is carried over from
@@ -166,7 +166,7 @@ class Accounts:
 
 
 def write_counted(
-    connection: sqlite3.Connection, period: int, counted: list[tuple[str, int, int]]
+    connection: Connection, period: int, counted: list[tuple[str, int, int]]
 ) -> list[bool]:
     """Write recordings ``(tally, seen, cost)`` of one period that were counted in memory.
 
@@ -188,9 +188,7 @@ def write_counted(
     return new
 
 
-def _reserve_degraded(
-    connection: sqlite3.Connection | sqlite3.Cursor, period: int, cost: int
-) -> None:
+def _reserve_degraded(connection: Connection | Cursor, period: int, cost: int) -> None:
     connection.execute(
         "INSERT INTO degraded VALUES (?1, ?2, 0)"
         " ON CONFLICT (period) DO UPDATE SET reserved = reserved + ?2",
@@ -198,6 +196,6 @@ def _reserve_degraded(
     )
 
 
-def _spend_degraded(connection: sqlite3.Connection, period: int, cost: int) -> None:
+def _spend_degraded(connection: Connection, period: int, cost: int) -> None:
     """Note that so much of what ``period`` has spent is paid for by permanent responses."""
     connection.execute("UPDATE degraded SET spent = spent + ? WHERE period = ?", (cost, period))

@@ -8,7 +8,7 @@ tell that its commit came through. All functions belong in a transaction of the 
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 from typing import NamedTuple
 
 #: Holds the claim of a count that is lost, whose reservation another client may use.
@@ -18,13 +18,11 @@ NOBODY = b""
 class Claim(NamedTuple):
     """A row of the table ``counting``."""
 
-    #: 16 random bytes that the client alone knows, or :data:`NOBODY`.
-    holder: bytes
-    #: Micro-epsilon reserved and not yet used; none after a withdrawal of consent.
-    cost: int
+    holder: bytes  #: 16 random bytes that the client alone knows, or :data:`NOBODY`.
+    cost: int  #: Micro-epsilon reserved and not yet used; none after a withdrawal of consent.
 
 
-def find(connection: sqlite3.Connection, period: int, tally: str) -> Claim | None:
+def find(connection: Connection, period: int, tally: str) -> Claim | None:
     """Return the claim to a metric's items in a period, None if counting was not begun."""
     row = connection.execute(
         "SELECT holder, cost FROM counting WHERE period = ? AND tally = ?", (period, tally)
@@ -32,7 +30,7 @@ def find(connection: sqlite3.Connection, period: int, tally: str) -> Claim | Non
     return None if row is None else Claim(*row)
 
 
-def take(connection: sqlite3.Connection, period: int, tally: str, claim: Claim, last: int) -> None:
+def take(connection: Connection, period: int, tally: str, claim: Claim, last: int) -> None:
     """Give the claim to a holder; after the period ``last`` it is of no use to anybody."""
     connection.execute(
         "INSERT OR REPLACE INTO counting VALUES (?, ?, ?, ?, ?)",
@@ -40,7 +38,7 @@ def take(connection: sqlite3.Connection, period: int, tally: str, claim: Claim, 
     )
 
 
-def use(connection: sqlite3.Connection, period: int, tally: str, holder: bytes) -> bool:
+def use(connection: Connection, period: int, tally: str, holder: bytes) -> bool:
     """Give up a claim for good, to draw a chain in its stead; False if it is not the holder's."""
     used = connection.execute(
         "DELETE FROM counting WHERE period = ? AND tally = ? AND holder = ?",
@@ -49,7 +47,7 @@ def use(connection: sqlite3.Connection, period: int, tally: str, holder: bytes) 
     return used.rowcount == 1
 
 
-def release(connection: sqlite3.Connection, period: int, tally: str, holder: bytes) -> None:
+def release(connection: Connection, period: int, tally: str, holder: bytes) -> None:
     """Give up a claim whose count is forgotten; another client may count in its stead."""
     connection.execute(
         "UPDATE counting SET holder = ? WHERE period = ? AND tally = ? AND holder = ?",
@@ -57,11 +55,11 @@ def release(connection: sqlite3.Connection, period: int, tally: str, holder: byt
     )
 
 
-def abandon(connection: sqlite3.Connection) -> None:
+def abandon(connection: Connection) -> None:
     """Take every claim from its holder; whoever counts again pays again."""
     connection.execute("UPDATE counting SET holder = ?, cost = 0", (NOBODY,))
 
 
-def forget(connection: sqlite3.Connection, period: int) -> None:
+def forget(connection: Connection, period: int) -> None:
     """Remove the claims that are of no use any more in ``period``."""
     connection.execute("DELETE FROM counting WHERE last < ?", (period,))

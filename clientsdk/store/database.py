@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from os import getpid
+from sqlite3 import Connection, Cursor
 from threading import get_ident
 from time import monotonic
 from typing import Protocol
@@ -46,16 +47,16 @@ READ, WRITE, DURABLE = Access
 class Contents(Protocol):
     """What a database calls at the edges of its transactions."""
 
-    def write_buffered(self, connection: sqlite3.Connection) -> None:
+    def write_buffered(self, connection: Connection) -> None:
         """Write what is only in memory so far, just before a transaction begins."""
 
-    def refresh(self, connection: sqlite3.Connection) -> None:
+    def refresh(self, connection: Connection) -> None:
         """Read again what is kept in memory: the file may have changed, or be another."""
 
-    def apply_noted_withdrawal(self, connection: sqlite3.Connection, access: Access) -> None:
+    def apply_noted_withdrawal(self, connection: Connection, access: Access) -> None:
         """Withdraw consent where a note beside the file says so, in a new transaction."""
 
-    def prepare_guard(self, connection: sqlite3.Connection) -> None:
+    def prepare_guard(self, connection: Connection) -> None:
         """Add the next guard record to a transaction whose commit survives a loss of power."""
 
     def write_guard(self) -> None:
@@ -94,10 +95,10 @@ class Database(lifecycle.Forkable):
         self.look_again = 0.0
         #: Device and inode of the file that was opened.
         self.place: tuple[int, int] | None = None
-        self.connection: sqlite3.Connection | None = None
+        self.connection: Connection | None = None
         #: One for all that a recording executes: to make one for each statement takes longer.
-        self.cursor: sqlite3.Cursor
-        self._cursor_of: sqlite3.Connection
+        self.cursor: Cursor
+        self._cursor_of: Connection
         self._contents: Contents
 
     def open(self, contents: Contents) -> None:
@@ -170,7 +171,7 @@ class Database(lifecycle.Forkable):
 
     # Connections.
 
-    def connected(self) -> sqlite3.Connection:
+    def connected(self) -> Connection:
         """Return the connection, opened again if it was closed."""
         if self._unusable is not None:
             raise sqlite3.ProgrammingError(self._unusable)
@@ -183,7 +184,7 @@ class Database(lifecycle.Forkable):
         if connection is not None:
             connection.close()
 
-    def _connect(self, *, create: bool) -> sqlite3.Connection:
+    def _connect(self, *, create: bool) -> Connection:
         # Before: of a file that cannot be opened it must be known which one it was.
         self.place = self._where()
         self.connection = connection = schema.connect(self.path, create=create)
@@ -202,7 +203,7 @@ class Database(lifecycle.Forkable):
 
     # Transactions.
 
-    def begin(self, access: Access) -> sqlite3.Connection:
+    def begin(self, access: Access) -> Connection:
         """Begin a transaction, in which memory agrees with the file, and return its connection."""
         connection = self.connection
         if connection is None or self._unusable is not None:
@@ -234,7 +235,7 @@ class Database(lifecycle.Forkable):
     def write_guard(self) -> None:
         self._contents.write_guard()
 
-    def recognize(self) -> sqlite3.Connection:
+    def recognize(self) -> Connection:
         """Return the connection once memory agrees with the file, while the store is held."""
         connection = self.connected()
         if self.version is None:
@@ -246,7 +247,7 @@ class Database(lifecycle.Forkable):
             self.version = version
         return connection
 
-    def _start(self, connection: sqlite3.Connection, access: Access) -> int:
+    def _start(self, connection: Connection, access: Access) -> int:
         """Begin once no other process is in the way; return what another connection's commit
         changes.
         """
@@ -380,7 +381,7 @@ class Transaction(Hold):
         self._database = database
         self._access = access
 
-    def __enter__(self) -> sqlite3.Connection:
+    def __enter__(self) -> Connection:
         database = self._database
         try:
             database.hold(self._use)
@@ -429,7 +430,7 @@ class Erasure:
     def pending(self) -> bool:
         return self.owed > self.done
 
-    def schedule(self, connection: sqlite3.Connection) -> None:
+    def schedule(self, connection: Connection) -> None:
         """Note that rows deleted in this transaction must leave no trace in the file."""
         if self._database.path is not None:
             connection.execute("UPDATE device SET erasures_owed = erasures_owed + 1")
@@ -480,7 +481,7 @@ class Erasure:
             return False
 
 
-def _scrub(connection: sqlite3.Connection, compact: bool) -> bool:
+def _scrub(connection: Connection, compact: bool) -> bool:
     # SQLite waits better here than we could: while it waits no reader begins to use the log.
     # Without waiting, a log that several processes use all the time would never be emptied.
     connection.execute(f"PRAGMA busy_timeout = {schema.SCRUB_PATIENCE}")

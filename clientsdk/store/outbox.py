@@ -5,8 +5,8 @@ Functions and methods with a connection belong in a transaction that the caller 
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Iterable
+from sqlite3 import Connection, Cursor
 from typing import NamedTuple
 
 from clientsdk.store.pseudonyms import Identity
@@ -25,21 +25,16 @@ class Chain(NamedTuple):
     period: int
     #: When the first level that was not delivered is due, in milliseconds since the epoch.
     due: int
-    #: 16 bytes.
-    id: bytes
-    #: Number of the plan in the store, index of the metric in the plan.
-    plan: int
-    metric: int
-    #: Time of the recording, truncated.
-    event: int
-    #: Milliseconds by which all its reports are delayed beyond what the plan says.
-    jitter: int
+    id: bytes  #: 16 bytes.
+    plan: int  #: Its number in the store.
+    metric: int  #: Its index in the plan.
+    event: int  #: Time of the recording, truncated.
+    jitter: int  #: Milliseconds by which all its reports are delayed beyond what the plan says.
     #: Levels charged for and levels delivered, counted from the weakest. One that was skipped
     #: because a newer one went instead counts with it.
     charged: int
     delivered: int
-    #: Of all levels, weakest first, equally wide.
-    payloads: bytes
+    payloads: bytes  #: Of all levels, weakest first, equally wide.
 
     def __repr__(self) -> str:
         return f"Chain({self.id.hex()[:8]}, metric={self.metric}, charged={self.charged})"
@@ -57,7 +52,7 @@ class Outbox:
         #: Whether the store has kept the identity of its period.
         self.named = False
 
-    def full(self, connection: sqlite3.Connection) -> bool:
+    def full(self, connection: Connection) -> bool:
         if self.room <= 0:
             self.room = self._bytes - _size(connection)
         return self.room <= 0
@@ -67,13 +62,7 @@ class Outbox:
         if chain.due < self.soonest:
             self.soonest = chain.due
 
-    def add(
-        self,
-        connection: sqlite3.Connection,
-        cursor: sqlite3.Cursor,
-        chain: Chain,
-        identity: Identity,
-    ) -> None:
+    def add(self, connection: Connection, cursor: Cursor, chain: Chain, identity: Identity) -> None:
         """Store a chain of the current period, which has that identity."""
         self.count(chain)
         if not self.named:
@@ -82,12 +71,12 @@ class Outbox:
         cursor.execute(_INSERT, chain)
 
 
-def insert(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
+def insert(connection: Connection, chains: Iterable[Chain]) -> None:
     connection.executemany(_INSERT, chains)
 
 
 def due(
-    connection: sqlite3.Connection,
+    connection: Connection,
     moment: int,
     limit: int,
     without: Collection[int] = (),
@@ -108,7 +97,7 @@ def due(
     return [Chain(*row) for row in rows]
 
 
-def due_plans(connection: sqlite3.Connection, moment: int, period: int) -> list[int]:
+def due_plans(connection: Connection, moment: int, period: int) -> list[int]:
     """Return the plans of a period of which a chain has a level that is due."""
     rows = connection.execute(
         "SELECT DISTINCT plan FROM pseudonym JOIN chain USING (period)"
@@ -119,7 +108,7 @@ def due_plans(connection: sqlite3.Connection, moment: int, period: int) -> list[
 
 
 def due_events(
-    connection: sqlite3.Connection, moment: int, oldest: int
+    connection: Connection, moment: int, oldest: int
 ) -> list[tuple[int, int, int, int, int | None]]:
     """Return period, plan, metric, event and first due time of the chains that are due.
 
@@ -134,7 +123,7 @@ def due_events(
     ).fetchall()
 
 
-def _size(connection: sqlite3.Connection) -> int:
+def _size(connection: Connection) -> int:
     pages, free, each = (
         int(connection.execute(f"PRAGMA {name}").fetchone()[0])
         for name in ("page_count", "freelist_count", "page_size")
@@ -142,7 +131,7 @@ def _size(connection: sqlite3.Connection) -> int:
     return (pages - free) * each
 
 
-def totals(connection: sqlite3.Connection, moment: int) -> tuple[int, int, int]:
+def totals(connection: Connection, moment: int) -> tuple[int, int, int]:
     """Return how many chains there are, how many bytes they take, and :func:`count_due`."""
     chains, payloads = connection.execute(
         "SELECT count(*), coalesce(sum(length(payloads)), 0) FROM chain"
@@ -150,7 +139,7 @@ def totals(connection: sqlite3.Connection, moment: int) -> tuple[int, int, int]:
     return int(chains), int(payloads) + ROW * int(chains), count_due(connection, moment)
 
 
-def count_due(connection: sqlite3.Connection, moment: int) -> int:
+def count_due(connection: Connection, moment: int) -> int:
     """Return how many chains have a level that is due."""
     (number,) = connection.execute(
         "SELECT count(*) FROM pseudonym JOIN chain USING (period) WHERE due <= ?", (moment,)
@@ -158,7 +147,7 @@ def count_due(connection: sqlite3.Connection, moment: int) -> int:
     return int(number)
 
 
-def next_due(connection: sqlite3.Connection) -> int | None:
+def next_due(connection: Connection) -> int | None:
     """Return when the next level is due, in milliseconds since the epoch, None if there is none."""
     (moment,) = connection.execute(
         "SELECT min((SELECT min(due) FROM chain WHERE chain.period = pseudonym.period))"
@@ -173,7 +162,7 @@ _KEPT = {
 }
 
 
-def identities(connection: sqlite3.Connection) -> dict[tuple[int, bool], Identity]:
+def identities(connection: Connection) -> dict[tuple[int, bool], Identity]:
     """Return the identities that chains are sent under, by period and whether these sign."""
     return {
         (period, signed): Identity(*kept)
@@ -182,12 +171,12 @@ def identities(connection: sqlite3.Connection) -> dict[tuple[int, bool], Identit
     }
 
 
-def identity(connection: sqlite3.Connection, period: int, *, signed: bool) -> Identity | None:
+def identity(connection: Connection, period: int, *, signed: bool) -> Identity | None:
     row = connection.execute(f"{_KEPT[signed]} AND period = ?", (period,)).fetchone()
     return None if row is None else Identity(*row[1:])
 
 
-def remember(connection: sqlite3.Connection, period: int, identity: Identity) -> None:
+def remember(connection: Connection, period: int, identity: Identity) -> None:
     """Keep the identity of a period for as long as that has chains.
 
     Every period with chains has a row in the table of pseudonyms, empty where all messages are
@@ -206,7 +195,7 @@ def remember(connection: sqlite3.Connection, period: int, identity: Identity) ->
     )
 
 
-def forget(connection: sqlite3.Connection, period: int) -> bool:
+def forget(connection: Connection, period: int) -> bool:
     """Erase the identities of periods before ``period`` without a chain; return whether any was."""
     erased = [
         connection.execute(
@@ -219,7 +208,7 @@ def forget(connection: sqlite3.Connection, period: int) -> bool:
     return any(each.rowcount > 0 for each in erased)
 
 
-def write_charged(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
+def write_charged(connection: Connection, chains: Iterable[Chain]) -> None:
     """Write how many levels of each chain are charged for."""
     connection.executemany(
         "UPDATE chain SET charged = ? WHERE period = ? AND due = ? AND id = ?",
@@ -227,7 +216,7 @@ def write_charged(connection: sqlite3.Connection, chains: Iterable[Chain]) -> No
     )
 
 
-def erase(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
+def erase(connection: Connection, chains: Iterable[Chain]) -> None:
     """Erase chains, except those of which another process has charged more meanwhile."""
     connection.executemany(
         "DELETE FROM chain WHERE period = ? AND due = ? AND id = ? AND charged = ?",
@@ -235,7 +224,7 @@ def erase(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
     )
 
 
-def postpone(connection: sqlite3.Connection, chains: Iterable[tuple[Chain, int]]) -> None:
+def postpone(connection: Connection, chains: Iterable[tuple[Chain, int]]) -> None:
     """Write that what was charged is delivered, and when the next level of each is due."""
     connection.executemany(
         "UPDATE chain SET due = ?, delivered = charged"

@@ -9,7 +9,7 @@ next version. Functions with a connection belong in a transaction of the caller.
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 from typing import NamedTuple
 
 from mechanisms.digests import sha256
@@ -25,10 +25,8 @@ _REDUCED = 16
 class Panel(NamedTuple):
     """What decides about a device's turns."""
 
-    #: 32 random bytes.
-    secret: bytes
-    #: A cycle that began before this period has no turn.
-    since: int
+    secret: bytes  #: 32 random bytes.
+    since: int  #: A cycle that began before this period has no turn.
 
     def __repr__(self) -> str:
         return f"Panel(since={self.since})"
@@ -53,7 +51,7 @@ def slot(secret: bytes, panels: int, cycle: int) -> int:
     return int.from_bytes(digest[:_REDUCED], "little") % panels
 
 
-def prepare(connection: sqlite3.Connection, source: Source) -> bool:
+def prepare(connection: Connection, source: Source) -> bool:
     """Draw the secret of a store that has none, new or of an older version; say whether it was."""
     if connection.execute("SELECT 1 FROM panel").fetchone() is not None:
         return False
@@ -62,12 +60,12 @@ def prepare(connection: sqlite3.Connection, source: Source) -> bool:
     return True
 
 
-def read(connection: sqlite3.Connection) -> Panel:
+def read(connection: Connection) -> Panel:
     secret, since = connection.execute("SELECT secret, since FROM panel").fetchone()
     return Panel(bytes(secret), int(since))
 
 
-def begin_after(connection: sqlite3.Connection, period: int) -> None:
+def begin_after(connection: Connection, period: int) -> None:
     """Have the first turn in a cycle that begins after ``period``: a lost store may have had this
     one.
     """

@@ -16,7 +16,7 @@ Response", CCS 2014, section 3: a permanent randomized response, then instantane
 from __future__ import annotations
 
 import json
-import sqlite3
+from sqlite3 import Connection
 from typing import NamedTuple
 
 from mechanisms.digests import sha256
@@ -53,7 +53,7 @@ def binding_of(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
     return sha256(b"sotto.permanent\0" + text.encode())
 
 
-def response(connection: sqlite3.Connection, binding: bytes) -> bytes | None:
+def response(connection: Connection, binding: bytes) -> bytes | None:
     """Return the permanent response of a binding, None if there is none (any more)."""
     row = connection.execute(
         "SELECT response FROM permanent WHERE binding = ?", (binding,)
@@ -64,9 +64,7 @@ def response(connection: sqlite3.Connection, binding: bytes) -> bytes | None:
     return drawn or None
 
 
-def keep(
-    connection: sqlite3.Connection, binding: bytes, tally: str, cost: int, drawn: bytes
-) -> None:
+def keep(connection: Connection, binding: bytes, tally: str, cost: int, drawn: bytes) -> None:
     """Store a response together with its charge; sqlite3.IntegrityError where there is one already.
 
     What an erased response of the same binding has cost stays charged beside it.
@@ -81,12 +79,12 @@ def keep(
         )
 
 
-def erase(connection: sqlite3.Connection) -> None:
+def erase(connection: Connection) -> None:
     """Erase every response; what they have cost stays charged."""
     connection.execute("UPDATE permanent SET response = x''")
 
 
-def charges(connection: sqlite3.Connection) -> tuple[PermanentCharge, ...]:
+def charges(connection: Connection) -> tuple[PermanentCharge, ...]:
     """Return what permanent responses have cost, by metric."""
     rows = connection.execute(
         "SELECT tally, cost, response <> x'' FROM permanent ORDER BY tally, binding"

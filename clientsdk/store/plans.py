@@ -6,7 +6,7 @@ later one prolongs what was promised of a chain.
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 
 from clientsdk.store.schema import NEVER
 from mechanisms.digests import sha256
@@ -14,7 +14,7 @@ from sotto.errors import PlanError, StoreError
 from sotto.plan.compiled import CompiledPlan, brought_forward
 
 
-def stored_plan(connection: sqlite3.Connection, number: int) -> CompiledPlan:
+def stored_plan(connection: Connection, number: int) -> CompiledPlan:
     row = connection.execute("SELECT * FROM plan WHERE id = ?", (number,)).fetchone()
     if row is None:
         raise StoreError("a plan that chains were drawn under is not in the device's store")
@@ -43,7 +43,7 @@ class Plans:
         self._count = 0
         self._known: dict[int, CompiledPlan] = {}
 
-    def add_opened(self, connection: sqlite3.Connection) -> None:
+    def add_opened(self, connection: Connection) -> None:
         """Store the plan that was opened, if it is new, and learn its number."""
         plan = self.opened
         find = "SELECT id FROM plan WHERE digest = ?"
@@ -62,7 +62,7 @@ class Plans:
         copy.number, copy._known = self.number, dict(self._known)
         return copy
 
-    def get(self, connection: sqlite3.Connection, number: int) -> CompiledPlan:
+    def get(self, connection: Connection, number: int) -> CompiledPlan:
         """Return the plan that the store has under ``number``; StoreError if it cannot be read."""
         if number not in self._known:
             self._known[number] = stored_plan(connection, number)
@@ -71,7 +71,7 @@ class Plans:
     def by_fingerprint(self) -> dict[bytes, CompiledPlan]:
         return {plan.fingerprint: plan for plan in self._known.values()}
 
-    def longest_horizon(self, connection: sqlite3.Connection, least: int) -> int:
+    def longest_horizon(self, connection: Connection, least: int) -> int:
         """Return the longest time that an aggregator takes reports of any plan, at least that."""
         ages = [least]
         for (number,) in connection.execute("SELECT id FROM plan").fetchall():
@@ -81,7 +81,7 @@ class Plans:
                 continue
         return max(ages)
 
-    def agree(self, connection: sqlite3.Connection) -> bool:
+    def agree(self, connection: Connection) -> bool:
         """Whether the file has, under the same numbers, the plans that are in memory."""
         digests = dict(connection.execute("SELECT id, digest FROM plan").fetchall())
         if len(digests) != self._count:
@@ -89,7 +89,7 @@ class Plans:
             self._read_next_expiry(connection)
         return all(digests.get(number) == plan.digest for number, plan in self._known.items())
 
-    def erase_expired(self, connection: sqlite3.Connection, moment: int) -> int:
+    def erase_expired(self, connection: Connection, moment: int) -> int:
         numbers = connection.execute("SELECT id FROM plan WHERE expires <= ?", (moment,)).fetchall()
         erased = sum(
             connection.execute("DELETE FROM chain WHERE plan = ?", number).rowcount
@@ -101,7 +101,7 @@ class Plans:
             self._read_next_expiry(connection)
         return erased
 
-    def _read_next_expiry(self, connection: sqlite3.Connection) -> None:
+    def _read_next_expiry(self, connection: Connection) -> None:
         (soonest,) = connection.execute(
             "SELECT min(expires) FROM plan WHERE expires > ?", (self._expired_until,)
         ).fetchone()

@@ -8,8 +8,8 @@ chains is sent, and consent has to be given again.
 from __future__ import annotations
 
 import os
-import sqlite3
 from contextlib import closing, suppress
+from sqlite3 import Connection
 
 from clientsdk import diagnostics, ledger
 from clientsdk.ledger import Consent
@@ -113,11 +113,7 @@ def _without_guard(store: Store) -> bool:
 
 
 def _create(
-    connection: sqlite3.Connection,
-    plan: CompiledPlan,
-    ceilings: Ceilings,
-    period: int,
-    source: Source,
+    connection: Connection, plan: CompiledPlan, ceilings: Ceilings, period: int, source: Source
 ) -> None:
     connection.execute(
         "INSERT INTO device VALUES (1, ?, ?, ?, ?, ?, ?, 0, ?, 0, 0)",
@@ -134,7 +130,7 @@ def _create(
     connection.execute("INSERT INTO secret VALUES (1, ?)", (pseudonyms.draw_secret(source),))
 
 
-def _check_pinned(connection: sqlite3.Connection, plan: CompiledPlan) -> None:
+def _check_pinned(connection: Connection, plan: CompiledPlan) -> None:
     pinned = connection.execute("SELECT collector, period_ms FROM device").fetchone()
     if pinned is None:
         raise schema.DamagedError(schema.DAMAGED)
@@ -145,7 +141,7 @@ def _check_pinned(connection: sqlite3.Connection, plan: CompiledPlan) -> None:
             raise PlanError(f"{what} {want!r}: this device's store is pinned to {have!r}")
 
 
-def _agree_on_withdrawal(store: Store, connection: sqlite3.Connection) -> None:
+def _agree_on_withdrawal(store: Store, connection: Connection) -> None:
     if store.path is not None:
         store.apply_noted_withdrawal(connection, DURABLE)
         if store.consent is Consent.WITHDRAWN:
@@ -156,7 +152,7 @@ def _agree_on_withdrawal(store: Store, connection: sqlite3.Connection) -> None:
 
 def _reconcile(
     store: Store,
-    connection: sqlite3.Connection,
+    connection: Connection,
     plan: CompiledPlan,
     period: int,
     *,
@@ -206,7 +202,7 @@ def _reconcile(
 def _make_up(
     store: Store,
     path: str,
-    connection: sqlite3.Connection,
+    connection: Connection,
     plan: CompiledPlan,
     period: int,
     *,

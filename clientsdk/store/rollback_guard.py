@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import itertools
 import os
-import sqlite3
 import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from sqlite3 import Connection
 from typing import NamedTuple
 
 from clientsdk.store import schema
@@ -68,23 +68,16 @@ class ForeignGuardError(StoreError):
 class GuardRecord(NamedTuple):
     """What a device must not forget; amounts in micro-epsilon."""
 
-    #: The store's random identity, 16 bytes.
-    store: bytes
-    #: From :func:`budget_of`.
-    budget: bytes
-    #: How many commits that survive a loss of power the store has seen.
-    generation: int
-    #: The budget period of the ledger.
-    period: int
-    #: Reserved over all periods, and the part of it that was reserved in ``period``.
-    lifetime: int
-    reserved: int
-    #: As pinned.
-    ceiling_period: int
+    store: bytes  #: The store's random identity, 16 bytes.
+    budget: bytes  #: From :func:`budget_of`.
+    generation: int  #: How many commits that survive a loss of power the store has seen.
+    period: int  #: The budget period of the ledger.
+    lifetime: int  #: Reserved over all periods.
+    reserved: int  #: The part of it that was reserved in ``period``.
+    ceiling_period: int  #: As pinned.
     ceiling_lifetime: int
-    #: How often the store was found damaged or lost, and older than its guard.
-    damaged: int
-    restored: int
+    damaged: int  #: How often the store was found damaged or lost.
+    restored: int  #: How often it was found older than its guard.
 
 
 #: What stands for a guard that is there and cannot be read.
@@ -112,7 +105,7 @@ class RollbackGuard:
         self._confirmed = 0
         self._next: GuardRecord
 
-    def refresh(self, connection: sqlite3.Connection) -> bool:
+    def refresh(self, connection: Connection) -> bool:
         """Read the generation again; False if the file is an older copy than what was open."""
         self.generation, self.damaged, self.restored = map(
             int, connection.execute("SELECT generation, damaged, restored FROM mark").fetchone()
@@ -123,12 +116,7 @@ class RollbackGuard:
         return newer
 
     def next_record(
-        self,
-        connection: sqlite3.Connection,
-        period: int,
-        lifetime: int,
-        reserved: int,
-        ceilings: Ceilings,
+        self, connection: Connection, period: int, lifetime: int, reserved: int, ceilings: Ceilings
     ) -> GuardRecord:
         """Begin another generation and return its record.
 
@@ -166,7 +154,7 @@ class RollbackGuard:
                 raise GuardError(f"it is written, but {error}") from error
 
     def count_loss(
-        self, connection: sqlite3.Connection, known: GuardRecord | None, *, damaged: bool
+        self, connection: Connection, known: GuardRecord | None, *, damaged: bool
     ) -> None:
         """Count one more file that was damaged or lost, or older; go on where the guard is."""
         if known is not None:

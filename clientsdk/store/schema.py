@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import time
 from contextlib import suppress
+from sqlite3 import Connection
 
 from mechanisms.digests import sha256
 from sotto.errors import PlanError, StoreError
@@ -133,7 +134,7 @@ class DamagedError(StoreError):
     """The device's file is damaged; it is set aside at the next start."""
 
 
-def connect(path: str | None, *, create: bool) -> sqlite3.Connection:
+def connect(path: str | None, *, create: bool) -> Connection:
     try:
         if path is None:
             return _configured(_opened(":memory:"))
@@ -186,7 +187,7 @@ def unusable(what: str, error: BaseException) -> StoreError:
     return DamagedError(f"{what}: {error if isinstance(error, sqlite3.Error) else 'it is damaged'}")
 
 
-def examine(connection: sqlite3.Connection) -> bool:
+def examine(connection: Connection) -> bool:
     """Check the whole file, if it is a device's (DamagedError); return whether nothing is in it
     yet.
     """
@@ -199,7 +200,7 @@ def examine(connection: sqlite3.Connection) -> bool:
     return not objects
 
 
-def prepare(connection: sqlite3.Connection) -> bool:
+def prepare(connection: Connection) -> bool:
     """Create the tables if there are none, migrate older ones; return whether all are new."""
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     version = check(connection) if objects else 0
@@ -215,7 +216,7 @@ def prepare(connection: sqlite3.Connection) -> bool:
     return not objects
 
 
-def check(connection: sqlite3.Connection) -> int:
+def check(connection: Connection) -> int:
     """Return the version of a device's store; StoreError if it is another's, or cannot be read."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -226,7 +227,7 @@ def check(connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-def _migrate_plans(connection: sqlite3.Connection) -> None:
+def _migrate_plans(connection: Connection) -> None:
     """Write plans of format 1 anew, and of all when they expire; one that is unreadable is left."""
     for number, body in connection.execute("SELECT id, body FROM plan").fetchall():
         with suppress(PlanError):
@@ -241,19 +242,19 @@ def _migrate_plans(connection: sqlite3.Connection) -> None:
             connection.execute("UPDATE plan SET expires = ? WHERE id = ?", (expires, number))
 
 
-def _opened(database: str) -> sqlite3.Connection:
+def _opened(database: str) -> Connection:
     return sqlite3.connect(
         database, timeout=0, isolation_level=None, check_same_thread=False, uri=True
     )
 
 
-def _configured(connection: sqlite3.Connection) -> sqlite3.Connection:
+def _configured(connection: Connection) -> Connection:
     for pragma in ("secure_delete = ON", "temp_store = MEMORY", "fullfsync = ON"):
         connection.execute(f"PRAGMA {pragma}")
     return connection
 
 
-def _write_ahead(connection: sqlite3.Connection) -> sqlite3.Connection:
+def _write_ahead(connection: Connection) -> Connection:
     # Of a file that has pages already, theirs remains.
     connection.execute(f"PRAGMA page_size = {PAGE}")
     if connection.execute("PRAGMA page_count").fetchone() == (0,):

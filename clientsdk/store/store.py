@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from contextlib import suppress
+from sqlite3 import Connection
 from time import monotonic
 from typing import NamedTuple
 
@@ -29,15 +30,7 @@ from clientsdk.store import (
     schema,
 )
 from clientsdk.store.accounts import Accounts
-from clientsdk.store.database import (
-    DURABLE,
-    READ,
-    WRITE,
-    Access,
-    Database,
-    Erasure,
-    Transaction,
-)
+from clientsdk.store.database import DURABLE, READ, WRITE, Access, Database, Erasure, Transaction
 from clientsdk.store.outbox import Chain, Outbox
 from clientsdk.store.plans import Plans
 from clientsdk.store.pseudonyms import Identity
@@ -53,7 +46,6 @@ from sotto.plan.compiled import Ceilings, CompiledPlan
 FORGET_AFTER = 0.05
 #: Recordings that a store in memory buffers: the tables need a tenth of the memory.
 BUFFERED = 256
-#: As names of a module they are found sooner than as those of an Enum.
 GIVEN, WITHDRAWN = Consent.GIVEN, Consent.WITHDRAWN
 
 
@@ -61,10 +53,8 @@ class Recording(NamedTuple):
     """A recording that a store in memory has not yet written into its tables."""
 
     tally: str
-    #: How many there were under this tally in the period, with this one.
-    seen: int
-    #: Micro-epsilon reserved for the chain.
-    cost: int
+    seen: int  #: How many there were under this tally in the period, with this one.
+    cost: int  #: Micro-epsilon reserved for the chain.
     chain: Chain
 
     def __repr__(self) -> str:
@@ -151,7 +141,7 @@ class Store:
 
     # What the database calls at the edges of its transactions.
 
-    def refresh(self, connection: sqlite3.Connection) -> None:
+    def refresh(self, connection: Connection) -> None:
         """Read again what is kept in memory."""
         if not self._ready:
             return
@@ -172,7 +162,7 @@ class Store:
         self.refusals.clear()
         self.outbox.room = 0
 
-    def write_buffered(self, connection: sqlite3.Connection) -> None:
+    def write_buffered(self, connection: Connection) -> None:
         """Move the buffered recordings, of one period that is in the ledger, into the tables.
 
         What an interrupt left in the buffer although it was written is not written again: its tally
@@ -191,7 +181,7 @@ class Store:
     def drop_buffered(self) -> None:
         self.buffer = []
 
-    def apply_noted_withdrawal(self, connection: sqlite3.Connection, access: Access) -> None:
+    def apply_noted_withdrawal(self, connection: Connection, access: Access) -> None:
         """Withdraw consent where the guard notes a withdrawal that the file does not have yet.
 
         A transaction that may not write only takes it as withdrawn; so do all that cannot, since
@@ -217,7 +207,7 @@ class Store:
             self.set_consent(connection, WITHDRAWN)
             self.withdrew = True
 
-    def prepare_guard(self, connection: sqlite3.Connection) -> None:
+    def prepare_guard(self, connection: Connection) -> None:
         if self.path is not None:
             self.guard.prepare(self.guard_record(connection))
 
@@ -227,7 +217,7 @@ class Store:
         except ForeignGuardError:
             raise self.database.disown() from None
 
-    def guard_record(self, connection: sqlite3.Connection) -> GuardRecord:
+    def guard_record(self, connection: Connection) -> GuardRecord:
         """Begin another generation; return its record."""
         accounts = self.accounts
         return self.guard.next_record(
@@ -240,7 +230,7 @@ class Store:
 
     # Reading and opening.
 
-    def adopt(self, connection: sqlite3.Connection) -> None:
+    def adopt(self, connection: Connection) -> None:
         """Learn what the file is pinned to, and register the plan that was opened."""
         (self.guard.identity,) = connection.execute("SELECT store FROM device").fetchone()
         self._ready = True
@@ -252,7 +242,7 @@ class Store:
         copy.database.open(copy)
         return copy
 
-    def fill_from(self, original: Store, connection: sqlite3.Connection) -> None:
+    def fill_from(self, original: Store, connection: Connection) -> None:
         """Become what another store is at this moment, in a transaction on that."""
         connection.backup(self.database.connected())
         self.guard.identity, self.plans = original.guard.identity, original.plans.copy()
@@ -261,7 +251,7 @@ class Store:
         with self.transaction(READ):
             pass
 
-    def _check_identity(self, connection: sqlite3.Connection) -> None:
+    def _check_identity(self, connection: Connection) -> None:
         """Refuse a file that has taken the place of the one that was opened: its numbers mean
         others.
         """
@@ -270,7 +260,7 @@ class Store:
         if pinned != (self.guard.identity, *self._budget) or not agree:
             raise self.database.disown()
 
-    def _read(self, connection: sqlite3.Connection) -> None:
+    def _read(self, connection: Connection) -> None:
         """Read what is kept in memory; of a damaged file something else than StoreError comes."""
         consent, *numbers = connection.execute(
             "SELECT consent, consents, ceiling_period, ceiling_lifetime, period,"
@@ -292,7 +282,7 @@ class Store:
 
     # Recording.
 
-    def add_chain(self, connection: sqlite3.Connection, chain: Chain) -> None:
+    def add_chain(self, connection: Connection, chain: Chain) -> None:
         """Store a chain of this period, which is charged in the same transaction.
 
         Its plan may be one that a clock that leapt had seen expire: then it will expire once more.
@@ -334,7 +324,7 @@ class Store:
         self.buffer.append(recording)
         return True
 
-    def incumbent_cost(self, connection: sqlite3.Connection, tally: str) -> int | None:
+    def incumbent_cost(self, connection: Connection, tally: str) -> int | None:
         """Return what the chain in a reservoir has reserved, None if it was not used so far.
 
         Zero once its chain was wiped: what that had reserved stays reserved.
@@ -342,7 +332,7 @@ class Store:
         row = connection.execute("SELECT cost FROM reservoir WHERE tally = ?", (tally,)).fetchone()
         return None if row is None else int(row[0])
 
-    def displace(self, connection: sqlite3.Connection, tally: str, chain: Chain, cost: int) -> None:
+    def displace(self, connection: Connection, tally: str, chain: Chain, cost: int) -> None:
         """Erase the chain in a reservoir, if any, and register ``chain`` there at ``cost``."""
         erased = connection.execute(
             "DELETE FROM chain WHERE (period, due, id) IN"
@@ -367,7 +357,7 @@ class Store:
 
     # Consent, ceilings, periods.
 
-    def set_consent(self, connection: sqlite3.Connection, consent: Consent) -> None:
+    def set_consent(self, connection: Connection, consent: Consent) -> None:
         """Write down what the person has said; if it is no, erase every chain and its traces."""
         connection.execute("UPDATE device SET consent = ?, consents = consents + 1", (consent,))
         self.consent = consent
@@ -384,7 +374,7 @@ class Store:
             self.outbox.named = False
             self.erasure.schedule(connection)
 
-    def pin(self, connection: sqlite3.Connection, ceilings: Ceilings) -> None:
+    def pin(self, connection: Connection, ceilings: Ceilings) -> None:
         if ceilings != self.ceilings:
             connection.execute(
                 "UPDATE device SET ceiling_period = ?, ceiling_lifetime = ?",
@@ -396,7 +386,7 @@ class Store:
     def lowest_ceilings(self) -> Ceilings:
         return lowered(self.ceilings, self.own)
 
-    def advance(self, connection: sqlite3.Connection, period: int) -> bool:
+    def advance(self, connection: Connection, period: int) -> bool:
         """Move on to ``period`` unless the store is there already or beyond; return whether moved.
 
         The secret is hashed forward over the old one; pseudonyms and keys are kept only for the
@@ -422,7 +412,7 @@ class Store:
         self.erase_old_copies(connection, period * self._budget[1])
         return True
 
-    def forget_periods(self, connection: sqlite3.Connection) -> bool:
+    def forget_periods(self, connection: Connection) -> bool:
         """Erase the pseudonym, key and metrics of past periods that have no chain left, if any.
 
         How many values were recorded remains, as one sum, with what they cost.
@@ -434,7 +424,7 @@ class Store:
         """Return the time that counts: a clock that was set back does not take the period back."""
         return max(now, self.accounts.period * self._budget[1])
 
-    def expire(self, connection: sqlite3.Connection, now: int) -> int:
+    def expire(self, connection: Connection, now: int) -> int:
         """Erase all chains of plans that have expired; return how many there were.
 
         Permanent responses stay: the plan's next version goes on with them, and would otherwise
@@ -472,7 +462,7 @@ class Store:
         path = self.path if self.consent is WITHDRAWN else None
         return path is None or damaged_files.erase_all(path)
 
-    def erase_old_copies(self, connection: sqlite3.Connection, now: int) -> None:
+    def erase_old_copies(self, connection: Connection, now: int) -> None:
         """Erase damaged files in which nothing can be that an aggregator would take."""
         if self.path is None:
             return
