@@ -53,8 +53,8 @@ class ConsentKeeper:
     def give(self, ceilings: Ceilings | None, again: bool) -> bool:
         """Give consent, and pin ceilings if there are any, unless a withdrawal stands.
 
-        A note of the withdrawal is erased only while the file says the same, in a commit that
-        survives a loss of power. Whatever stops this in between leaves consent withdrawn.
+        A note of the withdrawal is erased only while the file says the same, in a durable commit:
+        whatever stops this in between leaves consent withdrawn.
         """
         if self._settings.disabled:
             diagnostics.warn("switched off", _SWITCHED_OFF, quiet=math.inf)
@@ -95,11 +95,7 @@ class ConsentKeeper:
         return False
 
     def _write_agreement(self, ceilings: Ceilings | None, note: bytes, undone: int | None) -> bool:
-        """Write that consent is given, unless a withdrawal stands that was not to be undone.
-
-        One may have come since the person agreed, and here none can come in between: ``undone`` is
-        the store's number of the withdrawal that was seen.
-        """
+        """Write that consent is given, unless a withdrawal stands other than the ``undone`` one."""
         store, owed, own = self._store, self._store.erasure.owed, self._store.own
         try:
             with store.transaction(DURABLE) as connection:
@@ -144,7 +140,6 @@ class ConsentKeeper:
         return store.finish_erasure()
 
     def withdraw_though_disabled(self, file: str | os.PathLike[str] | None, source: Source) -> bool:
-        """Withdraw where the kill switch is on: only now the file is opened, if there is one."""
         if file is None:
             return True
         path = os.path.realpath(file)
@@ -194,7 +189,6 @@ class ConsentKeeper:
             store.finish_erasure()
 
     def keep_up(self, now: int) -> None:
-        """Begin periods and erase old secrets; if that fails now, it is tried again."""
         store = self._store
         if not store.stopped:
             with suppress(StoreError, OSError):

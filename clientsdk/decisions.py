@@ -24,8 +24,6 @@ GIVEN = Consent.GIVEN
 
 
 class Terms(NamedTuple):
-    """What decides about a metric's recordings, looked up once."""
-
     metric: CompiledMetric
     tally: str  #: ``"plan/metric"``.
     limit: int  #: Values a period.
@@ -53,8 +51,6 @@ class Repetition(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """An item that is counted."""
-
     running: Count | None  #: To which it is added; None if one is begun.
     seen: int  #: How often counting was begun in the period, if one is begun.
     held: int  #: Micro-epsilon that are reserved already.
@@ -66,8 +62,6 @@ Place: TypeAlias = int | Entry | Repetition | Occurrence
 
 
 class Decisions:
-    """Decides what becomes of recordings under the plan that a store was opened with."""
-
     def __init__(
         self, store: Store, plan: CompiledPlan, source: Source, counter: ItemCounter
     ) -> None:
@@ -159,7 +153,6 @@ class Decisions:
         return self._turn
 
     def _own(self, terms: Terms) -> Outcome | int:
-        """Keep the first values of a period."""
         seen = self._store.accounts.tallies.get(terms.tally, 0) + 1
         if seen > terms.limit:
             return self._refuse(terms, Outcome.PERIOD_FULL)
@@ -168,10 +161,8 @@ class Decisions:
         return seen
 
     def _sample(self, connection: Connection, terms: Terms) -> Outcome | Entry:
-        """Keep one value of a period, each with equal probability.
-
-        A chain that is displaced never left the device: what displaces it takes over what it
-        reserved.
+        """Keep one value of a period; what displaces a chain, which never left, takes over its
+        charge.
         """
         store = self._store
         seen = store.accounts.tallies.get(terms.tally, 0) + 1
@@ -188,7 +179,6 @@ class Decisions:
         return Entry(seen, kept, held, reserved)
 
     def _repeat(self, connection: Connection, terms: Terms) -> Outcome | Repetition:
-        """Report the permanent response, which is drawn from the first value of all."""
         store, metric = self._store, terms.metric
         seen = store.accounts.tallies.get(terms.tally, 0) + 1
         if seen > terms.limit:
@@ -203,7 +193,6 @@ class Decisions:
         return Repetition(seen, binding, response, once)
 
     def _count(self, connection: Connection, terms: Terms) -> Outcome | Occurrence:
-        """Begin to count the items of a period, unless another thread has."""
         store = self._store
         count = self._counter.current(connection, terms.metric)
         begun = store.accounts.tallies.get(terms.tally, 0)

@@ -43,7 +43,6 @@ def warn(cause: str, text: str, *details: str, quiet: float = QUIET) -> None:
 
 
 def set_level(level: str) -> None:
-    """Set the level of the logger, one of :data:`LEVELS`, in this process."""
     import logging
 
     logging.getLogger(_NAME).setLevel(LEVELS[level])

@@ -67,7 +67,6 @@ class OnceOnly:
 
 
 def for_one(source: Source) -> Source:
-    """Return the source of one recording; a seeded source is returned as it is."""
     return OnceOnly() if type(source) is SystemSource else source
 
 
@@ -89,12 +88,10 @@ def below(source: Source, bound: int) -> int:
 def replaces(source: Source, seen: int) -> bool:
     """Draw whether the ``seen``-th value of a period displaces the one in the reservoir.
 
-    True with probability exactly ``1 / seen``, so that after any number of values each of them is
-    the one kept with equal probability (Vitter, ACM TOMS 11, 1985, algorithm R with one place).
+    With probability exactly ``1 / seen`` (Vitter, ACM TOMS 11, 1985, algorithm R with one place).
     """
     return below(source, seen) == 0
 
 
 def identifier(source: Source) -> bytes:
-    """Draw a fresh 16-byte chain id."""
     return source.bits(128).to_bytes(16, "little")

@@ -63,10 +63,7 @@ class Count:
         self._counts = [0] * len(metric.labels)
 
     def add(self, item: int) -> None:
-        """Count one occurrence, unless its item is at the plan's bound, or a chain was drawn.
-
-        Then the period was over: a clock that was set back does not begin it again.
-        """
+        """Count one occurrence, unless its item is at the plan's bound, or a chain was drawn."""
         if self.chain is None and self._counts[item] < cast(int, self.metric.spec["clip"]):
             self._counts[item] += 1
 
@@ -96,7 +93,6 @@ class Count:
         return self.chain
 
     def store(self, connection: Connection, source: Source) -> None:
-        """Put the chain into the store, under the pseudonym that the period had."""
         outbox.remember(connection, self.period, self._identity)
         outbox.insert(connection, [self.draw(source)])
 
@@ -157,7 +153,6 @@ class ItemCounter:
         self.begun.clear()
 
     def lapse(self, now: int) -> None:
-        """Drop all counts if nothing may be recorded any more, as seen in a transaction."""
         if self:
             store, plan = self._store, self._plan
             with store.transaction(READ):
@@ -165,10 +160,8 @@ class ItemCounter:
                     self.forget()
 
     def settle(self, now: int) -> None:
-        """Draw from the counts of periods that are over, and store the chains.
-
-        Whatever comes of it, no count is drawn from twice: one that could not be stored is kept as
-        it was drawn, for a later call. If nothing may be released any more, it is dropped.
+        """Draw from the counts of periods that are over, and store the chains; none is drawn from
+        twice.
         """
         if not self:
             return
@@ -208,5 +201,4 @@ class ItemCounter:
                     claims.release(connection, count.period, count.tally, count.holder)
 
     def next_due(self) -> int | None:
-        """Return when the first report of a count will be due (ms), None if there is no count."""
         return min((count.due for count in self.begun), default=None) if self else None

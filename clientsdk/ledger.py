@@ -128,10 +128,7 @@ class Ledger:
 
     @property
     def reserved(self) -> int:
-        """Micro-epsilon reserved over all periods; never more than the lifetime's ceiling.
-
-        Permanent responses count once, and what the periods drew from them does not.
-        """
+        """Micro-epsilon reserved over all periods, without what they drew from permanent responses."""
         return self._once + sum(p.reserved - p.degraded_reserved for p in self.periods)
 
     @property
@@ -173,18 +170,13 @@ class Ledger:
 
 
 def tally_name(plan: str, metric: str) -> str:
-    """Return the name under which a metric's recordings are counted, whatever the version."""
     return f"{plan}/{metric}"
 
 
 def read(
     connection: Connection, plan: Callable[[Connection, int], CompiledPlan] | None = None
 ) -> Ledger:
-    """Return the ledger in a device's store, inside a transaction.
-
-    ``plan`` returns the plan that the store has under a number, as :func:`stored_plan`. Raises
-    StoreError if this version cannot read the store, or it is damaged.
-    """
+    """Return the ledger in a device's store, inside a transaction; StoreError if it cannot be read."""
     # A file that no app has opened since version 3 came has no permanent responses, before
     # version 4 nothing was carried over, and before version 5 nothing was signed.
     version = schema.check(connection)
@@ -210,8 +202,8 @@ def read(
 def read_file(path: str | os.PathLike[str]) -> Ledger:
     """Return the ledger in a device's file; StoreError if there is none, or it is no device's.
 
-    What the file says does not change. If an app died and left its log beside the file, and no
-    other process has it open, the log is moved into the file as at the app's next start.
+    If an app died and left its log beside the file, and no other process has it open, the log is
+    moved into the file as at the app's next start.
     """
     try:
         with closing(reader(path)) as connection:
@@ -225,7 +217,6 @@ def read_file(path: str | os.PathLike[str]) -> Ledger:
 
 
 def reader(path: str | os.PathLike[str]) -> Connection:
-    """Open a device's file, which is not made if absent, to read it."""
     uri = schema.uri_of(realpath(path))
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
     connection.execute("PRAGMA query_only = ON")

@@ -121,10 +121,7 @@ _attended: int | None = None
 
 
 def at_exit(work: Callable[[float], None], limit: float) -> None:
-    """Call ``work`` at exit with its deadline on the monotonic clock.
-
-    ``limit`` is :data:`SENDERS`, or :data:`CONNECTIONS` for what follows those.
-    """
+    """Call ``work`` with its deadline at exit; ``limit`` is :data:`SENDERS` or :data:`CONNECTIONS`."""
     _at_exit[limit].append(work)
 
 

@@ -55,8 +55,6 @@ class Outcome(StrEnum):
 
 
 class Refusal(NamedTuple):
-    """What becomes of a metric's values for a while, so that nothing need be looked up."""
-
     outcome: Outcome
     plain: frozenset[object]  #: Types that the metric takes; a value of any other type is checked.
     until: int | None  #: Milliseconds since the epoch; None if it is so for good.
@@ -102,5 +100,4 @@ class FlushResult:
 
     @property
     def lapsed(self) -> int:
-        """Chains erased without a further report."""
         return sum(self.lapses)

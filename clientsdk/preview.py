@@ -69,7 +69,6 @@ class Preview:
 
     @property
     def reports(self) -> tuple[PreviewedReport, ...]:
-        """All reports, in the order in which they go."""
         return tuple(report for message in self.messages for report in message.reports)
 
     def in_words(self) -> str:
@@ -109,7 +108,6 @@ def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
 
 
 def _due_after(copy: Store, moment: int) -> int | None:
-    """Return when the first chain is due later than that: one that is due then must wait."""
     with copy.transaction(READ) as connection:
         (due,) = connection.execute(
             "SELECT min(due) FROM chain WHERE due > ?", (moment,)

@@ -158,7 +158,6 @@ class WatchedClient(SeededClient):
         )
 
     def record(self, metric: str, value: object) -> Outcome:
-        """Do what :meth:`clientsdk.Client.record` does, and keep the value."""
         outcome = super().record(metric, value)
         self.recorded.append(Recorded(metric, value, outcome))
         return outcome
@@ -253,7 +252,6 @@ class Reports(Sequence[Reported]):
         return "\n".join(lines)
 
     def of(self, metric: str) -> Reports:
-        """Return those of a metric."""
         self._plan.metric(metric)
         found = [each for each in self._reports if each.metric == metric]
         return Reports(self._plan, found, f"reports of {metric!r}")
@@ -321,11 +319,7 @@ def reported(client: SeededClient) -> Reports:
 
 
 def small_plan(*, panel: int = 1) -> CompiledPlan:
-    """Return a plan for tests and examples: ``colour``, once a day, at two levels.
-
-    It asks for no more than one report, so that a test sees what few devices sent. A device answers
-    on one day of ``panel``.
-    """
+    """Return a plan for tests and examples: ``colour``, once a day, on one day of ``panel``."""
     colour: dict[str, object] = {
         "name": "colour",
         "type": "category",

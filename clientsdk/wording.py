@@ -13,16 +13,10 @@ def epsilon(micro: int) -> str:
 
 
 def day(time: int) -> str:
-    """Return the day of a time in milliseconds since the epoch, in UTC."""
     return _written(time, "%Y-%m-%d")
 
 
 def minute(time: int) -> str:
-    """Return day, hour and minute.
-
-    >>> minute(3_600_000)
-    '1970-01-01 01:00'
-    """
     return _written(time, "%Y-%m-%d %H:%M")
 
 

@@ -35,11 +35,7 @@ class Buffered(Protocol):
     """A publisher that may hold messages back: what it took is safe once ``sync`` returns."""
 
     def sync(self) -> None:
-        """Wait until everything published is safe.
-
-        Raises PublishError if something may be lost: the client sends all since the last ``sync``
-        again.
-        """
+        """Wait until everything published is safe; after a PublishError all of it is sent again."""
 
 
 @runtime_checkable

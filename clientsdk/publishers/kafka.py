@@ -113,11 +113,7 @@ class KafkaPublisher(lifecycle.Forkable):
             self._connections.give_back(connection)
 
     def sync(self) -> None:
-        """Wait until the broker has acknowledged what was published.
-
-        Raises PublishError if it has not, or something that this thread published before may be
-        lost.
-        """
+        """Wait until the broker has acknowledged what this thread published, or raise PublishError."""
         self._check_process()
         deadline = time.monotonic() + self._timeout
         with self._lock:
@@ -151,7 +147,6 @@ class KafkaPublisher(lifecycle.Forkable):
                 connection.end()
 
     def after_fork_in_child(self) -> None:
-        """Leave all connections to the parent; what it sent is its own to wait for."""
         self._lock = threading.Lock()
         self._report_loss()
         self._process = os.getpid()
@@ -225,7 +220,6 @@ class KafkaPublisher(lifecycle.Forkable):
         self._held = sum(sent.size for sent in kept)
 
     def _fail(self, connections: Collection[Connection]) -> None:
-        """Give connections up, with all they hold; ``sync`` fails for the threads that sent it."""
         for connection in connections:
             if self._connections.forget(connection):
                 _end_in_thread(connection)

@@ -79,7 +79,6 @@ class Connection:
         return producer
 
     def end(self) -> None:
-        """Disconnect, and give up what the broker has not acknowledged."""
         producer, connecting = self._taken()
         if connecting is not None:
             connecting.cancel()
@@ -87,7 +86,6 @@ class Connection:
             discard(producer)
 
     def leave(self) -> None:
-        """Leave it to the parent process."""
         # A lock that another thread held at the fork stays locked.
         self._lock = threading.Lock()
         producer, connecting = self._taken()
@@ -114,9 +112,7 @@ class Connections:
     def take(self, pseudonym: bytes, deadline: float) -> tuple[Connection, Connection | None]:
         """Return the connection of a pseudonym, and the one that makes room for it, if one does.
 
-        The first is to be given back by :meth:`give_back`; the second is no longer known here,
-        and the caller waits for what it has sent, and ends it. Raises PublishError if all
-        connections are in use, or in the making, until the deadline.
+        The first is to be given back by :meth:`give_back`; the second is no longer known here.
         """
         with self._changed:
             while True:
@@ -134,7 +130,6 @@ class Connections:
         return taken, leaving
 
     def give_back(self, connection: Connection) -> None:
-        """Note that a thread publishes through a connection no longer."""
         with self._changed:
             connection.users -= 1
             self._changed.notify_all()
@@ -255,10 +250,7 @@ def make_producer(
 
 
 def throttled(producer: KafkaProducer | None) -> float | None:
-    """Return for how many seconds a broker has lately asked a producer to wait, None if for none.
-
-    The producer itself waits; this says for how long it is of no use to try again.
-    """
+    """Return for how many seconds a broker has lately asked a producer to wait, None if for none."""
     metrics = (producer.metrics() or {}) if producer is not None else {}
     longest = metrics.get("producer-metrics", {}).get("throttle-time-max", 0.0)
     return longest / 1000 if 0 < longest < math.inf else None
@@ -271,10 +263,7 @@ def discard(producer: KafkaProducer) -> None:
 
 
 def abandon(producer: KafkaProducer) -> None:
-    """Leave a producer to the parent process, kept, and kept from closing itself.
-
-    That would wait for a thread that only the parent has, and could end connections that it uses.
-    """
+    """Leave a producer to the parent process, kept from closing itself, which would disturb that."""
     from sotto.kafka.client_internals import never_close
 
     _open.pop(producer, None)

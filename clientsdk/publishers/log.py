@@ -68,10 +68,7 @@ class EmbeddedLogPublisher:
         self._lost: dict[int, str] = {}
 
     def publish(self, shard: int, message: bytes) -> None:
-        """Append a message to the partition of its pseudonym.
-
-        Raises PublishError if it was not written, or is not a message of one pseudonym.
-        """
+        """Append a message to the partition of its pseudonym, or raise PublishError."""
         self._check_process()
         pseudonym = pseudonym_in(message)
         with self._lock:
@@ -86,8 +83,7 @@ class EmbeddedLogPublisher:
     def sync(self) -> None:
         """Force to disk what was published, unless ``fsync`` is ``"never"``.
 
-        Raises PublishError if something that this thread published may not have reached the disk;
-        what other threads published is an error of their own next call.
+        Raises PublishError if something that this thread published may not have reached the disk.
         """
         self._check_process()
         with self._lock:
@@ -128,7 +124,6 @@ class EmbeddedLogPublisher:
         return self._open[pseudonym]
 
     def _reopened(self, pseudonym: bytes) -> LogWriter | None:
-        """Open the partition that a pseudonym had, unless it is not as it was left."""
         closed = self._closed.pop(pseudonym, None)
         if closed is None:
             return None
@@ -144,7 +139,6 @@ class EmbeddedLogPublisher:
         return LogWriter(self._directory, name, clock=self._clock, fsync=self._fsync, locked=False)
 
     def _retire(self, pseudonym: bytes) -> None:
-        """Close a partition, to be opened again if its pseudonym comes back."""
         writer = self._open.pop(pseudonym)
         try:
             writer.retire()

@@ -80,14 +80,13 @@ class Sender:
         self._unreadable: dict[int, StoreError] = {}
 
     def over(self, store: Store, publisher: Publisher) -> Sender:
-        """Return a sender of another store that does as this one does."""
         return Sender(store, self._period_ms, publisher, self._age)
 
     def flush(self, now: int, task: FlushTask) -> FlushResult:
         """Send the reports that are due at ``now``, in milliseconds since the epoch.
 
-        Raises StoreError if the store cannot even be read, or if this is called in the middle of a
-        flush, by its publisher or by a signal handler.
+        Raises StoreError if the store cannot be read, or in the middle of a flush by the same
+        thread.
         """
         database = self._store.database
         database.check_process()
@@ -367,16 +366,14 @@ class Sender:
 
 
 def _time_left(plan: CompiledPlan, metric: int, event: int, moment: int) -> int:
-    """Return how many milliseconds a chain may still be sent, below 0 if it is too late."""
     if plan.expired(moment) or not 0 <= metric < len(plan.metrics):
         return -1
     return min(event + plan.metrics[metric].horizon, plan.expires) - moment
 
 
 def _first(windows: dict[Pseudonym, int], window: int) -> Pseudonym:
-    """Return the pseudonym that goes first, of those that may rest for so many milliseconds.
-
-    The most urgent one that may not rest for ``window``; else each is as likely as any other.
+    """Return the pseudonym that goes first: one that may not rest for ``window``, else any by
+    chance.
     """
     urgent = min(windows, key=windows.__getitem__)
     if windows[urgent] < window:

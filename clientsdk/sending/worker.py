@@ -41,18 +41,12 @@ _running: set[Worker] = set()
 
 
 class Pause(NamedTuple):
-    """How many seconds to sleep, and whether a recording may end the sleep."""
-
     seconds: float
     interruptible: bool = False
 
 
 class Worker(lifecycle.Forkable):
-    """The background thread of one client; times and ``resolution`` are in milliseconds.
-
-    ``idle`` says whether :meth:`start` has something to do, and ``sent`` how many reports it has
-    sent.
-    """
+    """The background thread of one client; ``idle`` says whether :meth:`start` has something to do."""
 
     def __init__(
         self,
@@ -114,11 +108,7 @@ class Worker(lifecycle.Forkable):
         self._calls.put(None)
 
     def wait(self, until: float) -> bool:
-        """Wait for the thread to end, no longer than until then; return whether it has.
-
-        Not again for one that was asked to end earlier, nor for a publisher that ends its own
-        thread.
-        """
+        """Wait for the thread to end, no longer than until then; return whether it has."""
         thread = self._thread
         if thread is None or self._process != os.getpid() or not thread.is_alive():
             return True
@@ -127,7 +117,6 @@ class Worker(lifecycle.Forkable):
         return not thread.is_alive()
 
     def after_fork_in_child(self) -> None:
-        """Be without a thread until one is needed."""
         _running.discard(self)
         self._renew()
 
@@ -163,7 +152,6 @@ class Worker(lifecycle.Forkable):
         return self._mine and not self._ending
 
     def _step(self) -> Pause:
-        """Send if something is due; return how long to wait then."""
         try:
             while True:
                 due = self._next_due()

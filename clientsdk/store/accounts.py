@@ -73,10 +73,8 @@ class Accounts:
     def reserve(
         self, cursor: Cursor, tally: str, seen: int, cost: int, lifetime: int | None = None
     ) -> None:
-        """Reserve ``cost`` with the ``seen``-th recording under ``tally``.
-
-        Of the lifetime the same, unless ``lifetime`` says how much: what is drawn from a permanent
-        response costs nothing beyond that response.
+        """Reserve ``cost`` with the ``seen``-th recording; the same of the lifetime, unless that is
+        given.
         """
         if lifetime is not None:
             _reserve_degraded(cursor, self.period, cost)
@@ -95,10 +93,7 @@ class Accounts:
         *,
         degraded: bool = False,
     ) -> bool:
-        """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it.
-
-        What is ``degraded`` from a permanent response adds nothing to the lifetime.
-        """
+        """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it."""
         lifetime = 0 if degraded else cost
         if self.lifetime_spent + lifetime > ceilings.lifetime:
             return False
@@ -150,11 +145,7 @@ class Accounts:
         return bool(rows)
 
     def _add_up(self, connection: Connection) -> None:
-        """Sum up the lifetime.
-
-        A permanent response counts as spent once it is drawn, and so does what is carried over from
-        a file that was damaged, lost, or newer.
-        """
+        """Sum up the lifetime, with permanent responses and what is carried over counted as spent."""
         reserved, spent = connection.execute(
             "SELECT coalesce(sum(reserved), 0), coalesce(sum(spent), 0) FROM ("
             " SELECT reserved, spent FROM ledger"
@@ -168,9 +159,8 @@ class Accounts:
 def write_counted(
     connection: Connection, period: int, counted: list[tuple[str, int, int]]
 ) -> list[bool]:
-    """Write recordings ``(tally, seen, cost)`` of one period that were counted in memory.
-
-    Returns which of them were new: one whose tally says so was written before.
+    """Write recordings ``(tally, seen, cost)`` of one period that were counted in memory, once
+    each.
     """
     reserved, text = connection.execute(
         "SELECT reserved, tallies FROM ledger WHERE period = ?", (period,)
@@ -197,5 +187,4 @@ def _reserve_degraded(connection: Connection | Cursor, period: int, cost: int) -
 
 
 def _spend_degraded(connection: Connection, period: int, cost: int) -> None:
-    """Note that so much of what ``period`` has spent is paid for by permanent responses."""
     connection.execute("UPDATE degraded SET spent = spent + ? WHERE period = ?", (cost, period))

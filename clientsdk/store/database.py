@@ -172,7 +172,6 @@ class Database(lifecycle.Forkable):
     # Connections.
 
     def connected(self) -> Connection:
-        """Return the connection, opened again if it was closed."""
         if self._unusable is not None:
             raise sqlite3.ProgrammingError(self._unusable)
         return self.connection or self._connect(create=False)
@@ -248,9 +247,7 @@ class Database(lifecycle.Forkable):
         return connection
 
     def _start(self, connection: Connection, access: Access) -> int:
-        """Begin once no other process is in the way; return what another connection's commit
-        changes.
-        """
+        """Begin once no other process is in the way; return a number that another's commit changes."""
         if access is not self._synchronous and access is not READ and self.path is not None:
             level = "FULL" if access is DURABLE else "NORMAL"
             # An interrupt in between leaves neither noted, and the next commit sets it again.
@@ -280,10 +277,7 @@ class Database(lifecycle.Forkable):
     # The lock.
 
     def hold(self, use: int) -> None:
-        """Keep other threads out; what follows must end in :meth:`let_go`, come what may.
-
-        StoreError if the store is in use, by this very thread or for very long by another.
-        """
+        """Keep other threads out, or raise StoreError; what follows must end in :meth:`let_go`."""
         if self.process != getpid():
             self.check_process()
         thread = get_ident()
@@ -437,11 +431,7 @@ class Erasure:
             self.owed += 1
 
     def finish(self, erase_copies: Callable[[], bool]) -> bool:
-        """Erase the traces that are owed, outside any transaction; return whether none is left.
-
-        ``erase_copies`` also erases files that were set aside. What another process comes to owe
-        meanwhile stays owed.
-        """
+        """Erase the traces that are owed, outside any transaction; return whether none is left."""
         owed = self.owed
         if not self.pending:
             return True
@@ -465,12 +455,11 @@ class Erasure:
                 self.schedule(connection)
 
     def scrub(self, *, compact: bool) -> bool:
-        """Remove what deleted rows left in the log; False if another process reads, or the disk is
-        full.
+        """Remove what deleted rows left in the log; False if that cannot be done now.
 
-        Deleted content is overwritten at once in its page, but the write-ahead log still has the
-        older page; ``compact`` also rewrites the file, since a page that was split may have kept a
-        copy of rows that moved to another.
+        Deleted content is overwritten in its page, but the log still has the older page;
+        ``compact`` also rewrites the file, since a page that was split may have kept a copy of rows
+        that moved.
         """
         if self._database.path is None:
             return True

@@ -63,7 +63,6 @@ class Outbox:
             self.soonest = chain.due
 
     def add(self, connection: Connection, cursor: Cursor, chain: Chain, identity: Identity) -> None:
-        """Store a chain of the current period, which has that identity."""
         self.count(chain)
         if not self.named:
             remember(connection, chain.period, identity)
@@ -82,11 +81,7 @@ def due(
     without: Collection[int] = (),
     period: int | None = None,
 ) -> list[Chain]:
-    """Return at most ``limit`` chains with a level that is due, period by period.
-
-    Those that follow the plans numbered in ``without`` are left out, and those of other periods
-    than ``period`` if it is given.
-    """
+    """Return at most ``limit`` chains with a level that is due, period by period."""
     rows = connection.execute(
         "SELECT chain.* FROM pseudonym JOIN chain USING (period)"
         " WHERE due <= ?1 AND (?2 IS NULL OR period = ?2)"
@@ -98,7 +93,6 @@ def due(
 
 
 def due_plans(connection: Connection, moment: int, period: int) -> list[int]:
-    """Return the plans of a period of which a chain has a level that is due."""
     rows = connection.execute(
         "SELECT DISTINCT plan FROM pseudonym JOIN chain USING (period)"
         " WHERE due <= ? AND period = ?",
@@ -110,11 +104,7 @@ def due_plans(connection: Connection, moment: int, period: int) -> list[int]:
 def due_events(
     connection: Connection, moment: int, oldest: int
 ) -> list[tuple[int, int, int, int, int | None]]:
-    """Return period, plan, metric, event and first due time of the chains that are due.
-
-    Those of one event are one row. Due times before ``oldest`` do not count: where a row has no
-    other, it is None.
-    """
+    """Return period, plan, metric, event and first due time, not before ``oldest``, of due chains."""
     return connection.execute(
         "SELECT period, plan, metric, event, min(CASE WHEN due >= ? THEN due END)"
         " FROM pseudonym JOIN chain USING (period) WHERE due <= ?"
@@ -140,7 +130,6 @@ def totals(connection: Connection, moment: int) -> tuple[int, int, int]:
 
 
 def count_due(connection: Connection, moment: int) -> int:
-    """Return how many chains have a level that is due."""
     (number,) = connection.execute(
         "SELECT count(*) FROM pseudonym JOIN chain USING (period) WHERE due <= ?", (moment,)
     ).fetchone()
@@ -177,11 +166,7 @@ def identity(connection: Connection, period: int, *, signed: bool) -> Identity |
 
 
 def remember(connection: Connection, period: int, identity: Identity) -> None:
-    """Keep the identity of a period for as long as that has chains.
-
-    Every period with chains has a row in the table of pseudonyms, empty where all messages are
-    signed.
-    """
+    """Keep the identity of a period for as long as that has chains."""
     pseudonym, seed = identity
     if seed is not None:
         connection.execute(
@@ -209,7 +194,6 @@ def forget(connection: Connection, period: int) -> bool:
 
 
 def write_charged(connection: Connection, chains: Iterable[Chain]) -> None:
-    """Write how many levels of each chain are charged for."""
     connection.executemany(
         "UPDATE chain SET charged = ? WHERE period = ? AND due = ? AND id = ?",
         [(chain.charged, chain.period, chain.due, chain.id) for chain in chains],

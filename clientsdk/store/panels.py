@@ -23,8 +23,6 @@ _REDUCED = 16
 
 
 class Panel(NamedTuple):
-    """What decides about a device's turns."""
-
     secret: bytes  #: 32 random bytes.
     since: int  #: A cycle that began before this period has no turn.
 
@@ -66,7 +64,5 @@ def read(connection: Connection) -> Panel:
 
 
 def begin_after(connection: Connection, period: int) -> None:
-    """Have the first turn in a cycle that begins after ``period``: a lost store may have had this
-    one.
-    """
+    """Have the first turn in a cycle that begins after ``period``, since a lost one may be used."""
     connection.execute("UPDATE panel SET since = max(since, ?)", (period + 1,))

@@ -54,7 +54,6 @@ def binding_of(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
 
 
 def response(connection: Connection, binding: bytes) -> bytes | None:
-    """Return the permanent response of a binding, None if there is none (any more)."""
     row = connection.execute(
         "SELECT response FROM permanent WHERE binding = ?", (binding,)
     ).fetchone()
@@ -65,10 +64,7 @@ def response(connection: Connection, binding: bytes) -> bytes | None:
 
 
 def keep(connection: Connection, binding: bytes, tally: str, cost: int, drawn: bytes) -> None:
-    """Store a response together with its charge; sqlite3.IntegrityError where there is one already.
-
-    What an erased response of the same binding has cost stays charged beside it.
-    """
+    """Store a response and add its charge; sqlite3.IntegrityError where there is one already."""
     charged = connection.execute(
         "UPDATE permanent SET cost = cost + ?, response = ? WHERE binding = ? AND response = x''",
         (cost, drawn, binding),
@@ -80,12 +76,10 @@ def keep(connection: Connection, binding: bytes, tally: str, cost: int, drawn: b
 
 
 def erase(connection: Connection) -> None:
-    """Erase every response; what they have cost stays charged."""
     connection.execute("UPDATE permanent SET response = x''")
 
 
 def charges(connection: Connection) -> tuple[PermanentCharge, ...]:
-    """Return what permanent responses have cost, by metric."""
     rows = connection.execute(
         "SELECT tally, cost, response <> x'' FROM permanent ORDER BY tally, binding"
     )

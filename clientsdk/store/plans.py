@@ -44,7 +44,6 @@ class Plans:
         self._known: dict[int, CompiledPlan] = {}
 
     def add_opened(self, connection: Connection) -> None:
-        """Store the plan that was opened, if it is new, and learn its number."""
         plan = self.opened
         find = "SELECT id FROM plan WHERE digest = ?"
         row = connection.execute(find, (plan.digest,)).fetchone()

@@ -21,7 +21,6 @@ SECRET_BYTES = 32
 
 
 def draw_secret(source: Source) -> bytes:
-    """Draw 32 bytes: a device's first secret, or what a later one is mixed with."""
     return source.bits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "little")
 
 

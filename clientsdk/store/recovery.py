@@ -42,10 +42,9 @@ def open_store(
     """Open a device's store, made if absent; a damaged file is set aside and replaced.
 
     ``path`` is None for a store in memory. A new store is pinned to the plan's collector and period
-    length and to ``ceilings``, and starts in the budget period of ``now``, in milliseconds since
-    the epoch. Ceilings lower those of an existing store and never raise them. Raises PlanError if
-    the store belongs to another collector or period length, and StoreError if the file cannot be
-    used.
+    length and to ``ceilings``, which lower those of an existing one, and starts in the budget
+    period of ``now``, in milliseconds since the epoch. Raises PlanError if the store belongs to
+    another budget, and StoreError if the file cannot be used.
     """
     for last in (False, True):
         store = Store(path, plan, ceilings, source, quota)
@@ -162,7 +161,7 @@ def _reconcile(
     """Compare a store with its guard, in the transaction that opens it, and make up for a gap.
 
     ``fresh`` says whether the file was empty, ``new_panel`` whether the secret of its turns was
-    drawn just now. Raises PlanError where the file is lost and its guard is of another budget.
+    drawn now.
     """
     path = store.path
     if path is None:

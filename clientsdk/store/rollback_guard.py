@@ -55,10 +55,7 @@ _occasions = itertools.count()
 
 
 class GuardError(StoreError):
-    """What was to be written is in the device's file, and the guard beside it could not follow.
-
-    Nothing leaves the device before it can: what is sent is charged in a commit with a record.
-    """
+    """What was to be written is in the device's file, and the guard beside it could not follow."""
 
 
 class ForeignGuardError(StoreError):
@@ -118,9 +115,8 @@ class RollbackGuard:
     def next_record(
         self, connection: Connection, period: int, lifetime: int, reserved: int, ceilings: Ceilings
     ) -> GuardRecord:
-        """Begin another generation and return its record.
-
-        ``reserved`` is of ``period``, without what permanent responses have paid for.
+        """Begin another generation and return its record; of ``reserved`` permanent responses paid
+        a part.
         """
         self.generation += 1
         connection.execute("UPDATE mark SET generation = ?", (self.generation,))
@@ -171,7 +167,6 @@ class RollbackGuard:
         )
 
     def withdrawal_noted(self) -> bool:
-        """Whether the guard says now that consent is withdrawn; StoreError if it is unreadable."""
         return self.path is not None and bool(withdrawal(self.path))
 
     def note_withdrawal(self) -> bool:
@@ -222,8 +217,8 @@ def has_room_for_note(path: str) -> bool:
 def note_withdrawal(path: str) -> None:
     """Note that consent is withdrawn, in place; the note survives a loss of power.
 
-    If the guard is gone it is made. No two notes are the same. What makes them differ is not drawn:
-    a withdrawal must hold also where the operating system gives no randomness.
+    No two notes are the same, and nothing is drawn for that: a withdrawal must hold also where the
+    operating system gives no randomness.
     """
     with locked(path, anyway=True) as descriptor:
         made = os.fstat(descriptor).st_size == 0
@@ -242,9 +237,7 @@ def lift_withdrawal(path: str, note: bytes) -> None:
 
 
 def advance(path: str, record: GuardRecord) -> None:
-    """Write a record unless one of a later generation is there; ForeignGuardError if it is
-    another's.
-    """
+    """Write a record unless a later one is there; ForeignGuardError if that is another store's."""
     with locked(path) as descriptor:
         found = _parsed(os.read(descriptor, 2 * _SLOT))
         if found is not None and found[1].store != record.store:
@@ -264,8 +257,7 @@ def replace(path: str, record: GuardRecord, *, durable: bool = True) -> None:
 def locked(path: str, *, anyway: bool = False) -> Iterator[int]:
     """Open the guard of a state file, made if absent, for one process at a time.
 
-    If the lock cannot be had, within :data:`~clientsdk.store.schema.PATIENCE` or on this file
-    system, what follows is done ``anyway`` or not at all.
+    If the lock cannot be had in time, what follows is done ``anyway`` or not at all.
     """
     try:
         descriptor = os.open(f"{path}{SUFFIX}", os.O_RDWR | os.O_CREAT, 0o600)

@@ -188,9 +188,7 @@ def unusable(what: str, error: BaseException) -> StoreError:
 
 
 def examine(connection: Connection) -> bool:
-    """Check the whole file, if it is a device's (DamagedError); return whether nothing is in it
-    yet.
-    """
+    """Check a device's whole file; return whether nothing is in it yet."""
     if connection.execute("PRAGMA application_id").fetchone() == (APPLICATION,):
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":

@@ -50,8 +50,6 @@ GIVEN, WITHDRAWN = Consent.GIVEN, Consent.WITHDRAWN
 
 
 class Recording(NamedTuple):
-    """A recording that a store in memory has not yet written into its tables."""
-
     tally: str
     seen: int  #: How many there were under this tally in the period, with this one.
     cost: int  #: Micro-epsilon reserved for the chain.
@@ -142,7 +140,6 @@ class Store:
     # What the database calls at the edges of its transactions.
 
     def refresh(self, connection: Connection) -> None:
-        """Read again what is kept in memory."""
         if not self._ready:
             return
         try:
@@ -163,11 +160,7 @@ class Store:
         self.outbox.room = 0
 
     def write_buffered(self, connection: Connection) -> None:
-        """Move the buffered recordings, of one period that is in the ledger, into the tables.
-
-        What an interrupt left in the buffer although it was written is not written again: its tally
-        says so.
-        """
+        """Move the buffered recordings into the tables, once each: an interrupt may have left some."""
         buffer = self.buffer
         if not buffer:
             return
@@ -252,9 +245,7 @@ class Store:
             pass
 
     def _check_identity(self, connection: Connection) -> None:
-        """Refuse a file that has taken the place of the one that was opened: its numbers mean
-        others.
-        """
+        """Refuse a file that has taken the place of the one that was opened."""
         pinned = connection.execute("SELECT store, collector, period_ms FROM device").fetchone()
         agree = self.plans.agree(connection)
         if pinned != (self.guard.identity, *self._budget) or not agree:
@@ -283,10 +274,7 @@ class Store:
     # Recording.
 
     def add_chain(self, connection: Connection, chain: Chain) -> None:
-        """Store a chain of this period, which is charged in the same transaction.
-
-        Its plan may be one that a clock that leapt had seen expire: then it will expire once more.
-        """
+        """Store a chain of this period, which is charged in the same transaction."""
         plans = self.plans
         if self._expires < plans.next_expiry:
             plans.next_expiry = self._expires
@@ -294,10 +282,8 @@ class Store:
 
     @property
     def buffering(self) -> bool:
-        """Whether a recording may be buffered, while the store is held: :meth:`add_buffered`.
-
-        Only in memory, where no other process reads it, and only where nothing else is to be
-        written: the first of a period goes into the tables.
+        """Whether a recording may be buffered: in memory alone, and where nothing else is to be
+        written.
         """
         return (
             self.path is None
@@ -308,9 +294,8 @@ class Store:
         )
 
     def add_buffered(self, tally: str, seen: int, cost: int, chain: Chain) -> bool:
-        """Buffer a recording in memory; False if that is not possible any more.
-
-        What is counted comes first: an interrupt in between can only have counted too much.
+        """Buffer a recording; False if that is not possible any more. Counting it too often is
+        safe.
         """
         recording = Recording(tally, seen, cost, chain)
         self.outbox.count(chain)
@@ -325,10 +310,7 @@ class Store:
         return True
 
     def incumbent_cost(self, connection: Connection, tally: str) -> int | None:
-        """Return what the chain in a reservoir has reserved, None if it was not used so far.
-
-        Zero once its chain was wiped: what that had reserved stays reserved.
-        """
+        """Return what the chain in a reservoir has reserved, wiped or not, None if it was not used."""
         row = connection.execute("SELECT cost FROM reservoir WHERE tally = ?", (tally,)).fetchone()
         return None if row is None else int(row[0])
 
@@ -347,10 +329,7 @@ class Store:
             self.erasure.schedule(connection)
 
     def deny(self, plan: CompiledPlan, outcome: Outcome) -> None:
-        """Remember for a moment what becomes of every value, so that not each one reads the file.
-
-        That is where there is no consent, and where the plan has expired.
-        """
+        """Remember for a moment what becomes of every value, so that not each one reads the file."""
         stale = monotonic() + FORGET_AFTER
         for metric in plan.metrics:
             self.refusals[metric.name] = Refusal(outcome, metric.plain, None, stale)
@@ -387,11 +366,7 @@ class Store:
         return lowered(self.ceilings, self.own)
 
     def advance(self, connection: Connection, period: int) -> bool:
-        """Move on to ``period`` unless the store is there already or beyond; return whether moved.
-
-        The secret is hashed forward over the old one; pseudonyms and keys are kept only for the
-        chains of past periods that are still to be sent under them.
-        """
+        """Move on to ``period`` unless the store is there already or beyond; return whether moved."""
         if period <= self.accounts.period:
             return False
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
@@ -413,10 +388,7 @@ class Store:
         return True
 
     def forget_periods(self, connection: Connection) -> bool:
-        """Erase the pseudonym, key and metrics of past periods that have no chain left, if any.
-
-        How many values were recorded remains, as one sum, with what they cost.
-        """
+        """Erase the pseudonym, key and metrics of past periods that have no chain left, if any."""
         erased = outbox.forget(connection, self.accounts.period)
         return self.accounts.fold_past_periods(connection) or erased
 
@@ -425,11 +397,7 @@ class Store:
         return max(now, self.accounts.period * self._budget[1])
 
     def expire(self, connection: Connection, now: int) -> int:
-        """Erase all chains of plans that have expired; return how many there were.
-
-        Permanent responses stay: the plan's next version goes on with them, and would otherwise
-        draw, and charge for, others.
-        """
+        """Erase all chains of plans that have expired; return how many. Permanent responses stay."""
         erased = self.plans.erase_expired(connection, self.moment(now))
         if erased:
             self.forget_periods(connection)
@@ -437,7 +405,6 @@ class Store:
         return erased
 
     def keep_up(self, now: int) -> None:
-        """Begin periods and expire plans, outside a transaction and where nothing else is done."""
         period = now // self._budget[1]
         if period > self.period or now >= self.plans.next_expiry:
             with self.transaction(WRITE) as connection:
@@ -455,7 +422,6 @@ class Store:
             self.erasure.scrub(compact=False)
 
     def finish_erasure(self) -> bool:
-        """Erase the traces that are owed, outside any transaction; return whether none is left."""
         return self.erasure.finish(self._erase_copies)
 
     def _erase_copies(self) -> bool:
@@ -475,7 +441,6 @@ class Store:
     # The ledger.
 
     def ledger(self) -> Ledger:
-        """Return what was reserved and spent, at one moment."""
         with self.transaction(READ) as connection:
             found = ledger.read(connection, self.plans.get)
             withdrawn = self.guard.withdrawal_noted()
