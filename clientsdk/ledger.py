@@ -128,7 +128,7 @@ class Ledger:
 
     @property
     def reserved(self) -> int:
-        """Micro-epsilon reserved over all periods, without what they drew from permanent responses."""
+        """Micro-epsilon reserved over all periods, but for what permanent responses have paid."""
         return self._once + sum(p.reserved - p.degraded_reserved for p in self.periods)
 
     @property
@@ -176,7 +176,7 @@ def tally_name(plan: str, metric: str) -> str:
 def read(
     connection: Connection, plan: Callable[[Connection, int], CompiledPlan] | None = None
 ) -> Ledger:
-    """Return the ledger in a device's store, inside a transaction; StoreError if it cannot be read."""
+    """Return the ledger in a device's store, inside a transaction, or raise StoreError."""
     # A file that no app has opened since version 3 came has no permanent responses, before
     # version 4 nothing was carried over, and before version 5 nothing was signed.
     version = schema.check(connection)

@@ -121,7 +121,7 @@ _attended: int | None = None
 
 
 def at_exit(work: Callable[[float], None], limit: float) -> None:
-    """Call ``work`` with its deadline at exit; ``limit`` is :data:`SENDERS` or :data:`CONNECTIONS`."""
+    """Call ``work`` with its deadline at exit; the limit is one of the two above."""
     _at_exit[limit].append(work)
 
 

@@ -15,10 +15,9 @@ class Outcome(StrEnum):
     ACCEPTED = "accepted"
     """Its randomized outputs are in the store, and charged.
 
-    For a reservoir: it took part in the draw. For a constant metric: the period has a report,
-    drawn from the permanent response to the first value. For a top item: it was counted, in
-    memory, and what the count will cost is charged; if the process ends before the period does,
-    the count is lost.
+    For a reservoir: it took part in the draw. For a constant metric: the period has a report, drawn
+    from the permanent response to the first value. For a top item: it was counted, in memory, and
+    what the count will cost is charged; it is lost if the process ends before the period does.
     """
     OVER_BUDGET = "over_budget"
     """The strongest level would exceed the ceiling of the period or of the device's life.
@@ -27,24 +26,16 @@ class Outcome(StrEnum):
     its permanent response, unless there is one, the lifetime's.
     """
     PERIOD_FULL = "period_full"
-    """The metric has had all the reports that its plan allows in a budget period.
-
-    For a top item: another process or client counts the items of this period, or one did that
-    died.
-    """
+    """The metric has had all the reports that its plan allows in a budget period, or another
+    process or client counts its top items in it, also one that died."""
     NOT_IN_PANEL = "not_in_panel"
-    """The plan divides devices into panels, and this period is not this device's turn.
-
-    Nothing is stored or charged. The turn is chosen by a secret of the device alone.
-    """
+    """The plan divides devices into panels, and this period, by a secret of the device alone, is
+    not its turn: nothing is stored or charged."""
     NO_CONSENT = "no_consent"
     """Consent was not given, or was withdrawn."""
     STORE_FULL = "store_full"
-    """The store takes nothing now.
-
-    Its quota is used up, the disk is full, or it is without permission, damaged, locked, forked
-    or closed. Or the operating system gives no randomness.
-    """
+    """The store takes nothing now: its quota is used up, the disk is full, or it is without
+    permission, damaged, locked, forked or closed. Or the operating system gives no randomness."""
     EXPIRED = "expired"
     """The plan has expired."""
     DISABLED = "disabled"

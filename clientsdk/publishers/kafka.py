@@ -113,7 +113,7 @@ class KafkaPublisher(lifecycle.Forkable):
             self._connections.give_back(connection)
 
     def sync(self) -> None:
-        """Wait until the broker has acknowledged what this thread published, or raise PublishError."""
+        """Wait until the broker has acknowledged what was published, or raise PublishError."""
         self._check_process()
         deadline = time.monotonic() + self._timeout
         with self._lock:

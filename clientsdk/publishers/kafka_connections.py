@@ -250,7 +250,7 @@ def make_producer(
 
 
 def throttled(producer: KafkaProducer | None) -> float | None:
-    """Return for how many seconds a broker has lately asked a producer to wait, None if for none."""
+    """Return for how many seconds a broker has lately asked a producer to wait, if it has."""
     metrics = (producer.metrics() or {}) if producer is not None else {}
     longest = metrics.get("producer-metrics", {}).get("throttle-time-max", 0.0)
     return longest / 1000 if 0 < longest < math.inf else None
@@ -263,7 +263,7 @@ def discard(producer: KafkaProducer) -> None:
 
 
 def abandon(producer: KafkaProducer) -> None:
-    """Leave a producer to the parent process, kept from closing itself, which would disturb that."""
+    """Leave a producer to the parent process, and kept from closing itself."""
     from sotto.kafka.client_internals import never_close
 
     _open.pop(producer, None)

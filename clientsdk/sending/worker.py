@@ -46,7 +46,7 @@ class Pause(NamedTuple):
 
 
 class Worker(lifecycle.Forkable):
-    """The background thread of one client; ``idle`` says whether :meth:`start` has something to do."""
+    """The background thread of one client; not ``idle`` once it is started."""
 
     def __init__(
         self,

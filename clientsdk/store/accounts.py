@@ -145,7 +145,7 @@ class Accounts:
         return bool(rows)
 
     def _add_up(self, connection: Connection) -> None:
-        """Sum up the lifetime, with permanent responses and what is carried over counted as spent."""
+        """Sum up the lifetime; permanent responses and what is carried over count as spent."""
         reserved, spent = connection.execute(
             "SELECT coalesce(sum(reserved), 0), coalesce(sum(spent), 0) FROM ("
             " SELECT reserved, spent FROM ledger"

@@ -247,7 +247,7 @@ class Database(lifecycle.Forkable):
         return connection
 
     def _start(self, connection: Connection, access: Access) -> int:
-        """Begin once no other process is in the way; return a number that another's commit changes."""
+        """Begin once no other process is in the way; return what another's commit changes."""
         if access is not self._synchronous and access is not READ and self.path is not None:
             level = "FULL" if access is DURABLE else "NORMAL"
             # An interrupt in between leaves neither noted, and the next commit sets it again.

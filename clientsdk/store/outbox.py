@@ -104,7 +104,7 @@ def due_plans(connection: Connection, moment: int, period: int) -> list[int]:
 def due_events(
     connection: Connection, moment: int, oldest: int
 ) -> list[tuple[int, int, int, int, int | None]]:
-    """Return period, plan, metric, event and first due time, not before ``oldest``, of due chains."""
+    """Return period, plan, metric, event and first due time from ``oldest`` on, of due chains."""
     return connection.execute(
         "SELECT period, plan, metric, event, min(CASE WHEN due >= ? THEN due END)"
         " FROM pseudonym JOIN chain USING (period) WHERE due <= ?"

@@ -115,26 +115,17 @@ class RollbackGuard:
     def next_record(
         self, connection: Connection, period: int, lifetime: int, reserved: int, ceilings: Ceilings
     ) -> GuardRecord:
-        """Begin another generation and return its record; of ``reserved`` permanent responses paid
-        a part.
+        """Begin another generation and return its record; permanent responses paid some of
+        ``reserved``.
         """
         self.generation += 1
         connection.execute("UPDATE mark SET generation = ?", (self.generation,))
         (degraded,) = connection.execute(
             "SELECT coalesce(sum(reserved), 0) FROM degraded WHERE period = ?", (period,)
         ).fetchone()
-        return GuardRecord(
-            self.identity,
-            self.budget,
-            self.generation,
-            period,
-            lifetime,
-            reserved - degraded,
-            ceilings.period,
-            ceilings.lifetime,
-            self.damaged,
-            self.restored,
-        )
+        budgets = period, lifetime, reserved - degraded, ceilings.period, ceilings.lifetime
+        losses = self.damaged, self.restored
+        return GuardRecord(self.identity, self.budget, self.generation, *budgets, *losses)
 
     def prepare(self, record: GuardRecord) -> None:
         self._next = record

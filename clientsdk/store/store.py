@@ -160,7 +160,7 @@ class Store:
         self.outbox.room = 0
 
     def write_buffered(self, connection: Connection) -> None:
-        """Move the buffered recordings into the tables, once each: an interrupt may have left some."""
+        """Move the buffered recordings into the tables, none of them twice after an interrupt."""
         buffer = self.buffer
         if not buffer:
             return
@@ -213,12 +213,9 @@ class Store:
     def guard_record(self, connection: Connection) -> GuardRecord:
         """Begin another generation; return its record."""
         accounts = self.accounts
+        lifetime, reserved = accounts.lifetime_reserved, accounts.reserved
         return self.guard.next_record(
-            connection,
-            accounts.period,
-            accounts.lifetime_reserved,
-            accounts.reserved,
-            self.ceilings,
+            connection, accounts.period, lifetime, reserved, self.ceilings
         )
 
     # Reading and opening.
@@ -310,7 +307,7 @@ class Store:
         return True
 
     def incumbent_cost(self, connection: Connection, tally: str) -> int | None:
-        """Return what the chain in a reservoir has reserved, wiped or not, None if it was not used."""
+        """Return what the chain in a reservoir has reserved, wiped or not; None if there was none."""
         row = connection.execute("SELECT cost FROM reservoir WHERE tally = ?", (tally,)).fetchone()
         return None if row is None else int(row[0])
 
@@ -329,7 +326,7 @@ class Store:
             self.erasure.schedule(connection)
 
     def deny(self, plan: CompiledPlan, outcome: Outcome) -> None:
-        """Remember for a moment what becomes of every value, so that not each one reads the file."""
+        """Remember for a moment what becomes of all values, so that not each one reads the file."""
         stale = monotonic() + FORGET_AFTER
         for metric in plan.metrics:
             self.refusals[metric.name] = Refusal(outcome, metric.plain, None, stale)
@@ -366,7 +363,7 @@ class Store:
         return lowered(self.ceilings, self.own)
 
     def advance(self, connection: Connection, period: int) -> bool:
-        """Move on to ``period`` unless the store is there already or beyond; return whether moved."""
+        """Move on to ``period`` unless the store is there already or beyond; say whether moved."""
         if period <= self.accounts.period:
             return False
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
@@ -397,7 +394,7 @@ class Store:
         return max(now, self.accounts.period * self._budget[1])
 
     def expire(self, connection: Connection, now: int) -> int:
-        """Erase all chains of plans that have expired; return how many. Permanent responses stay."""
+        """Erase all chains of expired plans; return how many. Permanent responses stay."""
         erased = self.plans.erase_expired(connection, self.moment(now))
         if erased:
             self.forget_periods(connection)
