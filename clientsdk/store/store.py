@@ -307,7 +307,7 @@ class Store:
         return True
 
     def incumbent_cost(self, connection: Connection, tally: str) -> int | None:
-        """Return what the chain in a reservoir has reserved, wiped or not; None if there was none."""
+        """Return what a reservoir has reserved, its chain wiped or not; None if it is unused."""
         row = connection.execute("SELECT cost FROM reservoir WHERE tally = ?", (tally,)).fetchone()
         return None if row is None else int(row[0])
 
