@@ -128,10 +128,7 @@ class LocalFlink:
         return any(ended)
 
     def _start(
-        self,
-        missing: Collection[Process],
-        folders: Sequence[Path],
-        say: Callable[[str], None],
+        self, missing: Collection[Process], folders: Sequence[Path], say: Callable[[str], None]
     ) -> None:
         if self.task_manager in missing:
             self._name_file.write_text(f"taskmanager-{secrets.token_hex(4)}", encoding="ascii")

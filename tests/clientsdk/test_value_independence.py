@@ -451,7 +451,7 @@ def test_what_decides_receives_neither_a_value_nor_a_symbol():
     """Only what is named here: of no other type and no other name may a parameter be."""
     allowed = {
         "self": None,
-        "connection": "sqlite3.Connection",
+        "connection": "Connection",
         "terms": "Terms",
         "metric": "CompiledMetric",
         "plan": "CompiledPlan",
