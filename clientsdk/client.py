@@ -88,13 +88,11 @@ class Client:
         settings', the environment's and the plan's are pinned in a new store. In an existing one
         they lower what is pinned and never raise it (see :meth:`renew_consent`). Whatever another
         process pins, this client records and sends no more than its own allow.
-    background : bool, optional
-        Whether a thread sends reports when they are due. If not, call :meth:`flush`.
-    quota : Quota, optional
+    background, quota : optional
+        As in ``settings``, which they override. Without a thread call :meth:`flush`.
     settings : Settings, optional
-        All that is not given above; by default what the environment's variables say, read now and
-        never again. Of ``SOTTO_DISABLED``, ``SOTTO_CEILING_*`` and the app's own the stricter
-        holds.
+        By default what the environment's variables say, read now and never again. Of
+        ``SOTTO_DISABLED``, ``SOTTO_CEILING_*`` and the app's own the stricter holds.
     expect : str, optional
         The fingerprint of the plan that the app was made for, as ``sotto plan fingerprint`` prints
         it; another plan is refused. For plans that the app fetches.
@@ -102,11 +100,9 @@ class Client:
     Raises
     ------
     PlanError
-        The plan cannot be honoured, or is not the one expected, or the store belongs to another
-        collector or period length.
+        The plan cannot be honoured, or is not the one expected, or the store is of another budget.
     ParameterError
-        An argument, a setting or a variable about privacy is not as it should be; ceilings are at
-        least 1,000 micro-epsilon, a period's at most the lifetime's.
+        An argument, a setting or a variable about privacy is not as it should be.
     StoreError
         The state file cannot be used.
     ModuleNotFoundError
@@ -288,26 +284,18 @@ class Client:
         the messages since its last sync, of at most 4,096 reports, all of them charged.
 
         First this client stops, in memory. Then the withdrawal is noted in bytes that the rollback
-        guard beside the file already has, which needs no space on the disk; the note holds for all
-        processes and across restarts, until consent is given ``again``. Then the file is written.
-        Where that fails, the note stands: whoever next opens the file, records or sends writes the
-        withdrawal and erases first.
+        guard beside the file already has, for all processes and across restarts, until consent is
+        given ``again``. Then the file is written; where that fails, as on a full disk, the note
+        stands, and whoever next opens the file, records or sends writes the withdrawal and erases
+        first.
 
-        Returns
-        -------
-        bool
-            Whether no trace is left in the file. If not, because another process was reading it or
-            it could not be written, erasing is tried again at each flush, at :meth:`close` and at
-            the next start. Consent is withdrawn all the same.
-
-        Raises
-        ------
-        StoreError
-            Neither the file nor the guard could be written. This client records and sends nothing
-            from now on and tries again at its next flush; another process, or a later one, knows
-            nothing of it. Say so to the person.
-        PlanError
-            This client is switched off, and the file is of another budget. Nothing has changed.
+        Returns whether no trace is left in the file. If not, because another process was reading it
+        or it could not be written, erasing is tried again at each flush, at :meth:`close` and at
+        the next start. Raises StoreError if neither the file nor the guard could be written: this
+        client then records and sends nothing from now on and tries again at its next flush, and
+        another process, or a later one, knows nothing of it; say so to the person. Raises
+        PlanError, and changes nothing, if this client is switched off and the file is of another
+        budget.
         """
         if self.settings.disabled:
             return self._consent.withdraw_though_disabled(self._file, self._source())
@@ -317,13 +305,14 @@ class Client:
         """Send every report that is due now; of a chain with several levels due, the newest alone.
 
         What is sent is charged first, in a commit that survives a loss of power. Of several
-        processes on one file one sends at a time; the others wait up to ten seconds, or up to the
-        timeout: seconds after which this returns whatever the publisher does; no message is begun
-        later. Without it, and one in the settings, the publisher's own limits are all there is.
+        processes on one file one sends at a time; the others wait up to ten seconds, or up to
+        ``timeout``: seconds after which this returns whatever the publisher does, and no message is
+        begun later. Without it, and one in the settings, the publisher's own limits are all there
+        is.
 
-        The result says what ended the flush early: a publisher that takes nothing, one that raises
-        what it should not, and a full disk are no exceptions. What was not delivered is sent again,
-        byte for byte, by a later flush. Raises StoreError if the store cannot even be read.
+        The result says what ended the flush early: a publisher that takes nothing or raises what it
+        should not, and a full disk are no exceptions. What was not delivered is sent again, byte
+        for byte, by a later flush. Raises StoreError if the store cannot even be read.
 
         Privacy
         -------

@@ -27,21 +27,6 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 class Count:
     """The items of one metric in one period; its ``repr`` never shows them."""
 
-    __slots__ = (
-        "_counts",
-        "_id",
-        "_identity",
-        "_plan_id",
-        "chain",
-        "due",
-        "event",
-        "holder",
-        "jitter",
-        "metric",
-        "period",
-        "tally",
-    )
-
     def __init__(
         self, store: Store, plan: CompiledPlan, metric: CompiledMetric, tally: str, source: Source
     ) -> None:
@@ -77,17 +62,9 @@ class Count:
             except BaseException as error:
                 drop_locals(error)
                 raise
+            drawn_under = self._plan_id, self.metric.index, self.event, self.jitter
             self.chain = Chain(
-                period=self.period,
-                due=self.due,
-                id=self._id,
-                plan=self._plan_id,
-                metric=self.metric.index,
-                event=self.event,
-                jitter=self.jitter,
-                charged=0,
-                delivered=0,
-                payloads=b"".join(payloads),
+                self.period, self.due, self._id, *drawn_under, 0, 0, b"".join(payloads)
             )
             self._counts = []
         return self.chain

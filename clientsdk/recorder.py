@@ -161,15 +161,6 @@ class Recorder:
         resolution, period = plan.resolution, store.accounts.period
         began = period * plan.period
         event = now - now % resolution if now > began else began
-        return Chain(
-            period,
-            event + resolution + jitter + metric.ladder[0].after,
-            chain_id,
-            store.plans.number,
-            metric.index,
-            event,
-            jitter,
-            0,
-            0,
-            b"".join(payloads),
-        )
+        due = event + resolution + jitter + metric.ladder[0].after
+        drawn_under = store.plans.number, metric.index, event, jitter
+        return Chain(period, due, chain_id, *drawn_under, 0, 0, b"".join(payloads))

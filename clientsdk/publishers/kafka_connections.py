@@ -50,12 +50,8 @@ class Connection:
         #: Threads that are publishing through it.
         self.users = 0
         self._connecting: Connecting | None = None
-        self._producer: KafkaProducer | None = None
+        self.producer: KafkaProducer | None = None
         self._lock = threading.Lock()
-
-    @property
-    def producer(self) -> KafkaProducer | None:
-        return self._producer
 
     @property
     def idle(self) -> bool:
@@ -65,16 +61,16 @@ class Connection:
     def connected(self, make: Callable[[], KafkaProducer], deadline: float) -> KafkaProducer:
         """Return the producer; at most one is in the making."""
         with self._lock:
-            if self._producer is not None:
-                return self._producer
+            if self.producer is not None:
+                return self.producer
             if self._connecting is None or self._connecting.failed:
                 self._connecting = Connecting(make)
             connecting = self._connecting
         producer = connecting.wait(deadline - time.monotonic())
         with self._lock:
             if self._connecting is connecting:
-                self._producer, self._connecting = producer, None
-            if self._producer is not producer:
+                self.producer, self._connecting = producer, None
+            if self.producer is not producer:
                 raise PublishError("the connection was given up meanwhile")
         return producer
 
@@ -96,7 +92,7 @@ class Connection:
 
     def _taken(self) -> tuple[KafkaProducer | None, Connecting | None]:
         with self._lock:
-            producer, self._producer = self._producer, None
+            producer, self.producer = self.producer, None
             connecting, self._connecting = self._connecting, None
         return producer, connecting
 
