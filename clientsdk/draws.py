@@ -24,8 +24,6 @@ class OnceOnly:
     Every bit is returned at most once. Drop it when the recording ends: what is kept between
     recordings could be returned twice, by a fork or a copied process.
 
-    Privacy
-    -------
     It gives bits to the end, or raises OSError when it is made, before a value is looked at: how
     many bits a mechanism takes depends on the value and on what it draws, and so then would whether
     there is a report. So 32 bytes of the first call are kept back, and where a later one fails,

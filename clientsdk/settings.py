@@ -51,20 +51,12 @@ NO_LIFETIME_BOUND = Forgetful.NO_LIFETIME_BOUND
 class Quota:
     """How much a device may keep for sending, and for how long; ParameterError if out of range.
 
-    Parameters
-    ----------
-    bytes : int, at least 131,072
-        Of the state file, or of memory in its stead. Where they are used up, values are refused as
-        ``store_full`` and nothing is charged for them; what was accepted is never dropped.
-    age : int, positive, optional
-        Milliseconds. What has been due for longer and was not delivered is erased with the levels
-        that would follow. In any case nothing is kept beyond the time at which the aggregator would
-        refuse it as late.
-
-    Privacy
-    -------
-    Sizes and times are the same for all values. What is erased stays reserved, and spent if it was
-    charged for.
+    ``bytes``, at least 131,072, are those of the state file, or of memory in its stead. Where they
+    are used up, values are refused as ``store_full`` and nothing is charged for them; what was
+    accepted is never dropped. What has been due for longer than ``age``, in milliseconds, and was
+    not delivered is erased with the levels that would follow. In any case nothing is kept beyond
+    the time at which the aggregator would refuse it as late. What is erased stays reserved, and
+    spent if it was charged for.
     """
 
     bytes: int = 10 << 20
@@ -93,10 +85,8 @@ class Settings:
     background : bool
         Whether a background thread sends reports when they are due.
     quota : Quota
-    flush_timeout : float, at least 0, optional
-        Seconds for a flush that is given none; None: as long as its publisher takes.
-    close_timeout : float, at least 0
-        Seconds for a close that is given none.
+    flush_timeout, close_timeout : float, at least 0
+        Seconds for calls that are given none; a flush with None takes as long as its publisher.
     log : {"warning", "error", "off"}, optional
         What the logger ``clientsdk`` of this process lets pass; None leaves it as the app has it.
 

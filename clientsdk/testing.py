@@ -54,19 +54,10 @@ class SeededClient(Client):
 
     Parameters are as for :class:`~clientsdk.Client`; by default a store in memory, a
     :class:`FakeClock`, a :class:`~clientsdk.MemoryPublisher`, no background thread, which no seed
-    makes repeatable, and of the environment only the three variables about privacy.
+    makes repeatable, and of the environment only the three variables about privacy. Any other
+    publisher is a ParameterError unless ``leaks_values``: what such a client sends reveals the true
+    values to anyone who knows the seed, so never give it any of a person.
 
-    Parameters
-    ----------
-    leaks_values : bool
-        Whether the publisher may be another than a :class:`~clientsdk.MemoryPublisher`, otherwise a
-        ParameterError. What such a client sends reveals the true values to anyone who knows the
-        seed, so never give it any of a person.
-    consent : bool
-        Whether to give consent.
-
-    Examples
-    --------
     >>> client = SeededClient(small_plan(), seed=1)
     >>> client.record("colour", "red"), client.record("colour", "red")
     (<Outcome.ACCEPTED: 'accepted'>, <Outcome.PERIOD_FULL: 'period_full'>)
@@ -124,14 +115,7 @@ class Recorded(NamedTuple):
 
 
 class WatchedClient(SeededClient):
-    """A seeded client that also keeps the values: what an app ``recorded``, for its tests alone.
-
-    >>> client = WatchedClient(small_plan())
-    >>> client.record("colour", "red")
-    <Outcome.ACCEPTED: 'accepted'>
-    >>> client.values("colour")
-    ['red']
-    """
+    """A seeded client that also keeps the values: what an app ``recorded``, for its tests alone."""
 
     def __init__(
         self,
@@ -179,11 +163,6 @@ def move_to_turn(client: SeededClient, metric: str, *, turn: bool = True) -> Non
     one, else it moves to the beginning of the next. If not ``turn``, values are to be
     ``not_in_panel``: ParameterError for a metric without a panel, of which every period is the
     device's turn.
-
-    >>> client = SeededClient(small_plan(panel=4), seed=1)
-    >>> move_to_turn(client, "colour", turn=False)
-    >>> client.record("colour", "red")
-    <Outcome.NOT_IN_PANEL: 'not_in_panel'>
     """
     panels = client.plan.metric(metric).panel
     if panels == 1 and not turn:

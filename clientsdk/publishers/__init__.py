@@ -12,18 +12,13 @@ class Publisher(Protocol):
     """Takes messages to the collector. Several clients may share one; it belongs to the app."""
 
     def publish(self, shard: int, message: bytes) -> None:
-        """Take one message of at most ``sotto.wire.format.MAX_MESSAGE`` bytes, in the report
-        format.
+        """Take one message of at most ``sotto.wire.format.MAX_MESSAGE`` bytes, which has that
+        shard.
 
-        ``shard`` is the message's, for publishers that partition by it.
-
-        Raises
-        ------
-        PublishError
-            It was not taken. The client keeps its reports and sends the same bytes again, where its
-            ``retry_after`` says so not before so many seconds are over: what a server has asked for
-            (``Retry-After`` of HTTP, say) belongs there. Any other exception is taken for this one,
-            and nothing of it is logged but the name of its type.
+        After a PublishError the client keeps its reports and sends the same bytes again, where its
+        ``retry_after`` says so not before so many seconds are over: what a server has asked for
+        (``Retry-After`` of HTTP, say) belongs there. Any other exception is taken for this one, and
+        nothing of it is logged but the name of its type.
         """
 
     def close(self) -> None:

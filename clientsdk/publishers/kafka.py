@@ -63,8 +63,7 @@ class KafkaPublisher(lifecycle.Forkable):
     topic : ReportTopic or str
         The full name, such as ``"reports-e1-p8"``, as ``sotto topics create`` prints it.
     timeout : float, in [0.5, 600]
-        Seconds that any call may take at most. Long enough for the broker to answer: what it takes
-        and acknowledges too late is sent again, and counted once.
+        Seconds that any call may take at most; what is acknowledged later is sent again.
     compression : {"zstd", "gzip", None}
     """
 

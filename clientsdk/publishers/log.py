@@ -34,15 +34,9 @@ class EmbeddedLogPublisher:
     4096 others have been closed since. Tools that write for many devices use
     :class:`sotto.log.writer.LogWriter`.
 
-    Parameters
-    ----------
-    directory : path
-        The log. Nothing is made there before the first message.
-    fsync : {"batch", "always", "never"}
-        Whether bytes are forced to disk at the end of each flush, at every message, or by the
-        operating system in its own time. A process that dies loses nothing in any case.
-    clock : callable
-        Returns the append time, in milliseconds since the epoch.
+    ``fsync`` says whether bytes are forced to disk at the end of each flush, at every message, or
+    by the operating system in its own time; a process that dies loses nothing in any case.
+    ``clock`` returns the append time, in milliseconds since the epoch.
     """
 
     def __init__(

@@ -27,11 +27,7 @@ def chance() -> float:
 def delay(failures: int, hint: float | None = None) -> float:
     """Return how many seconds to wait after so many failures in a row.
 
-    ``hint`` is how long the receiver asks to be left alone; the rest is added to it. One that is no
-    positive number is ignored, one beyond a day is a day.
-
-    >>> delay(1) <= 2.0, delay(1000) <= 600.0, 30.0 <= delay(1, hint=30.0) <= 32.0
-    (True, True, True)
+    ``hint`` is how long the receiver asks to be left alone, no more than a day; the rest is added.
     """
     ceiling = min(LONGEST, FIRST * 2.0 ** min(failures - 1, 30))
     least = min(hint, LONGEST_HINT) if hint is not None and hint > 0 else 0.0

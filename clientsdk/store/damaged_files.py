@@ -22,8 +22,8 @@ def set_aside(path: str, place: tuple[int, int] | None, now: int) -> bool:
     """Rename a damaged file, with its log, unless another process has done it.
 
     ``place`` is device and inode of the file that was found damaged; ``now`` becomes the time of
-    its last change. False if the file is not known to be a device's: then nothing has changed.
-    Raises StoreError if it could not be renamed.
+    its last change. False if the file is not known to be a device's. StoreError if it cannot be
+    renamed.
     """
     guard = rollback_guard.read(path) if place is not None else None
     if place is None or (guard is None and not _labelled(path)):

@@ -3,15 +3,13 @@
 A state file that is damaged, lost, or taken from an older copy has forgotten part of what was
 spent. The guard beside it has not: it is written after every commit that survives a loss of power,
 and so before the first byte of whatever that commit has charged for. It holds sums and counts, no
-secret, no pseudonym and no chain.
+secret, no pseudonym and no chain. A copy of both files together is not noticed here: the
+aggregator's audit sees what both copies send.
 
 Behind two slots for guard records the file has room for a note that consent is withdrawn, which
 overwrites bytes that the file has already and so succeeds where the disk is full (on file systems
 that overwrite in place). Any byte in that room that is not zero means that consent is withdrawn, so
 that a note that is written in part, or erased in part, means so too.
-
-A copy of state file and guard together, as of a whole directory or disk, is not noticed here: the
-aggregator's audit sees what both copies send.
 """
 
 from __future__ import annotations
@@ -208,8 +206,7 @@ def has_room_for_note(path: str) -> bool:
 def note_withdrawal(path: str) -> None:
     """Note that consent is withdrawn, in place; the note survives a loss of power.
 
-    No two notes are the same, and nothing is drawn for that: a withdrawal must hold also where the
-    operating system gives no randomness.
+    No two notes are the same, and nothing is drawn for that: it must hold without randomness.
     """
     with locked(path, anyway=True) as descriptor:
         made = os.fstat(descriptor).st_size == 0
