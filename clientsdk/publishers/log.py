@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from clientsdk.publishers import pseudonym_in
 from sotto.clocks import now_ms
@@ -17,11 +17,6 @@ from sotto.log.writer import LogWriter
 #: How many partitions are open at one time, and how many closed ones are remembered.
 LIMIT = 64
 REMEMBERED = 4096
-
-
-class _Closed(NamedTuple):
-    name: str
-    position: int
 
 
 class EmbeddedLogPublisher:
@@ -53,8 +48,8 @@ class EmbeddedLogPublisher:
         self._lock = threading.Lock()
         #: By pseudonym, the least recently used first.
         self._open: OrderedDict[bytes, LogWriter] = OrderedDict()
-        #: By pseudonym, the one that was closed first before the others.
-        self._closed: OrderedDict[bytes, _Closed] = OrderedDict()
+        #: By pseudonym, the one closed first before the others: name, and where its records end.
+        self._closed: OrderedDict[bytes, tuple[str, int]] = OrderedDict()
         #: By pseudonym, the threads that published since its partition was last forced to disk.
         self._unsynced: dict[bytes, set[int]] = {}
         # Threads with messages that no sync can confirm, and why: their next one fails, and they
@@ -121,8 +116,9 @@ class EmbeddedLogPublisher:
         closed = self._closed.pop(pseudonym, None)
         if closed is None:
             return None
-        writer = self._partition(closed.name)
-        if writer.position == closed.position:
+        name, position = closed
+        writer = self._partition(name)
+        if writer.position == position:
             return writer
         # Somebody has removed it, or cut it: positions of a partition never count anything twice.
         with suppress(PublishError):
@@ -140,7 +136,7 @@ class EmbeddedLogPublisher:
             self._report_loss(pseudonym, error)
             return
         self._unsynced.pop(pseudonym, None)
-        self._closed[pseudonym] = _Closed(writer.path.name, writer.position)
+        self._closed[pseudonym] = writer.path.name, writer.position
         while len(self._closed) > REMEMBERED:
             self._closed.popitem(last=False)
 

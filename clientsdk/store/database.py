@@ -108,9 +108,6 @@ class Database(lifecycle.Forkable):
         self._connect(create=True)
         lifecycle.watch_forks(self)
 
-    def transaction(self, access: Access) -> Transaction:
-        return Transaction(self, access)
-
     def close(self) -> None:
         """Close the connection; StoreError if this very thread is using the store."""
         with Hold(self):
@@ -438,7 +435,7 @@ class Erasure:
         if not self.scrub(compact=True) or not erase_copies():
             return False
         try:
-            with self._database.transaction(WRITE) as connection:
+            with Transaction(self._database, WRITE) as connection:
                 connection.execute(
                     "UPDATE device SET erasures_done = max(erasures_done, ?)", (owed,)
                 )
@@ -451,7 +448,7 @@ class Erasure:
     def clean_log(self) -> None:
         """Erase what delivered chains left in the log; if that fails now, owe it."""
         if not self.scrub(compact=False):
-            with suppress(StoreError), self._database.transaction(WRITE) as connection:
+            with suppress(StoreError), Transaction(self._database, WRITE) as connection:
                 self.schedule(connection)
 
     def scrub(self, *, compact: bool) -> bool:

@@ -98,7 +98,7 @@ class RollbackGuard:
         #: found damaged or lost, and older than its guard.
         self.generation = self.damaged = self.restored = 0
         self._confirmed = 0
-        self._next: GuardRecord
+        self.upcoming: GuardRecord  #: Of the commit that is about to be made.
 
     def refresh(self, connection: Connection) -> bool:
         """Read the generation again; False if the file is an older copy than what was open."""
@@ -125,14 +125,11 @@ class RollbackGuard:
         losses = self.damaged, self.restored
         return GuardRecord(self.identity, self.budget, self.generation, *budgets, *losses)
 
-    def prepare(self, record: GuardRecord) -> None:
-        self._next = record
-
     def write(self) -> None:
         if self.path is not None:
-            self._confirmed = self._next.generation
+            self._confirmed = self.upcoming.generation
             try:
-                advance(self.path, self._next)
+                advance(self.path, self.upcoming)
             except ForeignGuardError:
                 raise
             except StoreError as error:

@@ -202,7 +202,7 @@ class Store:
 
     def prepare_guard(self, connection: Connection) -> None:
         if self.path is not None:
-            self.guard.prepare(self.guard_record(connection))
+            self.guard.upcoming = self.guard_record(connection)
 
     def write_guard(self) -> None:
         try:
