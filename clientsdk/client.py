@@ -21,10 +21,11 @@ from clientsdk.sending.sender import Sender, out_of_time
 from clientsdk.sending.tasks import FlushTask, run_in_thread, start_call
 from clientsdk.sending.worker import Worker
 from clientsdk.settings import (
+    BEGINNING,
+    END,
     Forgetful,
     Quota,
     Settings,
-    bounded,
     checked_ceilings,
     checked_path,
     checked_publisher,
@@ -150,7 +151,7 @@ class Client:
         self.settings = configured(settings, background=background, quota=quota)
         if self.settings.log is not None:
             diagnostics.set_level(self.settings.log)
-        self._clock, self._now = clock, bounded(clock)
+        self._clock, self._now = clock, _bounded(clock)
         self._metrics = {metric.name: metric for metric in self.plan.metrics}
         source = self._source()
         pinned = self.settings.lowered(self.plan.ceilings)
@@ -482,3 +483,15 @@ class Client:
     def _refuse_if_disabled(self, what: str) -> None:
         if self.settings.disabled:
             raise StoreError(f"{what}: {_DISABLED}")
+
+
+def _bounded(clock: Callable[[], int]) -> Callable[[], int]:
+    """Return a clock whose times, and sums of two of them, are numbers that the file can hold."""
+
+    def now() -> int:
+        time = int(clock())
+        if BEGINNING < time < END:
+            return time
+        return END if time > 0 else BEGINNING
+
+    return now

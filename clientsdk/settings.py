@@ -281,18 +281,6 @@ def read_plan(
     return plan
 
 
-def bounded(clock: Callable[[], int]) -> Callable[[], int]:
-    """Return a clock whose times, and sums of two of them, are numbers that the file can hold."""
-
-    def now() -> int:
-        time = int(clock())
-        if BEGINNING < time < END:
-            return time
-        return END if time > 0 else BEGINNING
-
-    return now
-
-
 def checked_path(state: str | os.PathLike[str] | Forgetful) -> str | None:
     """Return where a device's file is to be, None if the app has named that it wants none."""
     if state is NO_LIFETIME_BOUND:

@@ -119,8 +119,6 @@ class Database(lifecycle.Forkable):
         self._unusable = f"{what} has taken its place"
         return StoreError(f"the device's store cannot be used: {self._unusable}")
 
-    # Forks.
-
     def check_process(self) -> None:
         """Notice a fork that ran no hooks, and open the file anew in the child."""
         if self.process == getpid():
@@ -166,8 +164,6 @@ class Database(lifecycle.Forkable):
         self.flushing = False
         self.process = getpid()
 
-    # Connections.
-
     def connected(self) -> Connection:
         if self._unusable is not None:
             raise sqlite3.ProgrammingError(self._unusable)
@@ -196,8 +192,6 @@ class Database(lifecycle.Forkable):
         except OSError:
             return None
         return found.st_dev, found.st_ino
-
-    # Transactions.
 
     def begin(self, access: Access) -> Connection:
         """Begin a transaction, in which memory agrees with the file, and return its connection."""
@@ -270,8 +264,6 @@ class Database(lifecycle.Forkable):
                 if connection.in_transaction:
                     execute("ROLLBACK")
                 time.sleep(schema.PAUSE)
-
-    # The lock.
 
     def hold(self, use: int) -> None:
         """Keep other threads out, or raise StoreError; what follows must end in :meth:`let_go`."""

@@ -137,8 +137,6 @@ class Store:
         """Whether a withdrawal is requested in this process and not yet written."""
         return self.stop_number > self._done
 
-    # What the database calls at the edges of its transactions.
-
     def refresh(self, connection: Connection) -> None:
         if not self._ready:
             return
@@ -218,8 +216,6 @@ class Store:
             connection, accounts.period, lifetime, reserved, self.ceilings
         )
 
-    # Reading and opening.
-
     def adopt(self, connection: Connection) -> None:
         """Learn what the file is pinned to, and register the plan that was opened."""
         (self.guard.identity,) = connection.execute("SELECT store FROM device").fetchone()
@@ -267,8 +263,6 @@ class Store:
 
     def _identity_in(self, period: int, secret: bytes) -> Identity:
         return pseudonyms.identity(self._budget[0], period, secret, signed=self._signed)
-
-    # Recording.
 
     def add_chain(self, connection: Connection, chain: Chain) -> None:
         """Store a chain of this period, which is charged in the same transaction."""
@@ -330,8 +324,6 @@ class Store:
         stale = monotonic() + FORGET_AFTER
         for metric in plan.metrics:
             self.refusals[metric.name] = Refusal(outcome, metric.plain, None, stale)
-
-    # Consent, ceilings, periods.
 
     def set_consent(self, connection: Connection, consent: Consent) -> None:
         """Write down what the person has said; if it is no, erase every chain and its traces."""
@@ -411,8 +403,6 @@ class Store:
             self.lapsed += erased
             self.scrub_since(owed)
 
-    # Erasing.
-
     def scrub_since(self, owed: int) -> None:
         """Clean the log if more than ``owed`` was scheduled for erasure since."""
         if self.erasure.owed > owed:
@@ -434,8 +424,6 @@ class Store:
             if damaged_files.found(self.path):
                 age = self.plans.longest_horizon(connection, self._budget[1])
                 damaged_files.erase_older(self.path, now, age)
-
-    # The ledger.
 
     def ledger(self) -> Ledger:
         with self.transaction(READ) as connection:
