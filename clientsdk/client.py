@@ -263,13 +263,12 @@ class Client:
         return self._consent.give(None, again)
 
     def renew_consent(self, ceilings: Ceilings | None = None, *, again: bool = False) -> bool:
-        """Write down that the person agrees to other ceilings, in micro-epsilon, higher ones
-        included.
+        """Write down that the person agrees to other ceilings, higher ones included.
 
-        They are the plan's by default, which in any case bound what is spent, as do those of the
-        settings and the environment, here and in other clients. The ``ceilings`` that this client
-        was made with give way to these. The rest is as for :meth:`give_consent`; without ``again``
-        a withdrawal stands, and no ceiling changes.
+        In micro-epsilon, by default the plan's, which in any case bound what is spent, as do those
+        of the settings and the environment, here and in other clients. The ``ceilings`` that this
+        client was made with give way to these. The rest is as for :meth:`give_consent`; without
+        ``again`` a withdrawal stands, and no ceiling changes.
         """
         return self._consent.renew(ceilings, again)
 

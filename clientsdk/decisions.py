@@ -161,9 +161,7 @@ class Decisions:
         return seen
 
     def _sample(self, connection: Connection, terms: Terms) -> Outcome | Entry:
-        """Keep one value of a period; what displaces a chain, which never left, takes over its
-        charge.
-        """
+        """Keep one value of a period; what displaces an unsent chain takes over its charge."""
         store = self._store
         seen = store.accounts.tallies.get(terms.tally, 0) + 1
         held = store.incumbent_cost(connection, terms.tally)

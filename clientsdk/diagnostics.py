@@ -24,8 +24,7 @@ _last_logged: dict[str, float] = {}
 
 
 def warn(cause: str, text: str, *details: str, quiet: float = QUIET) -> None:
-    """Log a warning unless a client of this process has lately logged its cause, one of a few
-    names.
+    """Log a warning unless its cause, one of a few names, has lately been logged in this process.
 
     ``text`` and ``details``, a format and what fills it, hold no value and no payload; and no
     exception is passed, since a handler may keep it with its frames.

@@ -130,6 +130,7 @@ class ItemCounter:
         self.begun.clear()
 
     def lapse(self, now: int) -> None:
+        """Drop all counts if, seen in a transaction, nothing may be recorded any more."""
         if self:
             store, plan = self._store, self._plan
             with store.transaction(READ):
@@ -137,9 +138,7 @@ class ItemCounter:
                     self.forget()
 
     def settle(self, now: int) -> None:
-        """Draw from the counts of periods that are over, and store the chains; none is drawn from
-        twice.
-        """
+        """Draw once from each count of a period that is over, and store the chains."""
         if not self:
             return
         store, plan = self._store, self._plan

@@ -21,9 +21,7 @@ STOP_SECONDS = 30
 
 
 class Process:
-    """One program, its log and its id in a folder; ``mark`` is in its command line and in no
-    other's.
-    """
+    """One program, its log and its id in a folder; ``mark`` is in its command line alone."""
 
     def __init__(self, folder: Path, name: str, mark: str) -> None:
         self.name = name

@@ -12,8 +12,7 @@ class Publisher(Protocol):
     """Takes messages to the collector. Several clients may share one; it belongs to the app."""
 
     def publish(self, shard: int, message: bytes) -> None:
-        """Take one message of at most ``sotto.wire.format.MAX_MESSAGE`` bytes, which has that
-        shard.
+        """Take a message of that shard, of at most ``sotto.wire.format.MAX_MESSAGE`` bytes.
 
         After a PublishError the client keeps its reports and sends the same bytes again, where its
         ``retry_after`` says so not before so many seconds are over: what a server has asked for

@@ -50,9 +50,7 @@ class Rest(NamedTuple):
 
 
 class SendLock(Forkable):
-    """The right to send from one state file, for one client; a store in memory has no other
-    process.
-    """
+    """The right to send from one state file, or from a store in memory, for one client."""
 
     def __init__(self, path: str | None) -> None:
         self._path = None if path is None else f"{path}{SUFFIX}"

@@ -372,9 +372,7 @@ def _time_left(plan: CompiledPlan, metric: int, event: int, moment: int) -> int:
 
 
 def _first(windows: dict[Pseudonym, int], window: int) -> Pseudonym:
-    """Return the pseudonym that goes first: one that may not rest for ``window``, else any by
-    chance.
-    """
+    """Return the pseudonym that goes first: the most urgent below ``window``, or any by chance."""
     urgent = min(windows, key=windows.__getitem__)
     if windows[urgent] < window:
         return urgent
@@ -401,9 +399,7 @@ def _is_whole(identity: Identity) -> bool:
 
 @contextmanager
 def _publish_errors_only() -> Iterator[None]:
-    """Turn what a publisher raises, which may hold a message, into a PublishError with its type
-    alone.
-    """
+    """Turn what a publisher raises, which may hold a message, into a PublishError without it."""
     try:
         yield
     except PublishError:

@@ -73,9 +73,7 @@ class Accounts:
     def reserve(
         self, cursor: Cursor, tally: str, seen: int, cost: int, lifetime: int | None = None
     ) -> None:
-        """Reserve ``cost`` with the ``seen``-th recording; the same of the lifetime, unless that is
-        given.
-        """
+        """Reserve ``cost`` with the ``seen``-th recording; of the lifetime the same, or that."""
         if lifetime is not None:
             _reserve_degraded(cursor, self.period, cost)
             self.lifetime_reserved += lifetime - cost
@@ -159,9 +157,7 @@ class Accounts:
 def write_counted(
     connection: Connection, period: int, counted: list[tuple[str, int, int]]
 ) -> list[bool]:
-    """Write recordings ``(tally, seen, cost)`` of one period that were counted in memory, once
-    each.
-    """
+    """Write recordings ``(tally, seen, cost)`` of one period; return which were not written yet."""
     reserved, text = connection.execute(
         "SELECT reserved, tallies FROM ledger WHERE period = ?", (period,)
     ).fetchone()

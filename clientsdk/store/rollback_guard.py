@@ -113,9 +113,7 @@ class RollbackGuard:
     def next_record(
         self, connection: Connection, period: int, lifetime: int, reserved: int, ceilings: Ceilings
     ) -> GuardRecord:
-        """Begin another generation and return its record; permanent responses paid some of
-        ``reserved``.
-        """
+        """Begin another generation and return its record."""
         self.generation += 1
         connection.execute("UPDATE mark SET generation = ?", (self.generation,))
         (degraded,) = connection.execute(

@@ -266,6 +266,7 @@ class Store:
 
     def add_chain(self, connection: Connection, chain: Chain) -> None:
         """Store a chain of this period, which is charged in the same transaction."""
+        # Its plan may be one that a clock that leapt had seen expire: it will expire once more.
         plans = self.plans
         if self._expires < plans.next_expiry:
             plans.next_expiry = self._expires
@@ -273,9 +274,7 @@ class Store:
 
     @property
     def buffering(self) -> bool:
-        """Whether a recording may be buffered: in memory alone, and where nothing else is to be
-        written.
-        """
+        """Whether a recording may be buffered: in memory, with nothing else to be written."""
         return (
             self.path is None
             and self.database.version is not None
@@ -285,10 +284,9 @@ class Store:
         )
 
     def add_buffered(self, tally: str, seen: int, cost: int, chain: Chain) -> bool:
-        """Buffer a recording; False if that is not possible any more. Counting it too often is
-        safe.
-        """
+        """Buffer a recording; False if that is not possible any more."""
         recording = Recording(tally, seen, cost, chain)
+        # What is counted comes first: an interrupt in between can only have counted too much.
         self.outbox.count(chain)
         self.accounts.count(tally, seen, cost)
         plans = self.plans

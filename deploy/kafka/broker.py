@@ -83,8 +83,7 @@ class LocalBroker:
         return self._process.pid
 
     def start(self, port: int = 0) -> None:
-        """Start it and return once it answers; DeployError if not in time, and nothing is left
-        running.
+        """Start it and return once it answers; after a DeployError nothing is left running.
 
         Clients connect to ``port`` and the next one is the controller's. 0 keeps those of the last
         start, or takes free ones.

@@ -109,9 +109,7 @@ class Decoding:
 
 @dataclass(frozen=True)
 class DelayCurve:
-    """Shares of departure delays in one window at or below so many minutes; the truth has a finer
-    grid.
-    """
+    """Shares of departure delays in a window at or below so many minutes, beside a finer truth."""
 
     grid: Sequence[float]
     value: Sequence[float]

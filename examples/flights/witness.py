@@ -23,8 +23,10 @@ from .truth import KeptReports, Truth
 
 @dataclass(frozen=True)
 class Opinion:
-    """What the log says without the aggregator: errors by metric, when first levels of kept reports
-    arrived (ms), counts at the last level by metric and window start, and levels, each counted
+    """What the log says without the aggregator.
+
+    ``errors`` are of every metric, ``arrived`` says when the first levels of its kept reports did
+    (ms), ``windows`` has counts at the last level by metric and start; ``reports`` counts levels
     once.
     """
 

@@ -50,8 +50,7 @@ def population(images: Images, clients: int, seed: int) -> Images:
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """What the server sees of all clients: unbiased features, NaN where nothing is reported, and
-    labels.
+    """What the server sees of all clients: unbiased features, NaN where none is reported; labels.
 
     A label is the true one with probability ``keep``, and a given other one with ``move``.
     """
