@@ -73,15 +73,8 @@ def _batches(log: Path, registry: Registry) -> Iterator[Batch]:
 
 
 def _select(batch: Batch, which: NDArray[np.bool_]) -> Batch:
-    return Batch(
-        batch.metric,
-        batch.level[which],
-        batch.pseudonym[which],
-        batch.chain[which],
-        batch.event[which],
-        batch.append[which],
-        batch.payload[which],
-    )
+    names = ("level", "pseudonym", "chain", "event", "append", "payload")
+    return Batch(batch.metric, *(getattr(batch, name)[which] for name in names))
 
 
 def _reports(metric: CompiledMetric, batches: Iterable[Batch]) -> Reports:
