@@ -1,9 +1,8 @@
 """Counts the items of a period in memory, and draws one chain from the counts when it is over.
 
 Nothing of a count is ever written: it is lost when the process ends. What it will cost is reserved
-when the first item of a period comes, before it is counted. A release says which item was most
-frequent, drawn from all counts at once, when the period is over; its event time is the last step of
-the period, whatever was recorded and when.
+before the first item is counted. A release says which item was most frequent, drawn from all counts
+at once; its event time is the last step of the period, whatever was recorded and when.
 """
 
 from __future__ import annotations

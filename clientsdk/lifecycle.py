@@ -1,13 +1,13 @@
 """Fork and exit: what is done just before and after a fork, and when the interpreter ends.
 
-*Forks.* No connection to a store crosses one. SQLite counts its locks on a file in memory: a child
-of a fork inherits the counts without the locks. When the parent closes its connection, the log with
-the child's commits is deleted under the child. So connections are closed just before a fork and
-opened again, in parent and child alike, at the next use.
+No connection to a store crosses a fork. SQLite counts its locks on a file in memory: a child
+inherits the counts without the locks, and when the parent closes its connection, the log with the
+child's commits is deleted under the child. So connections are closed just before a fork and opened
+again, in parent and child alike, at the next use.
 
-*Exit.* The work of :func:`at_exit` shares one second. It starts when all threads that the
-interpreter waits for have ended, since those may still record. A process that is killed, or that
-ends by ``os._exit``, does none of it and loses nothing: the reports are in the state file.
+The work of :func:`at_exit` shares one second. It starts when all threads that the interpreter waits
+for have ended, since those may still record. A process that is killed, or that ends by
+``os._exit``, does none of it and loses nothing: the reports are in the state file.
 """
 
 from __future__ import annotations

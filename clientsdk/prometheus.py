@@ -1,10 +1,7 @@
 """Exposes the counts of clients to Prometheus, in apps that use prometheus-client already.
 
-This module imports it; nothing else of the SDK does. Labels are names of metrics, outcomes and
-reasons, so that their number is bounded by the plan.
+Labels are names of metrics, outcomes and reasons, so that their number is bounded by the plan.
 
-Examples
---------
 >>> from prometheus_client import CollectorRegistry, generate_latest
 >>> from clientsdk.testing import SeededClient, small_plan
 >>> client, registry = SeededClient(small_plan(), seed=1), CollectorRegistry()

@@ -18,9 +18,8 @@ class Stats:
 
     ``outcomes`` leaves out those that a metric never had. ``send_errors`` counts the flushes that
     ended early, but for those that found another process at it. A report was last sent at
-    ``last_send``, in milliseconds since the epoch. ``outbox_chains`` have something still to be
-    sent and take ``outbox_bytes`` at most, and ``due`` reports are due: None where the store cannot
-    be read now.
+    ``last_send``, in ms since the epoch. ``outbox_chains`` have something still to be sent and take
+    ``outbox_bytes`` at most, and ``due`` reports are due: None where the store cannot be read now.
     """
 
     outcomes: Mapping[tuple[str, Outcome], int]

@@ -1,8 +1,7 @@
 """For tests of apps and for simulations: seeded clients, a clock to move, what was reported.
 
-What a seeded client draws can be predicted by anyone who knows the seed and protects nobody. A
-:class:`~clientsdk.Client` itself cannot be given a seed: no argument, setting or variable leads to
-one.
+Whoever knows the seed can predict what a seeded client draws: it protects nobody. A
+:class:`~clientsdk.Client` itself cannot be given a seed, by no argument, setting or variable.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Buffered(Protocol):
 class Revocable(Buffered, Protocol):
     """A buffered publisher whose messages have not left before ``sync``, and can be dropped.
 
-    Without this, what a publisher holds when consent is withdrawn may still leave, in its own time.
+    What any other holds when consent is withdrawn may still leave, in its own time.
     """
 
     def discard(self) -> None:

@@ -95,11 +95,7 @@ class KafkaPublisher(lifecycle.Forkable):
         lifecycle.watch_forks(self)
 
     def publish(self, shard: int, message: bytes) -> None:
-        """Hand a message to the producer of its pseudonym; it is safe once :meth:`sync` returns.
-
-        Raises PublishError if the broker cannot be reached, too much waits for it, or these are not
-        the bytes of a message of one pseudonym.
-        """
+        """Hand a message to the producer of its pseudonym; it is safe once :meth:`sync` returns."""
         self._check_process()
         start = time.monotonic()
         pseudonym = pseudonym_in(message)

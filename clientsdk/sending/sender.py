@@ -83,10 +83,8 @@ class Sender:
         return Sender(store, self._period_ms, publisher, self._age)
 
     def flush(self, now: int, task: FlushTask) -> FlushResult:
-        """Send the reports that are due at ``now``, in milliseconds since the epoch.
-
-        Raises StoreError if the store cannot be read, or in the middle of a flush by the same
-        thread.
+        """Send the reports that are due at ``now``, in milliseconds since the epoch, or raise
+        StoreError.
         """
         database = self._store.database
         database.check_process()
@@ -181,11 +179,10 @@ class Sender:
         return chosen, True
 
     def _due(self, now: int) -> tuple[dict[Pseudonym, int | None], int]:
-        """Return the pseudonyms with due chains, and how many milliseconds each still has.
+        """Return the time, in ms, that each pseudonym with due chains has until the first is too
+        late.
 
-        That is the time until its first chain is too late, None if all are. Also returns the
-        coarsest resolution of the plans of those chains: other clients' may be coarser than this
-        one's.
+        None if all are. Also returns the coarsest resolution of their plans.
         """
         due: dict[Pseudonym, int | None] = {}
         resolution = 0

@@ -1,9 +1,9 @@
 """Who counts the items of a budget period: one client of one process, for each metric.
 
-A count lives in the memory of the client that holds its claim, and is drawn from once, when the
-period is over. The claim is given up in the transaction that stores what was drawn, so that there
-is never a second chain for what was reserved once, in whatever process, and whether or not it could
-tell that its commit came through. All functions belong in a transaction of the caller.
+The client that holds the claim has the count in memory. It gives the claim up in the transaction
+that stores what was drawn, so that there is never a second chain for what was reserved once, in
+whatever process, and whether or not that could tell that its commit came through. All functions
+belong in a transaction of the caller.
 """
 
 from __future__ import annotations

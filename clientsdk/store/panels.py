@@ -1,10 +1,9 @@
 """Panels: of each N budget periods a device answers in one, its turn.
 
-Time is cut into cycles of N periods, and in each a device has one turn, which follows from a secret
-of the device, drawn when its store is made, never sent and never changed, and from nothing else: no
-value, no plan, no metric. So all metrics and plans with the same N share a turn, and it stays after
-a restart, in a file that was copied, after consent was withdrawn and given again, and in a plan's
-next version. Functions with a connection belong in a transaction of the caller.
+Which one in each cycle of N follows from a secret of the device, drawn when its store is made,
+never sent and never changed, and from no value, plan or metric. So all metrics and plans with the
+same N share a turn, and it stays after a restart, in a copy, after consent was withdrawn and given
+again, and in a plan's next version. Functions with a connection belong in a transaction.
 """
 
 from __future__ import annotations

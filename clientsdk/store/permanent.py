@@ -1,16 +1,11 @@
 """Permanent responses: what a constant metric says about a device, drawn once.
 
 The first value recorded is randomized at the last level; that response is kept and never sent. What
-every later period sends is drawn from it alone, weaker level by weaker level, under a fresh chain
-id, and so says no more about the value than the response does. The lifetime is charged for the
-response once, when it is drawn, and a period for the strongest level that it sends, as its
+every later period sends is drawn from it alone, level by level, under a fresh chain id, and so says
+no more about the value (Erlingsson et al., "RAPPOR", CCS 2014, section 3). The lifetime is charged
+for the response once, when it is drawn, and a period for the strongest level that it sends, as its
 aggregator sees it; the part of each period that is so paid for is kept apart (the table
 ``degraded``). All functions belong in a transaction of the caller.
-
-References
-----------
-Ú. Erlingsson, V. Pihur, A. Korolova, "RAPPOR: Randomized Aggregatable Privacy-Preserving Ordinal
-Response", CCS 2014, section 3: a permanent randomized response, then instantaneous ones.
 """
 
 from __future__ import annotations
@@ -40,11 +35,9 @@ class PermanentCharge(NamedTuple):
 
 
 def binding_of(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
-    """Return what a response is bound to, as a hash of 32 bytes.
+    """Return what a response is bound to, 32 bytes: all that says what a symbol means.
 
-    It covers the names of plan and metric, the mechanism, the epsilons of the levels, and whatever
-    else says what a symbol means. A version of a plan that changes any of them needs a new
-    response.
+    A version of a plan that changes names, mechanism or the levels' epsilons needs a new response.
     """
     document = json.loads(plan.to_json())["metrics"][metric.index]
     bound = {name: part for name, part in document.items() if name not in _INESSENTIAL}
