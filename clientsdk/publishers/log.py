@@ -70,7 +70,10 @@ class EmbeddedLogPublisher:
             self._unsynced.setdefault(pseudonym, set()).add(threading.get_ident())
 
     def sync(self) -> None:
-        """Force to disk what was published, unless ``fsync`` is ``"never"``, or raise."""
+        """Force to disk what was published, unless ``fsync`` is ``"never"``.
+
+        Raises PublishError if something that this thread published may not have reached the disk.
+        """
         self._check_process()
         with self._lock:
             for pseudonym in tuple(self._unsynced):
