@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.audit.bounds import Attack, Guesses
 from mechanisms.audit.guessing import PART, best_rule, column_of, fair_bits
@@ -13,10 +16,6 @@ from mechanisms.base import NO_ID, Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Chains drawn at a time, and bytes of their payloads.
 _BLOCK, _BYTES = 1 << 15, 1 << 23
@@ -137,8 +136,6 @@ class _Target:
         A fifth of the chains, less where they are very wide, teaches the rule; the others, drawn
         after that, are counted.
         """
-        import numpy as np
-
         part = min(2 * trials // PART, max(_FEWEST, _LEARNT // self._row))
         secrets = fair_bits(2 * part, self.source)
         first, second = (self._seen(pair, half) for half in np.split(secrets, 2))
@@ -158,8 +155,6 @@ class _Target:
         self, values: Sequence[Any], chains: int
     ) -> Iterator[tuple[Any, NDArray[np.uint8], NDArray[np.uint64]]]:
         """Draw about so many chains, of each value in turn: the values, payloads and ids."""
-        import numpy as np
-
         turns, each = max(1, chains // len(values)), max(1, self._block // (8 * len(values)))
         for start in range(0, turns, each):
             places = np.tile(np.arange(len(values)), min(each, turns - start))
@@ -180,8 +175,6 @@ class _Target:
         return Seen(self.mechanism, pair, *self._drawn(column, len(secrets)))
 
     def _drawn(self, column: Any, n: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
-        import numpy as np
-
         chains = self.source.words(2 * n).reshape(n, 2)
         names = np.tile(np.frombuffer(NO_ID, dtype="<u8").astype(np.uint64), (n, 1))
         self.drawn += n
@@ -197,8 +190,6 @@ def _other_pairs(target: _Target, chains: int) -> list[tuple[Any, Any]]:
     farthest from all others are compared again, with more chains, and the two that differ most are
     attacked. All of this only chooses a pair: the chains of the attack are drawn afterwards.
     """
-    import numpy as np
-
     width = target.mechanism.levels * target.mechanism.payload_width
     count = max(4, min(_INPUTS, _SHARES // (16 * width)))
     inputs = list(target.mechanism.some_inputs(count, target.source))
@@ -219,8 +210,6 @@ def _other_pairs(target: _Target, chains: int) -> list[tuple[Any, Any]]:
 
 def _differences(logs: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return how far reports differ, summed over the cells of a plane, of the best plane."""
-    import numpy as np
-
     gaps: NDArray[np.float64] = np.abs(logs - other).max(axis=2)
     return np.asarray(gaps.sum(axis=2).max(axis=1))
 
@@ -233,8 +222,6 @@ def _logs(
     By input, ``(inputs, planes, 2, cells)``, where shares that chance could have moved are those
     of all inputs; and of all inputs, ``(1, planes, 2, cells)``.
     """
-    import numpy as np
-
     turns, ones = 0, np.zeros(1, dtype=np.int64)
     for column, payloads, ids in target.columns(inputs, chains):
         changes = payloads[:, 1:] ^ payloads[:, :-1]
@@ -255,8 +242,6 @@ def _logs(
 
 def _tally(planes: NDArray[np.uint8], inputs: int) -> NDArray[np.int64]:
     """Count set bits, or of planes of one byte its values: ``(inputs, planes, cells)``."""
-    import numpy as np
-
     n, count, width = planes.shape
     if width > 1:
         bits = np.unpackbits(planes, axis=2, bitorder="little")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, log, log1p
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.errors import ParameterError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
 
 
 def lower_limit(successes: ArrayLike, trials: ArrayLike, confidence: float) -> NDArray[np.float64]:
@@ -37,7 +35,6 @@ def lower_limit(successes: ArrayLike, trials: ArrayLike, confidence: float) -> N
     >>> round(float(lower_limit(90, 100, 0.95)), 4)
     0.8363
     """
-    import numpy as np
     from scipy.special import betaincinv
 
     if not 0 < confidence < 1:

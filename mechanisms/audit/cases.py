@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.audit.bounds import Attack
 from mechanisms.audit.guessing import fair_bits, guess, key_of
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: What is seen of releases, each of the input that its secret bit chooses.
 Views: TypeAlias = "Mapping[str, NDArray[np.uint64]]"
@@ -60,8 +59,6 @@ class Case:
 
 def unit(n: int, source: Source) -> NDArray[np.float64]:
     """Return ``(n,)`` uniform numbers in [0, 1) of 53 bits."""
-    import numpy as np
-
     return (source.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -69,8 +66,6 @@ def law_release(one: Sequence[float], other: Sequence[float]) -> Release:
     """Return what draws from one of two laws of the same outcomes."""
 
     def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        import numpy as np
-
         drawn = unit(len(secrets), source)
         outcomes = [
             np.minimum(np.searchsorted(np.cumsum(law), drawn, side="right"), len(law) - 1)

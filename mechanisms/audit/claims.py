@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.audit.attack import attack
 from mechanisms.audit.bounds import Attack
@@ -22,10 +25,6 @@ from mechanisms.top_item.selection import (
     PermuteAndFlipSelection,
     SelectionMechanism,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: A parameter of a mechanism.
 Parameter: TypeAlias = object
@@ -246,8 +245,6 @@ def _selection(name: str, source: str, mechanism: SelectionMechanism) -> Case:
     scores = [0, 6], [1, 5]
 
     def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        import numpy as np
-
         items = [mechanism.select(scores[secret], source) for secret in secrets.tolist()]
         return {"the item": key_of(np.array(items, dtype=np.int64)[:, None])}
 
@@ -258,8 +255,6 @@ def _selection(name: str, source: str, mechanism: SelectionMechanism) -> Case:
 
 def _periods(grr: GeneralizedRandomizedResponse) -> Release:
     def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        import numpy as np
-
         permanent = grr.report(secrets.astype(np.int64), source)[:, 0].astype(np.int64)
         said = np.zeros(len(secrets))
         for _ in range(_PERIODS):

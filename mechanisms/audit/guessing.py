@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.audit.bounds import Attack, Guesses, lower_limit
 from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: A tenth of the chains ranks the cells, and as many choose among views and events.
 PART = 10
@@ -39,16 +38,12 @@ _BETTER = 1.08
 
 def fair_bits(n: int, source: Source) -> NDArray[np.bool_]:
     """Return ``(n,)`` independent fair bits."""
-    import numpy as np
-
     bits: NDArray[np.bool_] = (source.words(n) >> np.uint64(63)).astype(bool)
     return bits
 
 
 def column_of(values: Sequence[Any], places: NDArray[np.int64]) -> Any:
     """Return ``values[place]`` for each place, as ``randomize`` takes a column."""
-    import numpy as np
-
     if any(isinstance(value, bytes) for value in values):
         return [values[place] for place in places.tolist()]
     return np.array([nan if value is None else value for value in values])[places]
@@ -63,8 +58,6 @@ class Rule:
 
     def score(self, keys: NDArray[np.uint64], secrets: NDArray[np.bool_]) -> tuple[int, int]:
         """Return how many guesses are right, and how many there are."""
-        import numpy as np
-
         if not len(self.cells):
             return 0, 0
         places = np.minimum(np.searchsorted(self.cells, keys), len(self.cells) - 1)
@@ -126,8 +119,6 @@ Part = tuple["NDArray[np.uint64]", "NDArray[np.bool_]"]
 
 def _learn(ranking: Part, choosing: Part, confidence: float) -> tuple[float, Rule]:
     """Return a rule from two disjoint sets of chains, and the epsilon that it promises."""
-    import numpy as np
-
     cells, places = np.unique(ranking[0], return_inverse=True)
     total = np.bincount(places, minlength=len(cells))
     ones = np.bincount(places[ranking[1]], minlength=len(cells))
@@ -156,8 +147,6 @@ def key_of(columns: NDArray[np.int64]) -> NDArray[np.uint64]:
     Different rows share one by a collision of 64-bit hashes only, which would cost an attack
     power, never its validity.
     """
-    import numpy as np
-
     from mechanisms.coins import mix64s
 
     key = np.zeros(len(columns), dtype=np.uint64)
@@ -175,8 +164,6 @@ class Quantiles:
     @staticmethod
     def of(scores: NDArray[np.float64]) -> Quantiles:
         """Learn cells from the numbers of a part of the chains."""
-        import numpy as np
-
         fine = _millionths(scores)
         bins = min(BINS, max(8, len(scores) // _IN_A_BIN))
         if len(np.unique(fine)) <= bins:
@@ -186,8 +173,6 @@ class Quantiles:
 
     def keys(self, scores: NDArray[np.float64]) -> NDArray[np.uint64]:
         """Return the cells of ``(n,)`` numbers."""
-        import numpy as np
-
         fine = _millionths(scores)
         if self.edges is not None:
             fine = np.searchsorted(self.edges, fine).astype(np.int64)
@@ -195,8 +180,6 @@ class Quantiles:
 
 
 def _millionths(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    import numpy as np
-
     return np.rint(scores * 1e6).astype(np.int64)
 
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.audit.guessing import Quantiles, column_of, key_of
 from mechanisms.base import Mechanism
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Bits, or bytes, that are compared at most.
 _AT_ONCE = 1 << 24
@@ -57,8 +56,6 @@ class Seen:
         By its exact channel, e^-1000 for what is impossible; 0 for a report that no value has,
         from a faulty sampler.
         """
-        import numpy as np
-
         level %= self.payloads.shape[1]
         if level not in self._ratios:
             reports, out = self.payloads[:, level], np.zeros(len(self.payloads))
@@ -73,8 +70,6 @@ class Seen:
     @cached_property
     def ratios(self) -> NDArray[np.float64]:
         """Those of all levels, ``(n, levels)``."""
-        import numpy as np
-
         return np.stack([self.ratio(level) for level in range(self.payloads.shape[1])], axis=1)
 
     @cached_property
@@ -85,8 +80,6 @@ class Seen:
     @cached_property
     def truths(self) -> NDArray[np.int64]:
         """What public coins make of both values, ``(n, 2, answers)``."""
-        import numpy as np
-
         columns = (
             column_of(self.pair, np.full(len(self.chains), side, dtype=np.int64)) for side in (0, 1)
         )
@@ -95,16 +88,12 @@ class Seen:
     @cached_property
     def planes(self) -> NDArray[np.uint8]:
         """The bytes of all levels, and in what every level differs from the one below it."""
-        import numpy as np
-
         changes = self.payloads[:, 1:] ^ self.payloads[:, :-1]
         return np.concatenate([self.payloads, changes], axis=1).reshape(len(self.payloads), -1)
 
     @cached_property
     def numbers(self) -> NDArray[np.float64]:
         """What of all levels is no bit: ratios, and which input every answer is that of."""
-        import numpy as np
-
         if self.answers.shape[2] < 2:
             return self.ratios
         one, other = self.truths[:, None, 0], self.truths[:, None, 1]
@@ -124,8 +113,6 @@ def views_of(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
     secrets : ndarray, shape (n,), bool
         Which input each chain hides.
     """
-    import numpy as np
-
     views: dict[str, View] = {"the last level": _number(seen, lambda seen: seen.ratio(-1))}
     if seen.payloads.shape[1] > 1:
         views["all levels"] = lambda seen: key_of(np.rint(seen.ratios * 1e6).astype(np.int64))
@@ -151,8 +138,6 @@ def _number(seen: Seen, number: Callable[[Seen], NDArray[np.float64]]) -> View:
 
 def _single(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
     """Return the most telling bit and byte of a level, and those of all levels together."""
-    import numpy as np
-
     n, levels, width = seen.payloads.shape
     every = list(range(levels))
     ones = bit_sums(seen.payloads.reshape(n, levels * width), secrets)
@@ -179,8 +164,6 @@ def _single(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
 
 
 def _bits(levels: list[int], bit: int) -> View:
-    import numpy as np
-
     def view(seen: Seen) -> NDArray[np.uint64]:
         return key_of(seen.payloads[:, levels, bit >> 3].astype(np.int64) >> (bit & 7) & 1)
 
@@ -188,15 +171,11 @@ def _bits(levels: list[int], bit: int) -> View:
 
 
 def _bytes(levels: list[int], column: int) -> View:
-    import numpy as np
-
     return lambda seen: key_of(seen.payloads[:, levels, column].astype(np.int64))
 
 
 def _best_column(cells: NDArray[np.int64], secrets: NDArray[np.bool_], size: int) -> int:
     """Return which column of cells below ``size`` distinguishes the secrets best."""
-    import numpy as np
-
     columns = cells.shape[1]
     places = cells + size * np.arange(columns) + size * columns * secrets[:, None]
     table = np.bincount(places.ravel(), minlength=2 * columns * size)
@@ -208,8 +187,6 @@ def _worth(table: NDArray[np.int64]) -> NDArray[np.float64]:
 
     The lower limit is E. B. Wilson's (1927): cheaper than the exact one, to choose by.
     """
-    import numpy as np
-
     total, square = np.maximum(table.sum(axis=0), 1), _SURE**2
     share = table.max(axis=0) / total
     spread = _SURE * np.sqrt(share * (1 - share) / total + square / (4 * total**2))
@@ -219,8 +196,6 @@ def _worth(table: NDArray[np.int64]) -> NDArray[np.float64]:
 
 def _words(payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Return the bytes of every chain as ``(n, k)`` words, padded with zeros."""
-    import numpy as np
-
     flat = payloads.reshape(len(payloads), -1)
     padded = np.zeros((len(flat), -(-flat.shape[1] // 8) * 8), dtype=np.uint8)
     padded[:, : flat.shape[1]] = flat
@@ -261,8 +236,6 @@ class LinearScore:
         secrets : ndarray, shape (n,), bool
             What the score speaks for.
         """
-        import numpy as np
-
         sides = np.maximum(np.bincount(secrets, minlength=2), 1)[:, None]
         shares = bit_sums(planes, secrets) / sides
         bits = _telling(shares, shares * (1 - shares) / sides)
@@ -285,16 +258,12 @@ def _features(
     bits: NDArray[np.int64],
     chosen: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    import numpy as np
-
     found = planes[:, bits >> 3] >> (bits & 7).astype(np.uint8) & 1
     return np.concatenate([found.astype(float), numbers[:, chosen]], axis=1)
 
 
 def _telling(means: NDArray[np.float64], variances: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the features, columns of ``(2, k)`` means, that differ most, if they differ enough."""
-    import numpy as np
-
     gaps = np.abs(means[1] - means[0])
     sizes = gaps / np.sqrt(np.maximum(variances.sum(axis=0), 1e-12))
     order: NDArray[np.int64] = np.argsort(-sizes, kind="stable")[:_FEATURES]
@@ -303,7 +272,6 @@ def _telling(means: NDArray[np.float64], variances: NDArray[np.float64]) -> NDAr
 
 def _regress(features: NDArray[np.float64], secrets: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return the weights of a penalised logistic regression, by Newton's method."""
-    import numpy as np
     from scipy.special import expit
 
     n, k = features.shape
@@ -324,8 +292,6 @@ def _regress(features: NDArray[np.float64], secrets: NDArray[np.bool_]) -> NDArr
 
 def bit_sums(planes: NDArray[np.uint8], secrets: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Count the set bits of ``(n, bytes)`` by secret: ``(2, 8 * bytes)``."""
-    import numpy as np
-
     sums = np.zeros((2, 8 * planes.shape[1]), dtype=np.int64)
     block = max(64, _AT_ONCE // sums.shape[1])
     for start in range(0, len(planes), block):

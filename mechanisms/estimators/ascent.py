@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 #: A likelihood so close to the largest one leaves the values within a hundredth of a standard
 #: error of the maximum.
@@ -30,8 +28,6 @@ def largest_likelihood(
     Without a constraint on the sum, Σ f log P − Σ θ has its maximum over θ ≥ 0 where the sum is
     one. Its multipliers z and shares θ approach θ z = 0 from inside.
     """
-    import numpy as np
-
     columns = np.flatnonzero(seen)
     matrix = np.ascontiguousarray(channel[:, columns])
     n, shares = int(seen.sum()), seen[columns] / seen.sum()
@@ -66,8 +62,6 @@ def smoothed_rounds(
     channel: NDArray[np.float64], seen: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], int, bool]:
     """Alternate expectation, maximization and smoothing by (1, 2, 1)/4 until all is at rest."""
-    import numpy as np
-
     n = int(seen.sum())
     theta: NDArray[np.float64] = np.full(len(channel), 1 / len(channel))
     fitted = theta @ channel
@@ -87,12 +81,9 @@ def smoothed(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
     Examples
     --------
-    >>> import numpy as np
     >>> smoothed(np.array([0.0, 0.0, 1.0, 0.0, 0.0]))
     array([0.  , 0.25, 0.5 , 0.25, 0.  ])
     """
-    import numpy as np
-
     padded = np.pad(np.stack([values, np.ones(len(values))]), ((0, 0), (1, 1)))
     sums, weights = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
     averaged = sums / weights
@@ -102,8 +93,6 @@ def smoothed(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _inside(point: NDArray[np.float64], move: NDArray[np.float64]) -> float:
     """Return how far to go so that a positive point stays positive, at most 1."""
-    import numpy as np
-
     falling = move < 0
     if not falling.any():
         return 1.0

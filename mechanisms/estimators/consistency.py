@@ -9,13 +9,10 @@ Estimation with Consistency", NDSS 2020, section 4.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.errors import ParameterError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
 
 
 def norm_shrink(values: ArrayLike, variance: float, steps: int = 64) -> NDArray[np.float64]:
@@ -55,8 +52,6 @@ def norm_shrink(values: ArrayLike, variance: float, steps: int = 64) -> NDArray[
     >>> norm_shrink([0.7, 0.5, -0.2], 10.0).round(3)
     array([0.339, 0.336, 0.325])
     """
-    import numpy as np
-
     from mechanisms.estimators.frequency import norm_sub
 
     given = _row(values)
@@ -73,8 +68,6 @@ def norm_shrink(values: ArrayLike, variance: float, steps: int = 64) -> NDArray[
 
 
 def _row(values: ArrayLike) -> NDArray[np.float64]:
-    import numpy as np
-
     given = np.asarray(values, dtype=np.float64)
     if given.ndim != 1 or not np.isfinite(given).all():
         raise ParameterError("values must be one row of finite numbers")

@@ -17,13 +17,11 @@ Two ways to sum bits, both in plain numpy:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.errors import ParameterError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Rows that can be added in byte lanes before one could overflow.
 _BYTE_ROWS = 255
@@ -52,12 +50,9 @@ def bit_sums(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
 
     Examples
     --------
-    >>> import numpy as np
     >>> bit_sums(np.array([[3], [5]], dtype=np.uint8))
     array([2, 1, 1, 0, 0, 0, 0, 0])
     """
-    import numpy as np
-
     n, width = rows.shape
     if n == 0 or width == 0:
         return np.zeros(8 * width, dtype=np.int64)
@@ -101,13 +96,10 @@ def grouped_bit_sums(
 
     Examples
     --------
-    >>> import numpy as np
     >>> grouped_bit_sums(np.array([[3], [5], [1]], dtype=np.uint8), np.array([1, 0, 1]), 2)
     array([[1, 0, 1, 0, 0, 0, 0, 0],
            [2, 1, 0, 0, 0, 0, 0, 0]])
     """
-    import numpy as np
-
     n, width = rows.shape
     _check_range("groups", groups, n_groups)
     out = np.zeros((n_groups, 8 * width), dtype=np.int64)
@@ -152,13 +144,10 @@ def grouped_counts(
 
     Examples
     --------
-    >>> import numpy as np
     >>> grouped_counts(np.array([2, 0, 2]), np.array([0, 1, 0]), 2, 3)
     array([[0, 0, 2],
            [1, 0, 0]])
     """
-    import numpy as np
-
     counts = np.zeros(n_groups * m, dtype=np.int64)
     # Keys are made, checked and counted while they are still in the processor's cache.
     for start in range(0, len(symbols), _KEYS):
@@ -183,8 +172,6 @@ def _check_range(name: str, values: NDArray[np.integer], limit: int) -> None:
 
 def _stable_order(groups: NDArray[np.int64], n_groups: int) -> NDArray[np.intp]:
     """Sort by group with numpy's radix sort, which it has for 16-bit keys only."""
-    import numpy as np
-
     order = np.argsort((groups & 0xFFFF).astype(np.uint16), kind="stable")
     for shift in range(16, (n_groups - 1).bit_length(), 16):
         digit = ((groups >> shift) & 0xFFFF).astype(np.uint16)
@@ -194,8 +181,6 @@ def _stable_order(groups: NDArray[np.int64], n_groups: int) -> NDArray[np.intp]:
 
 def _sorted_bit_sums(rows: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArray[np.int64]:
     """Sum bits in byte lanes; group ``i`` is ``rows[starts[i]:starts[i + 1]]``, none empty."""
-    import numpy as np
-
     n, width = rows.shape
     cut = np.zeros(n, dtype=bool)
     cut[::_BYTE_ROWS] = True
@@ -257,8 +242,6 @@ def _full_adder(
 
 def _plane_sums(plane: NDArray[np.uint64], period: int) -> NDArray[np.int64]:
     """Count the set bits of each of the ``8 * period`` columns of a plane of whole periods."""
-    import numpy as np
-
     bits = np.unpackbits(plane.view(np.uint8), bitorder="little")
     spread = bits.view(np.uint64).reshape(-1, period)
     # Add whole stretches of periods first: long contiguous additions are the fast ones.

@@ -10,15 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.ascent import largest_likelihood, smoothed_rounds
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
 
 #: A share is determined if at most this part of it lies in the space that reports do not see.
 _UNSEEN = 1e-9
@@ -72,8 +69,6 @@ class EmEstimate:
         (float, float)
             The error is infinite where the reports do not determine the sum.
         """
-        import numpy as np
-
         row = np.asarray(weights, dtype=np.float64)
         if row.shape != self.values.shape:
             raise ParameterError(f"weights must have shape {self.values.shape}, got {row.shape}")
@@ -140,14 +135,11 @@ def expectation_maximization(
 
     Examples
     --------
-    >>> import numpy as np
     >>> channel = np.array([[0.75, 0.25], [0.25, 0.75]])
     >>> found = expectation_maximization([channel], [np.array([600, 400])])
     >>> found.values.round(4), found.standard_errors.round(4)
     (array([0.7, 0.3]), array([0.0274, 0.0274]))
     """
-    import numpy as np
-
     stacked, seen, reports = _stack(channels, counts)
     inputs, n = stacked.shape[0], int(seen.sum())
     if n == 0:
@@ -177,8 +169,6 @@ def _stack(
     channels: Sequence[NDArray[np.float64]], counts: Sequence[NDArray[np.int64]]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
     """Put the levels that have reports side by side, with the level's reports for each column."""
-    import numpy as np
-
     if not channels or len(channels) != len(counts):
         raise ParameterError(f"{len(counts)} rows of counts do not fit {len(channels)} channels")
     matrices = [np.asarray(channel, dtype=np.float64) for channel in channels]
@@ -207,8 +197,6 @@ def _information(
     channel: NDArray[np.float64], fitted: NDArray[np.float64], reports: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the determined directions and the variance of the estimate along each of them."""
-    import numpy as np
-
     weights = np.sqrt(reports / np.where(fitted > 0, fitted, np.inf))
     whole = channel * weights
     centred = (channel - channel.mean(axis=0)) * weights
@@ -222,7 +210,5 @@ def _information(
 def _log_likelihood(
     channel: NDArray[np.float64], seen: NDArray[np.int64], values: NDArray[np.float64]
 ) -> float:
-    import numpy as np
-
     counted = seen > 0
     return float(seen[counted] @ np.log((values @ channel)[counted]))

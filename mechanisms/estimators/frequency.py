@@ -9,16 +9,14 @@ variance would be biased as soon as clients with a certain value release more.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareNoise, ShareRegion, nothing
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
-    from mechanisms.base import Mechanism
 
 
 class Concerned(NamedTuple):
@@ -79,13 +77,10 @@ def shares(
 
     Examples
     --------
-    >>> import numpy as np
     >>> [estimate] = shares(np.array([[700]]), np.array([1000]), np.array([[0.75, 0.25]]))
     >>> round(estimate.value, 3), round(estimate.standard_error, 4)
     (0.9, 0.0274)
     """
-    import numpy as np
-
     by_level = tuple(int(n) for n in reports)
     n = sum(by_level)
     if n == 0:
@@ -156,8 +151,6 @@ def norm_sub(values: ArrayLike, total: float = 1.0) -> NDArray[np.float64]:
     >>> norm_sub([0.7, 0.5, -0.2])
     array([0.6, 0.4, 0. ])
     """
-    import numpy as np
-
     given = np.asarray(values, dtype=np.float64)
     if given.ndim != 1 or not np.isfinite(given).all():
         raise ParameterError("values must be one row of finite numbers")
@@ -175,8 +168,6 @@ def norm_sub(values: ArrayLike, total: float = 1.0) -> NDArray[np.float64]:
 
 def count_table(mechanism: Mechanism, counts: ArrayLike) -> NDArray[np.int64]:
     """Return counts as ``(levels, count_length)`` ``int64``, after a check of their shape."""
-    import numpy as np
-
     table = np.asarray(counts, dtype=np.int64)
     shape = (mechanism.levels, mechanism.count_length)
     if table.shape != shape:

@@ -6,11 +6,8 @@ for it takes a third of a second of every run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 
 def falling_fit(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -37,12 +34,9 @@ def falling_fit(values: NDArray[np.float64], weights: NDArray[np.float64]) -> ND
 
     Examples
     --------
-    >>> import numpy as np
     >>> falling_fit(np.array([3.0, 1.0, 2.0, 0.0]), np.ones(4)).tolist()
     [3.0, 1.5, 1.5, 0.0]
     """
-    import numpy as np
-
     ahead, weight = values[::-1].tolist(), weights[::-1].tolist()
     # Of each block of equal values: mean, weight, and where it ends.
     means, masses, ends = ahead[:1], weight[:1], [1]

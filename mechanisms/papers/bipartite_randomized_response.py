@@ -15,7 +15,10 @@ import math
 from collections.abc import Collection, Hashable, Sequence
 from fractions import Fraction
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from mechanisms.audit.cases import Case, law_release
 from mechanisms.chains.finite import FiniteChain, finite_chain
@@ -33,9 +36,6 @@ from mechanisms.ordinal.sizes import (
     loss_matrix,
     middle_floor,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 #: Matrices of floats are related if they miss it, in no entry, by more than this.
 TOLERANCE = 1e-8
@@ -344,7 +344,6 @@ def degradable(weak: ArrayLike, strong: ArrayLike) -> bool:
 
 def degradation_error(weak: ArrayLike, strong: ArrayLike) -> float:
     """Return by how much ``strong`` times the best stochastic matrix misses ``weak`` at most."""
-    import numpy as np
     from scipy.optimize import linprog
     from scipy.sparse import bmat, identity, kron
 

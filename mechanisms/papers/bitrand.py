@@ -12,7 +12,9 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.audit.cases import Case, Release, Views
 from mechanisms.audit.guessing import score_key
@@ -21,10 +23,6 @@ from mechanisms.exact import MICRO, decimal_context
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
 
 _CONTEXT = decimal_context(60)
 #: Bits of an encoded number, at most: magnitudes stay exact in floats.
@@ -82,8 +80,6 @@ class SignMagnitude:
 
     def encode(self, values: ArrayLike) -> NDArray[np.uint8]:
         """Return the bits of finite numbers: shape (...) in, (..., bits) ``uint8`` out."""
-        import numpy as np
-
         given = np.asarray(values, dtype=np.float64)
         if not np.isfinite(given).all():
             raise ParameterError("numbers must be finite")
@@ -101,8 +97,6 @@ class SignMagnitude:
         Bits need not be 0 or 1: decoding unbiased estimates of independent bits gives an unbiased
         estimate of the number, since no bit occurs twice in a product.
         """
-        import numpy as np
-
         given = np.asarray(bits, dtype=np.float64)
         if given.ndim == 0 or given.shape[-1] != self.bits:
             raise ParameterError(f"bits must have shape (..., {self.bits}), not {given.shape}")
@@ -269,8 +263,6 @@ class FeatureRandomizedResponse:
         -------
         ndarray, shape (n, features, bits), uint8
         """
-        import numpy as np
-
         given = np.asarray(values, dtype=np.float64)
         if given.ndim != 2 or given.shape[1] != self.features:
             raise ParameterError(f"values must have shape (n, {self.features}), not {given.shape}")
@@ -288,8 +280,6 @@ class FeatureRandomizedResponse:
 
         Infinite or NaN where a bit is reported by a fair coin.
         """
-        import numpy as np
-
         flip = np.array(self.flips, dtype=np.float64) / float(GRAINS)
         return self.encoding.decode((reports - flip) / (1 - 2 * flip))
 
@@ -341,8 +331,6 @@ def _reports(frr: FeatureRandomizedResponse) -> Release:
     """Return what reports one of two vectors of which all bits differ."""
 
     def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        import numpy as np
-
         # How much a bit of 1 speaks for the second vector: ln(p/q) where it is set there.
         losses = np.array(frr_losses(frr.epsilon, frr.features, frr.bits))
         ends = np.array([0.0, -frr.encoding.limit])

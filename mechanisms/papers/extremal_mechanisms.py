@@ -14,17 +14,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, rounded
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, exp_micro, loss_micro, to_micro
 from mechanisms.levels import GRAINS, MAX_DECISION_EPSILON
 from mechanisms.ordinal.sizes import Number, loss_matrix
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Of larger losses the linear program takes minutes.
 MAX_POINTS = 128
@@ -102,8 +100,6 @@ def optimal_channel(
     >>> round(best.loss, 3), best.certified <= 500_000
     (1.878, True)
     """
-    import numpy as np
-
     given = loss_matrix(loss)
     size, micro = len(given), to_micro(epsilon)
     if not 2 <= size <= MAX_POINTS:
@@ -130,7 +126,6 @@ def _solve(
     v is the same in all, w, and Σ c_y + (e^ε − 1) w = 1: in these terms small epsilons are no
     worse conditioned than others. All are scaled for large ones.
     """
-    import numpy as np
     from scipy.optimize import linprog
     from scipy.sparse import bmat, csr_array, identity, kron
 

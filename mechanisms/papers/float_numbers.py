@@ -22,7 +22,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, expm1, fsum, log, sqrt
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import score_key
@@ -30,11 +32,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.planner.comparison import bit_noise, check_epsilon
 from mechanisms.randomness import Source
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 _ROOT = 405 * sqrt(241)
 #: Up to here the hybrid mechanism is Duchi's (Wang et al., equation 9 and Theorem 1).
@@ -92,8 +90,6 @@ class Duchi(FloatMechanism):
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
         """Return +C with probability 1/2 + x/(2C), −C otherwise."""
-        import numpy as np
-
         size = 1 / math.tanh(self.epsilon / 2)
         up = generator.random(len(values)) < 0.5 + values / (2 * size)
         signs: Floats = np.where(up, size, -size)
@@ -118,8 +114,6 @@ class Piecewise(FloatMechanism):
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
         """Return a uniform number of the window of x, or rarely one outside of it."""
-        import numpy as np
-
         # e^(-ε/2): the largest output is (1 + d)/(1 − d), the window 2d/(1 − d) wide.
         down = exp(-self.epsilon / 2)
         largest, wide = (1 + down) / (1 - down), 2 * down / (1 - down)
@@ -157,8 +151,6 @@ class Hybrid(FloatMechanism):
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
         """Return a piecewise estimate or one bit."""
-        import numpy as np
-
         piecewise = Piecewise(self.epsilon).simulate(values, generator)
         bit = Duchi(self.epsilon).simulate(values, generator)
         chosen = generator.random(len(values)) < self.share
@@ -189,8 +181,6 @@ class SubtractiveDithering(FloatMechanism):
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
         """Return the debiased bit less the dither."""
-        import numpy as np
-
         dither = generator.uniform(-1, 1, len(values))
         size = 1 / math.tanh(self.epsilon / 2)
         kept = generator.random(len(values)) < 1 / (1 + exp(-self.epsilon))
@@ -221,8 +211,6 @@ class SquareWave(FloatMechanism):
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
         """Return reports that are scaled so that their mean is the value."""
-        import numpy as np
-
         low, slope, centre = self._line
         half, units = self.half_width, (values + 1) / 2
         anywhere = generator.uniform(-half, 1 + half, len(values))
@@ -269,8 +257,6 @@ def claims() -> list[Case]:
     laplace = Laplace(1.0)
 
     def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        import numpy as np
-
         generator = np.random.default_rng(source.words(4))
         drawn = laplace.simulate(secrets.astype(np.float64), generator) * 2.0**53
         # Near zero 1 + noise is a multiple of 2**-53, and noise alone need not be.

@@ -17,7 +17,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.audit.cases import Case, Release, Views
 from mechanisms.audit.guessing import fair_bits, key_of
@@ -35,10 +37,6 @@ from mechanisms.survey.design import (
     warner_of,
     yes_share,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: The columns of the paper's tables.
 EPSILONS = (0.01, 0.05, 0.25, 0.5)
@@ -251,8 +249,6 @@ def _census(deck: ImprovedChristofides) -> Release:
     """Return the cards of a census; the attacker knows all truths but one, and sees all answers."""
 
     def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        import numpy as np
-
         numbers = np.repeat(np.arange(1, len(deck.deck) + 1), deck.deck)
         mirror = len(deck.deck) + 1
         words = source.words(len(secrets) * deck.size).reshape(-1, deck.size)

@@ -18,15 +18,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.audit.cases import Case, Release, Views, unit
 from mechanisms.audit.guessing import key_of, score_key
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _LARGEST = 16
 
@@ -114,8 +112,6 @@ class BinaryLoloha:
         """Return what draws the reports of the first history, or of the second one."""
 
         def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-            import numpy as np
-
             right, report = self.kept
             n, ones = len(secrets), []
             response = unit(n, source) < right

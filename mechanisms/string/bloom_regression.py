@@ -30,13 +30,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms import coins
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: A candidate of which a larger part lies in the null space is not determined.
 UNDETERMINED = 1e-8
@@ -143,8 +142,6 @@ def observe(cells: NDArray[np.int64], pairs: NDArray[np.float64], density: float
     density : float
         Probability that a random filter sets a bit.
     """
-    import numpy as np
-
     p, q = pairs.T[:, :, None]
     gap = p - q
     ones, by_level = cells[:, :, :-1], cells[:, :, -1]
@@ -167,7 +164,6 @@ def observe(cells: NDArray[np.int64], pairs: NDArray[np.float64], density: float
 @lru_cache(maxsize=8)
 def bloom_filters(names: tuple[str, ...], bits: int, hashes: int, cohorts: int) -> Any:
     """Return the candidates' filters, a sparse ``(cohorts * bits, S)`` matrix of zeros and ones."""
-    import numpy as np
     from scipy import sparse
 
     strings = [name.encode() for name in names]
@@ -190,8 +186,6 @@ def bloom_filters(names: tuple[str, ...], bits: int, hashes: int, cohorts: int) 
 
 def fit(observed: Observed, filters: Any) -> Fit:
     """Solve the weighted least squares by its normal equations."""
-    import numpy as np
-
     d, (_, width) = observed.density, observed.bits.shape
     used = filters
     if len(observed.cohorts) * width < filters.shape[0]:
@@ -213,7 +207,6 @@ def fit(observed: Observed, filters: Any) -> Fit:
 
 def _invert(normal: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the inverse, or the pseudo-inverse and a basis of the null space."""
-    import numpy as np
     from scipy import linalg
 
     factor, failed = linalg.lapack.dpotrf(normal, lower=1)
@@ -253,8 +246,6 @@ def estimate_errors(
     design_effect : float
         Multiplies the variance between cohorts.
     """
-    import numpy as np
-
     d, (_, width) = observed.density, observed.bits.shape
     linear = np.column_stack((solved.inverse, -solved.inverse.sum(axis=1)))
     totals = linear.sum(axis=0)
@@ -318,8 +309,6 @@ def string_variances(
     >>> [round(v, 2) for v in found]
     [0.48, 0.48, 0.98]
     """
-    import numpy as np
-
     true, cohorts = np.asarray(shares, dtype=np.float64), filters.cohorts
     p, q = pair
     unit, density = q * (1 - q) / (p - q) ** 2, filters.density

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import FLOOR_ERRORS, Estimate, nothing
@@ -22,10 +24,6 @@ from mechanisms.string.bloom_regression import (
     fit,
     observe,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -116,8 +114,6 @@ def decode(
     Ordinal Response", CCS 2014, section 4. Unlike there, no variables are selected before the
     fit, so that the p-values are those of the only fit made.
     """
-    import numpy as np
-
     names = tuple(candidates)
     if not names or len(set(names)) < len(names):
         raise ParameterError("candidates must be distinct, and at least one")
@@ -164,7 +160,6 @@ def _p_values(values: NDArray[np.float64], errors: Errors, freedom: int) -> NDAr
 
     The correction is the first term of Cornish and Fisher's expansion.
     """
-    import numpy as np
     from scipy import special
 
     z = values / np.sqrt(errors.testing)
@@ -176,8 +171,6 @@ def _p_values(values: NDArray[np.float64], errors: Errors, freedom: int) -> NDAr
 
 def _holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Adjust p-values for each other by Holm's method."""
-    import numpy as np
-
     order = np.argsort(p_values)
     steps = np.arange(len(p_values), 0, -1) * p_values[order]
     adjusted = np.empty_like(p_values)
@@ -187,7 +180,6 @@ def _holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _groups(names: tuple[str, ...], null: NDArray[np.float64]) -> list[tuple[str, ...]]:
     """Return for each candidate those between which the filters cannot tell."""
-    import numpy as np
     from scipy import sparse
 
     groups: list[tuple[str, ...]] = [()] * len(names)

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import exp
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.errors import ParameterError
 from mechanisms.papers.gradual_release.formulas import relaxation
 from mechanisms.planner.comparison import check_epsilon
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
 
 
 def least_error(domain_size: int, epsilon: float) -> float:
@@ -65,8 +63,6 @@ def maximum_likelihood(
     outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
 ) -> NDArray[np.int64]:
     """Guess the value for which the whole chain is likeliest, by the law of each relaxation."""
-    import numpy as np
-
     chains = _chains(outputs, domain_size, epsilons)
     values = np.arange(domain_size)
     # Only what differs between values matters: a hit counts epsilon more than a miss.
@@ -100,8 +96,6 @@ def weighted_highest_frequency(
 def _heaviest(
     outputs: ArrayLike, domain_size: int, epsilons: Sequence[float], weights: Sequence[float]
 ) -> NDArray[np.int64]:
-    import numpy as np
-
     chains = _chains(outputs, domain_size, epsilons)
     values = np.arange(domain_size)
     sums = np.zeros((len(chains), domain_size))
@@ -114,8 +108,6 @@ def _heaviest(
 
 
 def _chains(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> NDArray[np.int64]:
-    import numpy as np
-
     chains = np.asarray(outputs)
     if chains.ndim != 2 or chains.shape[1] != len(epsilons) or not epsilons:
         raise ParameterError(f"chains of shape {chains.shape} do not fit {len(epsilons)} epsilons")

@@ -5,16 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.audit.cases import Case, Release, Views, unit
 from mechanisms.audit.guessing import key_of
 from mechanisms.papers.gradual_release.formulas import relaxation
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 def claims() -> list[Case]:
@@ -57,8 +55,6 @@ def _relaxed(
     source: Source,
 ) -> NDArray[np.bool_]:
     """Return the stronger binary report given the weaker one and the bit."""
-    import numpy as np
-
     law = relaxation(2, low, high)
     right = unit(len(bits), source) < np.where(before == bits, law.p_aa, law.p_ba)
     return bits ^ ~right
@@ -69,15 +65,11 @@ def _answered(bits: NDArray[np.bool_], epsilon: float, source: Source) -> NDArra
 
 
 def _columns(reports: Sequence[NDArray[np.bool_]]) -> Views:
-    import numpy as np
-
     return {"all reports": key_of(np.stack(reports, axis=1).astype(np.int64))}
 
 
 def _rounded_release(epsilons: Sequence[float], pair: tuple[float, float]) -> Release:
     def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        import numpy as np
-
         values, n = np.where(secrets, pair[1], pair[0]), len(secrets)
         reports = [_answered(unit(n, source) < values, epsilons[0], source)]
         for low, high in itertools.pairwise(epsilons):

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate
@@ -145,8 +147,6 @@ class Catalogue:
         sales : sequence of Sale
             The newest one of each seller: the older ones say nothing more.
         """
-        import numpy as np
-
         ones = np.zeros((self.levels, self.domain_size), dtype=np.int64)
         for sale in sales:
             ones[sale.level, sale.report] += 1

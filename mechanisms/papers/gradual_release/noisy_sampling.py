@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.chains.bits import symmetric_bit
 from mechanisms.errors import ParameterError
@@ -19,10 +21,6 @@ from mechanisms.exact import MICRO, loss_micro, to_micro
 from mechanisms.levels import GRAINS, MAX_DECISION_EPSILON
 from mechanisms.planner.comparison import noisy_sampling_epsilon
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
 
 
 def noisy_sampling_variance(permanent: float, sample: float, samples: int, n: int) -> float:
@@ -121,8 +119,6 @@ class NoisySampling:
 
     def randomize(self, bits: ArrayLike, source: Source) -> NDArray[np.uint8]:
         """Randomize ``(n,)`` bits: ``(n, samples)`` ``uint8`` of 0 and 1."""
-        import numpy as np
-
         given = np.asarray(bits)
         if given.ndim != 1 or not np.isin(given, (0, 1)).all():
             raise ParameterError("bits must be one row of 0 and 1")
@@ -134,8 +130,6 @@ class NoisySampling:
 
     def estimate(self, reports: ArrayLike) -> Estimate:
         """Estimate the share of ones from ``(n, samples)`` reports."""
-        import numpy as np
-
         table = np.asarray(reports)
         if table.ndim != 2 or table.shape[1] != self.samples or not len(table):
             raise ParameterError(f"reports must have shape (n, {self.samples})")
