@@ -47,9 +47,7 @@ class Sampler(Protocol):
         pseudonyms: NDArray[np.uint64],
         source: Source,
         /,
-    ) -> NDArray[np.uint8]:
-        """Draw chains for ``(n,)`` values: ``(n, levels, payload_width)`` ``uint8``."""
-        ...
+    ) -> NDArray[np.uint8]: ...
 
 
 def attack(

@@ -12,18 +12,9 @@ from mechanisms.errors import ParameterError
 
 
 def lower_limit(successes: ArrayLike, trials: ArrayLike, confidence: float) -> NDArray[np.float64]:
-    """Return the one-sided Clopper–Pearson limit of a probability.
+    """Return the one-sided Clopper–Pearson limit of a probability, from successes in trials.
 
-    Parameters
-    ----------
-    successes, trials : array_like of int
-        0 <= successes <= trials.
-    confidence : float in (0, 1)
-
-    Returns
-    -------
-    ndarray, float64
-        Exceeds the true probability with probability at most ``1 - confidence``, exactly.
+    It exceeds the true probability with probability at most ``1 - confidence``, exactly.
 
     References
     ----------
@@ -53,13 +44,6 @@ def loss_bound(right: int, guesses: int, confidence: float) -> float:
     are stochastically below a binomial variable of that probability, and its Clopper–Pearson limit
     bounds ε. Never negative; 0 without a guess.
 
-    Parameters
-    ----------
-    right, guesses : int
-    confidence : float in (0, 1)
-
-    Examples
-    --------
     >>> round(loss_bound(7_400, 10_000, 0.95), 3)
     1.008
     >>> loss_bound(0, 0, 0.95)
@@ -78,17 +62,10 @@ def loss_bound(right: int, guesses: int, confidence: float) -> float:
 
 @dataclass(frozen=True)
 class Guesses:
-    """Guesses of fair secret bits, each of which chose between two inputs.
+    """Guesses of fair secret bits, each of which chose between two inputs, by what a view looks at.
 
-    Parameters
-    ----------
-    right, guesses : int
-        Among the chains that were not used to find the rule.
-    view : str
-        What the rule looks at.
-    share : float
-        Of the chance of a false bound that all guesses of an attack have together; see
-        :class:`Attack`.
+    They are of chains that were not used to find the rule. ``share`` is that of the chance of a
+    false bound that all guesses of an attack have together; see :class:`Attack`.
     """
 
     right: int
@@ -105,15 +82,8 @@ class Guesses:
 class Attack:
     """The outcome of an attack: guesses for each pair of inputs, and the epsilon that they prove.
 
-    Parameters
-    ----------
-    pairs : tuple of Guesses
-        One for each pair of inputs. Their shares add up to 1, so that by Bonferroni's inequality
-        the largest of their bounds has the confidence of the attack.
-    chains : int
-        All that were drawn.
-    confidence : float
-        Of :attr:`epsilon`.
+    The shares of the guesses add up to 1, so that by Bonferroni's inequality the largest of their
+    bounds has the confidence of the attack. ``chains`` is how many were drawn in all.
     """
 
     pairs: tuple[Guesses, ...]

@@ -24,8 +24,6 @@ class Case:
 
     Parameters
     ----------
-    name : str
-        The mechanism and its setting.
     source : str
         Where the claim is made, or the condition that is broken.
     claimed, true : float

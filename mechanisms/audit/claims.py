@@ -36,16 +36,10 @@ FALSE_ALARM = 1e-6
 
 @dataclass(frozen=True)
 class Claim:
-    """A mechanism of the library and where it comes from.
+    """A mechanism of the registry and where it comes from.
 
-    Parameters
-    ----------
-    name : str
-        In :data:`mechanisms.registry.REGISTRY`.
-    source : str
-        Whose mechanism it is.
-    parameters : mapping
-        For an audit; one that depends on epsilon is a function of the strongest amount.
+    ``parameters`` are those of an audit; one that depends on epsilon is a function of the strongest
+    amount.
     """
 
     name: str
@@ -107,15 +101,9 @@ LIBRARY: tuple[Claim, ...] = (
 class Finding:
     """What an audit of one mechanism found, in micro-epsilon but for the attack.
 
-    Parameters
-    ----------
-    claimed : int
-        The nominal amount of the last level that is released.
-    stated : int
-        What the mechanism says that it is certified at, and what is charged.
-    certified : int
-        The same, computed again from the sampler's thresholds.
-    attack : Attack or None
+    ``claimed`` is the nominal amount of the last level that is released, ``stated`` what the
+    mechanism says that it is certified at, and what is charged; ``certified`` is the same, computed
+    again from the sampler's thresholds.
     """
 
     claimed: int
@@ -126,10 +114,7 @@ class Finding:
     def problems(self, checks: int = 1) -> list[str]:
         """Return what is wrong, in words; nothing for a mechanism that keeps its word.
 
-        Parameters
-        ----------
-        checks : int
-            How many attacks share the rate of false alarms, :data:`FALSE_ALARM`.
+        ``checks`` attacks share the rate of false alarms, :data:`FALSE_ALARM`.
         """
         found = []
         if self.certified != self.stated:
@@ -172,8 +157,6 @@ def certified(mechanism: Mechanism, level: int) -> int:
     Mechanisms certify themselves when they are made. This starts from the integers alone that the
     sampler compares with, and so finds an amount that does not belong to them.
 
-    Examples
-    --------
     >>> grr = build({"name": "grr", "domain_size": 5}, [500_000, 1_000_000], "colour")
     >>> [certified(grr, level) for level in (0, 1)]
     [500000, 1000000]
@@ -184,18 +167,10 @@ def certified(mechanism: Mechanism, level: int) -> int:
 def examine(
     mechanism: Mechanism, levels: int | None = None, attacker: Attacker | None = None
 ) -> Finding:
-    """Audit a mechanism.
+    """Audit a mechanism of which the first levels are released, by default all.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-    levels : int, optional
-        The levels that are released; all by default.
-    attacker : Attacker, optional
-        Without one nothing is attacked.
+    Without an attacker nothing is attacked.
 
-    Examples
-    --------
     >>> found = examine(LIBRARY[0].build([500_000, 1_000_000]))
     >>> found.claimed, found.certified, found.problems()
     (1000000, 1000000, [])
@@ -212,8 +187,6 @@ def examine(
 def ladder_to(epsilon: float) -> tuple[int, int]:
     """Return the ladder of an audit: half of an epsilon, then all of it, in micro-epsilon.
 
-    Examples
-    --------
     >>> ladder_to(2.0)
     (1000000, 2000000)
     """

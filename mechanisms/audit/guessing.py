@@ -68,23 +68,12 @@ class Rule:
 def guess(
     views: Mapping[str, NDArray[np.uint64]], secrets: NDArray[np.bool_], confidence: float
 ) -> Attack:
-    """Attack releases of which each hides one of two inputs, chosen by a fair secret bit.
+    """Attack releases of which each hides one of two inputs, by a fair secret bit of its own.
 
-    Parameters
-    ----------
-    views : mapping of str to ndarray, shape (n,), uint64
-        Ways to look at a release; any functions of what is seen, the most natural one first. A
-        later one is taken only if it promises more by a good part.
-    secrets : ndarray, shape (n,), bool
-        Independent fair bits.
-    confidence : float in (0, 1)
-
-    Returns
-    -------
-    Attack
-        Its bound holds whatever the views are, since no secret of the counted part was looked at
-        before the rule was fixed: given all that is seen, the guesses are independent, each right
-        with probability at most e^ε/(1+e^ε).
+    ``views`` are ways to look at a release: any functions of what is seen, the most natural one
+    first. A later one is taken only if it promises more by a good part. The bound holds whatever
+    they are, since no secret of the counted part was looked at before the rule was fixed: given all
+    that is seen, the guesses are independent, each right with probability at most e^ε/(1+e^ε).
     """
     n = len(secrets)
     part = n // PART

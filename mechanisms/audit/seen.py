@@ -34,14 +34,8 @@ _RIDGE, _STEPS, _SMALL = 1.0, 12, 1e-4
 class Seen:
     """Chains that hide one of two values, as an attacker sees them who knows the mechanism.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-    pair : pair of values
-        Of values that are rounded at random the ratios are not always those of their reports.
-    payloads : ndarray, shape (n, levels, payload_width), uint8
-    chains : ndarray, shape (n, 2), uint64
-        Their ids, from which the public coins are hashed.
+    ``payloads`` are ``(n, levels, payload_width)``; public coins are hashed from ``chains``, their
+    ids. Of values that are rounded at random the ratios are not always those of their reports.
     """
 
     mechanism: Mechanism
@@ -105,14 +99,7 @@ View: TypeAlias = "Callable[[Seen], NDArray[np.uint64]]"
 
 
 def views_of(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
-    """Return views, the most natural one first, learnt from chains and the bits behind them.
-
-    Parameters
-    ----------
-    seen : Seen
-    secrets : ndarray, shape (n,), bool
-        Which input each chain hides.
-    """
+    """Return views, the most natural one first, learnt from chains and the bits behind them."""
     views: dict[str, View] = {"the last level": _number(seen, lambda seen: seen.ratio(-1))}
     if seen.payloads.shape[1] > 1:
         views["all levels"] = lambda seen: key_of(np.rint(seen.ratios * 1e6).astype(np.int64))
@@ -204,15 +191,7 @@ def _words(payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class LinearScore:
-    """The logarithm of a likelihood ratio, as a sum over bits and numbers.
-
-    Parameters
-    ----------
-    bits, numbers : ndarray of int
-        Which are added up.
-    weights : ndarray of float
-        Of the bits, then of the numbers.
-    """
+    """The logarithm of a likelihood ratio, as a weighted sum over some bits, then some numbers."""
 
     bits: NDArray[np.int64]
     numbers: NDArray[np.int64]
@@ -222,19 +201,10 @@ class LinearScore:
     def fit(
         planes: NDArray[np.uint8], numbers: NDArray[np.float64], secrets: NDArray[np.bool_]
     ) -> LinearScore:
-        """Learn a score from chains whose inputs are known.
+        """Learn a score from chains whose inputs are known: ``(n, bytes)`` of bits, and numbers.
 
         Features that by themselves do not differ are left out, so that their noise is too; the
         others get the weights of a logistic regression with a small ridge penalty.
-
-        Parameters
-        ----------
-        planes : ndarray, shape (n, bytes), uint8
-            All their bits are features.
-        numbers : ndarray, shape (n, k), float64
-            More features.
-        secrets : ndarray, shape (n,), bool
-            What the score speaks for.
         """
         sides = np.maximum(np.bincount(secrets, minlength=2), 1)[:, None]
         shares = bit_sums(planes, secrets) / sides

@@ -24,15 +24,9 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 2**20], the number m of categories.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    epsilon : float or sequence of float, in [1e-6, 40]
+    domain_size : int in [2, 2**20]
+        The number m of categories.
 
     Privacy
     -------
@@ -78,7 +72,6 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
 
     @cached_property
     def chain(self) -> SymbolChain:
-        """What is drawn."""
         return symbol_chain(self.domain_size, self.micros)
 
     def matrix(self, level: int) -> NDArray[np.float64]:
@@ -91,11 +84,9 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
         return matrix
 
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A report supports the category that it names."""
         return table, table.sum(axis=1)
 
     def supported(self, category: int, output: int, chain: bytes) -> bool:
-        """Return whether the output is the category."""
         return category == output
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
@@ -103,7 +94,6 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
         return repr(context.labels[self.output_of(payload)])
 
     def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
-        """Yield the share of each category; of ordered ones the mean and the CDF too."""
         if context.ordered:
             from mechanisms.ordinal.estimates import ordinal_items
 

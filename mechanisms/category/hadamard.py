@@ -35,18 +35,12 @@ class HadamardResponse(FrequencyOracle):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 2**20], the number m of categories.
+    epsilon : float or sequence of float, in [1e-6, 40]
+    domain_size : int in [2, 2**20]
+        The number m of categories.
     blocks : int, optional
         The number B of blocks, a power of two, at most m; by default that of least variance, close
         to (e^ε − 1)/2 (see :func:`best_blocks`).
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -92,7 +86,6 @@ class HadamardResponse(FrequencyOracle):
 
     @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the number of blocks of least variance."""
         return {"blocks": best_blocks(micro / MICRO, given["domain_size"])}
 
     def _check(self) -> None:
@@ -107,13 +100,11 @@ class HadamardResponse(FrequencyOracle):
 
     @cached_property
     def chain(self) -> HadamardChain:
-        """What is drawn."""
         thresholds = support_thresholds(Fraction(1, 2 * self.blocks), self.micros)
         order = block_order(self.domain_size, self.blocks)
         return HadamardChain(*thresholds, self.domain_size, self.blocks, order)
 
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A report supports the categories in whose output set it is."""
         import numpy as np
 
         row, block = np.divmod(np.arange(self.domain_size), self.chain.blocks)
@@ -121,7 +112,6 @@ class HadamardResponse(FrequencyOracle):
         return (blocks[:, block, row + 1] + blocks[:, block, 0]) // 2, table.sum(axis=1)
 
     def supported(self, category: int, output: int, chain: bytes) -> bool:
-        """Return whether a place is in the output set of a category."""
         return self.chain.supports(category, output)
 
     def concerned(self, table: NDArray[np.int64]) -> Concerned:
@@ -138,8 +128,7 @@ class HadamardResponse(FrequencyOracle):
     def support_pairs(self) -> NDArray[np.float64]:
         """Return (1 + p − q)/2 and 1/2, with p and q those of the output set and its block's rest.
 
-        So a report that is in the block and supports the category adds 1/(p − q), and one that is
-        in the block and does not −1/(p − q).
+        So a report in the block adds 1/(p − q) if it supports the category, else −1/(p − q).
         """
         import numpy as np
 
@@ -149,7 +138,6 @@ class HadamardResponse(FrequencyOracle):
     def _answered(
         self, level: int, shares: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], float]:
-        """Return the share of reports in each category's block, and that of those who have it."""
         import numpy as np
 
         p, q = self.probabilities(level)[0]
@@ -161,7 +149,6 @@ class HadamardResponse(FrequencyOracle):
 
     @property
     def _others(self) -> tuple[int, ...]:
-        """One that is in another block than the first category, if there is one, and one in its."""
         return (1, self.blocks) if self.blocks < self.domain_size else (1,)
 
     def shared_noise(self, level: int) -> float:
@@ -177,8 +164,7 @@ class HadamardResponse(FrequencyOracle):
     def noise(self, level: int) -> Noise | None:
         """Return that of a report, which is about one block; a no on average over the others.
 
-        A report adds 1/(p − q) or −1/(p − q) to categories of its block, which is that of the true
-        category with p + q and any other with 2 q.
+        It is in the block of the true category with p + q, and in any other with 2 q.
         """
         p, q = self.exact(level)[0]
         gap, categories, blocks = p - q, self.domain_size, self.blocks
@@ -194,17 +180,6 @@ class HadamardResponse(FrequencyOracle):
 def best_blocks(epsilon: float, domain_size: int) -> int:
     """Return the number of blocks of least variance for a rare category.
 
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
-    References
-    ----------
-    J. Acharya, Z. Sun, H. Zhang, AISTATS 2019, section 4.
-
-    Examples
-    --------
     >>> [best_blocks(epsilon, 1000) for epsilon in (0.5, 2.0, 4.0, 9.0)]
     [1, 4, 32, 512]
     """
@@ -218,8 +193,6 @@ def best_blocks(epsilon: float, domain_size: int) -> int:
 def response_variance(epsilon: float, blocks: int) -> float:
     """Return n times the variance of a rare category's share, averaged over the blocks.
 
-    Examples
-    --------
     >>> round(response_variance(1.0, 1), 4)
     4.6827
     """

@@ -20,8 +20,6 @@ _TABLE_SIDE = 256
 def bucket(value: int, number: int, g: int) -> int:
     """Return the bucket of a value under a hash.
 
-    Examples
-    --------
     >>> bucket(5, 7, 3)
     1
     """
@@ -56,22 +54,11 @@ def buckets_of(
 def hits(counts: NDArray[np.int64], m: int, g: int) -> NDArray[np.int64]:
     """Return for each of ``m`` values how many reports are in its bucket, under their own hashes.
 
-    With ω a primitive g-th root of unity and N[s, y] the reports of bucket y under hash s, these
-    are Σ_k Σ_s ω^(k s·v) Σ_y N[s, y] ω^(−k y) / g: Fourier transforms over buckets and over the
-    digits of hashes, whose values at −k v are read off.
+    ``counts``, ``(g**t * g,)``, are by hash, then bucket, t the digits of ``m - 1``. With ω a
+    primitive g-th root of unity and N[s, y] the reports of bucket y under hash s, the hits are Σ_k
+    Σ_s ω^(k s·v) Σ_y N[s, y] ω^(−k y) / g: Fourier transforms over buckets and over the digits of
+    hashes, whose values at −k v are read off; exact up to 10**12 reports, by rounding.
 
-    Parameters
-    ----------
-    counts : ndarray, shape (g**t * g,), int64
-        By hash, then bucket; t the digits of ``m - 1``.
-
-    Returns
-    -------
-    ndarray, shape (m,), int64
-        Exact up to 10**12 reports, by rounding.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> hits(np.array([5, 0, 2, 1]), 2, 2)
     array([7, 6])
@@ -103,8 +90,6 @@ def digits(domain_size: int, buckets: int) -> int:
 def is_prime(number: int) -> bool:
     """Return whether a number is a prime, by trial division.
 
-    Examples
-    --------
     >>> [n for n in range(20) if is_prime(n)]
     [2, 3, 5, 7, 11, 13, 17, 19]
     """

@@ -1,11 +1,7 @@
 """Local hashing: randomized response over a few buckets to which a public coin maps the domain.
 
-The hashes are linear. A value is the vector of its ``t`` digits to the base ``g``, a prime; the
-coin is a vector of as many; the bucket is their inner product modulo ``g``. Two different values
-differ in a digit, so that exactly one in g coins maps them to the same bucket: the family is
-pairwise uniform, like an ideal hash, and yet finite. Reports are counted by coin and bucket, which
-adds up and looks at no value; only the estimate walks through the domain, by Fourier transforms
-over the digits.
+The hashes are linear: see :mod:`mechanisms.category.linear_hash`. Reports are counted by coin and
+bucket, which adds up and looks at no value; only the estimate walks through the domain.
 """
 
 from __future__ import annotations
@@ -41,21 +37,15 @@ class LocalHashing(FrequencyOracle):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 2**20], the number m of categories.
+    epsilon : float or sequence of float, in [1e-6, 40]
+    domain_size : int in [2, 2**20]
+        The number m of categories.
     buckets : int, optional
         A prime g; by default the one of least variance (see :func:`best_buckets`), which is
         optimized local hashing (OLH). With t digits so that g**t >= m, a count vector has
         g**(t + 1) cells, at most 2**24.
     metric : str
         Separates the coins of different metrics.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -104,7 +94,6 @@ class LocalHashing(FrequencyOracle):
 
     @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the number of buckets of least variance."""
         return {"buckets": best_buckets(micro / MICRO, given["domain_size"])}
 
     def _check(self) -> None:
@@ -123,7 +112,6 @@ class LocalHashing(FrequencyOracle):
 
     @cached_property
     def chain(self) -> SymbolChain:
-        """What is drawn."""
         return symbol_chain(self.buckets, self.micros)
 
     @cached_property
@@ -153,13 +141,11 @@ class LocalHashing(FrequencyOracle):
 
     @property
     def strata(self) -> int:
-        """Reports are counted by hash."""
         return self.hashes
 
     def strata_of(
         self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
-        """Return the number of each chain's hash."""
         return self.hashes_of(chains)
 
     def bucket(self, symbol: int, hash_number: int) -> int:
@@ -167,7 +153,6 @@ class LocalHashing(FrequencyOracle):
         return bucket(symbol, hash_number, self.buckets)
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Return the bucket of a category under the chain's hash."""
         return self.bucket(category(symbol, self.domain_size), self.hash_of(chain))
 
     def encode_many(
@@ -177,23 +162,19 @@ class LocalHashing(FrequencyOracle):
         pseudonyms: NDArray[np.uint64],
         source: Source,
     ) -> NDArray[np.int64]:
-        """Return buckets as ``int64``."""
         given = category_array(symbols, self.domain_size)
         return buckets_of(given, self.hashes_of(chains), self.buckets, self.digits)
 
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A report supports the categories that its hash maps to its bucket."""
         import numpy as np
 
         ones = [hits(counts, self.domain_size, self.buckets) for counts in table]
         return np.array(ones), table.sum(axis=1)
 
     def supported(self, category: int, output: int, chain: bytes) -> bool:
-        """Return whether the chain's hash maps a category to the bucket."""
         return self.bucket(category, self.hash_of(chain)) == output
 
     def support_pairs(self) -> NDArray[np.float64]:
-        """Return the probabilities that the category, and that another, is in the bucket."""
         pairs = super().support_pairs()
         pairs[:, 1] = 1 / self.buckets
         return pairs
@@ -204,27 +185,10 @@ class LocalHashing(FrequencyOracle):
 
 
 def best_buckets(epsilon: float, domain_size: int) -> int:
-    """Return the number of buckets of least variance of those that can be counted.
+    """Return the number of buckets of least variance of those that can be counted (eq. 9 and 10).
 
-    The prime next to e^ε + 1, or the largest that the domain allows.
+    The prime next to e^ε + 1, ε that of the last level, or the largest that the domain allows.
 
-    Parameters
-    ----------
-    epsilon : float
-        Of the last level.
-    domain_size : int
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
-    References
-    ----------
-    T. Wang, J. Blocki, N. Li, S. Jha, USENIX Security 2017, eq. 9 and 10.
-
-    Examples
-    --------
     >>> [best_buckets(epsilon, 1000) for epsilon in (0.1, 1.0, 2.0, 4.0)]
     [2, 3, 7, 53]
     """
@@ -241,8 +205,6 @@ def best_buckets(epsilon: float, domain_size: int) -> int:
 def hashing_variance(epsilon: float, buckets: int) -> float:
     """Return n times the variance of the share of a rare category.
 
-    Examples
-    --------
     >>> round(hashing_variance(1.0, 3), 4)
     3.7701
     """

@@ -32,7 +32,6 @@ class CategoryMechanism(Mechanism):
     domain_size: int
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Return the category itself."""
         return category(symbol, self.domain_size)
 
     def encode_many(
@@ -42,19 +41,15 @@ class CategoryMechanism(Mechanism):
         pseudonyms: NDArray[np.uint64],
         source: Source,
     ) -> Any:
-        """Return the categories as ``int64``."""
         return category_array(symbols, self.domain_size)
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Name the value that is reported, where outputs are values."""
         return repr(context.labels[self.output_of(payload)])
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return two categories, where all pairs are alike."""
         return 0, 1
 
     def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
-        """Return some categories, or all."""
         return some_below(self.domain_size, count, source)
 
 
@@ -74,14 +69,7 @@ class FrequencyOracle(CategoryMechanism):
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return how many reports support each category, and how many there are, by level.
 
-        Parameters
-        ----------
-        table : ndarray, shape (levels, count_length), int64
-
-        Returns
-        -------
-        ones : ndarray, shape (levels, m), int64
-        reports : ndarray, shape (levels,), int64
+        Of ``(levels, count_length)`` counts: ``(levels, m)`` and ``(levels,)``, all ``int64``.
         """
 
     def concerned(self, table: NDArray[np.int64]) -> Concerned | None:
@@ -93,19 +81,11 @@ class FrequencyOracle(CategoryMechanism):
         return self.pairs()
 
     def frequencies(self, counts: ArrayLike) -> list[Estimate]:
-        """Estimate the share of each category among the reports.
+        """Estimate the share of each category from counts as :meth:`accumulate` lays them out.
 
-        See :func:`mechanisms.estimators.frequency.shares`.
-
-        Parameters
-        ----------
-        counts : array_like, shape (levels, count_length), integers
-            Counts of the newest reports, by level, as :meth:`accumulate` lays them out.
-
-        Returns
-        -------
-        list of Estimate
-            In the order of the categories; they need not be in [0, 1] nor sum to one.
+        ``(levels, count_length)`` counts of the newest reports, by level; the estimates, in the
+        order of the categories, need not be in [0, 1] nor sum to one. See
+        :func:`mechanisms.estimators.frequency.shares`.
         """
         from mechanisms.estimators.frequency import count_table, shares
 
@@ -114,7 +94,6 @@ class FrequencyOracle(CategoryMechanism):
         return shares(ones, reports, self.support_pairs(), self.concerned(table))
 
     def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
-        """Yield the share of each category."""
         return share_items(self.frequencies(counts), context)
 
     def variances(self, level: int, shares: ArrayLike) -> NDArray[np.float64]:
@@ -187,7 +166,6 @@ class FrequencyOracle(CategoryMechanism):
         return Noise.of(*self.exact(level)[0])
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Name the categories that the payload supports."""
         output = self.output_of(payload)
         return any_of(
             [label for x, label in enumerate(context.labels) if self.supported(x, output, chain)]
@@ -214,8 +192,6 @@ def share_items(estimates: Sequence[Estimate], context: Context) -> Iterator[Ite
 def any_of(labels: Sequence[str]) -> str:
     """Name the values that a payload supports.
 
-    Examples
-    --------
     >>> any_of(["red", "green"])
     "one of 'red', 'green'"
     """

@@ -30,18 +30,12 @@ class SubsetSelection(FrequencyOracle):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 1024], the number m of categories.
-    subset_size : int, optional
-        In [1, m/2], the number k of categories in a report; by default the one of least variance,
-        close to m / (e^ε + 1).
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    epsilon : float or sequence of float, in [1e-6, 40]
+    domain_size : int in [2, 1024]
+        The number m of categories.
+    subset_size : int in [1, m/2], optional
+        The number k of categories in a report; by default the one of least variance, close to
+        m / (e^ε + 1).
 
     Privacy
     -------
@@ -85,7 +79,6 @@ class SubsetSelection(FrequencyOracle):
 
     @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the subset size of least variance."""
         return {"subset_size": best_subset_size(micro / MICRO, given["domain_size"])}
 
     def _check(self) -> None:
@@ -101,34 +94,20 @@ class SubsetSelection(FrequencyOracle):
 
     @cached_property
     def chain(self) -> SubsetChain:
-        """What is drawn."""
         share = Fraction(self.subset_size, self.domain_size)
         thresholds = support_thresholds(share, self.micros)
         return SubsetChain(*thresholds, self.domain_size, self.subset_size)
 
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A report supports the categories in it."""
         return table[:, :-1], table[:, -1]
 
     def supported(self, category: int, output: int, chain: bytes) -> bool:
-        """Return whether a category is in the subset."""
         return self.chain.supports(category, output)
 
 
 def best_subset_size(epsilon: float, domain_size: int) -> int:
-    """Return the subset size of least variance, summed over categories.
+    """Return the subset size of least variance, summed over categories (Ye and Barg, section III).
 
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
-    References
-    ----------
-    M. Ye, A. Barg, IEEE Transactions on Information Theory 64(8), 2018, section III.
-
-    Examples
-    --------
     >>> [best_subset_size(epsilon, 100) for epsilon in (0.01, 1.0, 2.0, 8.0)]
     [50, 27, 12, 1]
     """

@@ -26,7 +26,7 @@ MAX_WIDTH = 1 << 16
 
 
 class _UnaryEncoding(FrequencyOracle):
-    """What both have in common: the vector whose only bit is the category's, bit by bit."""
+    """The vector whose only bit is the category's, randomized bit by bit."""
 
     @abstractmethod
     def _bit(self) -> BitLadder:
@@ -34,7 +34,6 @@ class _UnaryEncoding(FrequencyOracle):
 
     @cached_property
     def chain(self) -> BitChain:
-        """What is drawn."""
         return BitChain(self.domain_size, (self._bit(),))
 
     def _check(self) -> None:
@@ -49,7 +48,6 @@ class _UnaryEncoding(FrequencyOracle):
         return spread(p * (1 - q), q * (1 - p))
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Return the vector whose only bit is the category's."""
         return 1 << category(symbol, self.domain_size)
 
     def encode_many(
@@ -59,7 +57,6 @@ class _UnaryEncoding(FrequencyOracle):
         pseudonyms: NDArray[np.uint64],
         source: Source,
     ) -> NDArray[np.uint64]:
-        """Return packed vectors with one bit each."""
         import numpy as np
 
         index = category_array(symbols, self.domain_size)
@@ -68,11 +65,9 @@ class _UnaryEncoding(FrequencyOracle):
         return out
 
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A report supports the categories whose bits are set."""
         return table[:, :-1], table[:, -1]
 
     def supported(self, category: int, output: int, chain: bytes) -> bool:
-        """Return whether the bit of a category is set."""
         return bool(output >> category & 1)
 
 
@@ -82,15 +77,8 @@ class SymmetricUnaryEncoding(_UnaryEncoding):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 80], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 2**16], the number of categories.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    epsilon : float or sequence of float, in [1e-6, 80]
+    domain_size : int in [2, 2**16]
 
     Privacy
     -------
@@ -142,15 +130,8 @@ class OptimizedUnaryEncoding(_UnaryEncoding):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 2**16], the number of categories.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    epsilon : float or sequence of float, in [1e-6, 40]
+    domain_size : int in [2, 2**16]
 
     Privacy
     -------

@@ -16,28 +16,15 @@ from mechanisms.errors import ParameterError
 
 
 def norm_shrink(values: ArrayLike, variance: float, steps: int = 64) -> NDArray[np.float64]:
-    """Return the values drawn towards equal shares by as much as their noise asks for.
+    """Return unbiased estimates drawn towards equal shares by as much as their noise asks for.
 
-    Values are moved a part of the way to 1/m, then Norm-Sub makes shares of them. Of all parts the
-    one with the least squared error as Stein's unbiased estimate has it is taken: none where the
-    noise is small, nearly all where it covers everything. There Norm-Sub alone leaves a few large
-    shares made of noise.
+    Values are moved a part of the way to 1/m, then Norm-Sub makes shares of them. Of all parts, as
+    many as ``steps``, the one with the least squared error as Stein's unbiased estimate has it is
+    taken: none where the noise is small, nearly all where it covers everything. There Norm-Sub
+    alone leaves a few large shares made of noise. ``variance`` is that of a value, on average over
+    the values.
 
     Bias: towards 1/m for every value, by at most the noise's share of the values' spread.
-
-    Parameters
-    ----------
-    values : array_like, shape (m,)
-        Finite; unbiased estimates.
-    variance : float, at least 0
-        Of a value, on average over the values.
-    steps : int
-        How many parts are tried.
-
-    Raises
-    ------
-    ParameterError
-        A value is not finite, or the variance is negative or not finite.
 
     References
     ----------

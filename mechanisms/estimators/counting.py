@@ -36,20 +36,8 @@ _TREE_LANES = 16384
 
 
 def bit_sums(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Count the rows that have each bit set.
+    """Count the rows of ``(n, W)`` packed bits that have each bit set: ``(8 W,)`` ``int64``.
 
-    Parameters
-    ----------
-    rows : ndarray, shape (n, W), uint8
-        Packed bits, a row a report. Need not be contiguous.
-
-    Returns
-    -------
-    ndarray, shape (8 W,), int64
-        Entry ``j`` counts the rows in which bit ``j`` is set.
-
-    Examples
-    --------
     >>> bit_sums(np.array([[3], [5]], dtype=np.uint8))
     array([2, 1, 1, 0, 0, 0, 0, 0])
     """
@@ -75,27 +63,10 @@ def bit_sums(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
 def grouped_bit_sums(
     rows: NDArray[np.uint8], groups: NDArray[np.int64], n_groups: int
 ) -> NDArray[np.int64]:
-    """Count, in each group, the rows that have each bit set.
+    """Count, in each group, the rows that have each bit set: ``(n_groups, 8 W)`` ``int64``.
 
-    Parameters
-    ----------
-    rows : ndarray, shape (n, W), uint8
-        Packed bits, a row a report.
-    groups : ndarray, shape (n,), integers in [0, n_groups)
-        The group of each row, in any order.
-    n_groups : int
+    Rows are ``(n, W)`` packed bits; the group of each, in any order, must lie in ``[0, n_groups)``.
 
-    Returns
-    -------
-    ndarray, shape (n_groups, 8 W), int64
-
-    Raises
-    ------
-    ParameterError
-        A group lies outside ``[0, n_groups)``.
-
-    Examples
-    --------
     >>> grouped_bit_sums(np.array([[3], [5], [1]], dtype=np.uint8), np.array([1, 0, 1]), 2)
     array([[1, 0, 1, 0, 0, 0, 0, 0],
            [2, 1, 0, 0, 0, 0, 0, 0]])
@@ -125,25 +96,10 @@ def grouped_bit_sums(
 def grouped_counts(
     symbols: NDArray[np.integer], groups: NDArray[np.int64], n_groups: int, m: int
 ) -> NDArray[np.int64]:
-    """Count, in each group, the reports of each symbol.
+    """Count, in each group, the reports of each symbol: ``(n_groups, m)`` ``int64``.
 
-    Parameters
-    ----------
-    symbols : ndarray, shape (n,), integers in [0, m)
-    groups : ndarray, shape (n,), integers in [0, n_groups)
-    n_groups, m : int
+    Symbols must lie in ``[0, m)`` and groups in ``[0, n_groups)``.
 
-    Returns
-    -------
-    ndarray, shape (n_groups, m), int64
-
-    Raises
-    ------
-    ParameterError
-        A symbol or a group is outside its range.
-
-    Examples
-    --------
     >>> grouped_counts(np.array([2, 0, 2]), np.array([0, 1, 0]), 2, 3)
     array([[0, 0, 2],
            [1, 0, 0]])
@@ -231,7 +187,6 @@ def _planes(lanes: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64]]]:
 def _full_adder(
     a: NDArray[np.uint64], b: NDArray[np.uint64], c: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return the sum and the carry bits of ``a + b + c``."""
     partial = a ^ b
     carry = a & b
     total = partial ^ c

@@ -27,23 +27,22 @@ class EmEstimate:
 
     Attributes
     ----------
-    values : ndarray, shape (inputs,), float64
+    values : ndarray, shape (inputs,)
         Non-negative, with sum one; NaN without reports. Where the reports do not determine a
         share it is one of many that are equally likely.
-    standard_errors : ndarray, shape (inputs,), float64
+    standard_errors : ndarray, shape (inputs,)
         Of ``values`` about the shares among these clients; infinite where the reports do not
         determine a share, and everywhere after smoothing.
-    covariance : ndarray, shape (inputs, inputs), float64
+    covariance : ndarray, shape (inputs, inputs)
         Of the values in the directions that are determined, zero in the others.
     log_likelihood : float
         In nats, without the multinomial coefficient.
-    iterations : int
     converged : bool
         Whether the log-likelihood is within :data:`mechanisms.estimators.ascent.GAP` of the
         largest possible one; after smoothing, whether it has come to rest.
     rank : int
         Of all channels with reports side by side: ``inputs`` if every share is determined.
-    directions : ndarray, shape (inputs, rank - 1), float64
+    directions : ndarray, shape (inputs, rank - 1)
         An orthonormal basis of the differences between shares that are determined.
     """
 
@@ -57,17 +56,10 @@ class EmEstimate:
     directions: NDArray[np.float64]
 
     def combined(self, weights: ArrayLike) -> tuple[float, float]:
-        """Return a weighted sum of the shares and its standard error.
+        """Return a sum of the shares, with a weight an input, and its standard error.
 
-        Parameters
-        ----------
-        weights : array_like, shape (inputs,)
-            The numbers that inputs stand for give their mean; zeros and ones a joint share.
-
-        Returns
-        -------
-        (float, float)
-            The error is infinite where the reports do not determine the sum.
+        The numbers that inputs stand for give their mean; zeros and ones a joint share. The error
+        is infinite where the reports do not determine the sum.
         """
         row = np.asarray(weights, dtype=np.float64)
         if row.shape != self.values.shape:
@@ -92,23 +84,13 @@ def expectation_maximization(
 
     Parameters
     ----------
-    channels : sequence of ndarray, shape (inputs, outputs), float64
+    channels : sequence of ndarray, shape (inputs, outputs)
         One a level, row-stochastic; outputs may differ between levels.
-    counts : sequence of ndarray, shape (outputs,), int64
+    counts : sequence of ndarray, shape (outputs,), integers
         Reports of each output, one row a level.
     smooth : bool
         Smooth the shares over neighbouring inputs after every round (EMS), for ordered inputs
         with a smooth law. The result is no maximum and has no standard errors.
-
-    Returns
-    -------
-    EmEstimate
-
-    Raises
-    ------
-    ParameterError
-        There are no channels, they have different inputs, a row is no distribution, counts do not
-        fit or are negative, or an output was counted that no input has.
 
     Notes
     -----

@@ -20,15 +20,10 @@ from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareNoise, ShareRegion
 
 
 class Concerned(NamedTuple):
-    """The reports that say something about a category at all.
+    """The reports that say something about a category at all, ``(levels, m)``.
 
-    Parameters
-    ----------
-    reports : ndarray, shape (levels, m), int64
-    likely : ndarray, shape (levels,), float64
-        The probability that a report is one of them if the category is true.
-    least : ndarray, shape (levels,), float64
-        The smallest such probability, whatever is true.
+    ``likely``, by level, is the probability that a report is one of them if the category is true,
+    and ``least`` the smallest such probability, whatever is true.
     """
 
     reports: NDArray[np.int64]
@@ -43,6 +38,9 @@ def shares(
     concerned: Concerned | None = None,
 ) -> list[Estimate]:
     """Estimate shares from the positive answers at each level.
+
+    The variance, given the values, is the sum over reports of [K p(1−p) + (n−K) q(1−q)]/(p−q)², K
+    the reports of the category at the level; K is estimated and kept within [0, n].
 
     Parameters
     ----------
@@ -60,15 +58,8 @@ def shares(
     Returns
     -------
     list of Estimate
-        A share for each question, in order; they need not be in [0, 1] nor sum to one. Below 200
-        reports the interval inverts a test of the share (see
-        :class:`~mechanisms.estimate.ShareRegion`).
-
-    Notes
-    -----
-    The variance, given the values, is the sum over reports of
-    [K p(1−p) + (n−K) q(1−q)]/(p−q)², K the reports of the category at the level; K is
-    estimated and kept within [0, n].
+        They need not be in [0, 1] nor sum to one. Below 200 reports the interval inverts a test of
+        the share (see :class:`~mechanisms.estimate.ShareRegion`).
 
     References
     ----------
@@ -124,22 +115,12 @@ def shares(
 
 
 def norm_sub(values: ArrayLike, total: float = 1.0) -> NDArray[np.float64]:
-    """Return the closest non-negative values with a given sum (Norm-Sub).
+    """Return the closest non-negative values with a sum of ``total``, at least 0 (Norm-Sub).
 
     The same amount is taken from all, and what would become negative is zero. The result is
-    consistent and biased: it stands beside the estimates and never replaces them, and intervals
-    do not belong to it. What values that nobody has gain is taken from all others in equal parts,
-    so that frequent values are biased downward.
-
-    Parameters
-    ----------
-    values : array_like, shape (m,)
-        Finite.
-    total : float, at least 0
-
-    Returns
-    -------
-    ndarray, shape (m,), float64
+    consistent and biased: it stands beside the estimates and never replaces them, and intervals do
+    not belong to it. What values that nobody has gain is taken from all others in equal parts, so
+    that frequent values are biased downward.
 
     References
     ----------

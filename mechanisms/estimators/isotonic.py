@@ -11,19 +11,8 @@ from numpy.typing import NDArray
 
 
 def falling_fit(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the fit to values that minimises the weighted squares and never rises.
+    """Return the fit to values that minimises the squares, of positive weights, and never rises.
 
-    Parameters
-    ----------
-    values, weights : (n,) float64
-        Weights above 0.
-
-    Returns
-    -------
-    (n,) float64
-
-    Notes
-    -----
     Pool adjacent violators, from the last value to the first, which costs O(n). Sums are added up
     in the order of ``scipy.optimize.isotonic_regression``, to the same bits.
 

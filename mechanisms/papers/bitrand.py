@@ -33,22 +33,11 @@ MAX_FEATURES, MAX_NOMINAL = 1 << 20, 700
 
 @dataclass(frozen=True)
 class SignMagnitude:
-    """One sign bit, m integer bits and l − m − 1 fraction bits.
+    """A sign bit, m = ``integer_bits`` in [0, l − 1], and l − m − 1 fraction bits, of l in [2, 52].
 
-    Parameters
-    ----------
-    bits : int
-        In [2, 52], the number l of bits.
-    integer_bits : int
-        In [0, bits − 1], the number m of bits before the point.
-
-    Notes
-    -----
     Bit 0 is one for numbers that are not negative; bit i ≥ 1 is ⌊2^(i−m) |x|⌋ mod 2, of weight
     2^(m−i). Magnitudes are clipped to ``limit`` and rounded toward zero.
 
-    Examples
-    --------
     >>> encoding = SignMagnitude(bits=6, integer_bits=2)
     >>> bits = encoding.encode([2.5, -1.125])
     >>> bits.tolist()
@@ -108,17 +97,9 @@ class SignMagnitude:
 def log_alpha(epsilon: float, features: int, bits: int) -> float:
     """Return the logarithm of the largest α that the paper's Theorem 2 allows.
 
-    α = sqrt((ε + r l) / (2 r Σ_i exp(2 ε i / l))), i from 0 to l − 1.
+    α = sqrt((ε + r l) / (2 r Σ_i exp(2 ε i / l))), i from 0 to l − 1, with r features of l bits and
+    a nominal ε in (0, 700].
 
-    Parameters
-    ----------
-    epsilon : float
-        In (0, 700], the nominal amount.
-    features, bits : int
-        r, and l a feature.
-
-    Examples
-    --------
     >>> round(math.exp(log_alpha(1.0, 1, 10)), 10)
     0.4365706219
     """
@@ -131,8 +112,6 @@ def log_alpha(epsilon: float, features: int, bits: int) -> float:
 def frr_losses(epsilon: float, features: int, bits: int) -> list[float]:
     """Return ln(q_i/p_i) = ln α + i ε/l of each bit of a feature; positive where bits invert.
 
-    Examples
-    --------
     >>> [round(loss, 4) for loss in frr_losses(1.0, 1, 2)]
     [-0.4539, 0.0461]
     """
@@ -143,8 +122,6 @@ def frr_losses(epsilon: float, features: int, bits: int) -> list[float]:
 def frr_keeping(epsilon: float, features: int, bits: int) -> list[float]:
     """Return p_i, the probability that bit i of a feature is reported as it is.
 
-    Examples
-    --------
     >>> [round(p, 4) for p in frr_keeping(1.0, 1, 2)]
     [0.6116, 0.4885]
     """
@@ -154,8 +131,6 @@ def frr_keeping(epsilon: float, features: int, bits: int) -> list[float]:
 def frr_epsilon(epsilon: float, features: int, bits: int) -> float:
     """Return what f-RR really costs: r Σ_i |ln(p_i/q_i)|, the worst case, attained.
 
-    Examples
-    --------
     >>> round(frr_epsilon(1.0, 1000, 10))
     4311
     """
@@ -168,15 +143,13 @@ class FeatureRandomizedResponse:
 
     Parameters
     ----------
-    epsilon : float
-        In (0, 700]: what the paper calls the privacy budget, of the whole vector. It is not what
-        the mechanism costs, see ``certified_epsilon``.
-    features : int
-        In [1, 2**20], the number r of features.
-    bits : int
-        In [2, 52], the number l of bits of a feature.
-    integer_bits : int
-        In [0, bits − 1], how many of them stand before the point.
+    epsilon : float in (0, 700]
+        What the paper calls the privacy budget, of the whole vector. It is not what the mechanism
+        costs, see ``certified_epsilon``.
+    features : int in [1, 2**20]
+        r.
+    bits, integer_bits : int
+        As of :class:`SignMagnitude`.
 
     Privacy
     -------
@@ -251,18 +224,7 @@ class FeatureRandomizedResponse:
         return math.nextafter(self.certified / MICRO, math.inf)
 
     def randomize(self, values: ArrayLike, source: Source) -> NDArray[np.uint8]:
-        """Randomize vectors.
-
-        Parameters
-        ----------
-        values : array_like, shape (n, features)
-            Finite; clipped to what the encoding holds.
-        source : Source
-
-        Returns
-        -------
-        ndarray, shape (n, features, bits), uint8
-        """
+        """Randomize ``(n, features)`` numbers, clipped: ``(n, features, bits)`` ``uint8``."""
         given = np.asarray(values, dtype=np.float64)
         if given.ndim != 2 or given.shape[1] != self.features:
             raise ParameterError(f"values must have shape (n, {self.features}), not {given.shape}")
@@ -285,20 +247,12 @@ class FeatureRandomizedResponse:
 
 
 def label_keeping(epsilon: float, labels: int) -> tuple[float, float]:
-    """Return the probability that label-RR reports the true label, and each other one.
+    """Return the probability that label-RR reports the true of C ``labels``, and each other one.
 
     e^β/(1+e^β) and 1/((1+e^β)(C−1)) with the largest β of Theorem 3, ε − ln(C−1): this is exactly
     :class:`~mechanisms.category.grr.GeneralizedRandomizedResponse`, and exactly ε-LDP for the
     label; the features are another matter.
 
-    Parameters
-    ----------
-    epsilon : float, positive
-    labels : int
-        At least 2, the number C of labels.
-
-    Examples
-    --------
     >>> [round(chance, 6) for chance in label_keeping(1.0, 10)]
     [0.231969, 0.085337]
     """

@@ -32,17 +32,10 @@ MAX_POINTS = 128
 class OptimalChannel:
     """A channel with integer rows, and what it costs.
 
-    Attributes
-    ----------
-    draw : FiniteDraw
-        The channel, as it is drawn from.
-    nominal, certified : int
-        Micro-epsilon asked for, and the exact worst case of ``draw``, rounded up.
-    loss : float
-        The expected loss of a report of ``draw`` under the prior.
-    bound : float
-        No channel at this epsilon has a smaller expected loss, but for the solver's tolerance
-        of some 1e-9 of the largest loss.
+    ``nominal`` is the micro-epsilon asked for, ``certified`` the exact worst case of ``draw``,
+    rounded up; ``loss`` the expected loss of a report of ``draw`` under the prior. No channel at
+    this epsilon has a smaller one than ``bound``, but for the solver's tolerance of some 1e-9 of
+    the largest loss.
     """
 
     draw: FiniteDraw
@@ -59,39 +52,24 @@ def optimal_channel(
 ) -> OptimalChannel:
     """Return the channel with the least expected loss among all of an epsilon.
 
+    A linear program: least Σ π_x λ_xy P_xy over stochastic P with c_y ≤ P_xy ≤ e^ε c_y. It beats
+    bipartite randomized response by 17 % for eight equidistant points and ε = 0.5, and by 24 % as ε
+    becomes 0: outputs at the ends may be rare for all values, where that has to use all outputs
+    alike. Channels that are best at two epsilons need not be related: there is no relaxation.
+
     Parameters
     ----------
     loss : sequence of sequence of number
         ``(N, N)``, at most 128 values.
-    epsilon : float
-        In [1e-6, 40]; digits beyond the sixth are dropped.
+    epsilon : float in [1e-6, 40]
+        Digits beyond the sixth are dropped.
     prior : sequence of float, optional
         How likely the values are, with sum 1; by default all alike. It decides what is best, not
         how private it is.
 
-    Returns
-    -------
-    OptimalChannel
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range, or the solver failed.
-
     Privacy
     -------
     The solver's floats are rounded to integers over 2**64 whose exact ratio is within e^ε.
-
-    Relaxation
-    ----------
-    Not offered: channels that are best at two epsilons need not be related.
-
-    Notes
-    -----
-    A linear program: least Σ π_x λ_xy P_xy over stochastic P with c_y ≤ P_xy ≤ e^ε c_y. It beats
-    bipartite randomized response by 17 % for eight equidistant points and ε = 0.5, and by 24 %
-    as ε becomes 0: outputs at the ends may be rare for all values, where that has to use all
-    outputs alike.
 
     Examples
     --------
@@ -158,7 +136,6 @@ def _solve(
 def _exact(
     least: NDArray[np.float64], excess: NDArray[np.float64], micro: int
 ) -> list[list[Fraction]]:
-    """Return the rows as exact distributions."""
     gap = exp_micro(micro)[0].limit_denominator(GRAINS) - 1
     floor = [Fraction(entry) for entry in least.tolist()]
     rows = []

@@ -41,17 +41,9 @@ HYBRID_FROM = log((-5 + 2 * (6353 - _ROOT) ** (1 / 3) + 2 * (6353 + _ROOT) ** (1
 
 @dataclass(frozen=True)
 class FloatMechanism(ABC):
-    """A published mechanism for a number in [-1, 1].
+    """A published mechanism for a number in [-1, 1], at an ``epsilon`` in (0, 700].
 
-    Parameters
-    ----------
-    epsilon : float
-        In (0, 700], what the paper calls it.
-
-    Privacy
-    -------
-    None is certified: a program draws floats, of which some may be reached from one value and not
-    from another, whatever the nominal epsilon.
+    No epsilon is certified, see the module.
     """
 
     epsilon: float
@@ -80,8 +72,6 @@ class Duchi(FloatMechanism):
     def variance(self, x: float) -> float:
         """Return C² − x², which also is that of one sampled bit.
 
-        Examples
-        --------
         >>> round(Duchi(1.0).variance(0.3), 6)
         4.592694
         """
@@ -103,8 +93,6 @@ class Piecewise(FloatMechanism):
     def variance(self, x: float) -> float:
         """Return x²/(h − 1) + (h + 3)/(3 (h − 1)²) with h = e^(ε/2) (Lemma 1).
 
-        Examples
-        --------
         >>> round(Piecewise(1.0).variance(0.3), 6)
         3.820838
         """
@@ -141,8 +129,6 @@ class Hybrid(FloatMechanism):
     def variance(self, x: float) -> float:
         """Return the variance, above epsilon 0.61 the same for all x.
 
-        Examples
-        --------
         >>> round(Hybrid(1.0).variance(0.3), 6), round(Hybrid(0.5).variance(0.3), 6)
         (4.288992, 16.580792)
         """
@@ -150,7 +136,6 @@ class Hybrid(FloatMechanism):
         return self.share * piecewise.variance(x) + (1 - self.share) * bit.variance(x)
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
-        """Return a piecewise estimate or one bit."""
         piecewise = Piecewise(self.epsilon).simulate(values, generator)
         bit = Duchi(self.epsilon).simulate(values, generator)
         chosen = generator.random(len(values)) < self.share
@@ -167,7 +152,6 @@ class Laplace(FloatMechanism):
         return 8 / self.epsilon / self.epsilon
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
-        """Return the values with noise."""
         return values + generator.laplace(scale=2 / self.epsilon, size=len(values))
 
 
@@ -235,8 +219,6 @@ def random_threshold_variance(xs: Sequence[float], epsilon: float) -> float:
     4f(ε) + E|X − X′| − Var(X), with X and X′ drawn from ``xs`` in [-1, 1] independently: at most
     4f(ε) + 1/3.
 
-    Examples
-    --------
     >>> round(random_threshold_variance([-1.0, 0.0, 0.5, 1.0], 1.0), 6)
     3.948319
     """

@@ -46,10 +46,7 @@ EPSILONS = (0.01, 0.05, 0.25, 0.5)
 class ImprovedChristofides:
     """Christofides' cards from a single deck that all respondents share; not private.
 
-    Parameters
-    ----------
-    deck : tuple of int
-        How many cards the deck has of each number 1 to L.
+    ``deck`` is how many cards it has of each number 1 to L.
 
     Privacy
     -------
@@ -108,8 +105,7 @@ class ImprovedChristofides:
     def revealed(self) -> Fraction:
         """The probability that a value is certain in a census of M respondents.
 
-        The only card that is left for it is then known, and reveals the value unless it is the
-        middle one.
+        The only card that is left for it reveals the value unless it is the middle one.
         """
         middle = self.deck[len(self.deck) // 2] if len(self.deck) % 2 else 0
         return 1 - Fraction(middle, self.size)
@@ -118,8 +114,6 @@ class ImprovedChristofides:
 def deck_epsilon(deck: Sequence[int], n: int) -> float:
     """Return the true loss of a deck of counts; see :class:`ImprovedChristofides`.
 
-    Examples
-    --------
     >>> round(deck_epsilon((3, 1, 4), 3), 4)
     1.3863
     """
@@ -136,19 +130,9 @@ def deck_epsilon(deck: Sequence[int], n: int) -> float:
 def deck_variance(design: Design, size: int, share: Number, n: int, population: int) -> Fraction:
     """Return the variance of the estimated share from a deck without replacement (Theorem 4.1).
 
-    Parameters
-    ----------
-    design : Design
-        The composition of the deck.
-    size : int
-        The number M of its cards, at least n.
-    share : number in [0, 1]
-        The true share of yes in the population.
-    n, population : int
-        Respondents, and from how many they are drawn without replacement.
+    The deck has ``size`` cards, M >= n, of the composition of ``design``; ``share`` is the true one
+    of yes, and ``n`` respondents are drawn from a population without replacement.
 
-    Examples
-    --------
     >>> round(float(deck_variance(christofides((0.4, 0.01, 0.59)), 100, 0.1, 100, 100)), 6)
     0.024022
     """
@@ -173,23 +157,10 @@ def census_size(design: Design, share: Number, variance: Number) -> int:
 def worse_interval(epsilon: Number, middle: Number, n: int) -> float:
     """Return the length of the interval of shares where the deck has more variance than Warner's.
 
-    Parameters
-    ----------
-    epsilon : number
-        Nominal, of both.
-    middle : number
-        The share p_2 of middle cards, of three.
-    n : int
-        Respondents of a census, at least 2.
+    With a share ``middle`` of middle cards, of three, in a census of n: √(1 − R(n−1)/n), R the
+    ratio of Warner's noise to that of Christofides' cards at the same nominal epsilon; the interval
+    is centred at 1/2. Without middle cards it is 1/√n (Theorem 4.2).
 
-    Returns
-    -------
-    float
-        √(1 − R(n−1)/n), R the ratio of Warner's noise to that of Christofides' cards; the interval
-        is centred at 1/2. With p_2 = 0 it is 1/√n (Theorem 4.2).
-
-    Examples
-    --------
     >>> round(worse_interval(0.01, 0.01, 10_000), 3)
     0.1
     """
@@ -213,8 +184,6 @@ def sample_size_table(
 
     A variance of 0.1 is a standard error of 0.32 of a share.
 
-    Examples
-    --------
     >>> for design, sizes in sample_size_table().items():
     ...     print(design, *sizes)
     warner 100000 4000 160 40

@@ -33,15 +33,9 @@ _LARGEST = 16
 class BinaryLoloha:
     """LOLOHA with two cells (BiLOLOHA).
 
-    Parameters
-    ----------
-    permanent : float
-        The epsilon of a permanent response, the paper's ε∞.
-    first : float
-        That of a first report, ε1, in (0, permanent).
+    ``permanent`` is the epsilon of a permanent response, the paper's ε∞; ``first`` that of a first
+    report, ε1, in (0, permanent).
 
-    Examples
-    --------
     >>> loloha = BinaryLoloha(2.0, 1.0)
     >>> loloha.claimed
     4.0
@@ -72,13 +66,9 @@ class BinaryLoloha:
         """Return the likelihoods of reports under two histories.
 
         In the first, the value lies in cell 1 throughout; in the second, it does so in the first
-        ``before`` collections and lies in cell 0 in the ``after`` ones that follow.
-
-        Returns
-        -------
-        list of list of Fraction
-            Of any given reports with so many ones before and after, exact for the probabilities of
-            :attr:`kept` as floats.
+        ``before`` collections and lies in cell 0 in the ``after`` ones that follow. A likelihood is
+        that of any given reports with so many ones before (row) and after (column), exact for
+        :attr:`kept` as floats.
         """
         right, report = map(Fraction, self.kept)
         # By the permanent response that they are about: how likely given reports are.
@@ -94,8 +84,6 @@ class BinaryLoloha:
     def loss(self, before: int, after: int) -> float:
         """Return the largest logarithm of a likelihood ratio between both histories.
 
-        Examples
-        --------
         >>> round(BinaryLoloha(2.0, 1.0).loss(26, 26), 4)
         36.3439
         """

@@ -20,23 +20,11 @@ def precision(
     *,
     scale: float = 1.0,
 ) -> Precision:
-    """Return how precise the main estimate of a level will be.
+    """Return how precise the main estimate of a level will be, by default for the worst data.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-    level : int
-    assumed : Assumed, optional
-        By default the worst of all data.
-    scale : float
-        The length of the range, of a number, an ordinal value or a coordinate.
-
-    Returns
-    -------
-    Precision
-        Of the share of a category, of yes, of a candidate string or of the devices whose most
-        frequent item it is; of the mean of a number or of a coordinate; of ordinal values that of
-        the wider of the two bounds of the mean.
+    Of the share of a category, of yes, of a candidate string or of the devices whose most frequent
+    item it is; of the mean of a number or of a coordinate, ``scale`` being the length of its range;
+    of ordinal values that of the wider of the two bounds of the mean.
 
     Raises
     ------
@@ -68,15 +56,7 @@ def ordinal_mean(
 ) -> Precision:
     """Return how precise the bounds of the mean of ordinal values will be: the wider of the two.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-        ``brr`` or ``grr``.
-    level : int
-    assumed : Assumed, optional
-        ``values`` are points in [0, 1].
-    scale : float
-        The length of the range.
+    For ``brr`` or ``grr``; ``values`` are points in [0, 1], and ``scale`` the length of the range.
     """
     from mechanisms.ordinal.estimates import mean_precision
 

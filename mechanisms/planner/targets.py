@@ -21,21 +21,16 @@ MAX_REPORTS = 10**15
 
 @dataclass(frozen=True)
 class Assumed:
-    """What is assumed of the data.
+    """What is assumed of the data; what is not given is the worst.
 
     Parameters
     ----------
     share : float in [0, 1], optional
-        Of the category, the answer or the candidate that is asked about; the worst by default.
+        Of the category, the answer or the candidate that is asked about.
     values : tuple of float in [0, 1], optional
-        A picture of a number's or a coordinate's values; the worst by default.
+        A picture of a number's or a coordinate's values.
     candidates : tuple of str
         The strings that reports are tested for.
-
-    Raises
-    ------
-    ParameterError
-        A share or a value is outside [0, 1].
     """
 
     share: float | None = None
@@ -57,10 +52,8 @@ class Precision:
 
     Attributes
     ----------
-    what : str
-        What is estimated.
-    data : str
-        Which data is assumed.
+    what, data : str
+        What is estimated, and which data is assumed.
     variance : callable
         Of the number of reports n: n times the variance, values being in [0, 1].
     scale : float
@@ -91,13 +84,7 @@ class Precision:
         return 2 * two_sided(confidence) * self.standard_error(n)
 
     def floor(self, n: int) -> float:
-        """Return the smallest true share that is told from none by ``n`` reports.
-
-        Raises
-        ------
-        ParameterError
-            It is not a share that is estimated.
-        """
+        """Return the smallest true share that is told from none, where it is a share."""
         if not self.floors:
             raise ParameterError(f"{self.what} has no detection floor: ask for width or error")
         if self.ends is None:
@@ -116,16 +103,7 @@ class Precision:
         raise ParameterError(f"a measure is one of {', '.join(MEASURES)}, not {name!r}")
 
     def reports(self, name: str, target: float, confidence: float = 0.95) -> int:
-        """Return how many reports are enough.
-
-        Parameters
-        ----------
-        name : str
-            ``error``, ``width`` or ``floor``.
-        target : float
-            Above 0, in the unit of the value.
-        confidence : float in (0, 1)
-            Of the interval.
+        """Return how many reports are enough for a measure's target, in the unit of the value.
 
         Raises
         ------

@@ -51,19 +51,11 @@ _EACH = 10**12
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """Debiased bit sums of the cohorts that have reports.
+    """Debiased bit sums of the C cohorts that have reports, for filters of k bits.
 
-    Attributes
-    ----------
-    cohorts : ndarray, shape (C,)
-        Their numbers.
-    reports : ndarray, shape (C,)
-    bits : ndarray, shape (C, k)
-        Estimated share of a cohort's reports with each bit set.
-    weights, cumulants : ndarray, shape (C,)
-        One over the noise variance of such a share, and the third cumulant of its noise.
-    density : float
-        Probability that a random filter sets a bit.
+    ``bits``, ``(C, k)``, are the estimated shares of a cohort's reports with each bit set,
+    ``weights`` one over the noise variance of such a share, ``cumulants`` the third cumulant of its
+    noise; ``density`` is the probability that a random filter sets a bit.
     """
 
     cohorts: NDArray[np.intp]
@@ -80,7 +72,6 @@ class Fit:
 
     Attributes
     ----------
-    shares : ndarray, shape (S,)
     inverse : ndarray, shape (S, S)
         Inverse of the normal matrix, or its pseudo-inverse.
     residuals : ndarray, shape (C, k)
@@ -101,10 +92,9 @@ class Fit:
 
 
 class Errors(NamedTuple):
-    """Errors of the shares of S candidates and, last, of the unexplained share.
+    """Errors of the shares of S candidates and, last, of the unexplained share: ``(S + 1,)`` each.
 
-    ``variances`` are those of the estimates, ``testing`` those for tests, ``skews`` the skewness
-    of the noise; each has shape ``(S + 1,)``.
+    ``variances`` are those of the estimates, ``testing`` those for tests, ``skews`` of the noise.
     """
 
     variances: NDArray[np.float64]
@@ -133,14 +123,8 @@ class Filters:
 def observe(cells: NDArray[np.int64], pairs: NDArray[np.float64], density: float) -> Observed:
     """Debias bit sums at each level and add the levels, all reports with equal weights.
 
-    Parameters
-    ----------
-    cells : ndarray, shape (levels, cohorts, k + 1)
-        Bit sums and, last, reports; some are not zero.
-    pairs : ndarray, shape (levels, 2)
-        The probabilities that a set bit, and that another, is reported as 1.
-    density : float
-        Probability that a random filter sets a bit.
+    ``cells``, ``(levels, cohorts, k + 1)``, are bit sums and, last, reports; ``pairs``,
+    ``(levels, 2)``, the probabilities that a set bit, and that another, is reported as 1.
     """
     p, q = pairs.T[:, :, None]
     gap = p - q
@@ -206,7 +190,6 @@ def fit(observed: Observed, filters: Any) -> Fit:
 
 
 def _invert(normal: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the inverse, or the pseudo-inverse and a basis of the null space."""
     from scipy import linalg
 
     factor, failed = linalg.lapack.dpotrf(normal, lower=1)
@@ -235,16 +218,8 @@ def estimate_errors(
     A share is a sum a·y over cohorts and bits. Its noise is that of y. To it comes that the true
     shares of a cohort are those of a random part of the clients: by Neyman's result their
     covariance is that of one client, H Γ Hᵀ / n_c a cohort, less Γ / n for what all cohorts
-    together have fixed, H being what a makes of each candidate.
-
-    Parameters
-    ----------
-    observed, filters, solved
-        What was fitted, and the fit.
-    display : ndarray, shape (S,)
-        The shares made non-negative.
-    design_effect : float
-        Multiplies the variance between cohorts.
+    together have fixed, H being what a makes of each candidate. Γ is that of ``display``, the
+    shares made non-negative; ``design_effect`` multiplies this variance between cohorts.
     """
     d, (_, width) = observed.density, observed.bits.shape
     linear = np.column_stack((solved.inverse, -solved.inverse.sum(axis=1)))
@@ -281,28 +256,11 @@ def string_variances(
 ) -> list[float]:
     """Return n times the variances of the candidates' shares and of the unexplained share.
 
-    Parameters
-    ----------
-    filters : Filters
-    pair : (float, float)
-        The probabilities that a set bit, and that another, is reported as 1.
-    candidates : sequence of str, length S
-    shares : sequence of float, length S
-        Their true shares; what is left is taken to be spread over strings that share no bits.
+    :func:`estimate_errors` of counts without noise, infinite where the filters cannot tell: the
+    noise of every bit is known, and that of the random cohorts follows from the true shares. What
+    these leave is taken to be spread over strings that share no bits; frequent ones would add to
+    the variances.
 
-    Returns
-    -------
-    list of float, length S + 1
-        Infinite where the filters cannot tell.
-
-    Notes
-    -----
-    :func:`estimate_errors` of counts without noise: the noise of every bit is known, and that of
-    the random cohorts follows from the shares. Frequent strings that are no candidates would add
-    to it.
-
-    Examples
-    --------
     >>> from mechanisms.string.rappor import Rappor
     >>> rappor = Rappor(4.0, bits=64, hashes=2, cohorts=8)
     >>> found = string_variances(rappor.filters, (rappor.p, rappor.q), ["oslo", "rome"], [0.5, 0.5])

@@ -32,14 +32,11 @@ class CandidateEstimate:
 
     Attributes
     ----------
-    candidate : str
     estimate : Estimate
-        Of the share; undetermined (NaN, infinite error) if ``confounded_with`` is not empty.
+        Undetermined (NaN, infinite error) if ``confounded_with`` is not empty.
     p_value : float
         One-sided, of the hypothesis that no client has the string, adjusted by Holm's method
-        for all candidates.
-    significant : bool
-        Whether ``p_value`` is at most the error asked for.
+        for all candidates; ``significant`` if at most the error asked for.
     confounded_with : tuple of str
         The candidates, itself included, between which the filters cannot tell; else empty.
     """
@@ -53,17 +50,11 @@ class CandidateEstimate:
 
 @dataclass(frozen=True)
 class StringEstimates:
-    """What the reports of a string metric say.
+    """What the reports of a string metric say of the candidates, in their order.
 
-    Attributes
-    ----------
-    items : tuple of CandidateEstimate
-        In the order of the candidates.
-    unexplained : Estimate
-        Share of the reports whose string is no candidate.
-    display : tuple of float
-        The shares made non-negative by Norm-Sub, with the sum that the candidates explain. For
-        charts; no interval belongs to them.
+    ``unexplained`` is the share of the reports whose string is no candidate. ``display`` are the
+    shares made non-negative by Norm-Sub, with the sum that the candidates explain: for charts; no
+    interval belongs to them.
     """
 
     items: tuple[CandidateEstimate, ...]
@@ -82,13 +73,13 @@ def decode(
 ) -> StringEstimates:
     """Estimate the shares of candidate strings.
 
+    All levels have equal weights within a cohort. Significance is a one-sided normal test with the
+    skewness of the noise allowed for, for all candidates together by Holm's method.
+
     Parameters
     ----------
-    cells : ndarray, shape (levels, cohorts, bits + 1), int64
-        Bit sums and, last, reports.
-    pairs : ndarray, shape (levels, 2)
-        The probabilities that a set bit, and that another, is reported as 1.
-    filters : Filters
+    cells, pairs
+        See :func:`mechanisms.string.bloom_regression.observe`.
     candidates : sequence of str
         Distinct, at least one.
     error : float in (0, 1)
@@ -97,16 +88,6 @@ def decode(
         Sum of the squares of the pseudonyms' numbers of reports over the number of reports. The
         chains of one pseudonym are in one cohort and may have one value, which makes the
         cohorts' true shares vary by so much more.
-
-    Raises
-    ------
-    ParameterError
-        A candidate is given twice or there is none, or a parameter is outside its range.
-
-    Notes
-    -----
-    All levels have equal weights within a cohort. Significance is a one-sided normal test with
-    the skewness of the noise allowed for, for all candidates together by Holm's method.
 
     References
     ----------

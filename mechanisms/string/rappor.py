@@ -44,22 +44,16 @@ class Rappor(Mechanism):
     Parameters
     ----------
     epsilon : float or sequence of float
-        At least 1e-6; at most 40 a differing bit, the nominal amount; several, rising, for as many
-        levels.
-    bits : int
-        In [1, 2**16], the length k of a filter.
-    hashes : int
-        In [1, 8], the number h of hashes.
-    cohorts : int
-        In [1, 2**16]; each hashes in its own way, so that strings that collide in one are told
-        apart by others. The cohort is a public hash of the pseudonym.
+        At least 1e-6; at most 40 a differing bit.
+    bits : int in [1, 2**16]
+        The length k of a filter.
+    hashes : int in [1, 8]
+        The number h of hashes.
+    cohorts : int in [1, 2**16]
+        Each hashes in its own way, so that strings that collide in one are told apart by others.
+        The cohort is a public hash of the pseudonym.
     metric : str
         Separates the cohorts of different metrics.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -105,7 +99,6 @@ class Rappor(Mechanism):
 
     @classmethod
     def coinless(cls, spec: Mapping[str, object]) -> bool:
-        """Return whether there is a single cohort."""
         return spec.get("cohorts") == 1
 
     def _check(self) -> None:
@@ -115,12 +108,10 @@ class Rappor(Mechanism):
 
     @property
     def _decisions(self) -> int:
-        """The bits in which the filters of two strings differ, at most."""
         return min(2 * self.hashes, self.bits)
 
     @cached_property
     def chain(self) -> BitChain:
-        """What is drawn."""
         exponents = [Fraction(micro, self._decisions * MICRO) for micro in self.micros]
         return BitChain(self.bits, (symmetric_bit(exponents),))
 
@@ -147,13 +138,11 @@ class Rappor(Mechanism):
 
     @property
     def strata(self) -> int:
-        """Each cohort is counted apart."""
         return self.cohorts
 
     def strata_of(
         self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
-        """Return the cohort of each pseudonym."""
         import numpy as np
 
         hashes = coins.hash_ids(pseudonyms, self._domain)
@@ -193,7 +182,6 @@ class Rappor(Mechanism):
 
     @property
     def filters(self) -> Filters:
-        """What a regression on the filters of candidates must know."""
         from mechanisms.string.bloom_regression import Filters
 
         return Filters(self.bits, self.hashes, self.cohorts)
@@ -206,17 +194,10 @@ class Rappor(Mechanism):
         error: float = 0.05,
         design_effect: float = 1.0,
     ) -> StringEstimates:
-        """Estimate the shares of candidate strings.
+        """Estimate the shares of candidate strings from counts as :meth:`accumulate` lays them out.
 
-        Parameters
-        ----------
-        counts : array_like, shape (levels, count_length), integers
-            Counts of the newest reports, by level, as :meth:`accumulate` lays them out.
-        candidates, error, design_effect
-            See :func:`mechanisms.string.decoding.decode`.
+        See :func:`mechanisms.string.decoding.decode`.
 
-        Examples
-        --------
         >>> from mechanisms.testing import SeededSource
         >>> rappor = Rappor(epsilon=8.0, bits=64, hashes=2, cohorts=4, metric="city")
         >>> ids = SeededSource(1).words(4000).reshape(2000, 2)
@@ -240,7 +221,6 @@ class Rappor(Mechanism):
         )
 
     def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
-        """Yield the share of each candidate, of a missing string, and what they leave over."""
         from mechanisms.estimate import Estimate
         from mechanisms.items import Item
 
@@ -267,7 +247,6 @@ class Rappor(Mechanism):
             )
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return that of the share of a candidate string, the worst of them."""
         from mechanisms.planner.targets import Precision
         from mechanisms.string.bloom_regression import string_variances
 
@@ -288,23 +267,17 @@ class Rappor(Mechanism):
         return Precision("the share of a candidate string", data, lambda n: unit, floors=True)
 
     def noise(self, level: int) -> Noise | None:
-        """Return that of one bit."""
         return Noise.of(*self.exact(level)[0])
 
     def influence(self, level: int) -> float | None:
-        """Return None: the regression also takes what is not set for evidence.
-
-        It weighs that by the other candidates.
-        """
+        """Return None: the regression takes what is not set for evidence too."""
         return None
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Count the bits that are set."""
         count, cohort = self.output_of(payload).bit_count(), self.cohort(pseudonym) + 1
         return f"{count} of {self.bits} bits, in cohort {cohort} of {self.cohorts}"
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return strings whose filters differ most, in the cohort of the device."""
         cohort, strings = self.cohort(NO_ID), dict[int, bytes]()
         for number in range(_TRIED):
             string = f"string {number}".encode()
@@ -315,17 +288,12 @@ class Rappor(Mechanism):
         return strings[one], strings[other]
 
     def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
-        """Return random strings."""
         return [b"%016x" % source.bits(64) for _ in range(count)]
 
 
 def differing_bits_epsilon(differing: int, f: float) -> float:
-    """Return the epsilon of filters that differ in so many bits, f as RAPPOR defines it.
+    """Return the epsilon of filters that differ in so many bits (at most 2 h), f as RAPPOR has it.
 
-    The worst case over all strings is 2 * hashes bits.
-
-    Examples
-    --------
     >>> round(differing_bits_epsilon(4, 0.5), 4)
     4.3944
     """
@@ -337,8 +305,6 @@ def differing_bits_epsilon(differing: int, f: float) -> float:
 def expected_differing_bits(bits: int, hashes: int) -> float:
     """Return how many bits differ on average between the filters of two strings.
 
-    Examples
-    --------
     >>> round(expected_differing_bits(128, 2), 2)
     3.92
     """

@@ -27,21 +27,11 @@ END = 48.0
 
 
 def exact_flips(chances: Sequence[Fraction]) -> tuple[Fraction, ...]:
-    """Return the law for acceptance probabilities given exactly.
+    """Return the law for acceptance probabilities given exactly, one of them 1.
 
-    Parameters
-    ----------
-    chances : sequence of Fraction, shape (n,)
-        In [0, 1], one of them 1.
+    The polynomials under the integral are multiplied out. Equal chances are worked out once; the
+    cost is n² products of large integers for each that differs.
 
-    Returns
-    -------
-    tuple of Fraction, shape (n,)
-        Exact: the polynomials under the integral are multiplied out. Equal chances are worked out
-        once; the cost is n² products of large integers for each that differs.
-
-    Examples
-    --------
     >>> exact_flips([Fraction(1), Fraction(1, 2)])
     (Fraction(3, 4), Fraction(1, 4))
     """
@@ -71,22 +61,12 @@ def _integral(chances: Sequence[int], scale: int) -> Fraction:
 
 
 def float_flips(exponents: Sequence[float]) -> list[float]:
-    """Return the law for acceptance probabilities e^x in floating point.
+    """Return the law for acceptance probabilities e^x, x at most 0 and one of them 0, as floats.
 
-    Parameters
-    ----------
-    exponents : sequence of float, shape (n,)
-        At most 0, one of them 0.
+    Each to about 1e-13 relatively, for any number of items, ties and gaps: the integrand is
+    positive, so that nothing cancels, and is integrated by a Gauss rule on panels on which it falls
+    by no more than a factor of e².
 
-    Returns
-    -------
-    list of float, shape (n,)
-        Each to about 1e-13 relatively, for any number of items, ties and gaps: the integrand is
-        positive, so that nothing cancels, and is integrated by a Gauss rule on panels on which it
-        falls by no more than a factor of e².
-
-    Examples
-    --------
     >>> [round(p, 6) for p in float_flips([0.0, -1.0, -2.0])]
     [0.764988, 0.175642, 0.05937]
     """
@@ -132,11 +112,7 @@ def _panels(
 def flip(thresholds: Sequence[int], source: Source) -> int:
     """Return the place of the first item in random order whose coin comes up.
 
-    Parameters
-    ----------
-    thresholds : sequence of int
-        Acceptance probabilities over 2**64, one of them 2**64.
-    source : Source
+    Thresholds are acceptance probabilities over 2**64, one of them 2**64.
     """
     left = list(range(len(thresholds)))
     while True:

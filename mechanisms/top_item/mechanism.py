@@ -60,7 +60,6 @@ class TopItemMechanism(Mechanism):
         """Return how likely a report is the selected item, and a given other one."""
 
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A report supports the item that it names."""
         return table, table.sum(axis=1)
 
     def frequencies(self, counts: ArrayLike) -> list[Estimate]:
@@ -74,21 +73,17 @@ class TopItemMechanism(Mechanism):
         return shares(*self.supports(table), np.array(pairs))
 
     def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
-        """Yield the share of devices on which each item was selected."""
         from mechanisms.category.oracle import share_items
 
         return share_items(self.frequencies(counts), context)
 
     def noise(self, level: int) -> Noise | None:
-        """Return that of the item that a device has selected."""
         return Noise.of(*self.release(level))
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Name the item that is reported."""
         return repr(context.labels[self.output_of(payload)])
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        """Return the law of the selected item in integer weights."""
         law = self.selection(symbol)
         scale = lcm(*(share.denominator for share in law))
         return tuple((item, int(share * scale)) for item, share in enumerate(law))
@@ -104,7 +99,6 @@ class TopItemMechanism(Mechanism):
         return super().randomize(list(symbols), chains, pseudonyms, source)
 
     def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
-        """Return random counts."""
         many = range(self.domain_size)
         return [tuple(uniform_below(self.clip + 1, source) for _ in many) for _ in range(count)]
 
@@ -115,7 +109,6 @@ class TopItemMechanism(Mechanism):
         chains: NDArray[np.uint64],
         level: int,
     ) -> NDArray[np.float64]:
-        """Return how much likelier, as a logarithm, reports are from the second of two values."""
         import numpy as np
 
         kept, other = self.release(level)

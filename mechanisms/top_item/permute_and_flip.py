@@ -36,17 +36,11 @@ class PermuteAndFlip(TopItemMechanism):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 1024], the number n of items.
-    clip : int
-        In [1, 65536], the largest count of an item; also the sensitivity.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    epsilon : float or sequence of float, in [1e-6, 40]
+    domain_size : int in [2, 1024]
+        The number n of items.
+    clip : int in [1, 65536]
+        The largest count of an item; also the sensitivity.
 
     Privacy
     -------
@@ -109,7 +103,6 @@ class PermuteAndFlip(TopItemMechanism):
 
     @cached_property
     def chain(self) -> ReleaseChain:
-        """What is drawn below the selected item."""
         selection = extremes(self.domain_size, self.table[-1])
         return release_chain(self.domain_size, selection, self.micros)
 
@@ -122,7 +115,6 @@ class PermuteAndFlip(TopItemMechanism):
         return spread(*degraded(most, least, self.chain.steps[level:]))
 
     def selection(self, symbol: Any) -> tuple[Fraction, ...]:
-        """Return the exact law of the last level."""
         counts = self.counts(symbol)
         best = max(counts)
         return exact_flips([Fraction(self.table[best - count], GRAINS) for count in counts])
@@ -137,13 +129,11 @@ class PermuteAndFlip(TopItemMechanism):
         return self.chain.releases[level]
 
     def figures(self, level: int) -> dict[str, float]:
-        """Return how likely an item is named that leads by all that is counted."""
         p, q = map(float, self.release(level))
         alone = self.selection((self.clip, *[0] * (self.domain_size - 1)))[0]
         return {"named": q + (p - q) * float(alone)}
 
     def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
-        """Yield the share of devices that name each item, their most frequent or not."""
         from dataclasses import replace
 
         from mechanisms.items import Method
@@ -154,14 +144,12 @@ class PermuteAndFlip(TopItemMechanism):
             yield replace(item, estimate=named, method=Method.BIASED)
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Refuse."""
         raise ParameterError(
             "what permute_and_flip selects is near the most frequent item by chance, so that the "
             "error of its shares depends on the counts and is not predicted; top_response's is"
         )
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Draw the selected item."""
         counts = self.counts(symbol)
         best = max(counts)
         return flip([self.table[best - count] for count in counts], source)
@@ -173,7 +161,6 @@ class PermuteAndFlip(TopItemMechanism):
         pseudonyms: NDArray[np.uint64],
         source: Source,
     ) -> NDArray[np.int64]:
-        """Draw the selected items, ``(n,)``."""
         import numpy as np
 
         counts = self.count_rows(symbols)
@@ -193,23 +180,15 @@ class PermuteAndFlip(TopItemMechanism):
         return chosen
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return counts of one item alone, and of all the others."""
         rest = self.domain_size - 1
         return (self.clip, *[0] * rest), (0, *[self.clip] * rest)
 
 
 def extremes(domain_size: int, last: int) -> Probabilities:
-    """Return the largest and the smallest probability that any counts give to an item.
+    """Return the largest and the smallest probability that any counts give to one of n items.
 
-    Parameters
-    ----------
-    domain_size : int
-        The number n of items.
-    last : int
-        The acceptance threshold of a gap of the whole clip, over 2**64.
+    ``last`` is the acceptance threshold of a gap of the whole clip, over 2**64.
 
-    Examples
-    --------
     >>> most, least = extremes(2, 1 << 63)
     >>> most, least
     (Fraction(3, 4), Fraction(1, 4))
@@ -235,8 +214,6 @@ def last_threshold(domain_size: int, micro: int) -> int:
 def acceptance_table(clip: int, last: int) -> tuple[int, ...]:
     """Return thresholds by gap that fall exponentially from 2**64 at 0 to ``last`` at the clip.
 
-    Examples
-    --------
     >>> [threshold / 2**64 for threshold in acceptance_table(2, 1 << 62)]
     [1.0, 0.5, 0.25]
     """
@@ -259,15 +236,8 @@ def acceptance_table(clip: int, last: int) -> tuple[int, ...]:
 class ReleaseChain(SymbolOutputs):
     """The levels below an item that is drawn elsewhere.
 
-    Parameters
-    ----------
-    size : int
-        The number of items.
-    selection : Probabilities
-        The largest and the smallest probability with which any scores select an item; of every
-        item the same.
-    steps : tuple of SymbolDraw
-        ``steps[k]`` draws level k from level k + 1; they never see the scores.
+    ``selection`` is the largest and the smallest probability with which any scores select an item,
+    of every item the same; ``steps[k]`` draws level k from level k + 1 and never sees the scores.
     """
 
     size: int
@@ -285,13 +255,11 @@ class ReleaseChain(SymbolOutputs):
         return self._through(*self.selection)
 
     def _through(self, p: Fraction, q: Fraction) -> tuple[Probabilities, ...]:
-        """Return what the steps make of two probabilities of the last level."""
         levels = range(self.levels)
         return tuple(Probabilities(*degraded(p, q, self.steps[level:])) for level in levels)
 
     @property
     def levels(self) -> int:
-        """The number of levels."""
         return len(self.steps) + 1
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:
@@ -334,13 +302,7 @@ class ReleaseChain(SymbolOutputs):
     ) -> dict[int, int]:
         """Integer weights of the outputs of ``level`` given that of the level below.
 
-        Parameters
-        ----------
-        prior : sequence of (item, weight)
-            The law of the selected item.
-        previous : int
-            The output at ``level - 1``.
-        level : int
+        ``prior`` is the law of the selected item.
         """
         if not 1 <= level <= len(self.steps):
             raise ParameterError(f"level must lie in [1, {len(self.steps)}], not {level}")
@@ -368,8 +330,6 @@ def release_chain(size: int, selection: Probabilities, ladder: Sequence[int]) ->
 
     Raises
     ------
-    ParameterError
-        An amount is too small for so many items.
     UnrelatedLevelsError
         A level is not below the realised level above it.
     """

@@ -21,21 +21,12 @@ class ProposeTestRelease:
 
     Parameters
     ----------
-    test_epsilon : float
-        In [1e-3, 40], ε₁, of the test.
-    epsilon : float
-        In [1e-6, 40], ε₂, of permute-and-flip.
-    delta : float
-        In [2**-63, 1/2], δ.
-    sensitivity : int
-        At least 1, Δ.
-    monotone : bool
-        Whether neighbours change all scores in the same direction.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    test_epsilon : float in [1e-3, 40]
+        ε₁, of the test.
+    epsilon, sensitivity, monotone
+        ε₂, Δ: as of :class:`.PermuteAndFlipSelection`.
+    delta : float in [2**-63, 1/2]
+        δ.
 
     Privacy
     -------
@@ -147,16 +138,9 @@ class ProposeTestRelease:
 def hockey_stick(law: Sequence[Fraction], other: Sequence[Fraction], micro: int) -> Fraction:
     """Return the hockey-stick divergence of two laws, Σ max(0, P − e^ε P'), rounded up.
 
-    The least δ for which (ε, δ) covers these two in this direction.
+    The least δ for which (ε, δ) covers these two in this direction; e^ε is taken at its lower
+    bound, 1e-49 below it.
 
-    Parameters
-    ----------
-    law, other : sequence of Fraction, shape (n,)
-    micro : int
-        Micro-epsilon ε; e^ε is taken at its lower bound, 1e-49 below it.
-
-    Examples
-    --------
     >>> half = Fraction(1, 2)
     >>> hockey_stick([half, half, Fraction(0)], [half, Fraction(0), half], 1_000_000)
     Fraction(1, 2)

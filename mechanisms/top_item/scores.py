@@ -20,31 +20,11 @@ FLOOR = 24
 def exponents(
     scores: Sequence[float], epsilon: float, sensitivity: float = 1, *, monotone: bool = False
 ) -> list[float]:
-    """Return ε (q_r − q*)/(2Δ) of each score, or with ``monotone`` ε (q_r − q*)/Δ.
+    """Return ε (q_r − q*)/(2Δ) of each finite score, or with ``monotone`` ε (q_r − q*)/Δ.
 
-    Parameters
-    ----------
-    scores : sequence of float, shape (n,)
-        Finite; the larger the better.
-    epsilon : float
-        Finite, at least 0.
-    sensitivity : float
-        Positive, Δ.
-    monotone : bool
-        Whether neighbours change all scores in the same direction.
+    At most 0 and correctly rounded; ``epsilon`` is at least 0, Δ = ``sensitivity`` positive, and
+    with ``monotone`` neighbours change all scores in the same direction.
 
-    Returns
-    -------
-    list of float, shape (n,)
-        At most 0, correctly rounded.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
-    Examples
-    --------
     >>> exponents([5, 3, 1], 1.0)
     [0.0, -1.0, -2.0]
     """
@@ -154,15 +134,8 @@ class Thresholds:
     def worst_ratio(self, largest: int) -> Fraction:
         """Return the exact bound on the likelihood ratio, from the integers themselves.
 
-        Parameters
-        ----------
-        largest : int
-            The largest gap that occurs; the cost is ``largest**2``.
-
-        Returns
-        -------
-        Fraction
-            The largest A(k) A(span − k) with gaps up to ``largest``; never above e^ε.
+        The largest A(k) A(span − k) with gaps up to the ``largest`` that occurs; never above e^ε.
+        The cost is ``largest**2``.
         """
         table = [self(gap) for gap in range(largest + 1)]
         steepest = [Fraction(1)]

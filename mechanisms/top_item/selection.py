@@ -23,10 +23,10 @@ class SelectionMechanism(ABC):
 
     Parameters
     ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount; digits beyond the sixth are dropped.
-    sensitivity : int
-        At least 1, Δ: neighbours change each score by at most this.
+    epsilon : float in [1e-6, 40]
+        The nominal amount; digits beyond the sixth are dropped.
+    sensitivity : int, at least 1
+        Δ: neighbours change each score by at most this.
     monotone : bool
         Whether neighbours change all scores in the same direction, as counts of records do.
     """
@@ -73,21 +73,7 @@ class SelectionMechanism(ABC):
 
 @frozen
 class ExponentialMechanism(SelectionMechanism):
-    """Select an item with probability proportional to e^(ε q/2Δ).
-
-    Parameters
-    ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount; digits beyond the sixth are dropped.
-    sensitivity : int
-        At least 1, Δ: neighbours change each score by at most this.
-    monotone : bool
-        Whether neighbours change all scores in the same direction; then e^(ε q/Δ).
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    """Select an item with probability proportional to e^(ε q/2Δ), or where monotone e^(ε q/Δ).
 
     Privacy
     -------
@@ -121,16 +107,13 @@ class ExponentialMechanism(SelectionMechanism):
     """
 
     def pmf(self, scores: Sequence[float]) -> list[float]:
-        """Return the ideal probabilities of the items, ``(n,)``, of any real scores."""
         return exponential_pmf(scores, self.epsilon, self.sensitivity, monotone=self.monotone)
 
     def exact_pmf(self, scores: Sequence[int]) -> tuple[Fraction, ...]:
-        """Return the exact probabilities with which :meth:`select` draws, of integer scores."""
         weights = [self.thresholds(gap) for gap in gaps(scores)]
         return tuple(Fraction(weight, sum(weights)) for weight in weights)
 
     def select(self, scores: Sequence[int], source: Source) -> int:
-        """Return the place of an item, drawn in integers, of integer scores."""
         weights = {place: self.thresholds(gap) for place, gap in enumerate(gaps(scores))}
         return choose(weights, source)
 
@@ -139,19 +122,7 @@ class ExponentialMechanism(SelectionMechanism):
 class PermuteAndFlipSelection(SelectionMechanism):
     """Look at the items in random order and take one with probability e^(ε (q − q*)/2Δ).
 
-    Parameters
-    ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount; digits beyond the sixth are dropped.
-    sensitivity : int
-        At least 1, Δ: neighbours change each score by at most this.
-    monotone : bool
-        Whether neighbours change all scores in the same direction; then e^(ε (q − q*)/Δ).
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    Where monotone, with e^(ε (q − q*)/Δ).
 
     Privacy
     -------
@@ -187,15 +158,12 @@ class PermuteAndFlipSelection(SelectionMechanism):
     """
 
     def pmf(self, scores: Sequence[float]) -> list[float]:
-        """Return the ideal probabilities of the items, ``(n,)``, of any real scores."""
         return permute_and_flip_pmf(scores, self.epsilon, self.sensitivity, monotone=self.monotone)
 
     def exact_pmf(self, scores: Sequence[int]) -> tuple[Fraction, ...]:
-        """Return the exact probabilities with which :meth:`select` draws, of integer scores."""
         return exact_flips(self.thresholds.chances(gaps(scores)))
 
     def select(self, scores: Sequence[int], source: Source) -> int:
-        """Return the place of an item, drawn in integers, of integer scores."""
         return flip([self.thresholds(gap) for gap in gaps(scores)], source)
 
 

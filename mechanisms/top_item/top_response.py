@@ -27,17 +27,11 @@ class TopResponse(TopItemMechanism):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 1024], the number n of items.
-    clip : int
-        In [1, 65536], the largest count of an item; ties above it are broken at random.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    epsilon : float or sequence of float, in [1e-6, 40]
+    domain_size : int in [2, 1024]
+        The number n of items.
+    clip : int in [1, 65536]
+        The largest count of an item; ties above it are broken at random.
 
     Privacy
     -------
@@ -83,20 +77,16 @@ class TopResponse(TopItemMechanism):
 
     @cached_property
     def chain(self) -> SymbolChain:
-        """What is drawn."""
         return symbol_chain(self.domain_size, self.micros)
 
     def selection(self, symbol: Any) -> tuple[Fraction, ...]:
-        """Return the law of the most frequent item, drawn among ties."""
         ties = self._ties(symbol)
         return tuple(Fraction(item in ties, len(ties)) for item in range(self.domain_size))
 
     def release(self, level: int) -> Probabilities:
-        """Return the probability of the most frequent item, and that of a given other one."""
         return self.chain.exact[level]
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return that of the share of devices with a given most frequent item."""
         from mechanisms.estimators.variance import share_variance
         from mechanisms.planner.targets import of_share
 
@@ -105,7 +95,6 @@ class TopResponse(TopItemMechanism):
         return of_share("the share of devices whose most frequent item it is", ends, assumed)
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Draw one of the most frequent items."""
         ties = self._ties(symbol)
         return ties[uniform_below(len(ties), source)]
 
@@ -121,7 +110,6 @@ class TopResponse(TopItemMechanism):
         pseudonyms: NDArray[np.uint64],
         source: Source,
     ) -> NDArray[np.int64]:
-        """Draw most frequent items, ``(n,)``."""
         import numpy as np
 
         counts = self.count_rows(symbols)
@@ -136,6 +124,5 @@ class TopResponse(TopItemMechanism):
         return chosen
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return counts of two different items alone."""
         rest = [0] * (self.domain_size - 2)
         return (self.clip, 0, *rest), (0, self.clip, *rest)

@@ -21,14 +21,8 @@ from mechanisms.planner.comparison import check_epsilon
 def least_error(domain_size: int, epsilon: float) -> float:
     """Return the error rate that no guess of a uniform value is below (Theorem 6.1).
 
-    Parameters
-    ----------
-    domain_size : int, at least 2
-    epsilon : float in (0, 700]
-        What all reports together cost.
+    ``epsilon``, in (0, 700], is what all reports together cost.
 
-    Examples
-    --------
     >>> round(least_error(5, 1.0), 4)
     0.5954
     """
@@ -44,17 +38,8 @@ def last_output(
 ) -> NDArray[np.int64]:
     """Guess the last report.
 
-    Parameters
-    ----------
-    outputs : array_like, shape (n, levels), integers in [0, domain_size)
-        Chains of generalized randomized response, weakest report first.
-    domain_size : int
-    epsilons : sequence of float, length levels
-        Increasing.
-
-    Returns
-    -------
-    ndarray, shape (n,), int64
+    Chains of generalized randomized response, ``(n, levels)`` integers in [0, domain_size), weakest
+    report first, at rising epsilons: ``(n,)`` guesses. The other attacks take the same.
     """
     return _chains(outputs, domain_size, epsilons)[:, -1]
 

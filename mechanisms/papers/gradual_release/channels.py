@@ -17,25 +17,13 @@ from mechanisms.errors import ParameterError, UnrelatedLevelsError
 
 
 def degradation(weak: Channel, strong: Channel) -> Channel:
-    """Return a channel that turns reports of ``strong`` into reports of ``weak``.
+    """Return the channel T with ``strong.then(T) == weak``, over the same inputs.
 
     Where the columns of ``strong`` are independent there is at most one such matrix, found by
     elimination; otherwise an exact linear program decides (Blackwell's criterion).
 
-    Parameters
-    ----------
-    weak, strong : Channel
-        Over the same inputs.
-
-    Returns
-    -------
-    Channel
-        T with ``strong.then(T) == weak``.
-
     Raises
     ------
-    ParameterError
-        The channels have different numbers of inputs.
     UnrelatedLevelsError
         There is no such channel.
 
@@ -70,18 +58,8 @@ def degradation(weak: Channel, strong: Channel) -> Channel:
 def forward_kernel(strong: Channel, step: Channel) -> tuple[tuple[tuple[Fraction, ...], ...], ...]:
     """Return the law of the stronger report given the weaker one and the value.
 
-    Parameters
-    ----------
-    strong : Channel
-        C2, over the values.
-    step : Channel
-        T, over the outputs of ``strong``.
-
-    Returns
-    -------
-    nested tuple
-        ``kernel[x][o1][o2] = C2[x, o2] T[o2, o1] / C1[x, o1]`` with C1 = C2 T; all zero where
-        ``o1`` is impossible for ``x``.
+    ``kernel[x][o1][o2] = C2[x, o2] T[o2, o1] / C1[x, o1]`` with C2 = ``strong``, T = ``step`` and
+    C1 = C2 T; all zero where ``o1`` is impossible for ``x``.
     """
     weak = strong.then(step)
     return tuple(
@@ -147,11 +125,6 @@ def nonnegative_solution(
 
     The first phase of the simplex method in integers (a tableau with a common denominator, so
     that every division is exact), with Bland's rule, which never cycles.
-
-    Parameters
-    ----------
-    matrix : sequence of rows of Fraction
-    right : sequence of Fraction, one a row
 
     References
     ----------

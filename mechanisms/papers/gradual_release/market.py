@@ -29,18 +29,14 @@ MAX_STRIDES = 1000
 
 
 class Sale(NamedTuple):
-    """A report, sold.
+    """A report, sold: the ``report`` of a ``level`` of the chain.
 
     Attributes
     ----------
-    buyer : str
-    level, report : int
-        The report and its place in the chain.
     cost : int
         What the buyer can infer of this value from all he has, in certified micro-epsilon.
     increment : int
-        What the sale adds to the seller's total, in micro-epsilon; 0 where somebody has bought a
-        stronger report before.
+        What the sale adds to the seller's total; 0 where somebody has bought a stronger report.
     output_dependent : bool
         Whether this upgrade, or one before it, depended on a report that the buyer had seen.
     """
@@ -54,16 +50,11 @@ class Sale(NamedTuple):
 
 
 class MarketEstimate(NamedTuple):
-    """Shares of values, and whether they can be trusted.
+    """Shares of values; unbiased, however levels depend on values, unless ``biased``.
 
-    Attributes
-    ----------
-    shares : tuple of Estimate
-        Of each value; unbiased, however levels depend on values, unless ``biased``.
-    biased : bool
-        Some report was upgraded because of what the buyer had seen of it. Both values and
-        intervals are then wrong, by an amount that nobody knows: upgrading from 0.5 to 2 exactly
-        the bits reported as 1 makes −0.915 of a zero.
+    Then some report was upgraded because of what the buyer had seen of it. Both values and
+    intervals are wrong, by an amount that nobody knows: upgrading from 0.5 to 2 exactly the bits
+    reported as 1 makes −0.915 of a zero.
     """
 
     shares: tuple[Estimate, ...]
@@ -76,8 +67,7 @@ class Catalogue:
 
     Parameters
     ----------
-    domain_size : int
-        In [2, 2**20], the number of possible values.
+    domain_size : int in [2, 2**20]
     start, cap, stride : float
         Epsilons of the weakest and of the strongest report, at most 40, and the difference
         between neighbours; digits beyond the sixth are dropped. ``cap`` is reached exactly.
@@ -142,10 +132,7 @@ class Catalogue:
     def estimate(self, sales: Sequence[Sale]) -> MarketEstimate:
         """Estimate the share of each value from what one buyer bought of many sellers.
 
-        Parameters
-        ----------
-        sales : sequence of Sale
-            The newest one of each seller: the older ones say nothing more.
+        Of each seller the newest sale: the older ones say nothing more.
         """
         ones = np.zeros((self.levels, self.domain_size), dtype=np.int64)
         for sale in sales:
@@ -159,8 +146,6 @@ class Catalogue:
 class Seller:
     """One value's chain and the ledger of its sales, made by :meth:`Catalogue.seller`.
 
-    Examples
-    --------
     >>> from mechanisms.testing import SeededSource
     >>> catalogue = Catalogue(domain_size=5, start=0.1, cap=1.0, stride=0.01)
     >>> seller = catalogue.seller(3, SeededSource(1))
@@ -196,14 +181,9 @@ class Seller:
     def sell(self, buyer: str, epsilon: float, *, output_dependent: bool = False) -> Sale:
         """Sell a report, or a stronger one to a buyer who has one.
 
-        Parameters
-        ----------
-        buyer : str
-        epsilon : float
-            Within the catalogue's range, and enough for a stronger report than the buyer has.
-        output_dependent : bool, optional
-            Whether the buyer asks because of a report that he has seen. That costs no privacy
-            and ruins his estimates, which then are ``biased``.
+        ``epsilon`` must pay for a stronger report than the buyer has. ``output_dependent`` says
+        that the buyer asks because of a report that he has seen, which costs no privacy and ruins
+        his estimates.
         """
         level = self.catalogue.level_of(epsilon)
         before = self.seen_by(buyer)

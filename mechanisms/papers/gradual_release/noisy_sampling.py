@@ -24,19 +24,11 @@ from mechanisms.randomness import Source
 
 
 def noisy_sampling_variance(permanent: float, sample: float, samples: int, n: int) -> float:
-    """Return the variance of a share of bits estimated from noisy samples (equation 68).
+    """Return the variance of a share of bits from K samples of each of n clients (equation 68).
 
-    Parameters
-    ----------
-    permanent, sample : float in [0, 1], not 1/2
-        The *probabilities* α and β that the permanent response, and a sample, is right.
-    samples : int, at least 1
-        K, of each client.
-    n : int, at least 1
-        Clients.
+    ``permanent`` and ``sample`` are the *probabilities* α and β, in [0, 1] and not 1/2, that the
+    permanent response, and a sample, is right.
 
-    Examples
-    --------
     >>> round(noisy_sampling_variance(0.75, 0.6, 10, 1000), 5)
     0.00315
     """
@@ -55,10 +47,10 @@ class NoisySampling:
 
     Parameters
     ----------
-    permanent, sample : float
-        Nominal epsilons in [1e-6, 40]; digits beyond the sixth are dropped.
-    samples : int
-        At least 1, the number K of reports of one bit.
+    permanent, sample : float in [1e-6, 40]
+        Nominal epsilons; digits beyond the sixth are dropped.
+    samples : int, at least 1
+        The number K of reports of one bit.
 
     Privacy
     -------

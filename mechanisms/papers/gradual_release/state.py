@@ -114,22 +114,9 @@ first report
     def relax(
         self, symbol: Any, previous: bytes, source: Source, level: int | None = None
     ) -> bytes:
-        """Draw the report of a higher level, given the value and the last report.
+        """Draw the report of a higher level, given the value and the last report, and hold it.
 
-        Parameters
-        ----------
-        symbol : object
-            The value of the first report.
-        previous : bytes
-            The last report, as it was released.
-        source : Source
-        level : int, optional
-            A level above the last one, the next by default. Levels between are drawn as well.
-
-        Returns
-        -------
-        bytes
-            The report, which the state now holds as its last.
+        By default that of the next level; levels between are drawn as well.
 
         Raises
         ------
