@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.arrays import Bools, Bytes, Floats, Ints, Words
 from mechanisms.audit.bounds import Attack, Guesses
 from mechanisms.audit.guessing import PART, best_rule, column_of, fair_bits
 from mechanisms.audit.seen import Seen, views_of
@@ -37,17 +37,8 @@ _SHARES = 1 << 21
 _FAR = 4.0
 
 
-class Sampler(Protocol):
-    """What draws chains: the ``randomize`` of a mechanism, or something in its place."""
-
-    def __call__(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-        /,
-    ) -> NDArray[np.uint8]: ...
+#: What draws chains: the ``randomize`` of a mechanism, or something in its place.
+Sampler: TypeAlias = "Callable[[Any, Words, Words, Source], Bytes]"
 
 
 def attack(
@@ -149,9 +140,7 @@ class _Target:
             right, guesses = right + counts[0], guesses + counts[1]
         return Guesses(right, guesses, name, share)
 
-    def columns(
-        self, values: Sequence[Any], chains: int
-    ) -> Iterator[tuple[Any, NDArray[np.uint8], NDArray[np.uint64]]]:
+    def columns(self, values: Sequence[Any], chains: int) -> Iterator[tuple[Any, Bytes, Words]]:
         """Draw about so many chains, of each value in turn: the values, payloads and ids."""
         turns, each = max(1, chains // len(values)), max(1, self._block // (8 * len(values)))
         for start in range(0, turns, each):
@@ -168,11 +157,11 @@ class _Target:
     def _row(self) -> int:
         return self.mechanism.levels * self.mechanism.payload_width
 
-    def _seen(self, pair: tuple[Any, Any], secrets: NDArray[np.bool_]) -> Seen:
+    def _seen(self, pair: tuple[Any, Any], secrets: Bools) -> Seen:
         column = column_of(pair, secrets.astype(int))
         return Seen(self.mechanism, pair, *self._drawn(column, len(secrets)))
 
-    def _drawn(self, column: Any, n: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
+    def _drawn(self, column: Any, n: int) -> tuple[Bytes, Words]:
         chains = self.source.words(2 * n).reshape(n, 2)
         names = np.tile(np.frombuffer(NO_ID, dtype="<u8").astype(np.uint64), (n, 1))
         self.drawn += n
@@ -206,15 +195,13 @@ def _other_pairs(target: _Target, chains: int) -> list[tuple[Any, Any]]:
     return [(inputs[one], inputs[other]) if one != other else (inputs[0], inputs[1]), random]
 
 
-def _differences(logs: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+def _differences(logs: Floats, other: Floats) -> Floats:
     """Return how far reports differ, summed over the cells of a plane, of the best plane."""
-    gaps: NDArray[np.float64] = np.abs(logs - other).max(axis=2)
+    gaps: Floats = np.abs(logs - other).max(axis=2)
     return np.asarray(gaps.sum(axis=2).max(axis=1))
 
 
-def _logs(
-    target: _Target, inputs: Sequence[Any], chains: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _logs(target: _Target, inputs: Sequence[Any], chains: int) -> tuple[Floats, Floats]:
     """Return the logarithms of the shares of every cell, and of all but it, of reports.
 
     By input, ``(inputs, planes, 2, cells)``, where shares that chance could have moved are those
@@ -238,7 +225,7 @@ def _logs(
     return logs[0], logs[1]
 
 
-def _tally(planes: NDArray[np.uint8], inputs: int) -> NDArray[np.int64]:
+def _tally(planes: Bytes, inputs: int) -> Ints:
     """Count set bits, or of planes of one byte its values: ``(inputs, planes, cells)``."""
     n, count, width = planes.shape
     if width > 1:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from math import inf, log, log1p
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mechanisms.arrays import Floats
 from mechanisms.errors import ParameterError
 
 
-def lower_limit(successes: ArrayLike, trials: ArrayLike, confidence: float) -> NDArray[np.float64]:
+def lower_limit(successes: ArrayLike, trials: ArrayLike, confidence: float) -> Floats:
     """Return the one-sided Clopper–Pearson limit of a probability, from successes in trials.
 
     It exceeds the true probability with probability at most ``1 - confidence``, exactly.

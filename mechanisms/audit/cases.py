@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.arrays import Bools, Floats, Words
 from mechanisms.audit.bounds import Attack
 from mechanisms.audit.guessing import fair_bits, guess, key_of
 from mechanisms.randomness import Source
 
 #: What is seen of releases, each of the input that its secret bit chooses.
-Views: TypeAlias = "Mapping[str, NDArray[np.uint64]]"
-Release: TypeAlias = "Callable[[NDArray[np.bool_], Source], Views]"
+Views: TypeAlias = "Mapping[str, Words]"
+Release: TypeAlias = "Callable[[Bools, Source], Views]"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Case:
         return guess(self.release(secrets, source), secrets, confidence)
 
 
-def unit(n: int, source: Source) -> NDArray[np.float64]:
+def unit(n: int, source: Source) -> Floats:
     """Return ``(n,)`` uniform numbers in [0, 1) of 53 bits."""
     return (source.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
@@ -63,7 +63,7 @@ def unit(n: int, source: Source) -> NDArray[np.float64]:
 def law_release(one: Sequence[float], other: Sequence[float]) -> Release:
     """Return what draws from one of two laws of the same outcomes."""
 
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+    def release(secrets: Bools, source: Source) -> Views:
         drawn = unit(len(secrets), source)
         outcomes = [
             np.minimum(np.searchsorted(np.cumsum(law), drawn, side="right"), len(law) - 1)

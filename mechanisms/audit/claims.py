@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.arrays import Bools
 from mechanisms.audit.attack import attack
 from mechanisms.audit.bounds import Attack
 from mechanisms.audit.cases import Case, Release, Views
@@ -217,7 +217,7 @@ def _selection(name: str, source: str, mechanism: SelectionMechanism) -> Case:
     """Return a selection between neighbours that change both of two scores."""
     scores = [0, 6], [1, 5]
 
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+    def release(secrets: Bools, source: Source) -> Views:
         items = [mechanism.select(scores[secret], source) for secret in secrets.tolist()]
         return {"the item": key_of(np.array(items, dtype=np.int64)[:, None])}
 
@@ -227,7 +227,7 @@ def _selection(name: str, source: str, mechanism: SelectionMechanism) -> Case:
 
 
 def _periods(grr: GeneralizedRandomizedResponse) -> Release:
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+    def release(secrets: Bools, source: Source) -> Views:
         permanent = grr.report(secrets.astype(np.int64), source)[:, 0].astype(np.int64)
         said = np.zeros(len(secrets))
         for _ in range(_PERIODS):

@@ -14,8 +14,8 @@ from math import nan
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.arrays import Bools, Floats, Ints, Words
 from mechanisms.audit.bounds import Attack, Guesses, lower_limit
 from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source
@@ -36,13 +36,13 @@ _NEARLY = 0.985
 _BETTER = 1.08
 
 
-def fair_bits(n: int, source: Source) -> NDArray[np.bool_]:
+def fair_bits(n: int, source: Source) -> Bools:
     """Return ``(n,)`` independent fair bits."""
-    bits: NDArray[np.bool_] = (source.words(n) >> np.uint64(63)).astype(bool)
+    bits: Bools = (source.words(n) >> np.uint64(63)).astype(bool)
     return bits
 
 
-def column_of(values: Sequence[Any], places: NDArray[np.int64]) -> Any:
+def column_of(values: Sequence[Any], places: Ints) -> Any:
     """Return ``values[place]`` for each place, as ``randomize`` takes a column."""
     if any(isinstance(value, bytes) for value in values):
         return [values[place] for place in places.tolist()]
@@ -53,10 +53,10 @@ def column_of(values: Sequence[Any], places: NDArray[np.int64]) -> Any:
 class Rule:
     """On which cells, sorted, to guess what."""
 
-    cells: NDArray[np.uint64]
-    values: NDArray[np.bool_]
+    cells: Words
+    values: Bools
 
-    def score(self, keys: NDArray[np.uint64], secrets: NDArray[np.bool_]) -> tuple[int, int]:
+    def score(self, keys: Words, secrets: Bools) -> tuple[int, int]:
         """Return how many guesses are right, and how many there are."""
         if not len(self.cells):
             return 0, 0
@@ -65,9 +65,7 @@ class Rule:
         return int((known & (self.values[places] == secrets)).sum()), int(known.sum())
 
 
-def guess(
-    views: Mapping[str, NDArray[np.uint64]], secrets: NDArray[np.bool_], confidence: float
-) -> Attack:
+def guess(views: Mapping[str, Words], secrets: Bools, confidence: float) -> Attack:
     """Attack releases of which each hides one of two inputs, by a fair secret bit of its own.
 
     ``views`` are ways to look at a release: any functions of what is seen, the most natural one
@@ -85,9 +83,7 @@ def guess(
     return Attack((Guesses(right, guesses, name),), n, confidence)
 
 
-def best_rule(
-    views: Mapping[str, NDArray[np.uint64]], secrets: NDArray[np.bool_]
-) -> tuple[str, Rule]:
+def best_rule(views: Mapping[str, Words], secrets: Bools) -> tuple[str, Rule]:
     """Return the view that promises most, and its rule: half of ``n`` ranks, half chooses."""
     half = len(secrets) // 2
     first, second = slice(half), slice(half, None)
@@ -103,7 +99,7 @@ def best_rule(
     return found[-1][1:]
 
 
-Part = tuple["NDArray[np.uint64]", "NDArray[np.bool_]"]
+Part = tuple["Words", "Bools"]
 
 
 def _learn(ranking: Part, choosing: Part, confidence: float) -> tuple[float, Rule]:
@@ -130,7 +126,7 @@ def _learn(ranking: Part, choosing: Part, confidence: float) -> tuple[float, Rul
     return float(worth.max()), Rule(cells[taken], values[taken])
 
 
-def key_of(columns: NDArray[np.int64]) -> NDArray[np.uint64]:
+def key_of(columns: Ints) -> Words:
     """Return a number for each row of ``(n, k)`` integers, the same for equal rows.
 
     Different rows share one by a collision of 64-bit hashes only, which would cost an attack
@@ -148,10 +144,10 @@ def key_of(columns: NDArray[np.int64]) -> NDArray[np.uint64]:
 class Quantiles:
     """Cells of a number: its millionths, or if it takes many values the quantile between edges."""
 
-    edges: NDArray[np.int64] | None
+    edges: Ints | None
 
     @staticmethod
-    def of(scores: NDArray[np.float64]) -> Quantiles:
+    def of(scores: Floats) -> Quantiles:
         """Learn cells from the numbers of a part of the chains."""
         fine = _millionths(scores)
         bins = min(BINS, max(8, len(scores) // _IN_A_BIN))
@@ -160,7 +156,7 @@ class Quantiles:
         ends = np.linspace(0, 1, bins + 1)[1:-1]
         return Quantiles(np.unique(np.quantile(fine, ends, method="nearest")))
 
-    def keys(self, scores: NDArray[np.float64]) -> NDArray[np.uint64]:
+    def keys(self, scores: Floats) -> Words:
         """Return the cells of ``(n,)`` numbers."""
         fine = _millionths(scores)
         if self.edges is not None:
@@ -168,10 +164,10 @@ class Quantiles:
         return fine.view(np.uint64)
 
 
-def _millionths(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+def _millionths(scores: Floats) -> Ints:
     return np.rint(scores * 1e6).astype(np.int64)
 
 
-def score_key(scores: NDArray[np.float64]) -> NDArray[np.uint64]:
+def score_key(scores: Floats) -> Words:
     """Return the cells of ``(n,)`` numbers; they are learnt from the part that ranks cells."""
     return Quantiles.of(scores[: max(1, len(scores) // PART)]).keys(scores)

@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.arrays import Bools, Bytes, Floats, Ints, Words
 from mechanisms.audit.guessing import Quantiles, column_of, key_of
 from mechanisms.base import Mechanism
 
@@ -40,11 +40,11 @@ class Seen:
 
     mechanism: Mechanism
     pair: tuple[Any, Any]
-    payloads: NDArray[np.uint8]
-    chains: NDArray[np.uint64]
-    _ratios: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+    payloads: Bytes
+    chains: Words
+    _ratios: dict[int, Floats] = field(default_factory=dict)
 
-    def ratio(self, level: int) -> NDArray[np.float64]:
+    def ratio(self, level: int) -> Floats:
         """How much likelier reports of a level are from the second value: ``(n,)`` logarithms.
 
         By its exact channel, e^-1000 for what is impossible; 0 for a report that no value has,
@@ -62,17 +62,17 @@ class Seen:
         return self._ratios[level]
 
     @cached_property
-    def ratios(self) -> NDArray[np.float64]:
+    def ratios(self) -> Floats:
         """Those of all levels, ``(n, levels)``."""
         return np.stack([self.ratio(level) for level in range(self.payloads.shape[1])], axis=1)
 
     @cached_property
-    def answers(self) -> NDArray[np.int64]:
+    def answers(self) -> Ints:
         """The symbols that are reported, ``(n, levels, answers)``, if reports are symbols."""
         return self.mechanism.answers(self.payloads)
 
     @cached_property
-    def truths(self) -> NDArray[np.int64]:
+    def truths(self) -> Ints:
         """What public coins make of both values, ``(n, 2, answers)``."""
         columns = (
             column_of(self.pair, np.full(len(self.chains), side, dtype=np.int64)) for side in (0, 1)
@@ -80,13 +80,13 @@ class Seen:
         return np.stack([self.mechanism.truths(each, self.chains) for each in columns], axis=1)
 
     @cached_property
-    def planes(self) -> NDArray[np.uint8]:
+    def planes(self) -> Bytes:
         """The bytes of all levels, and in what every level differs from the one below it."""
         changes = self.payloads[:, 1:] ^ self.payloads[:, :-1]
         return np.concatenate([self.payloads, changes], axis=1).reshape(len(self.payloads), -1)
 
     @cached_property
-    def numbers(self) -> NDArray[np.float64]:
+    def numbers(self) -> Floats:
         """What of all levels is no bit: ratios, and which input every answer is that of."""
         if self.answers.shape[2] < 2:
             return self.ratios
@@ -95,10 +95,10 @@ class Seen:
         return np.concatenate([self.ratios, agreed.reshape(len(agreed), -1)], axis=1)
 
 
-View: TypeAlias = "Callable[[Seen], NDArray[np.uint64]]"
+View: TypeAlias = "Callable[[Seen], Words]"
 
 
-def views_of(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
+def views_of(seen: Seen, secrets: Bools) -> dict[str, View]:
     """Return views, the most natural one first, learnt from chains and the bits behind them."""
     views: dict[str, View] = {"the last level": _number(seen, lambda seen: seen.ratio(-1))}
     if seen.payloads.shape[1] > 1:
@@ -117,13 +117,13 @@ def views_of(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
     return views
 
 
-def _number(seen: Seen, number: Callable[[Seen], NDArray[np.float64]]) -> View:
+def _number(seen: Seen, number: Callable[[Seen], Floats]) -> View:
     """Return the cells of a number, their edges those of the chains that are learnt from."""
     quantiles = Quantiles.of(number(seen))
     return lambda seen: quantiles.keys(number(seen))
 
 
-def _single(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
+def _single(seen: Seen, secrets: Bools) -> dict[str, View]:
     """Return the most telling bit and byte of a level, and those of all levels together."""
     n, levels, width = seen.payloads.shape
     every = list(range(levels))
@@ -151,7 +151,7 @@ def _single(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
 
 
 def _bits(levels: list[int], bit: int) -> View:
-    def view(seen: Seen) -> NDArray[np.uint64]:
+    def view(seen: Seen) -> Words:
         return key_of(seen.payloads[:, levels, bit >> 3].astype(np.int64) >> (bit & 7) & 1)
 
     return view
@@ -161,7 +161,7 @@ def _bytes(levels: list[int], column: int) -> View:
     return lambda seen: key_of(seen.payloads[:, levels, column].astype(np.int64))
 
 
-def _best_column(cells: NDArray[np.int64], secrets: NDArray[np.bool_], size: int) -> int:
+def _best_column(cells: Ints, secrets: Bools, size: int) -> int:
     """Return which column of cells below ``size`` distinguishes the secrets best."""
     columns = cells.shape[1]
     places = cells + size * np.arange(columns) + size * columns * secrets[:, None]
@@ -169,7 +169,7 @@ def _best_column(cells: NDArray[np.int64], secrets: NDArray[np.bool_], size: int
     return int(_worth(table.reshape(2, columns, size)).argmax())
 
 
-def _worth(table: NDArray[np.int64]) -> NDArray[np.float64]:
+def _worth(table: Ints) -> Floats:
     """Return for each column of ``(2, columns, cells)`` counts how sure a guess can be at best.
 
     The lower limit is E. B. Wilson's (1927): cheaper than the exact one, to choose by.
@@ -177,11 +177,11 @@ def _worth(table: NDArray[np.int64]) -> NDArray[np.float64]:
     total, square = np.maximum(table.sum(axis=0), 1), _SURE**2
     share = table.max(axis=0) / total
     spread = _SURE * np.sqrt(share * (1 - share) / total + square / (4 * total**2))
-    limit: NDArray[np.float64] = (share + square / (2 * total) - spread) / (1 + square / total)
+    limit: Floats = (share + square / (2 * total) - spread) / (1 + square / total)
     return np.asarray(limit.max(axis=1))
 
 
-def _words(payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _words(payloads: Bytes) -> Ints:
     """Return the bytes of every chain as ``(n, k)`` words, padded with zeros."""
     flat = payloads.reshape(len(payloads), -1)
     padded = np.zeros((len(flat), -(-flat.shape[1] // 8) * 8), dtype=np.uint8)
@@ -193,14 +193,12 @@ def _words(payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
 class LinearScore:
     """The logarithm of a likelihood ratio, as a weighted sum over some bits, then some numbers."""
 
-    bits: NDArray[np.int64]
-    numbers: NDArray[np.int64]
-    weights: NDArray[np.float64]
+    bits: Ints
+    numbers: Ints
+    weights: Floats
 
     @staticmethod
-    def fit(
-        planes: NDArray[np.uint8], numbers: NDArray[np.float64], secrets: NDArray[np.bool_]
-    ) -> LinearScore:
+    def fit(planes: Bytes, numbers: Floats, secrets: Bools) -> LinearScore:
         """Learn a score from chains whose inputs are known: ``(n, bytes)`` of bits, and numbers.
 
         Features that by themselves do not differ are left out, so that their noise is too; the
@@ -215,32 +213,25 @@ class LinearScore:
         features = _features(planes[:_ROWS], numbers[:_ROWS], bits, chosen)
         return LinearScore(bits, chosen, _regress(features, secrets[:_ROWS]))
 
-    def __call__(
-        self, planes: NDArray[np.uint8], numbers: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def __call__(self, planes: Bytes, numbers: Floats) -> Floats:
         """Return the scores of ``n`` chains, but for a constant."""
         return _features(planes, numbers, self.bits, self.numbers) @ self.weights
 
 
-def _features(
-    planes: NDArray[np.uint8],
-    numbers: NDArray[np.float64],
-    bits: NDArray[np.int64],
-    chosen: NDArray[np.int64],
-) -> NDArray[np.float64]:
+def _features(planes: Bytes, numbers: Floats, bits: Ints, chosen: Ints) -> Floats:
     found = planes[:, bits >> 3] >> (bits & 7).astype(np.uint8) & 1
     return np.concatenate([found.astype(float), numbers[:, chosen]], axis=1)
 
 
-def _telling(means: NDArray[np.float64], variances: NDArray[np.float64]) -> NDArray[np.int64]:
+def _telling(means: Floats, variances: Floats) -> Ints:
     """Return the features, columns of ``(2, k)`` means, that differ most, if they differ enough."""
     gaps = np.abs(means[1] - means[0])
     sizes = gaps / np.sqrt(np.maximum(variances.sum(axis=0), 1e-12))
-    order: NDArray[np.int64] = np.argsort(-sizes, kind="stable")[:_FEATURES]
+    order: Ints = np.argsort(-sizes, kind="stable")[:_FEATURES]
     return order[: int((sizes > _SURE).sum())]
 
 
-def _regress(features: NDArray[np.float64], secrets: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _regress(features: Floats, secrets: Bools) -> Floats:
     """Return the weights of a penalised logistic regression, by Newton's method."""
     from scipy.special import expit
 
@@ -260,7 +251,7 @@ def _regress(features: NDArray[np.float64], secrets: NDArray[np.bool_]) -> NDArr
     return weights[:k]
 
 
-def bit_sums(planes: NDArray[np.uint8], secrets: NDArray[np.bool_]) -> NDArray[np.int64]:
+def bit_sums(planes: Bytes, secrets: Bools) -> Ints:
     """Count the set bits of ``(n, bytes)`` by secret: ``(2, 8 * bytes)``."""
     sums = np.zeros((2, 8 * planes.shape[1]), dtype=np.int64)
     block = max(64, _AT_ONCE // sums.shape[1])

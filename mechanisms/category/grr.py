@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from mechanisms.arrays import Floats, Ints
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.frozen import frozen
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from mechanisms.items import Context, Item
 
 
@@ -74,7 +72,7 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
     def chain(self) -> SymbolChain:
         return symbol_chain(self.domain_size, self.micros)
 
-    def matrix(self, level: int) -> NDArray[np.float64]:
+    def matrix(self, level: int) -> Floats:
         """Return the probability of each cell of a count vector, by category."""
         import numpy as np
 
@@ -83,7 +81,7 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
         np.fill_diagonal(matrix, p)
         return matrix
 
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def supports(self, table: Ints) -> tuple[Ints, Ints]:
         return table, table.sum(axis=1)
 
     def supported(self, category: int, output: int, chain: bytes) -> bool:
@@ -93,7 +91,7 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
         """Name the category that is reported."""
         return repr(context.labels[self.output_of(payload)])
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         if context.ordered:
             from mechanisms.ordinal.estimates import ordinal_items
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from math import expm1
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import Floats, Ints
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle
 from mechanisms.chains.output_sets import HadamardChain, block_order, walsh_hadamard
@@ -19,9 +20,6 @@ from mechanisms.frozen import frozen
 from mechanisms.noise import Noise
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from mechanisms.estimators.frequency import Concerned
 
 
@@ -104,7 +102,7 @@ class HadamardResponse(FrequencyOracle):
         order = block_order(self.domain_size, self.blocks)
         return HadamardChain(*thresholds, self.domain_size, self.blocks, order)
 
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def supports(self, table: Ints) -> tuple[Ints, Ints]:
         import numpy as np
 
         row, block = np.divmod(np.arange(self.domain_size), self.chain.blocks)
@@ -114,7 +112,7 @@ class HadamardResponse(FrequencyOracle):
     def supported(self, category: int, output: int, chain: bytes) -> bool:
         return self.chain.supports(category, output)
 
-    def concerned(self, table: NDArray[np.int64]) -> Concerned:
+    def concerned(self, table: Ints) -> Concerned:
         """Only reports in the block of a category are about it: half of the others support it."""
         import numpy as np
 
@@ -125,7 +123,7 @@ class HadamardResponse(FrequencyOracle):
         p, q = super().support_pairs().T
         return Concerned(sums[:, block], p + q, 2 * q if self.chain.blocks > 1 else p + q)
 
-    def support_pairs(self) -> NDArray[np.float64]:
+    def support_pairs(self) -> Floats:
         """Return (1 + p − q)/2 and 1/2, with p and q those of the output set and its block's rest.
 
         So a report in the block adds 1/(p − q) if it supports the category, else −1/(p − q).
@@ -135,9 +133,7 @@ class HadamardResponse(FrequencyOracle):
         p, q = super().support_pairs().T
         return np.column_stack([(1 + p - q) / 2, np.full(len(p), 0.5)])
 
-    def _answered(
-        self, level: int, shares: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], float]:
+    def _answered(self, level: int, shares: Floats) -> tuple[Floats, float]:
         import numpy as np
 
         p, q = self.probabilities(level)[0]

@@ -7,11 +7,7 @@ different values to the same bucket.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from mechanisms.arrays import Ints
 
 #: Side of a table of inner products, at most, beyond which the digits are cut in pieces.
 _TABLE_SIDE = 256
@@ -31,9 +27,7 @@ def bucket(value: int, number: int, g: int) -> int:
     return total % g
 
 
-def buckets_of(
-    values: NDArray[np.int64], numbers: NDArray[np.int64], g: int, t: int
-) -> NDArray[np.int64]:
+def buckets_of(values: Ints, numbers: Ints, g: int, t: int) -> Ints:
     """Return the buckets of ``(n,)`` values of ``t`` digits, each under its own hash."""
     import numpy as np
 
@@ -51,7 +45,7 @@ def buckets_of(
     return total % g
 
 
-def hits(counts: NDArray[np.int64], m: int, g: int) -> NDArray[np.int64]:
+def hits(counts: Ints, m: int, g: int) -> Ints:
     """Return for each of ``m`` values how many reports are in its bucket, under their own hashes.
 
     ``counts``, ``(g**t * g,)``, are by hash, then bucket, t the digits of ``m - 1``. With ω a
@@ -75,7 +69,7 @@ def hits(counts: NDArray[np.int64], m: int, g: int) -> NDArray[np.int64]:
         found = moved[scale @ (-k * places % g)].real
         # The frequencies k and g − k are conjugate.
         total += found if 2 * k == g else 2 * found
-    whole: NDArray[np.int64] = np.rint(total / g).astype(np.int64)
+    whole: Ints = np.rint(total / g).astype(np.int64)
     return whole
 
 
@@ -103,7 +97,7 @@ def is_prime(number: int) -> bool:
     return True
 
 
-def _inner_products(base: int, width: int) -> NDArray[np.int64]:
+def _inner_products(base: int, width: int) -> Ints:
     """Return the inner products of all pairs of vectors of ``width`` digits, flat."""
     import numpy as np
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from math import expm1
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mechanisms import coins
+from mechanisms.arrays import Floats, Ints, Words
 from mechanisms.base import Epsilon
 from mechanisms.category.linear_hash import bucket, buckets_of, digits, hits, is_prime
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
@@ -22,10 +23,6 @@ from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
 from mechanisms.noise import Noise
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Cells of a count vector, at most: a plan allows no more either.
 MAX_CELLS = 1 << 24
@@ -132,7 +129,7 @@ class LocalHashing(FrequencyOracle):
         """Return the number of a chain's hash."""
         return coins.hash_id(chain, self._domain) % self.hashes
 
-    def hashes_of(self, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def hashes_of(self, chains: Words) -> Ints:
         """Return the number of each chain's hash."""
         import numpy as np
 
@@ -143,9 +140,7 @@ class LocalHashing(FrequencyOracle):
     def strata(self) -> int:
         return self.hashes
 
-    def strata_of(
-        self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
+    def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
         return self.hashes_of(chains)
 
     def bucket(self, symbol: int, hash_number: int) -> int:
@@ -155,17 +150,11 @@ class LocalHashing(FrequencyOracle):
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         return self.bucket(category(symbol, self.domain_size), self.hash_of(chain))
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         given = category_array(symbols, self.domain_size)
         return buckets_of(given, self.hashes_of(chains), self.buckets, self.digits)
 
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def supports(self, table: Ints) -> tuple[Ints, Ints]:
         import numpy as np
 
         ones = [hits(counts, self.domain_size, self.buckets) for counts in table]
@@ -174,7 +163,7 @@ class LocalHashing(FrequencyOracle):
     def supported(self, category: int, output: int, chain: bytes) -> bool:
         return self.bucket(category, self.hash_of(chain)) == output
 
-    def support_pairs(self) -> NDArray[np.float64]:
+    def support_pairs(self) -> Floats:
         pairs = super().support_pairs()
         pairs[:, 1] = 1 / self.buckets
         return pairs

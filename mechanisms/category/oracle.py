@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mechanisms.arrays import Floats, Ints, Words
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.noise import Noise
@@ -14,8 +15,7 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from mechanisms.estimate import Estimate
     from mechanisms.estimators.frequency import Concerned
@@ -34,13 +34,7 @@ class CategoryMechanism(Mechanism):
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         return category(symbol, self.domain_size)
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> Any:
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Any:
         return category_array(symbols, self.domain_size)
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
@@ -66,17 +60,17 @@ class FrequencyOracle(CategoryMechanism):
     share_of: ClassVar[str] = "the share of a category"
 
     @abstractmethod
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def supports(self, table: Ints) -> tuple[Ints, Ints]:
         """Return how many reports support each category, and how many there are, by level.
 
         Of ``(levels, count_length)`` counts: ``(levels, m)`` and ``(levels,)``, all ``int64``.
         """
 
-    def concerned(self, table: NDArray[np.int64]) -> Concerned | None:
+    def concerned(self, table: Ints) -> Concerned | None:
         """Return the reports that say something about each category; None if all of them do."""
         return None
 
-    def support_pairs(self) -> NDArray[np.float64]:
+    def support_pairs(self) -> Floats:
         """Return (p, q) of every level, shape ``(levels, 2)``."""
         return self.pairs()
 
@@ -93,10 +87,10 @@ class FrequencyOracle(CategoryMechanism):
         ones, reports = self.supports(table)
         return shares(ones, reports, self.support_pairs(), self.concerned(table))
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         return share_items(self.frequencies(counts), context)
 
-    def variances(self, level: int, shares: ArrayLike) -> NDArray[np.float64]:
+    def variances(self, level: int, shares: ArrayLike) -> Floats:
         """Return n times the variance of the estimated share of each category.
 
         Parameters
@@ -122,13 +116,11 @@ class FrequencyOracle(CategoryMechanism):
         p, q = self.support_pairs()[level]
         answered, likely = self._answered(level, true)
         noise = q * (1 - q) / (p - q) ** 2
-        found: NDArray[np.float64] = noise * (answered - likely * true)
+        found: Floats = noise * (answered - likely * true)
         found += true * (noise * likely + (1 - p - q) / (p - q))
         return found
 
-    def _answered(
-        self, level: int, shares: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], float]:
+    def _answered(self, level: int, shares: Floats) -> tuple[Floats, float]:
         """Return the share of reports about each category, and that of those who have it."""
         import numpy as np
 
@@ -210,7 +202,7 @@ def category(symbol: Any, domain_size: int) -> int:
     return int(symbol)
 
 
-def category_array(symbols: Any, domain_size: int) -> NDArray[np.int64]:
+def category_array(symbols: Any, domain_size: int) -> Ints:
     """Return categories as an ``int64`` array, after a check of their range."""
     import numpy as np
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from math import expm1
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mechanisms.arrays import Ints
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle
 from mechanisms.chains.subsets import SubsetChain
@@ -15,10 +16,6 @@ from mechanisms.chains.supporting import support_thresholds
 from mechanisms.errors import ParameterError, check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: A report has a bit a category: larger domains are for local hashing or Hadamard response.
 MAX_DOMAIN = 1024
@@ -98,7 +95,7 @@ class SubsetSelection(FrequencyOracle):
         thresholds = support_thresholds(share, self.micros)
         return SubsetChain(*thresholds, self.domain_size, self.subset_size)
 
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def supports(self, table: Ints) -> tuple[Ints, Ints]:
         return table[:, :-1], table[:, -1]
 
     def supported(self, category: int, output: int, chain: bytes) -> bool:

@@ -6,8 +6,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mechanisms.arrays import Ints, Words
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.bits import BitChain, BitLadder, one_sided_bit, symmetric_bit
@@ -16,10 +17,6 @@ from mechanisms.errors import check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: A vector has at most so many bits.
 MAX_WIDTH = 1 << 16
@@ -50,13 +47,7 @@ class _UnaryEncoding(FrequencyOracle):
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         return 1 << category(symbol, self.domain_size)
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.uint64]:
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Words:
         import numpy as np
 
         index = category_array(symbols, self.domain_size)
@@ -64,7 +55,7 @@ class _UnaryEncoding(FrequencyOracle):
         out[np.arange(len(index)), index >> 6] = np.uint64(1) << (index & 63).astype(np.uint64)
         return out
 
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def supports(self, table: Ints) -> tuple[Ints, Ints]:
         return table[:, :-1], table[:, -1]
 
     def supported(self, category: int, output: int, chain: bytes) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mechanisms.arrays import Floats, Ints
 
 #: A likelihood so close to the largest one leaves the values within a hundredth of a standard
 #: error of the maximum.
@@ -20,9 +21,7 @@ SMOOTH_CHANGE = 1e-3
 _INSIDE = 0.99
 
 
-def largest_likelihood(
-    channel: NDArray[np.float64], seen: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], int, bool]:
+def largest_likelihood(channel: Floats, seen: Ints) -> tuple[Floats, int, bool]:
     """Maximize the likelihood by primal-dual Newton steps: values, steps, whether it is proved.
 
     Without a constraint on the sum, Σ f log P − Σ θ has its maximum over θ ≥ 0 where the sum is
@@ -58,12 +57,10 @@ def largest_likelihood(
     return best, step, False
 
 
-def smoothed_rounds(
-    channel: NDArray[np.float64], seen: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], int, bool]:
+def smoothed_rounds(channel: Floats, seen: Ints) -> tuple[Floats, int, bool]:
     """Alternate expectation, maximization and smoothing by (1, 2, 1)/4 until all is at rest."""
     n = int(seen.sum())
-    theta: NDArray[np.float64] = np.full(len(channel), 1 / len(channel))
+    theta: Floats = np.full(len(channel), 1 / len(channel))
     fitted = theta @ channel
     before = -math.inf
     for round_ in range(1, MAX_ROUNDS + 1):
@@ -76,7 +73,7 @@ def smoothed_rounds(
     return theta, MAX_ROUNDS, False
 
 
-def smoothed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def smoothed(values: Floats) -> Floats:
     """Return the binomial average of each value and its neighbours, scaled to sum to one.
 
     Examples
@@ -87,11 +84,11 @@ def smoothed(values: NDArray[np.float64]) -> NDArray[np.float64]:
     padded = np.pad(np.stack([values, np.ones(len(values))]), ((0, 0), (1, 1)))
     sums, weights = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
     averaged = sums / weights
-    result: NDArray[np.float64] = averaged / averaged.sum()
+    result: Floats = averaged / averaged.sum()
     return result
 
 
-def _inside(point: NDArray[np.float64], move: NDArray[np.float64]) -> float:
+def _inside(point: Floats, move: Floats) -> float:
     """Return how far to go so that a positive point stays positive, at most 1."""
     falling = move < 0
     if not falling.any():

@@ -10,12 +10,13 @@ Estimation with Consistency", NDSS 2020, section 4.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mechanisms.arrays import Floats
 from mechanisms.errors import ParameterError
 
 
-def norm_shrink(values: ArrayLike, variance: float, steps: int = 64) -> NDArray[np.float64]:
+def norm_shrink(values: ArrayLike, variance: float, steps: int = 64) -> Floats:
     """Return unbiased estimates drawn towards equal shares by as much as their noise asks for.
 
     Values are moved a part of the way to 1/m, then Norm-Sub makes shares of them. Of all parts, as
@@ -54,7 +55,7 @@ def norm_shrink(values: ArrayLike, variance: float, steps: int = 64) -> NDArray[
     return best
 
 
-def _row(values: ArrayLike) -> NDArray[np.float64]:
+def _row(values: ArrayLike) -> Floats:
     given = np.asarray(values, dtype=np.float64)
     if given.ndim != 1 or not np.isfinite(given).all():
         raise ParameterError("values must be one row of finite numbers")

@@ -21,6 +21,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.arrays import Bytes, Ints, Words
 from mechanisms.errors import ParameterError
 
 #: Rows that can be added in byte lanes before one could overflow.
@@ -35,7 +36,7 @@ _TREE_ROWS = 8192
 _TREE_LANES = 16384
 
 
-def bit_sums(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
+def bit_sums(rows: Bytes) -> Ints:
     """Count the rows of ``(n, W)`` packed bits that have each bit set: ``(8 W,)`` ``int64``.
 
     >>> bit_sums(np.array([[3], [5]], dtype=np.uint8))
@@ -52,7 +53,7 @@ def bit_sums(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
         return _sorted_bit_sums(rows, np.zeros(1, dtype=np.int64)).reshape(-1)
     whole = slabs * slab_bytes // width
     lanes = np.ascontiguousarray(rows[:whole]).reshape(slabs, slab_bytes).view(np.uint64)
-    total: NDArray[np.int64] = np.zeros(8 * width, dtype=np.int64)
+    total: Ints = np.zeros(8 * width, dtype=np.int64)
     for weight, plane in _planes(lanes):
         total += _plane_sums(plane, period).reshape(-1, 8 * width).sum(axis=0) << weight
     if whole < n:
@@ -60,9 +61,7 @@ def bit_sums(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
     return total
 
 
-def grouped_bit_sums(
-    rows: NDArray[np.uint8], groups: NDArray[np.int64], n_groups: int
-) -> NDArray[np.int64]:
+def grouped_bit_sums(rows: Bytes, groups: Ints, n_groups: int) -> Ints:
     """Count, in each group, the rows that have each bit set: ``(n_groups, 8 W)`` ``int64``.
 
     Rows are ``(n, W)`` packed bits; the group of each, in any order, must lie in ``[0, n_groups)``.
@@ -93,9 +92,7 @@ def grouped_bit_sums(
     return out
 
 
-def grouped_counts(
-    symbols: NDArray[np.integer], groups: NDArray[np.int64], n_groups: int, m: int
-) -> NDArray[np.int64]:
+def grouped_counts(symbols: NDArray[np.integer], groups: Ints, n_groups: int, m: int) -> Ints:
     """Count, in each group, the reports of each symbol: ``(n_groups, m)`` ``int64``.
 
     Symbols must lie in ``[0, m)`` and groups in ``[0, n_groups)``.
@@ -126,7 +123,7 @@ def _check_range(name: str, values: NDArray[np.integer], limit: int) -> None:
         raise ParameterError(f"{name} must lie in [0, {limit})")
 
 
-def _stable_order(groups: NDArray[np.int64], n_groups: int) -> NDArray[np.intp]:
+def _stable_order(groups: Ints, n_groups: int) -> NDArray[np.intp]:
     """Sort by group with numpy's radix sort, which it has for 16-bit keys only."""
     order = np.argsort((groups & 0xFFFF).astype(np.uint16), kind="stable")
     for shift in range(16, (n_groups - 1).bit_length(), 16):
@@ -135,7 +132,7 @@ def _stable_order(groups: NDArray[np.int64], n_groups: int) -> NDArray[np.intp]:
     return order
 
 
-def _sorted_bit_sums(rows: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArray[np.int64]:
+def _sorted_bit_sums(rows: Bytes, starts: NDArray[np.intp]) -> Ints:
     """Sum bits in byte lanes; group ``i`` is ``rows[starts[i]:starts[i + 1]]``, none empty."""
     n, width = rows.shape
     cut = np.zeros(n, dtype=bool)
@@ -160,10 +157,10 @@ def _sorted_bit_sums(rows: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArr
     return grouped.reshape(8 * width, len(starts)).T
 
 
-def _planes(lanes: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64]]]:
+def _planes(lanes: Words) -> list[tuple[int, Words]]:
     """Add all rows of ``lanes``; return bit planes with their base-two weights."""
-    sums: list[NDArray[np.uint64] | None] = []
-    waiting: list[NDArray[np.uint64] | None] = []
+    sums: list[Words | None] = []
+    waiting: list[Words | None] = []
     for lane in lanes:
         carry, weight = lane, 0
         while True:
@@ -184,9 +181,7 @@ def _planes(lanes: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64]]]:
     return [(weight, plane) for weight, plane in planes if plane is not None]
 
 
-def _full_adder(
-    a: NDArray[np.uint64], b: NDArray[np.uint64], c: NDArray[np.uint64]
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _full_adder(a: Words, b: Words, c: Words) -> tuple[Words, Words]:
     partial = a ^ b
     carry = a & b
     total = partial ^ c
@@ -195,7 +190,7 @@ def _full_adder(
     return total, carry
 
 
-def _plane_sums(plane: NDArray[np.uint64], period: int) -> NDArray[np.int64]:
+def _plane_sums(plane: Words, period: int) -> Ints:
     """Count the set bits of each of the ``8 * period`` columns of a plane of whole periods."""
     bits = np.unpackbits(plane.view(np.uint8), bitorder="little")
     spread = bits.view(np.uint64).reshape(-1, period)
@@ -203,7 +198,7 @@ def _plane_sums(plane: NDArray[np.uint64], period: int) -> NDArray[np.int64]:
     stretch = -(-len(spread) // _BYTE_ROWS)
     whole = len(spread) // stretch
     lanes = spread[: whole * stretch].reshape(whole, -1).sum(axis=0, dtype=np.uint64)
-    total: NDArray[np.int64] = np.zeros(8 * period, dtype=np.int64)
+    total: Ints = np.zeros(8 * period, dtype=np.int64)
     for part in (lanes, spread[whole * stretch :]):
         total += part.view(np.uint8).reshape(-1, 8 * period).sum(axis=0, dtype=np.int64)
     return total

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mechanisms.arrays import Floats, Ints
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.ascent import largest_likelihood, smoothed_rounds
 
@@ -46,14 +47,14 @@ class EmEstimate:
         An orthonormal basis of the differences between shares that are determined.
     """
 
-    values: NDArray[np.float64]
-    standard_errors: NDArray[np.float64]
-    covariance: NDArray[np.float64]
+    values: Floats
+    standard_errors: Floats
+    covariance: Floats
     log_likelihood: float
     iterations: int
     converged: bool
     rank: int
-    directions: NDArray[np.float64]
+    directions: Floats
 
     def combined(self, weights: ArrayLike) -> tuple[float, float]:
         """Return a sum of the shares, with a weight an input, and its standard error.
@@ -75,10 +76,7 @@ class EmEstimate:
 
 
 def expectation_maximization(
-    channels: Sequence[NDArray[np.float64]],
-    counts: Sequence[NDArray[np.int64]],
-    *,
-    smooth: bool = False,
+    channels: Sequence[Floats], counts: Sequence[Ints], *, smooth: bool = False
 ) -> EmEstimate:
     """Estimate the shares of inputs from reports of one or more channels.
 
@@ -147,9 +145,7 @@ def expectation_maximization(
     )
 
 
-def _stack(
-    channels: Sequence[NDArray[np.float64]], counts: Sequence[NDArray[np.int64]]
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+def _stack(channels: Sequence[Floats], counts: Sequence[Ints]) -> tuple[Floats, Ints, Floats]:
     """Put the levels that have reports side by side, with the level's reports for each column."""
     if not channels or len(channels) != len(counts):
         raise ParameterError(f"{len(counts)} rows of counts do not fit {len(channels)} channels")
@@ -175,9 +171,7 @@ def _stack(
     return np.ascontiguousarray(stacked[:, possible]), seen[possible], reports[possible]
 
 
-def _information(
-    channel: NDArray[np.float64], fitted: NDArray[np.float64], reports: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _information(channel: Floats, fitted: Floats, reports: Floats) -> tuple[Floats, Floats]:
     """Return the determined directions and the variance of the estimate along each of them."""
     weights = np.sqrt(reports / np.where(fitted > 0, fitted, np.inf))
     whole = channel * weights
@@ -185,12 +179,10 @@ def _information(
     directions, singular, _ = np.linalg.svd(centred, full_matrices=False)
     floor = max(whole.shape) * np.finfo(np.float64).eps * math.sqrt(float((whole**2).sum()))
     determined = singular > floor
-    spread: NDArray[np.float64] = 1 / singular[determined] ** 2
+    spread: Floats = 1 / singular[determined] ** 2
     return directions[:, determined], spread
 
 
-def _log_likelihood(
-    channel: NDArray[np.float64], seen: NDArray[np.int64], values: NDArray[np.float64]
-) -> float:
+def _log_likelihood(channel: Floats, seen: Ints, values: Floats) -> float:
     counted = seen > 0
     return float(seen[counted] @ np.log((values @ channel)[counted]))

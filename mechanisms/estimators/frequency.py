@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mechanisms.arrays import Floats, Ints
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareNoise, ShareRegion, nothing
@@ -26,16 +27,13 @@ class Concerned(NamedTuple):
     and ``least`` the smallest such probability, whatever is true.
     """
 
-    reports: NDArray[np.int64]
-    likely: NDArray[np.float64]
-    least: NDArray[np.float64]
+    reports: Ints
+    likely: Floats
+    least: Floats
 
 
 def shares(
-    ones: NDArray[np.int64],
-    reports: NDArray[np.int64],
-    pairs: NDArray[np.float64],
-    concerned: Concerned | None = None,
+    ones: Ints, reports: Ints, pairs: Floats, concerned: Concerned | None = None
 ) -> list[Estimate]:
     """Estimate shares from the positive answers at each level.
 
@@ -114,7 +112,7 @@ def shares(
     ]
 
 
-def norm_sub(values: ArrayLike, total: float = 1.0) -> NDArray[np.float64]:
+def norm_sub(values: ArrayLike, total: float = 1.0) -> Floats:
     """Return the closest non-negative values with a sum of ``total``, at least 0 (Norm-Sub).
 
     The same amount is taken from all, and what would become negative is zero. The result is
@@ -143,11 +141,11 @@ def norm_sub(values: ArrayLike, total: float = 1.0) -> NDArray[np.float64]:
     excess = (np.cumsum(falling) - total) / np.arange(1, given.size + 1)
     # The values that stay positive are the largest ones, as many as exceed what they must give.
     kept = int(np.flatnonzero(falling >= excess)[-1])
-    nearest: NDArray[np.float64] = np.maximum(given - excess[kept], 0.0)
+    nearest: Floats = np.maximum(given - excess[kept], 0.0)
     return nearest
 
 
-def count_table(mechanism: Mechanism, counts: ArrayLike) -> NDArray[np.int64]:
+def count_table(mechanism: Mechanism, counts: ArrayLike) -> Ints:
     """Return counts as ``(levels, count_length)`` ``int64``, after a check of their shape."""
     table = np.asarray(counts, dtype=np.int64)
     shape = (mechanism.levels, mechanism.count_length)

@@ -7,10 +7,11 @@ for it takes a third of a second of every run.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mechanisms.arrays import Floats
 
 
-def falling_fit(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def falling_fit(values: Floats, weights: Floats) -> Floats:
     """Return the fit to values that minimises the squares, of positive weights, and never rises.
 
     Pool adjacent violators, from the last value to the first, which costs O(n). Sums are added up

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mechanisms.arrays import Floats
+
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
 
 def share_variance(p: float, q: float, share: float) -> float:
@@ -100,7 +101,7 @@ def split_bits_variance(pairs: Sequence[tuple[float, float]], values: ArrayLike)
     return noise + float((rest * (1 - rest)).mean()) / (2.0**bits - 1) ** 2
 
 
-def bit_means(values: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
+def bit_means(values: Floats, bits: int) -> Floats:
     """Return how often each bit of numbers in [0, 1] is set, most significant first.
 
     Numbers are rounded at random to one of 2**bits points such that they keep their mean.
@@ -117,5 +118,5 @@ def bit_means(values: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
     above = np.minimum(below + 1, 2.0**bits - 1)
     shifts = np.arange(bits - 1, -1, -1)[:, None]
     low, high = (point.astype(np.int64) >> shifts & 1 for point in (below, above))
-    means: NDArray[np.float64] = ((1 - rest) * low + rest * high).mean(axis=1)
+    means: Floats = ((1 - rest) * low + rest * high).mean(axis=1)
     return means

@@ -14,8 +14,9 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mechanisms.arrays import Bools, Bytes, Floats
 from mechanisms.audit.cases import Case, Release, Views
 from mechanisms.audit.guessing import score_key
 from mechanisms.errors import ParameterError
@@ -67,7 +68,7 @@ class SignMagnitude:
         """The largest magnitude."""
         return 2.0**self.integer_bits - self.step
 
-    def encode(self, values: ArrayLike) -> NDArray[np.uint8]:
+    def encode(self, values: ArrayLike) -> Bytes:
         """Return the bits of finite numbers: shape (...) in, (..., bits) ``uint8`` out."""
         given = np.asarray(values, dtype=np.float64)
         if not np.isfinite(given).all():
@@ -80,7 +81,7 @@ class SignMagnitude:
         out[..., 1:] = points[..., None] >> shifts & 1
         return out
 
-    def decode(self, bits: ArrayLike) -> NDArray[np.float64]:
+    def decode(self, bits: ArrayLike) -> Floats:
         """Return the numbers of bits: shape (..., bits) in, (...) ``float64`` out.
 
         Bits need not be 0 or 1: decoding unbiased estimates of independent bits gives an unbiased
@@ -90,7 +91,7 @@ class SignMagnitude:
         if given.ndim == 0 or given.shape[-1] != self.bits:
             raise ParameterError(f"bits must have shape (..., {self.bits}), not {given.shape}")
         weights = 2.0 ** (self.integer_bits - np.arange(1, self.bits))
-        decoded: NDArray[np.float64] = (2 * given[..., 0] - 1) * (given[..., 1:] @ weights)
+        decoded: Floats = (2 * given[..., 0] - 1) * (given[..., 1:] @ weights)
         return decoded
 
 
@@ -223,7 +224,7 @@ class FeatureRandomizedResponse:
         """The same as an epsilon; the float is above the exact amount."""
         return math.nextafter(self.certified / MICRO, math.inf)
 
-    def randomize(self, values: ArrayLike, source: Source) -> NDArray[np.uint8]:
+    def randomize(self, values: ArrayLike, source: Source) -> Bytes:
         """Randomize ``(n, features)`` numbers, clipped: ``(n, features, bits)`` ``uint8``."""
         given = np.asarray(values, dtype=np.float64)
         if given.ndim != 2 or given.shape[1] != self.features:
@@ -233,11 +234,11 @@ class FeatureRandomizedResponse:
         bits ^= words < np.array(self.flips, dtype=np.uint64)
         return bits
 
-    def decode(self, reports: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def decode(self, reports: Bytes) -> Floats:
         """Return randomized bits as numbers, as published: biased. ``(n, features)``."""
         return self.encoding.decode(reports)
 
-    def debiased(self, reports: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def debiased(self, reports: Bytes) -> Floats:
         """Return unbiased estimates of the encoded numbers, ``(n, features)``.
 
         Infinite or NaN where a bit is reported by a fair coin.
@@ -284,7 +285,7 @@ def claims() -> list[Case]:
 def _reports(frr: FeatureRandomizedResponse) -> Release:
     """Return what reports one of two vectors of which all bits differ."""
 
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+    def release(secrets: Bools, source: Source) -> Views:
         # How much a bit of 1 speaks for the second vector: ln(p/q) where it is set there.
         losses = np.array(frr_losses(frr.epsilon, frr.features, frr.bits))
         ends = np.array([0.0, -frr.encoding.limit])

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.arrays import Floats
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, rounded
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, exp_micro, loss_micro, to_micro
@@ -46,9 +46,7 @@ class OptimalChannel:
 
 
 def optimal_channel(
-    loss: Sequence[Sequence[Number]],
-    epsilon: float,
-    prior: Sequence[float] | None = None,
+    loss: Sequence[Sequence[Number]], epsilon: float, prior: Sequence[float] | None = None
 ) -> OptimalChannel:
     """Return the channel with the least expected loss among all of an epsilon.
 
@@ -95,9 +93,7 @@ def optimal_channel(
     return OptimalChannel(draw, micro, certified, float((costs * realised).sum()), bound)
 
 
-def _solve(
-    costs: NDArray[np.float64], epsilon: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+def _solve(costs: Floats, epsilon: float) -> tuple[Floats, Floats, float]:
     """Solve the linear program for the columns' least entries, what is above them, and the loss.
 
     An entry is c_y + (e^ε − 1) v_xy with 0 ≤ v_xy ≤ c_y. Rows sum to one if and only if the sum of
@@ -133,9 +129,7 @@ def _solve(
     return least, np.clip(excess, 0.0, least), float(found.fun)
 
 
-def _exact(
-    least: NDArray[np.float64], excess: NDArray[np.float64], micro: int
-) -> list[list[Fraction]]:
+def _exact(least: Floats, excess: Floats, micro: int) -> list[list[Fraction]]:
     gap = exp_micro(micro)[0].limit_denominator(GRAINS) - 1
     floor = [Fraction(entry) for entry in least.tolist()]
     rows = []

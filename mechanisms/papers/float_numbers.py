@@ -24,15 +24,13 @@ from dataclasses import dataclass
 from math import exp, expm1, fsum, log, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.arrays import Bools, Floats
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import score_key
 from mechanisms.errors import ParameterError
 from mechanisms.planner.comparison import bit_noise, check_epsilon
 from mechanisms.randomness import Source
-
-Floats = NDArray[np.float64]
 
 _ROOT = 405 * sqrt(241)
 #: Up to here the hybrid mechanism is Duchi's (Wang et al., equation 9 and Theorem 1).
@@ -238,7 +236,7 @@ def claims() -> list[Case]:
     """Return the claim of Laplace noise in floating point; its last digits break it."""
     laplace = Laplace(1.0)
 
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+    def release(secrets: Bools, source: Source) -> Views:
         generator = np.random.default_rng(source.words(4))
         drawn = laplace.simulate(secrets.astype(np.float64), generator) * 2.0**53
         # Near zero 1 + noise is a multiple of 2**-53, and noise alone need not be.

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.arrays import Bools
 from mechanisms.audit.cases import Case, Release, Views
 from mechanisms.audit.guessing import fair_bits, key_of
 from mechanisms.errors import ParameterError
@@ -217,7 +217,7 @@ def claims() -> list[Case]:
 def _census(deck: ImprovedChristofides) -> Release:
     """Return the cards of a census; the attacker knows all truths but one, and sees all answers."""
 
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+    def release(secrets: Bools, source: Source) -> Views:
         numbers = np.repeat(np.arange(1, len(deck.deck) + 1), deck.deck)
         mirror = len(deck.deck) + 1
         words = source.words(len(secrets) * deck.size).reshape(-1, deck.size)

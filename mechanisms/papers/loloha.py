@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.arrays import Bools
 from mechanisms.audit.cases import Case, Release, Views, unit
 from mechanisms.audit.guessing import key_of, score_key
 from mechanisms.randomness import Source
@@ -99,7 +99,7 @@ class BinaryLoloha:
     def release(self, before: int, after: int) -> Release:
         """Return what draws the reports of the first history, or of the second one."""
 
-        def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+        def release(secrets: Bools, source: Source) -> Views:
             right, report = self.kept
             n, ones = len(secrets), []
             response = unit(n, source) < right

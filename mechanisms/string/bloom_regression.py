@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms import coins
+from mechanisms.arrays import Floats, Ints
 
 #: A candidate of which a larger part lies in the null space is not determined.
 UNDETERMINED = 1e-8
@@ -59,10 +60,10 @@ class Observed:
     """
 
     cohorts: NDArray[np.intp]
-    reports: NDArray[np.int64]
-    bits: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    cumulants: NDArray[np.float64]
+    reports: Ints
+    bits: Floats
+    weights: Floats
+    cumulants: Floats
     density: float
 
 
@@ -83,10 +84,10 @@ class Fit:
         Degrees of freedom of the residuals.
     """
 
-    shares: NDArray[np.float64]
-    inverse: NDArray[np.float64]
-    residuals: NDArray[np.float64]
-    null: NDArray[np.float64]
+    shares: Floats
+    inverse: Floats
+    residuals: Floats
+    null: Floats
     excess: float
     freedom: int
 
@@ -97,9 +98,9 @@ class Errors(NamedTuple):
     ``variances`` are those of the estimates, ``testing`` those for tests, ``skews`` of the noise.
     """
 
-    variances: NDArray[np.float64]
-    testing: NDArray[np.float64]
-    skews: NDArray[np.float64]
+    variances: Floats
+    testing: Floats
+    skews: Floats
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Filters:
         return bloom_filters(names, self.bits, self.hashes, self.cohorts)
 
 
-def observe(cells: NDArray[np.int64], pairs: NDArray[np.float64], density: float) -> Observed:
+def observe(cells: Ints, pairs: Floats, density: float) -> Observed:
     """Debias bit sums at each level and add the levels, all reports with equal weights.
 
     ``cells``, ``(levels, cohorts, k + 1)``, are bit sums and, last, reports; ``pairs``,
@@ -189,7 +190,7 @@ def fit(observed: Observed, filters: Any) -> Fit:
     return Fit(shares, inverse, residuals.reshape(-1, width), null, excess, freedom)
 
 
-def _invert(normal: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _invert(normal: Floats) -> tuple[Floats, Floats]:
     from scipy import linalg
 
     factor, failed = linalg.lapack.dpotrf(normal, lower=1)
@@ -207,11 +208,7 @@ def _invert(normal: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
 
 
 def estimate_errors(
-    observed: Observed,
-    filters: Any,
-    solved: Fit,
-    display: NDArray[np.float64],
-    design_effect: float,
+    observed: Observed, filters: Any, solved: Fit, display: Floats, design_effect: float
 ) -> Errors:
     """Estimate the errors of all shares; infinite where the filters do not determine one.
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.arrays import Floats, Ints
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import FLOOR_ERRORS, Estimate, nothing
 from mechanisms.estimators.frequency import norm_sub
@@ -63,8 +63,8 @@ class StringEstimates:
 
 
 def decode(
-    cells: NDArray[np.int64],
-    pairs: NDArray[np.float64],
+    cells: Ints,
+    pairs: Floats,
     filters: Filters,
     candidates: Sequence[str],
     *,
@@ -136,7 +136,7 @@ def _estimate(value: float, variance: float, by_level: tuple[int, ...]) -> Estim
     return Estimate(value, standard_error, sum(by_level), by_level, detection_floor=floor)
 
 
-def _p_values(values: NDArray[np.float64], errors: Errors, freedom: int) -> NDArray[np.float64]:
+def _p_values(values: Floats, errors: Errors, freedom: int) -> Floats:
     """Return one-sided p-values by Student's law, with a correction for skewness.
 
     The correction is the first term of Cornish and Fisher's expansion.
@@ -146,11 +146,11 @@ def _p_values(values: NDArray[np.float64], errors: Errors, freedom: int) -> NDAr
     z = values / np.sqrt(errors.testing)
     z -= np.maximum(errors.skews, 0.0) * np.maximum(z**2 - 1, 0.0) / 6
     tails = special.stdtr(max(freedom, 1), -z)
-    p_values: NDArray[np.float64] = np.where(np.isfinite(errors.variances), tails, 1.0)
+    p_values: Floats = np.where(np.isfinite(errors.variances), tails, 1.0)
     return p_values
 
 
-def _holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _holm(p_values: Floats) -> Floats:
     """Adjust p-values for each other by Holm's method."""
     order = np.argsort(p_values)
     steps = np.arange(len(p_values), 0, -1) * p_values[order]
@@ -159,7 +159,7 @@ def _holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
     return adjusted
 
 
-def _groups(names: tuple[str, ...], null: NDArray[np.float64]) -> list[tuple[str, ...]]:
+def _groups(names: tuple[str, ...], null: Floats) -> list[tuple[str, ...]]:
     """Return for each candidate those between which the filters cannot tell."""
     from scipy import sparse
 

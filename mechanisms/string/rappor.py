@@ -10,6 +10,7 @@ from math import exp, expm1, isfinite, log1p
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
+from mechanisms.arrays import Ints, Words
 from mechanisms.base import NO_ID, Epsilon, Mechanism
 from mechanisms.chains.bits import BitChain, changed_ratio, symmetric_bit
 from mechanisms.errors import ParameterError, check_int
@@ -19,8 +20,7 @@ from mechanisms.noise import Noise
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from mechanisms.items import Context, Item
     from mechanisms.planner.targets import Assumed, Precision
@@ -140,9 +140,7 @@ class Rappor(Mechanism):
     def strata(self) -> int:
         return self.cohorts
 
-    def strata_of(
-        self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
+    def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
         import numpy as np
 
         hashes = coins.hash_ids(pseudonyms, self._domain)
@@ -159,13 +157,7 @@ class Rappor(Mechanism):
         """Return the Bloom filter of a string (UTF-8) in the cohort of the pseudonym."""
         return self.filter_of(symbol, self.cohort(pseudonym))
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.uint64]:
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Words:
         """Return packed Bloom filters; equal strings of a cohort are hashed once."""
         import numpy as np
 
@@ -220,7 +212,7 @@ class Rappor(Mechanism):
             design_effect=design_effect,
         )
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         from mechanisms.estimate import Estimate
         from mechanisms.items import Item
 

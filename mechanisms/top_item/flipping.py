@@ -10,15 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import gcd
-from typing import TYPE_CHECKING
 
+from mechanisms.arrays import Floats, Ints
 from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Of the Gauss-Legendre rule on a panel, and by how much the integrand's logarithm may fall on it.
 NODES, FALL = 24, 2.0
@@ -87,9 +83,7 @@ def float_flips(exponents: Sequence[float]) -> list[float]:
     return law
 
 
-def _panels(
-    chances: NDArray[np.float64], counts: NDArray[np.int64]
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def _panels(chances: Floats, counts: Ints) -> Iterator[tuple[Floats, Floats]]:
     """Yield nodes and weights that cover [0, 1] as far as the integrand counts."""
     import numpy as np
 

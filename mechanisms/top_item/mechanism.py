@@ -15,6 +15,7 @@ from functools import cached_property
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import Bytes, Floats, Ints, Words
 from mechanisms.base import Mechanism
 from mechanisms.chains.chain import Prior, SymbolOutputs
 from mechanisms.errors import ParameterError, check_int
@@ -24,8 +25,7 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from mechanisms.estimate import Estimate
     from mechanisms.items import Context, Item
@@ -59,7 +59,7 @@ class TopItemMechanism(Mechanism):
     def release(self, level: int) -> Probabilities:
         """Return how likely a report is the selected item, and a given other one."""
 
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def supports(self, table: Ints) -> tuple[Ints, Ints]:
         return table, table.sum(axis=1)
 
     def frequencies(self, counts: ArrayLike) -> list[Estimate]:
@@ -72,7 +72,7 @@ class TopItemMechanism(Mechanism):
         pairs = [tuple(map(float, self.release(level))) for level in range(self.levels)]
         return shares(*self.supports(table), np.array(pairs))
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         from mechanisms.category.oracle import share_items
 
         return share_items(self.frequencies(counts), context)
@@ -88,13 +88,7 @@ class TopItemMechanism(Mechanism):
         scale = lcm(*(share.denominator for share in law))
         return tuple((item, int(share * scale)) for item, share in enumerate(law))
 
-    def randomize(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.uint8]:
+    def randomize(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Bytes:
         """Draw chains for ``(n, items)`` counts: ``(n, levels, payload_width)`` ``uint8``."""
         return super().randomize(list(symbols), chains, pseudonyms, source)
 
@@ -103,12 +97,8 @@ class TopItemMechanism(Mechanism):
         return [tuple(uniform_below(self.clip + 1, source) for _ in many) for _ in range(count)]
 
     def log_ratios(
-        self,
-        values: tuple[Any, Any],
-        reports: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        level: int,
-    ) -> NDArray[np.float64]:
+        self, values: tuple[Any, Any], reports: Bytes, chains: Words, level: int
+    ) -> Floats:
         import numpy as np
 
         kept, other = self.release(level)
@@ -117,7 +107,7 @@ class TopItemMechanism(Mechanism):
             selected = np.array([float(share) for share in self.selection(value)])
             with np.errstate(divide="ignore"):
                 logs.append(np.log(selected * float(kept - other) + float(other)))
-        found: NDArray[np.float64] = (logs[1] - logs[0])[self.chain.symbols(reports)]
+        found: Floats = (logs[1] - logs[0])[self.chain.symbols(reports)]
         return found
 
     def counts(self, symbol: Any) -> Sequence[int]:
@@ -128,7 +118,7 @@ class TopItemMechanism(Mechanism):
             raise ParameterError(f"counts must be integers in [0, {self.clip}]")
         return symbol
 
-    def count_rows(self, symbols: Any) -> NDArray[np.int64]:
+    def count_rows(self, symbols: Any) -> Ints:
         """Return ``(n, items)`` clipped counts as ``int64``, after a check."""
         import numpy as np
 
@@ -145,7 +135,7 @@ class TopItemMechanism(Mechanism):
         return given.astype(np.int64)
 
 
-def uniforms_below(bound: int, n: int, source: Source) -> NDArray[np.int64]:
+def uniforms_below(bound: int, n: int, source: Source) -> Ints:
     """Return ``(n,)`` uniform integers in [0, bound), by rejection."""
     import numpy as np
 

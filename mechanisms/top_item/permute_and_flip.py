@@ -7,6 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import Bytes, Floats, Ints, Words
 from mechanisms.base import Epsilon
 from mechanisms.chains.chain import SymbolOutputs, spread
 from mechanisms.chains.symbols import SymbolDraw, chains_below, degraded, weaker_outputs
@@ -20,9 +21,6 @@ from mechanisms.top_item.flipping import exact_flips, flip
 from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from mechanisms.items import Context, Item
     from mechanisms.planner.targets import Assumed, Precision
 
@@ -133,7 +131,7 @@ class PermuteAndFlip(TopItemMechanism):
         alone = self.selection((self.clip, *[0] * (self.domain_size - 1)))[0]
         return {"named": q + (p - q) * float(alone)}
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         from dataclasses import replace
 
         from mechanisms.items import Method
@@ -154,13 +152,7 @@ class PermuteAndFlip(TopItemMechanism):
         best = max(counts)
         return flip([self.table[best - count] for count in counts], source)
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         import numpy as np
 
         counts = self.count_rows(symbols)
@@ -272,9 +264,7 @@ class ReleaseChain(SymbolOutputs):
         kept, other = self.steps[level].realised()
         return {item: kept if item == output else other for item in range(self.size)}
 
-    def log_ratios(
-        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
-    ) -> NDArray[np.float64]:
+    def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         """Return how much likelier reports are from item ``other`` than from item ``one``."""
         import numpy as np
 
@@ -293,7 +283,7 @@ class ReleaseChain(SymbolOutputs):
             raise ParameterError(f"an output must lie in [0, {self.size})")
         return weaker_outputs(last, self.steps, source.bits(64 * len(self.steps)))
 
-    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+    def randomize(self, symbols: Ints, source: Source) -> Ints:
         """Draw chains for ``(n,)`` selected items; return ``(n, levels)``, weakest first."""
         return chains_below(symbols, self.steps, source)
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import Ints, Words
 from mechanisms.base import Epsilon
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.frozen import frozen
@@ -15,9 +16,6 @@ from mechanisms.sampling import uniform_below
 from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from mechanisms.planner.targets import Assumed, Precision
 
 
@@ -103,13 +101,7 @@ class TopResponse(TopItemMechanism):
         best = max(counts)
         return [item for item, count in enumerate(counts) if count == best]
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         import numpy as np
 
         counts = self.count_rows(symbols)
@@ -120,7 +112,7 @@ class TopResponse(TopItemMechanism):
             rows = np.flatnonzero(many == number)
             pick[rows] = uniforms_below(number, len(rows), source)
         ranks = np.cumsum(tied, axis=1) - 1
-        chosen: NDArray[np.int64] = np.argmax(tied & (ranks == pick[:, None]), axis=1)
+        chosen: Ints = np.argmax(tied & (ranks == pick[:, None]), axis=1)
         return chosen
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from math import exp
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mechanisms.arrays import Ints
 from mechanisms.errors import ParameterError
 from mechanisms.papers.gradual_release.formulas import relaxation
 from mechanisms.planner.comparison import check_epsilon
@@ -33,9 +34,7 @@ def least_error(domain_size: int, epsilon: float) -> float:
     return (domain_size - 1) * down / (1 + (domain_size - 1) * down)
 
 
-def last_output(
-    outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
-) -> NDArray[np.int64]:
+def last_output(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> Ints:
     """Guess the last report.
 
     Chains of generalized randomized response, ``(n, levels)`` integers in [0, domain_size), weakest
@@ -44,9 +43,7 @@ def last_output(
     return _chains(outputs, domain_size, epsilons)[:, -1]
 
 
-def maximum_likelihood(
-    outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
-) -> NDArray[np.int64]:
+def maximum_likelihood(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> Ints:
     """Guess the value for which the whole chain is likeliest, by the law of each relaxation."""
     chains = _chains(outputs, domain_size, epsilons)
     values = np.arange(domain_size)
@@ -60,27 +57,25 @@ def maximum_likelihood(
         moved = np.where(after == values, law.p_ba, moved)
         with np.errstate(divide="ignore"):
             scores = scores + np.log(np.where(after == before, kept, moved))
-    guesses: NDArray[np.int64] = scores.argmax(axis=1).astype(np.int64)
+    guesses: Ints = scores.argmax(axis=1).astype(np.int64)
     return guesses
 
 
-def highest_frequency(
-    outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
-) -> NDArray[np.int64]:
+def highest_frequency(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> Ints:
     """Guess the value that is reported most often; of equals, the last report if it is one."""
     return _heaviest(outputs, domain_size, epsilons, [1.0] * len(epsilons))
 
 
 def weighted_highest_frequency(
     outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
-) -> NDArray[np.int64]:
+) -> Ints:
     """Guess the value whose reports have the largest sum of epsilons; ties as above."""
     return _heaviest(outputs, domain_size, epsilons, epsilons)
 
 
 def _heaviest(
     outputs: ArrayLike, domain_size: int, epsilons: Sequence[float], weights: Sequence[float]
-) -> NDArray[np.int64]:
+) -> Ints:
     chains = _chains(outputs, domain_size, epsilons)
     values = np.arange(domain_size)
     sums = np.zeros((len(chains), domain_size))
@@ -88,11 +83,11 @@ def _heaviest(
         sums += weight * (chains[:, level, None] == values)
     # Sums of the same reports in another order differ by rounding; nothing smaller decides.
     sums += 1e-9 * sum(weights) * (chains[:, -1:] == values)
-    guesses: NDArray[np.int64] = sums.argmax(axis=1).astype(np.int64)
+    guesses: Ints = sums.argmax(axis=1).astype(np.int64)
     return guesses
 
 
-def _chains(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> NDArray[np.int64]:
+def _chains(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> Ints:
     chains = np.asarray(outputs)
     if chains.ndim != 2 or chains.shape[1] != len(epsilons) or not epsilons:
         raise ParameterError(f"chains of shape {chains.shape} do not fit {len(epsilons)} epsilons")
@@ -101,7 +96,7 @@ def _chains(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> 
     return chains.astype(np.int64)
 
 
-Attack = Callable[["ArrayLike", int, Sequence[float]], "NDArray[np.int64]"]
+Attack = Callable[["ArrayLike", int, Sequence[float]], "Ints"]
 #: The attacks of the paper, by the names of its figures.
 ATTACKS: dict[str, Attack] = {
     "LO": last_output,

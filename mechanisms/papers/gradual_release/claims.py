@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.arrays import Bools
 from mechanisms.audit.cases import Case, Release, Views, unit
 from mechanisms.audit.guessing import key_of
 from mechanisms.papers.gradual_release.formulas import relaxation
@@ -47,29 +47,23 @@ def claims() -> list[Case]:
     ]
 
 
-def _relaxed(
-    before: NDArray[np.bool_],
-    bits: NDArray[np.bool_],
-    low: float,
-    high: float,
-    source: Source,
-) -> NDArray[np.bool_]:
+def _relaxed(before: Bools, bits: Bools, low: float, high: float, source: Source) -> Bools:
     """Return the stronger binary report given the weaker one and the bit."""
     law = relaxation(2, low, high)
     right = unit(len(bits), source) < np.where(before == bits, law.p_aa, law.p_ba)
     return bits ^ ~right
 
 
-def _answered(bits: NDArray[np.bool_], epsilon: float, source: Source) -> NDArray[np.bool_]:
+def _answered(bits: Bools, epsilon: float, source: Source) -> Bools:
     return bits ^ (unit(len(bits), source) >= 1 / (1 + math.exp(-epsilon)))
 
 
-def _columns(reports: Sequence[NDArray[np.bool_]]) -> Views:
+def _columns(reports: Sequence[Bools]) -> Views:
     return {"all reports": key_of(np.stack(reports, axis=1).astype(np.int64))}
 
 
 def _rounded_release(epsilons: Sequence[float], pair: tuple[float, float]) -> Release:
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+    def release(secrets: Bools, source: Source) -> Views:
         values, n = np.where(secrets, pair[1], pair[0]), len(secrets)
         reports = [_answered(unit(n, source) < values, epsilons[0], source)]
         for low, high in itertools.pairwise(epsilons):
@@ -83,7 +77,7 @@ def _rounded_release(epsilons: Sequence[float], pair: tuple[float, float]) -> Re
 def _changed_release(epsilons: tuple[float, float]) -> Release:
     """Return reports of (0, 1) or of (1, 0): the bit is another one at the second level."""
 
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+    def release(secrets: Bools, source: Source) -> Views:
         first = _answered(secrets, epsilons[0], source)
         return _columns([first, _relaxed(first, ~secrets, *epsilons, source)])
 
@@ -91,7 +85,7 @@ def _changed_release(epsilons: tuple[float, float]) -> Release:
 
 
 def _fresh_release(epsilons: Sequence[float]) -> Release:
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+    def release(secrets: Bools, source: Source) -> Views:
         return _columns([_answered(secrets, epsilon, source) for epsilon in epsilons])
 
     return release

@@ -12,8 +12,9 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mechanisms.arrays import Bytes
 from mechanisms.chains.bits import symmetric_bit
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate
@@ -109,7 +110,7 @@ class NoisySampling:
         zero = wrong * likely + (1 - wrong) * rare
         return loss_micro(one / zero)
 
-    def randomize(self, bits: ArrayLike, source: Source) -> NDArray[np.uint8]:
+    def randomize(self, bits: ArrayLike, source: Source) -> Bytes:
         """Randomize ``(n,)`` bits: ``(n, samples)`` ``uint8`` of 0 and 1."""
         given = np.asarray(bits)
         if given.ndim != 1 or not np.isin(given, (0, 1)).all():
