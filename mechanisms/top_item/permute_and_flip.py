@@ -7,16 +7,22 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.arrays import Bytes, Floats, Ints, Words
+from mechanisms.arrays import Ints, Words
 from mechanisms.base import Epsilon
-from mechanisms.chains.chain import SymbolOutputs, spread
-from mechanisms.chains.symbols import SymbolDraw, chains_below, degraded, weaker_outputs
-from mechanisms.errors import ParameterError, UnrelatedLevelsError
-from mechanisms.exact import ceil_fraction, decimal_context, exp_micro
+from mechanisms.chains.chain import spread
+from mechanisms.chains.symbols import (
+    SymbolChain,
+    SymbolDraw,
+    all_levels,
+    chains_below,
+    degraded,
+    steps_below,
+)
+from mechanisms.errors import ParameterError
+from mechanisms.exact import decimal_context, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
-from mechanisms.sampling import choose
 from mechanisms.top_item.flipping import exact_flips, flip
 from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
 
@@ -110,7 +116,7 @@ class PermuteAndFlip(TopItemMechanism):
         if not (table[0] == GRAINS and 0 < min(table) == table[-1] and max(table) == GRAINS):
             raise ParameterError("acceptance thresholds must fall from 2**64 to that of the clip")
         most, least = extremes(self.domain_size, table[-1])
-        return spread(*degraded(most, least, self.chain.steps[level:]))
+        return spread(*degraded(most, least, self.chain.degradations[level:]))
 
     def selection(self, symbol: Any) -> tuple[Fraction, ...]:
         counts = self.counts(symbol)
@@ -124,7 +130,7 @@ class PermuteAndFlip(TopItemMechanism):
         degradation is undone, so that the last level has p = 1 and q = 0 and no standard error.
         What the selection itself hides cannot be undone without a model of the counts.
         """
-        return self.chain.releases[level]
+        return self.chain.exact[level]
 
     def figures(self, level: int) -> dict[str, float]:
         p, q = map(float, self.release(level))
@@ -225,118 +231,32 @@ def acceptance_table(clip: int, last: int) -> tuple[int, ...]:
 
 
 @frozen
-class ReleaseChain(SymbolOutputs):
-    """The levels below an item that is drawn elsewhere.
+class ReleaseChain(SymbolChain):
+    """The levels below an item that is drawn elsewhere; ``exact`` is the law given that item.
 
     ``selection`` is the largest and the smallest probability with which any scores select an item,
-    of every item the same; ``steps[k]`` draws level k from level k + 1 and never sees the scores.
+    of every item the same.
     """
 
-    size: int
     selection: Probabilities
-    steps: tuple[SymbolDraw, ...]
 
-    @cached_property
-    def releases(self) -> tuple[Probabilities, ...]:
-        """Of every level the probability that it is the selected item, and a given other one."""
-        return self._through(Fraction(1), Fraction(0))
+    def exact_at(self, level: int) -> tuple[Probabilities, ...]:
+        """Return the largest and the smallest probability of an item."""
+        return (degraded(*self.selection, self.degradations[level:]),)
 
-    @cached_property
-    def exact(self) -> tuple[Probabilities, ...]:
-        """Of every level the largest and the smallest probability of an item."""
-        return self._through(*self.selection)
+    def ratio(self, level: int) -> Fraction:
+        [(most, least)] = self.exact_at(level)
+        return most / least
 
-    def _through(self, p: Fraction, q: Fraction) -> tuple[Probabilities, ...]:
-        levels = range(self.levels)
-        return tuple(Probabilities(*degraded(p, q, self.steps[level:])) for level in levels)
-
-    @property
-    def levels(self) -> int:
-        return len(self.steps) + 1
-
-    def law(self, value: int, level: int) -> dict[int, Fraction]:
-        """Return the probability of every output of a level given the selected item."""
-        kept, other = self.releases[level]
-        return {item: kept if item == value else other for item in range(self.size)}
-
-    def step(self, output: int, level: int) -> dict[int, Fraction]:
-        """Return the law of the output of ``level`` given that of the level above."""
-        kept, other = self.steps[level].realised()
-        return {item: kept if item == output else other for item in range(self.size)}
-
-    def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
-        """Return how much likelier reports are from item ``other`` than from item ``one``."""
-        import numpy as np
-
-        outputs = self.symbols(reports)
-        with np.errstate(divide="ignore"):
-            logs = np.log([float(self.releases[level].q), float(self.releases[level].p)])
-        return np.asarray(logs[(outputs == other) * 1] - logs[(outputs == one) * 1])
-
-    def draw(self, value: int, source: Source) -> list[int]:
-        """Draw a chain backward from the selected item; weakest first."""
-        return [*self.weaker(value, source), value]
-
-    def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
-        if not 0 <= last < self.size:
-            raise ParameterError(f"an output must lie in [0, {self.size})")
-        return weaker_outputs(last, self.steps, source.bits(64 * len(self.steps)))
+    def draw(self, symbol: int, source: Source) -> list[int]:
+        return [*self.weaker(symbol, source), symbol]
 
     def randomize(self, symbols: Ints, source: Source) -> Ints:
-        """Draw chains for ``(n,)`` selected items; return ``(n, levels)``, weakest first."""
-        return chains_below(symbols, self.steps, source)
-
-    def forward_weights(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int
-    ) -> dict[int, int]:
-        """Integer weights of the outputs of ``level`` given that of the level below.
-
-        ``prior`` is the law of the selected item.
-        """
-        if not 1 <= level <= len(self.steps):
-            raise ParameterError(f"level must lie in [1, {len(self.steps)}], not {level}")
-        release, step = self.releases[level], self.steps[level - 1]
-        scale = release.p.denominator * release.q.denominator
-        p, q = int(release.p * scale), int(release.q * scale)
-        total = sum(weight for _, weight in prior)
-        weights = dict.fromkeys(range(self.size), q * total)
-        for item, weight in prior:
-            weights[item] += (p - q) * weight
-        return {
-            item: weight * (step.keep if item == previous else step.other)
-            for item, weight in weights.items()
-        }
-
-    def forward(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
-    ) -> int:
-        """Draw the output of ``level`` given that of the level below, by exact weights."""
-        return choose(self.forward_weights(prior, previous, level), source)
+        return chains_below(symbols, self.degradations, source)
 
 
 def release_chain(size: int, selection: Probabilities, ladder: Sequence[int]) -> ReleaseChain:
-    """Build the chain below a selection, with the least uniform noise that honours each level.
-
-    Raises
-    ------
-    UnrelatedLevelsError
-        A level is not below the realised level above it.
-    """
-    above, steps = selection, list[SymbolDraw]()
-    for number in range(len(ladder) - 1, 0, -1):
-        bound = exp_micro(ladder[number - 1])[0]
-        excess = above.p - bound * above.q
-        if excess <= 0:
-            raise UnrelatedLevelsError(
-                f"level {number}: 64-bit thresholds cannot place it below level {number + 1}"
-            )
-        other = ceil_fraction(GRAINS * excess / (size * excess + bound - 1))
-        keep = GRAINS - (size - 1) * other
-        if not other < keep:
-            raise ParameterError(
-                f"level {number}: its epsilon is too small for {size} items and 64-bit thresholds"
-            )
-        steps.insert(0, SymbolDraw(size, keep, other))
-        above = Probabilities(*degraded(*above, steps[:1]))
-    return ReleaseChain(size, selection, tuple(steps))
+    """Build the chain below a selection, with the least uniform noise that honours each level."""
+    itself = SymbolDraw(size, GRAINS, 0)
+    steps = steps_below(size, selection, ladder[:-1])
+    return ReleaseChain(size, itself, steps, all_levels(itself.pair, steps), selection)

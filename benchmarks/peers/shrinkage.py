@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from mechanisms.arrays import Floats
 from mechanisms.errors import ParameterError
+from mechanisms.estimators.frequency import norm_sub
 
 
 def norm_shrink(values: ArrayLike, variance: float, steps: int = 64) -> Floats:
@@ -40,8 +41,6 @@ def norm_shrink(values: ArrayLike, variance: float, steps: int = 64) -> Floats:
     >>> norm_shrink([0.7, 0.5, -0.2], 10.0).round(3)
     array([0.339, 0.336, 0.325])
     """
-    from mechanisms.estimators.frequency import norm_sub
-
     given = _row(values)
     if not 0 <= variance < np.inf:
         raise ParameterError(f"variance must be at least 0 and finite, got {variance}")
