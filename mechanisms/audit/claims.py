@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from mechanisms.arrays import Bools
 from mechanisms.audit.attack import attack
 from mechanisms.audit.bounds import Attack
-from mechanisms.audit.cases import Case, Release, Views
+from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import key_of, score_key
 from mechanisms.base import Mechanism
 from mechanisms.category.grr import GeneralizedRandomizedResponse
@@ -202,7 +203,7 @@ def others() -> list[Case]:
         "Erlingsson et al., CCS 2014",
         2.0,
         grr.certified() / MICRO,
-        _periods(grr),
+        partial(_periods, grr),
         "",
         4,
     )
@@ -215,26 +216,23 @@ def others() -> list[Case]:
 
 def _selection(name: str, source: str, mechanism: SelectionMechanism) -> Case:
     """Return a selection between neighbours that change both of two scores."""
-    scores = [0, 6], [1, 5]
-
-    def release(secrets: Bools, source: Source) -> Views:
-        items = [mechanism.select(scores[secret], source) for secret in secrets.tolist()]
-        return {"the item": key_of(np.array(items, dtype=np.int64)[:, None])}
-
-    certified = mechanism.certified / MICRO
+    certified, release = mechanism.certified / MICRO, partial(_selected, mechanism)
     name = f"{name}, scores (0, 6) and (1, 5)"
     return Case(name, source, mechanism.epsilon, certified, release, "", 4)
 
 
-def _periods(grr: GeneralizedRandomizedResponse) -> Release:
-    def release(secrets: Bools, source: Source) -> Views:
-        permanent = grr.report(secrets.astype(np.int64), source)[:, 0].astype(np.int64)
-        said = np.zeros(len(secrets))
-        for _ in range(_PERIODS):
-            report = permanent
-            for step in reversed(grr.chain.degradations):
-                report = step.apply_many(report, source.words(len(report)))
-            said += 2.0 * report - 1
-        return {"all periods": score_key(said), "whether most say 1": score_key(np.sign(said))}
+def _selected(mechanism: SelectionMechanism, secrets: Bools, source: Source) -> Views:
+    scores = [0, 6], [1, 5]
+    items = [mechanism.select(scores[secret], source) for secret in secrets.tolist()]
+    return {"the item": key_of(np.array(items, dtype=np.int64)[:, None])}
 
-    return release
+
+def _periods(grr: GeneralizedRandomizedResponse, secrets: Bools, source: Source) -> Views:
+    permanent = grr.report(secrets.astype(np.int64), source)[:, 0].astype(np.int64)
+    said = np.zeros(len(secrets))
+    for _ in range(_PERIODS):
+        report = permanent
+        for step in reversed(grr.chain.degradations):
+            report = step.apply_many(report, source.words(len(report)))
+        said += 2.0 * report - 1
+    return {"all periods": score_key(said), "whether most say 1": score_key(np.sign(said))}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mechanisms.arrays import Floats, Ints
 from mechanisms.base import Epsilon
-from mechanisms.category.oracle import FrequencyOracle
+from mechanisms.category.oracle import CategoryMechanism, FrequencyOracle
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.frozen import frozen
 
@@ -87,9 +87,7 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
     def supported(self, category: int, output: int, chain: bytes) -> bool:
         return category == output
 
-    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Name the category that is reported."""
-        return repr(context.labels[self.output_of(payload)])
+    describe = CategoryMechanism.describe
 
     def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         if context.ordered:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mechanisms.arrays import Bools, Bytes, Floats
-from mechanisms.audit.cases import Case, Release, Views
+from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import score_key
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, decimal_context
@@ -274,7 +274,7 @@ def claims() -> list[Case]:
             "BitRand, Theorem 2",
             frr.epsilon,
             frr.certified_epsilon,
-            _reports(frr),
+            partial(_reports, frr),
             "the proof bounds the reciprocal ratio",
             max(1, frr.features // 10),
         )
@@ -282,23 +282,19 @@ def claims() -> list[Case]:
     ]
 
 
-def _reports(frr: FeatureRandomizedResponse) -> Release:
+def _reports(frr: FeatureRandomizedResponse, secrets: Bools, source: Source) -> Views:
     """Return what reports one of two vectors of which all bits differ."""
-
-    def release(secrets: Bools, source: Source) -> Views:
-        # How much a bit of 1 speaks for the second vector: ln(p/q) where it is set there.
-        losses = np.array(frr_losses(frr.epsilon, frr.features, frr.bits))
-        ends = np.array([0.0, -frr.encoding.limit])
-        signs = 2.0 * frr.encoding.encode(ends[1:])[0] - 1
-        scores, block = np.empty(len(secrets)), max(1, 2**22 // (frr.features * frr.bits))
-        for start in range(0, len(secrets), block):
-            part = secrets[start : start + block].astype(np.int64)
-            values = np.repeat(ends[part][:, None], frr.features, axis=1)
-            bits = frr.randomize(values, source)
-            scores[start : start + block] = -((2.0 * bits - 1) * signs * losses).sum(axis=(1, 2))
-        return {"what is likelier": score_key(np.sign(scores)), "all bits": score_key(scores)}
-
-    return release
+    # How much a bit of 1 speaks for the second vector: ln(p/q) where it is set there.
+    losses = np.array(frr_losses(frr.epsilon, frr.features, frr.bits))
+    ends = np.array([0.0, -frr.encoding.limit])
+    signs = 2.0 * frr.encoding.encode(ends[1:])[0] - 1
+    scores, block = np.empty(len(secrets)), max(1, 2**22 // (frr.features * frr.bits))
+    for start in range(0, len(secrets), block):
+        part = secrets[start : start + block].astype(np.int64)
+        values = np.repeat(ends[part][:, None], frr.features, axis=1)
+        bits = frr.randomize(values, source)
+        scores[start : start + block] = -((2.0 * bits - 1) * signs * losses).sum(axis=(1, 2))
+    return {"what is likelier": score_key(np.sign(scores)), "all bits": score_key(scores)}
 
 
 def _check(epsilon: float, features: int, bits: int) -> None:

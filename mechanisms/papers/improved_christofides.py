@@ -17,11 +17,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from mechanisms.arrays import Bools
-from mechanisms.audit.cases import Case, Release, Views
+from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import fair_bits, key_of
 from mechanisms.errors import ParameterError
 from mechanisms.exact import ceil_fraction
@@ -207,26 +208,22 @@ def claims() -> list[Case]:
             "the same, Theorem 5.6",
             deck.nominal_epsilon,
             deck_epsilon(deck.deck, deck.size),
-            _census(deck),
+            partial(_census, deck),
             "other answers reveal the last card",
             10,
         )
     ]
 
 
-def _census(deck: ImprovedChristofides) -> Release:
+def _census(deck: ImprovedChristofides, secrets: Bools, source: Source) -> Views:
     """Return the cards of a census; the attacker knows all truths but one, and sees all answers."""
-
-    def release(secrets: Bools, source: Source) -> Views:
-        numbers = np.repeat(np.arange(1, len(deck.deck) + 1), deck.deck)
-        mirror = len(deck.deck) + 1
-        words = source.words(len(secrets) * deck.size).reshape(-1, deck.size)
-        cards = numbers[np.argsort(words, axis=1)]
-        truths = fair_bits(cards.size, source).reshape(cards.shape)
-        truths[:, 0] = secrets
-        answers = np.where(truths, cards, mirror - cards)
-        others = np.where(truths[:, 1:], answers[:, 1:], mirror - answers[:, 1:])
-        left = numbers.sum() - others.sum(axis=1)
-        return {"the last card and its answer": key_of(np.stack([left, answers[:, 0]], axis=1))}
-
-    return release
+    numbers = np.repeat(np.arange(1, len(deck.deck) + 1), deck.deck)
+    mirror = len(deck.deck) + 1
+    words = source.words(len(secrets) * deck.size).reshape(-1, deck.size)
+    cards = numbers[np.argsort(words, axis=1)]
+    truths = fair_bits(cards.size, source).reshape(cards.shape)
+    truths[:, 0] = secrets
+    answers = np.where(truths, cards, mirror - cards)
+    others = np.where(truths[:, 1:], answers[:, 1:], mirror - answers[:, 1:])
+    left = numbers.sum() - others.sum(axis=1)
+    return {"the last card and its answer": key_of(np.stack([left, answers[:, 0]], axis=1))}

@@ -18,11 +18,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from mechanisms.arrays import Bools
-from mechanisms.audit.cases import Case, Release, Views, unit
+from mechanisms.audit.cases import Case, Views, unit
 from mechanisms.audit.guessing import key_of, score_key
 from mechanisms.randomness import Source
 
@@ -96,26 +97,22 @@ class BinaryLoloha:
             for rows in zip(same, changed, strict=True)
         ]
 
-    def release(self, before: int, after: int) -> Release:
-        """Return what draws the reports of the first history, or of the second one."""
-
-        def release(secrets: Bools, source: Source) -> Views:
-            right, report = self.kept
-            n, ones = len(secrets), []
-            response = unit(n, source) < right
-            for size in (before, after):
-                total = np.zeros(n, dtype=np.int64)
-                for _ in range(size):
-                    total += response ^ (unit(n, source) >= report)
-                ones.append(total)
-                # Cell 0 has a permanent response of its own.
-                response = np.where(secrets, unit(n, source) >= right, response)
-            ratios = np.array(self._log_ratios(before, after))[ones[0], ones[1]]
-            # No number of chains that can be drawn distinguishes larger ratios.
-            whole = score_key(np.clip(np.rint(ratios), -_LARGEST, _LARGEST))
-            return {"the likelihood ratio": whole, "the counts": key_of(np.stack(ones, axis=1))}
-
-        return release
+    def release(self, before: int, after: int, secrets: Bools, source: Source) -> Views:
+        """Draw the reports of the first history, or of the second one."""
+        right, report = self.kept
+        n, ones = len(secrets), []
+        response = unit(n, source) < right
+        for size in (before, after):
+            total = np.zeros(n, dtype=np.int64)
+            for _ in range(size):
+                total += response ^ (unit(n, source) >= report)
+            ones.append(total)
+            # Cell 0 has a permanent response of its own.
+            response = np.where(secrets, unit(n, source) >= right, response)
+        ratios = np.array(self._log_ratios(before, after))[ones[0], ones[1]]
+        # No number of chains that can be drawn distinguishes larger ratios.
+        whole = score_key(np.clip(np.rint(ratios), -_LARGEST, _LARGEST))
+        return {"the likelihood ratio": whole, "the counts": key_of(np.stack(ones, axis=1))}
 
 
 def claims(before: int = 26, after: int = 26) -> list[Case]:
@@ -127,7 +124,7 @@ def claims(before: int = 26, after: int = 26) -> list[Case]:
             "Arcolezi et al. (LOLOHA), EDBT 2023",
             binary.claimed,
             binary.loss(before, after),
-            binary.release(before, after),
+            partial(binary.release, before, after),
             "which permanent response is used depends on the value",
             8,
         )

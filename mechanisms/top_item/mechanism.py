@@ -9,37 +9,32 @@ the clip.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mechanisms.arrays import Bytes, Floats, Ints, Words
-from mechanisms.base import Mechanism
-from mechanisms.chains.chain import Prior, SymbolOutputs
+from mechanisms.category.oracle import CategoryMechanism, FrequencyOracle
+from mechanisms.chains.chain import Prior
+from mechanisms.chains.symbols import SymbolChain
 from mechanisms.errors import ParameterError, check_int
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.noise import Noise
 from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from mechanisms.estimate import Estimate
-    from mechanisms.items import Context, Item
-
 #: Largest number of items, and largest clip.
 MAX_ITEMS, MAX_CLIP = 1 << 10, 1 << 16
 
 
-class TopItemMechanism(Mechanism):
+class TopItemMechanism(FrequencyOracle):
     """A mechanism whose values are tuples of clipped counts, one an item, and its reports items."""
 
     types = ("top_item",)
+    share_of = "the share of devices whose most frequent item it is"
 
-    domain_size: int
     clip: int
 
     def _check(self) -> None:
@@ -48,40 +43,36 @@ class TopItemMechanism(Mechanism):
 
     @cached_property
     @abstractmethod
-    def chain(self) -> SymbolOutputs:
+    def chain(self) -> SymbolChain:
         """What is drawn: levels below the item that is selected."""
 
     @abstractmethod
     def selection(self, symbol: Any) -> tuple[Fraction, ...]:
         """Return the exact law of the item that is selected, before any is replaced by another."""
 
-    @abstractmethod
     def release(self, level: int) -> Probabilities:
-        """Return how likely a report is the selected item, and a given other one."""
+        """Return how likely a report is the selected item, and a given other one.
+
+        Estimates undo this alone, and are of devices on which an item was *selected*: what a
+        selection by chance hides cannot be undone without a model of the counts.
+        """
+        return self.chain.exact[level]
 
     def supports(self, table: Ints) -> tuple[Ints, Ints]:
         return table, table.sum(axis=1)
 
-    def frequencies(self, counts: ArrayLike) -> list[Estimate]:
-        """Estimate on what share of devices each item was selected."""
+    def supported(self, category: int, output: int, chain: bytes) -> bool:
+        return category == output
+
+    def support_pairs(self) -> Floats:
         import numpy as np
 
-        from mechanisms.estimators.frequency import count_table, shares
-
-        table = count_table(self, counts)
-        pairs = [tuple(map(float, self.release(level))) for level in range(self.levels)]
-        return shares(*self.supports(table), np.array(pairs))
-
-    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
-        from mechanisms.category.oracle import share_items
-
-        return share_items(self.frequencies(counts), context)
+        return np.array(self.chain.exact, dtype=np.float64)
 
     def noise(self, level: int) -> Noise | None:
         return Noise.of(*self.release(level))
 
-    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        return repr(context.labels[self.output_of(payload)])
+    describe = CategoryMechanism.describe
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
         law = self.selection(symbol)

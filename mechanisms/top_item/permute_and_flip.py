@@ -123,15 +123,6 @@ class PermuteAndFlip(TopItemMechanism):
         best = max(counts)
         return exact_flips([Fraction(self.table[best - count], GRAINS) for count in counts])
 
-    def release(self, level: int) -> Probabilities:
-        """Return (p, q) for the item that was *selected*, not the most frequent one.
-
-        The estimated shares are of devices on which permute-and-flip selected an item: only the
-        degradation is undone, so that the last level has p = 1 and q = 0 and no standard error.
-        What the selection itself hides cannot be undone without a model of the counts.
-        """
-        return self.chain.exact[level]
-
     def figures(self, level: int) -> dict[str, float]:
         p, q = map(float, self.release(level))
         alone = self.selection((self.clip, *[0] * (self.domain_size - 1)))[0]

@@ -10,13 +10,12 @@ from mechanisms.arrays import Ints, Words
 from mechanisms.base import Epsilon
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.frozen import frozen
-from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
 from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
 
 if TYPE_CHECKING:
-    from mechanisms.planner.targets import Assumed, Precision
+    pass
 
 
 @frozen
@@ -80,17 +79,6 @@ class TopResponse(TopItemMechanism):
     def selection(self, symbol: Any) -> tuple[Fraction, ...]:
         ties = self._ties(symbol)
         return tuple(Fraction(item in ties, len(ties)) for item in range(self.domain_size))
-
-    def release(self, level: int) -> Probabilities:
-        return self.chain.exact[level]
-
-    def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        from mechanisms.estimators.variance import share_variance
-        from mechanisms.planner.targets import of_share
-
-        p, q = self.probabilities(level)[0]
-        ends = share_variance(p, q, 0.0), share_variance(p, q, 1.0)
-        return of_share("the share of devices whose most frequent item it is", ends, assumed)
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         ties = self._ties(symbol)
