@@ -14,6 +14,7 @@ from mechanisms.audit.guessing import PART, best_rule, column_of, fair_bits
 from mechanisms.audit.seen import Seen, views_of
 from mechanisms.base import NO_ID, Mechanism
 from mechanisms.errors import ParameterError
+from mechanisms.estimators.counting import grouped_bit_sums, grouped_counts
 from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
 
@@ -228,10 +229,10 @@ def _logs(target: _Target, inputs: Sequence[Any], chains: int) -> tuple[Floats, 
 def _tally(planes: Bytes, inputs: int) -> Ints:
     """Count set bits, or of planes of one byte its values: ``(inputs, planes, cells)``."""
     n, count, width = planes.shape
+    turns = np.arange(n) % inputs
     if width > 1:
-        bits = np.unpackbits(planes, axis=2, bitorder="little")
-        by_turn = bits.reshape(-1, inputs, count, 8 * width)
-        return np.asarray(by_turn.sum(axis=0, dtype=np.int64))
-    rows = count * (np.arange(n) % inputs)[:, None] + np.arange(count)
-    cells = 256 * rows + planes[:, :, 0]
-    return np.bincount(cells.ravel(), minlength=256 * inputs * count).reshape(inputs, count, 256)
+        sums = grouped_bit_sums(planes.reshape(n, -1), turns, inputs)
+        return sums.reshape(inputs, count, 8 * width)
+    cells = count * turns[:, None] + np.arange(count)
+    counts = grouped_counts(planes.ravel(), cells.ravel(), inputs * count, 256)
+    return counts.reshape(inputs, count, 256)

@@ -186,11 +186,7 @@ def examine(
 
 
 def ladder_to(epsilon: float) -> tuple[int, int]:
-    """Return the ladder of an audit: half of an epsilon, then all of it, in micro-epsilon.
-
-    >>> ladder_to(2.0)
-    (1000000, 2000000)
-    """
+    """Return the ladder of an audit: half of an epsilon, then all of it, in micro-epsilon."""
     micro = to_micro(epsilon)
     return max(1, micro // 2), micro
 

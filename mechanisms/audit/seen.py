@@ -18,6 +18,7 @@ import numpy as np
 from mechanisms.arrays import Bools, Bytes, Floats, Ints, Words
 from mechanisms.audit.guessing import Quantiles, column_of, key_of
 from mechanisms.base import Mechanism
+from mechanisms.estimators.counting import grouped_bit_sums
 
 #: Bits, or bytes, that are compared at most.
 _AT_ONCE = 1 << 24
@@ -127,7 +128,7 @@ def _single(seen: Seen, secrets: Bools) -> dict[str, View]:
     """Return the most telling bit and byte of a level, and those of all levels together."""
     n, levels, width = seen.payloads.shape
     every = list(range(levels))
-    ones = bit_sums(seen.payloads.reshape(n, levels * width), secrets)
+    ones = grouped_bit_sums(seen.payloads.reshape(n, levels * width), secrets.astype(int), 2)
     totals = np.bincount(secrets, minlength=2)[:, None]
     best = int(_worth(np.stack([ones, totals - ones], axis=2)).argmax())
     level, bit = divmod(best, 8 * width)
@@ -205,7 +206,7 @@ class LinearScore:
         others get the weights of a logistic regression with a small ridge penalty.
         """
         sides = np.maximum(np.bincount(secrets, minlength=2), 1)[:, None]
-        shares = bit_sums(planes, secrets) / sides
+        shares = grouped_bit_sums(planes, secrets.astype(int), 2) / sides
         bits = _telling(shares, shares * (1 - shares) / sides)
         of_side = np.stack([~secrets, secrets]) / sides
         means = of_side @ numbers
@@ -249,15 +250,3 @@ def _regress(features: Floats, secrets: Bools) -> Floats:
         if np.abs(step).max() < _SMALL:
             break
     return weights[:k]
-
-
-def bit_sums(planes: Bytes, secrets: Bools) -> Ints:
-    """Count the set bits of ``(n, bytes)`` by secret: ``(2, 8 * bytes)``."""
-    sums = np.zeros((2, 8 * planes.shape[1]), dtype=np.int64)
-    block = max(64, _AT_ONCE // sums.shape[1])
-    for start in range(0, len(planes), block):
-        part = slice(start, start + block)
-        for side in (0, 1):
-            bits = np.unpackbits(planes[part][secrets[part] == side], axis=1, bitorder="little")
-            sums[side] += bits.sum(axis=0, dtype=np.int64)
-    return sums

@@ -72,22 +72,14 @@ class LossRatios(NamedTuple):
 
 
 def euclidean(points: Sequence[Sequence[float]]) -> Loss:
-    """Return the Euclidean distances of points of any dimension, ``(N, d)`` coordinates.
-
-    >>> euclidean([(0, 0), (3, 4)])
-    ((0.0, 5.0), (5.0, 0.0))
-    """
+    """Return the Euclidean distances of points of any dimension, ``(N, d)`` coordinates."""
     if len({len(point) for point in points}) > 1:
         raise ParameterError("points must have as many coordinates as each other")
     return loss_matrix([[math.dist(x, y) for y in points] for x in points])
 
 
 def jaccard(sets: Sequence[Collection[Hashable]]) -> Loss:
-    """Return the Jaccard distances 1 − |A ∩ B| / |A ∪ B|, exactly; two empty sets are the same.
-
-    >>> jaccard([{1, 2}, {2, 3}])[0][1]
-    Fraction(2, 3)
-    """
+    """Return the Jaccard distances 1 − |A ∩ B| / |A ∪ B|, exactly; two empty sets are the same."""
     given = [frozenset(one) for one in sets]
 
     def distance(one: frozenset[Hashable], two: frozenset[Hashable]) -> Fraction:
@@ -98,11 +90,7 @@ def jaccard(sets: Sequence[Collection[Hashable]]) -> Loss:
 
 
 def windows_of(loss: Sequence[Sequence[Number]], size: int) -> Windows:
-    """Return the ``size`` nearest candidates of every value, of equally near ones the smaller.
-
-    >>> windows_of([[0, 1, 2], [1, 0, 1], [2, 1, 0]], 2)
-    ((0, 1), (0, 1), (1, 2))
-    """
+    """Return the ``size`` nearest candidates of every value, of equally near ones the smaller."""
     return tuple(
         tuple(sorted(sorted(range(len(row)), key=lambda y: (row[y], y))[:size])) for row in loss
     )
@@ -117,10 +105,6 @@ def loss_chain(
     epsilons rise, one a level. ``size`` candidates are favoured, in [1, N); by default the smallest
     of :func:`~mechanisms.ordinal.sizes.local_sizes` at the last level. It costs at most the last
     epsilon, whatever the loss, which is public.
-
-    >>> chain = loss_chain(jaccard([{1}, {1, 2}, {3}]), [0.5, 1.0], 2)
-    >>> chain.inputs, chain.exact[-1].p > chain.exact[0].p
-    (3, True)
     """
     checked = loss_matrix(loss)
     if not 2 <= len(checked) <= MAX_SYMBOLS:
@@ -133,12 +117,7 @@ def loss_chain(
 
 
 def quality_losses(points: int, epsilon: float) -> QualityLosses:
-    """Return the losses of all mechanisms over at least two equidistant points (Equation 12).
-
-    >>> table = quality_losses(20, 1.0)
-    >>> table.size, [round(value, 4) for value in table[3:]]
-    (7, [0.2564, 0.3223, 0.3226, 0.2964])
-    """
+    """Return the losses of all mechanisms over at least two equidistant points (Equation 12)."""
     size = equidistant_size(points, epsilon)
     return QualityLosses(
         points,
@@ -166,9 +145,6 @@ def exponential_loss(points: int, epsilon: float) -> float:
     The extreme reports of the extreme values have the largest likelihood ratio, e^ε. The textbook
     halves the exponent, since in general the sum of the weights may change as much as a weight;
     here, between those values, it does not change at all.
-
-    >>> round(exponential_loss(100, 3.0), 4)
-    0.2068
     """
     check_epsilon(epsilon)
     if not points >= 2:
@@ -197,9 +173,6 @@ def loss_ratios(epsilon: float) -> LossRatios:
 
     With h = e^{ε/2} and r = √(h² + 2h + 2): at most 2/(h+1), at least h − (h−1)(r+1)/(h+1), and
     (7h+9)/(4(h+1)²) overall. The published (7h+1)/(4h(h+1)) lost the term (e^ε−1)c³/12.
-
-    >>> [round(value, 6) for value in loss_ratios(1.0)]
-    [0.755081, 0.710388, 0.731965, 0.717944]
     """
     check_epsilon(epsilon)
     h = math.exp(epsilon / 2)
@@ -217,9 +190,6 @@ def printed_size(points: int, epsilon: float | Fraction) -> int:
 
     Where it is larger, some values are served worse than by randomized response; the mechanism
     is as private as with any other size.
-
-    >>> printed_size(4, 0.05), equidistant_size(4, 0.05)
-    (2, 1)
     """
     check_epsilon(epsilon)
     end = end_size(points, epsilon)
@@ -235,9 +205,6 @@ def keep_probability(points: int, size: int, weak: float, strong: float) -> floa
     Else a uniform report takes its place: T = ρI + (1 − ρ)u with ρ = S₂(E₁ − 1) / (S₁(E₂ − 1)) and
     S = mE + N − m, which is exact for randomized response (m = 1) and for any m = ``size``
     candidates that are the same at both levels.
-
-    >>> round(keep_probability(8, 3, 0.5, 2.0), 6)
-    0.277339
     """
     check_epsilon(weak)
     check_epsilon(strong)

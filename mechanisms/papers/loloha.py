@@ -83,11 +83,7 @@ class BinaryLoloha:
         return same, [[a * b for b in then] for a in first]
 
     def loss(self, before: int, after: int) -> float:
-        """Return the largest logarithm of a likelihood ratio between both histories.
-
-        >>> round(BinaryLoloha(2.0, 1.0).loss(26, 26), 4)
-        36.3439
-        """
+        """Return the largest logarithm of a likelihood ratio between both histories."""
         return max(abs(ratio) for row in self._log_ratios(before, after) for ratio in row)
 
     def _log_ratios(self, before: int, after: int) -> list[list[float]]:

@@ -35,11 +35,7 @@ def check_epsilon(epsilon: float, name: str = "epsilon") -> None:
 
 
 def bit_noise(epsilon: float) -> float:
-    """Return e^ε/(e^ε − 1)², the variance of one debiased binary response.
-
-    >>> round(bit_noise(1.0), 6)
-    0.920674
-    """
+    """Return e^ε/(e^ε − 1)², the variance of one debiased binary response."""
     check_epsilon(epsilon)
     return exp(-epsilon) / expm1(-epsilon) ** 2
 

@@ -284,22 +284,14 @@ class Rappor(Mechanism):
 
 
 def differing_bits_epsilon(differing: int, f: float) -> float:
-    """Return the epsilon of filters that differ in so many bits (at most 2 h), f as RAPPOR has it.
-
-    >>> round(differing_bits_epsilon(4, 0.5), 4)
-    4.3944
-    """
+    """Return the epsilon of filters that differ in so many bits (at most 2 h), f as in RAPPOR."""
     if not 0 < f < 1:
         raise ParameterError(f"f must lie in (0, 1), not {f}")
     return differing * log1p(2 * (1 - f) / f)
 
 
 def expected_differing_bits(bits: int, hashes: int) -> float:
-    """Return how many bits differ on average between the filters of two strings.
-
-    >>> round(expected_differing_bits(128, 2), 2)
-    3.92
-    """
+    """Return how many bits differ on average between the filters of two strings."""
     if not (bits >= 1 and hashes >= 0):
         raise ParameterError(f"bits must be positive and hashes not negative: {bits}, {hashes}")
     if bits == 1:

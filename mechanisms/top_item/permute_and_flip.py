@@ -201,11 +201,7 @@ def last_threshold(domain_size: int, micro: int) -> int:
 
 
 def acceptance_table(clip: int, last: int) -> tuple[int, ...]:
-    """Return thresholds by gap that fall exponentially from 2**64 at 0 to ``last`` at the clip.
-
-    >>> [threshold / 2**64 for threshold in acceptance_table(2, 1 << 62)]
-    [1.0, 0.5, 0.25]
-    """
+    """Return thresholds by gap that fall exponentially from 2**64 at 0 to ``last`` at the clip."""
     context = decimal_context(60)
     number = context.create_decimal
     exponent = context.divide(

@@ -23,9 +23,6 @@ def least_error(domain_size: int, epsilon: float) -> float:
     """Return the error rate that no guess of a uniform value is below (Theorem 6.1).
 
     ``epsilon``, in (0, 700], is what all reports together cost.
-
-    >>> round(least_error(5, 1.0), 4)
-    0.5954
     """
     check_epsilon(epsilon)
     if not domain_size >= 2:

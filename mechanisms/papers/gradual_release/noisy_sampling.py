@@ -29,9 +29,6 @@ def noisy_sampling_variance(permanent: float, sample: float, samples: int, n: in
 
     ``permanent`` and ``sample`` are the *probabilities* α and β, in [0, 1] and not 1/2, that the
     permanent response, and a sample, is right.
-
-    >>> round(noisy_sampling_variance(0.75, 0.6, 10, 1000), 5)
-    0.00315
     """
     for name, value in (("permanent", permanent), ("sample", sample)):
         if not (0 <= value <= 1 and value != 0.5):

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from statistical import check_counts, check_normal
 
 from mechanisms import coins
-from mechanisms.category.linear_hash import bucket, buckets_of, digits
 from mechanisms.category.local_hashing import (
     MAX_CELLS,
     LocalHashing,
     best_buckets,
+    bucket,
+    buckets_of,
+    digits,
     hashing_variance,
 )
 from mechanisms.errors import ParameterError
