@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from mechanisms.arrays import Bools, Bytes, Floats
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import score_key
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_int
 from mechanisms.exact import MICRO, decimal_context
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
@@ -51,12 +51,8 @@ class SignMagnitude:
     integer_bits: int
 
     def __post_init__(self) -> None:
-        if not 2 <= self.bits <= MAX_ENCODED_BITS:
-            raise ParameterError(f"bits must lie in [2, {MAX_ENCODED_BITS}], not {self.bits}")
-        if not 0 <= self.integer_bits < self.bits:
-            raise ParameterError(
-                f"integer_bits must lie in [0, {self.bits - 1}], not {self.integer_bits}"
-            )
+        check_int("bits", self.bits, 2, MAX_ENCODED_BITS)
+        check_int("integer_bits", self.integer_bits, 0, self.bits - 1)
 
     @property
     def step(self) -> float:
@@ -282,7 +278,5 @@ def _reports(frr: FeatureRandomizedResponse, secrets: Bools, source: Source) -> 
 def _check(epsilon: float, features: int, bits: int) -> None:
     if not 0 < epsilon <= MAX_NOMINAL:
         raise ParameterError(f"epsilon must lie in (0, {MAX_NOMINAL}], not {epsilon}")
-    if not 1 <= features <= MAX_FEATURES:
-        raise ParameterError(f"features must lie in [1, {MAX_FEATURES}], not {features}")
-    if not 1 <= bits <= MAX_ENCODED_BITS:
-        raise ParameterError(f"bits must lie in [1, {MAX_ENCODED_BITS}], not {bits}")
+    check_int("features", features, 1, MAX_FEATURES)
+    check_int("bits", bits, 1, MAX_ENCODED_BITS)

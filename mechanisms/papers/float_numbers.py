@@ -21,7 +21,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, expm1, fsum, log, sqrt
+from math import exp, expm1, log, sqrt
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from mechanisms.arrays import Bools, Floats
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import score_key
 from mechanisms.errors import ParameterError
+from mechanisms.estimators.variance import threshold_variance
 from mechanisms.planner.comparison import bit_noise, check_epsilon
 from mechanisms.randomness import Source
 
@@ -209,12 +210,8 @@ def random_threshold_variance(xs: Sequence[float], epsilon: float) -> float:
         raise ParameterError("there must be at least one number")
     for x in xs:
         _check_value(x)
-    ordered, n = sorted(xs), len(xs)
-    centre = fsum(ordered) / n
-    away = [x - centre for x in ordered]
-    apart = 2 * fsum((2 * rank + 1 - n) * x for rank, x in enumerate(away)) / n**2
-    spread = fsum(x * x for x in away) / n - (fsum(away) / n) ** 2
-    return 4 * bit_noise(epsilon) + apart - spread
+    units = [(x + 1) / 2 for x in xs]
+    return 4 * (bit_noise(epsilon) + threshold_variance(1.0, 0.0, units))
 
 
 def claims() -> list[Case]:

@@ -10,6 +10,7 @@ M. Pan, "Randomized Response with Gradual Release of Privacy Budget", arXiv:2401
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from math import exp, expm1, log1p, sqrt
 from typing import NamedTuple, TypeAlias
@@ -185,10 +186,4 @@ def epsilon_for(
         except ParameterError:
             return False
 
-    low, high = 0, MOST
-    if not enough(high):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high * 1000
+    return 1000 * (1 + bisect_left(range(1, MOST), True, key=enough)) if enough(MOST) else None

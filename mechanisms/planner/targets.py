@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
@@ -94,13 +95,11 @@ class Precision:
 
     def measure(self, name: str, n: int, confidence: float = 0.95) -> float:
         """Return ``error``, ``width`` or ``floor`` with ``n`` reports."""
-        if name == "error":
-            return self.standard_error(n)
+        if name not in MEASURES:
+            raise ParameterError(f"a measure is one of {', '.join(MEASURES)}, not {name!r}")
         if name == "width":
             return self.width(n, confidence)
-        if name == "floor":
-            return self.floor(n)
-        raise ParameterError(f"a measure is one of {', '.join(MEASURES)}, not {name!r}")
+        return self.floor(n) if name == "floor" else self.standard_error(n)
 
     def reports(self, name: str, target: float, confidence: float = 0.95) -> int:
         """Return how many reports are enough for a measure's target, in the unit of the value.
@@ -119,22 +118,18 @@ class Precision:
                 f"{MEASURES[name]} {target:g} of {self.what} cannot be had: {MAX_REPORTS:g} "
                 f"reports would reach {reached:.3g}"
             )
-        low, high = 0, MAX_REPORTS
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.measure(name, middle, confidence) <= target:
-                high = middle
-            else:
-                low = middle
-        return high
+        return 1 + bisect_left(
+            range(1, MAX_REPORTS),
+            True,
+            key=lambda n: self.measure(name, n, confidence) <= target,
+        )
 
 
 def of_share(what: str, ends: tuple[float, float], assumed: Assumed) -> Precision:
     """Return the precision of a share with these variances at true shares of 0 and of 1."""
-    share = assumed.share
-    data = f"a true share of {100 * share:g} %" if share is not None else ""
+    share, which = assumed.share, "a true share of"
     if share is None:
-        share = 1.0 if ends[1] > ends[0] else 0.0
-        data = f"the worst true share, {100 * share:g} %"
+        share, which = float(ends[1] > ends[0]), "the worst true share,"
+    data = f"{which} {100 * share:g} %"
     unit = ends[0] + share * (ends[1] - ends[0])
     return Precision(what, data, lambda n: unit, ends=ends, floors=True)

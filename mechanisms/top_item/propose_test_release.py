@@ -112,21 +112,16 @@ class ProposeTestRelease:
     def exact_pmf(self, scores: Sequence[int]) -> tuple[Fraction, ...]:
         """Return the exact probabilities with which :meth:`select` draws, ``(n,)``."""
         passed = Fraction(self.passing(self.distance(scores)), GRAINS)
-        best = gaps(scores).index(0)
-        return tuple(
-            (passed if place == best else 0) + (1 - passed) * share
-            for place, share in enumerate(self.otherwise.exact_pmf(scores))
-        )
+        law = [(1 - passed) * share for share in self.otherwise.exact_pmf(scores)]
+        law[gaps(scores).index(0)] += passed
+        return tuple(law)
 
     def pmf(self, scores: Sequence[int]) -> list[float]:
         """Return the probabilities of the items in floating point, ``(n,)``."""
-        passed = self.passing(self.distance(scores)) / GRAINS
-        failed = (GRAINS - self.passing(self.distance(scores))) / GRAINS
-        best = gaps(scores).index(0)
-        return [
-            (passed if place == best else 0.0) + failed * share
-            for place, share in enumerate(self.otherwise.pmf(scores))
-        ]
+        passed = self.passing(self.distance(scores))
+        law = [(GRAINS - passed) / GRAINS * share for share in self.otherwise.pmf(scores)]
+        law[gaps(scores).index(0)] += passed / GRAINS
+        return law
 
     def select(self, scores: Sequence[int], source: Source) -> int:
         """Return the place of an item, drawn in integers, of integer scores."""
