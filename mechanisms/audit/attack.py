@@ -55,33 +55,23 @@ def attack(
     """Distinguish inputs by whole chains, as somebody would who sees every level.
 
     Three pairs of inputs are attacked: the one with the largest certified loss, one that a search
-    among inputs drawn at random found suspicious, and one at random.
+    among inputs drawn at random found suspicious, and one at random; or ``pair`` alone. The
+    attacker knows the mechanism and the public coins of every chain. ``sampler`` is what is
+    attacked in the place of ``mechanism.randomize``; ``source``, also of the secrets, is in
+    production :class:`.SystemSource`.
 
     Parameters
     ----------
-    mechanism : Mechanism
-        The attacker knows it, and the public coins of every chain.
-    source : Source
-        Also of the secrets; the production sampler's is :class:`.SystemSource`.
     trials : int
         At least 10: how many chains of each input of the worst pair are drawn, on average. A fair
         secret bit decides of each of twice as many. The suspicious pair has a quarter of that, the
         random one an eighth, and the search a quarter.
-    confidence : float
-        In (0, 1), of the bound.
-    levels : int, optional
-        The levels that are released, from the weakest on; all by default.
-    pair : pair of values, optional
-        The only inputs to distinguish; by default the three pairs.
-    sampler : callable, optional
-        What is attacked in the place of ``mechanism.randomize``.
-
-    Returns
-    -------
-    Attack
-        Its bound is above the true loss with probability ``1 - confidence`` at most. What to look
+    confidence : float in (0, 1)
+        The bound is above the true loss with probability ``1 - confidence`` at most. What to look
         at is chosen before the chains are drawn that count; of the pairs every one has its part of
         that probability (Bonferroni).
+    levels : int, optional
+        The levels that are released, from the weakest on; all by default.
 
     Examples
     --------
@@ -123,8 +113,8 @@ class _Target:
     def guesses(self, pair: tuple[Any, Any], trials: int, share: float) -> Guesses:
         """Guess which of two inputs chains hide, ``trials`` of either on average.
 
-        A fifth of the chains, less where they are very wide, teaches the rule; the others, drawn
-        after that, are counted.
+        A fifth of the chains, less where they are very wide, teaches the rule; the later ones
+        count.
         """
         part = min(2 * trials // PART, max(_FEWEST, _LEARNT // self._row))
         secrets = fair_bits(2 * part, self.source)
@@ -151,7 +141,6 @@ class _Target:
 
     @property
     def _block(self) -> int:
-        """Chains to draw at a time."""
         return max(64, min(_BLOCK, _BYTES // self._row))
 
     @property
@@ -205,8 +194,8 @@ def _differences(logs: Floats, other: Floats) -> Floats:
 def _logs(target: _Target, inputs: Sequence[Any], chains: int) -> tuple[Floats, Floats]:
     """Return the logarithms of the shares of every cell, and of all but it, of reports.
 
-    By input, ``(inputs, planes, 2, cells)``, where shares that chance could have moved are those
-    of all inputs; and of all inputs, ``(1, planes, 2, cells)``.
+    By input, ``(inputs, planes, 2, cells)``, what chance could have moved as that of all inputs;
+    and of all inputs, ``(1, planes, 2, cells)``.
     """
     turns, ones = 0, np.zeros(1, dtype=np.int64)
     for column, payloads, ids in target.columns(inputs, chains):

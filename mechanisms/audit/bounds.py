@@ -102,7 +102,6 @@ class Attack:
         return self.bound(self.confidence)
 
     def bound(self, confidence: float) -> float:
-        """Return the lower bound at another confidence."""
         return max(pair.bound(confidence) for pair in self.pairs)
 
     def exceeds(self, epsilon: float, false_alarm: float) -> bool:

@@ -48,7 +48,7 @@ class Claim:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
     def spec(self, micro: int) -> dict[str, Parameter]:
-        """Return the mechanism as :func:`mechanisms.registry.build` takes it."""
+        """Return the mechanism as the registry takes it."""
         spec: dict[str, Parameter] = {"name": self.name}
         for key, value in self.parameters.items():
             spec[key] = value(micro) if callable(value) else value
@@ -138,17 +138,11 @@ class Attacker:
     confidence: float = 0.95
 
     def __call__(self, mechanism: Mechanism, levels: int) -> Attack:
-        """Attack a mechanism whose first ``levels`` levels are released."""
         return attack(
-            mechanism,
-            self.source,
-            trials=self.trials,
-            confidence=self.confidence,
-            levels=levels,
+            mechanism, self.source, trials=self.trials, confidence=self.confidence, levels=levels
         )
 
     def case(self, case: Case) -> Attack:
-        """Attack what is no ladder."""
         return case.attack(self.source, self.trials, self.confidence)
 
 

@@ -124,10 +124,7 @@ class HadamardResponse(FrequencyOracle):
         return Concerned(sums[:, block], p + q, 2 * q if self.chain.blocks > 1 else p + q)
 
     def support_pairs(self) -> Floats:
-        """Return (1 + p − q)/2 and 1/2, with p and q those of the output set and its block's rest.
-
-        So a report in the block adds 1/(p − q) if it supports the category, else −1/(p − q).
-        """
+        """Return (1 + p − q)/2 and 1/2: a report in the block adds 1/(p − q) or −1/(p − q)."""
         import numpy as np
 
         p, q = super().support_pairs().T

@@ -133,19 +133,15 @@ class LocalHashing(FrequencyOracle):
         """Return the number of a chain's hash."""
         return coins.hash_id(chain, self._domain) % self.hashes
 
-    def hashes_of(self, chains: Words) -> Ints:
-        """Return the number of each chain's hash."""
-        import numpy as np
-
-        found = coins.hash_ids(chains, self._domain)
-        return (found % np.uint64(self.hashes)).astype(np.int64)
-
     @property
     def strata(self) -> int:
         return self.hashes
 
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
-        return self.hashes_of(chains)
+        import numpy as np
+
+        found = coins.hash_ids(chains, self._domain)
+        return (found % np.uint64(self.hashes)).astype(np.int64)
 
     def bucket(self, symbol: int, hash_number: int) -> int:
         """Return the bucket of a category under a hash."""
@@ -156,7 +152,7 @@ class LocalHashing(FrequencyOracle):
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         given = category_array(symbols, self.domain_size)
-        return buckets_of(given, self.hashes_of(chains), self.buckets, self.digits)
+        return buckets_of(given, self.strata_of(chains, pseudonyms), self.buckets, self.digits)
 
     def supports(self, table: Ints) -> tuple[Ints, Ints]:
         import numpy as np

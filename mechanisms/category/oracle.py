@@ -50,8 +50,7 @@ class CategoryMechanism(Mechanism):
 class FrequencyOracle(CategoryMechanism):
     """A mechanism for one of several categories.
 
-    A report supports a category with probability p if it is the true one, and with q if not; see
-    :mod:`mechanisms.estimators.frequency`.
+    A report supports a category with probability p if it is the true one, and with q if not.
     """
 
     types: ClassVar[tuple[str, ...]] = ("category", "boolean")
@@ -91,21 +90,8 @@ class FrequencyOracle(CategoryMechanism):
         return share_items(self.frequencies(counts), context)
 
     def variances(self, level: int, shares: ArrayLike) -> Floats:
-        """Return n times the variance of the estimated share of each category.
+        """Return n times the variance of each category's estimated share, at true shares ``(m,)``.
 
-        Parameters
-        ----------
-        level : int
-            That of all reports.
-        shares : array_like, shape (m,)
-            The true shares.
-
-        Returns
-        -------
-        ndarray, shape (m,), float64
-
-        Examples
-        --------
         >>> from mechanisms.category.unary import OptimizedUnaryEncoding
         >>> OptimizedUnaryEncoding(1.0, 3).variances(0, [1.0, 0.0, 0.0]).round(4)
         array([4.6827, 3.6827, 3.6827])
@@ -127,10 +113,7 @@ class FrequencyOracle(CategoryMechanism):
         return np.ones_like(shares), 0.0
 
     def extremes(self, level: int) -> tuple[float, float]:
-        """Return n times the variance of a category's share, at true shares of 0 and of 1.
-
-        Of those of 0, the largest that others can make it.
-        """
+        """Return n times the largest variances of a share, at true shares of 0 and of 1."""
         import numpy as np
 
         corners = np.zeros((len(self._others) + 1, self.domain_size))
@@ -141,20 +124,15 @@ class FrequencyOracle(CategoryMechanism):
 
     @property
     def _others(self) -> tuple[int, ...]:
-        """Categories of which one, if all clients have it, makes the share of the first vary most.
-
-        One is enough where all other categories are alike.
-        """
+        """Categories of which one, if all have it, makes the share of the first vary most."""
         return (1,)
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return that of the share of a category."""
         from mechanisms.planner.targets import of_share
 
         return of_share(self.share_of, self.extremes(level), assumed)
 
     def noise(self, level: int) -> Noise | None:
-        """Return that of a report about whether a category is the true one."""
         return Noise.of(*self.exact(level)[0])
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:

@@ -40,7 +40,6 @@ class _UnaryEncoding(FrequencyOracle):
         return self.chain.ladders[0].ratios()
 
     def realised_ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio: two bits differ, one up and one down."""
         [(p, q)] = self.chain.realised(level)
         return spread(p * (1 - q), q * (1 - p))
 

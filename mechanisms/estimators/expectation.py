@@ -49,8 +49,7 @@ class EmEstimate:
     log_likelihood : float
         In nats, without the multinomial coefficient.
     converged : bool
-        Whether the log-likelihood is within :data:`GAP` of the
-        largest possible one; after smoothing, whether it has come to rest.
+        Whether it is within :data:`GAP` of the largest; after smoothing, whether it is at rest.
     rank : int
         Of all channels with reports side by side: ``inputs`` if every share is determined.
     directions : ndarray, shape (inputs, rank - 1)

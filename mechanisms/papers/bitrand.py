@@ -168,11 +168,6 @@ class FeatureRandomizedResponse:
         return SignMagnitude(self.bits, self.integer_bits)
 
     @property
-    def alpha(self) -> float:
-        """The largest α of Theorem 2."""
-        return math.exp(log_alpha(self.epsilon, self.features, self.bits))
-
-    @property
     def probabilities(self) -> tuple[float, ...]:
         """p_i, by the place of a bit within its feature; q_i = 1 − p_i."""
         return tuple(frr_keeping(self.epsilon, self.features, self.bits))

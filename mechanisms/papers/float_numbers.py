@@ -135,7 +135,6 @@ class Laplace(FloatMechanism):
     """Laplace noise of scale 2/ε (Dwork, McSherry, Nissim, Smith, TCC 2006)."""
 
     def variance(self, x: float) -> float:
-        """Return 8/ε²."""
         return 8 / self.epsilon / self.epsilon
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
@@ -151,7 +150,6 @@ class SubtractiveDithering(FloatMechanism):
         return 4 * bit_noise(self.epsilon) + 1 / 3
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
-        """Return the debiased bit less the dither."""
         dither = generator.uniform(-1, 1, len(values))
         size = 1 / math.tanh(self.epsilon / 2)
         kept = generator.random(len(values)) < 1 / (1 + exp(-self.epsilon))
@@ -173,7 +171,6 @@ class SquareWave(FloatMechanism):
         return down * (self.epsilon - 1 + down) / (2 * (1 - down * (1 + self.epsilon)))
 
     def variance(self, x: float) -> float:
-        """Return the variance of a report that is scaled so that its mean is ``x``."""
         low, slope, centre = self._line
         half, u = self.half_width, (x + 1) / 2
         second = low * ((1 + half) ** 3 + half**3) / 3
@@ -181,7 +178,6 @@ class SquareWave(FloatMechanism):
         return 4 * (second - (centre + slope * u) ** 2) / slope**2
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
-        """Return reports that are scaled so that their mean is the value."""
         low, slope, centre = self._line
         half, units = self.half_width, (values + 1) / 2
         anywhere = generator.uniform(-half, 1 + half, len(values))

@@ -85,7 +85,6 @@ class ImprovedChristofides:
 
     @property
     def size(self) -> int:
-        """The number M of cards."""
         return sum(self.deck)
 
     @property

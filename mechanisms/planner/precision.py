@@ -14,11 +14,7 @@ from mechanisms.planner.targets import Assumed, Precision
 
 
 def precision(
-    mechanism: Mechanism,
-    level: int,
-    assumed: Assumed | None = None,
-    *,
-    scale: float = 1.0,
+    mechanism: Mechanism, level: int, assumed: Assumed | None = None, *, scale: float = 1.0
 ) -> Precision:
     """Return how precise the main estimate of a level will be, by default for the worst data.
 
@@ -48,11 +44,7 @@ def precision(
 
 
 def ordinal_mean(
-    mechanism: Mechanism,
-    level: int,
-    assumed: Assumed | None = None,
-    *,
-    scale: float = 1.0,
+    mechanism: Mechanism, level: int, assumed: Assumed | None = None, *, scale: float = 1.0
 ) -> Precision:
     """Return how precise the bounds of the mean of ordinal values will be: the wider of the two.
 

@@ -11,11 +11,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.estimate import FLOOR_ERRORS, ShareNoise, two_sided
 
 #: What can be asked for, and in which words.
-MEASURES = {
-    "error": "standard error",
-    "width": "width of the interval",
-    "floor": "detection floor",
-}
+MEASURES = {"error": "standard error", "width": "width of the interval", "floor": "detection floor"}
 #: So many reports are more than anyone collects.
 MAX_REPORTS = 10**15
 
@@ -119,9 +115,7 @@ class Precision:
                 f"reports would reach {reached:.3g}"
             )
         return 1 + bisect_left(
-            range(1, MAX_REPORTS),
-            True,
-            key=lambda n: self.measure(name, n, confidence) <= target,
+            range(1, MAX_REPORTS), True, key=lambda n: self.measure(name, n, confidence) <= target
         )
 
 

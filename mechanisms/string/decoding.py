@@ -137,10 +137,7 @@ def _estimate(value: float, variance: float, by_level: tuple[int, ...]) -> Estim
 
 
 def _p_values(values: Floats, errors: Errors, freedom: int) -> Floats:
-    """Return one-sided p-values by Student's law, with a correction for skewness.
-
-    The correction is the first term of Cornish and Fisher's expansion.
-    """
+    """Return one-sided p-values: Student's law, Cornish and Fisher's first term for skewness."""
     from scipy import special
 
     z = values / np.sqrt(errors.testing)

@@ -119,7 +119,6 @@ class Rappor(Mechanism):
         return [ratio**self._decisions for ratio in self.chain.ladders[0].bit_ratios()]
 
     def realised_ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio, of as many bits as can differ."""
         [(p, q)] = self.chain.realised(level)
         return changed_ratio(p, q) ** self._decisions
 
@@ -154,11 +153,9 @@ class Rappor(Mechanism):
         return out
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Return the Bloom filter of a string (UTF-8) in the cohort of the pseudonym."""
         return self.filter_of(symbol, self.cohort(pseudonym))
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Words:
-        """Return packed Bloom filters; equal strings of a cohort are hashed once."""
         import numpy as np
 
         width = 8 * self.chain.words
@@ -204,12 +201,7 @@ class Rappor(Mechanism):
 
         cells = count_table(self, counts).reshape(self.levels, self.cohorts, self.bits + 1)
         return decode(
-            cells,
-            self.pairs(),
-            self.filters,
-            candidates,
-            error=error,
-            design_effect=design_effect,
+            cells, self.pairs(), self.filters, candidates, error=error, design_effect=design_effect
         )
 
     def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
@@ -227,10 +219,9 @@ class Rappor(Mechanism):
         found = self.decode(counts, strings, design_effect=context.limit)
         yield Item("unexplained", "", found.unexplained)
         for each, display in zip(found.items, found.display, strict=True):
-            missing = each.candidate == gone
+            what = ("missing", "") if each.candidate == gone else ("string", each.candidate)
             yield Item(
-                "missing" if missing else "string",
-                "" if missing else each.candidate,
+                *what,
                 each.estimate,
                 display=display,
                 p_value=each.p_value,

@@ -111,7 +111,6 @@ class PermuteAndFlip(TopItemMechanism):
         return release_chain(self.domain_size, selection, self.micros)
 
     def realised_ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level, from the thresholds alone."""
         table = self.table
         if not (table[0] == GRAINS and 0 < min(table) == table[-1] and max(table) == GRAINS):
             raise ParameterError("acceptance thresholds must fall from 2**64 to that of the clip")

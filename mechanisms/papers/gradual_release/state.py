@@ -93,7 +93,6 @@ first report
 
     @property
     def level(self) -> int:
-        """The level of the last report."""
         return self._level
 
     @property
