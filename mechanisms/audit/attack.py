@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mechanisms.arrays import Bools, Bytes, Floats, Ints, Words
-from mechanisms.audit.bounds import Attack, Guesses
-from mechanisms.audit.guessing import PART, best_rule, column_of, fair_bits
+from mechanisms.audit.guessing import PART, Attack, Guesses, best_rule, column_of, fair_bits
 from mechanisms.audit.seen import Seen, views_of
 from mechanisms.base import NO_ID, Mechanism
 from mechanisms.errors import ParameterError

@@ -9,8 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from mechanisms.arrays import Bools, Floats, Words
-from mechanisms.audit.bounds import Attack
-from mechanisms.audit.guessing import fair_bits, guess, key_of
+from mechanisms.audit.guessing import Attack, fair_bits, guess, key_of
 from mechanisms.randomness import Source
 
 #: What is seen of releases, each of the input that its secret bit chooses.

@@ -12,9 +12,8 @@ import numpy as np
 
 from mechanisms.arrays import Bools
 from mechanisms.audit.attack import attack
-from mechanisms.audit.bounds import Attack
 from mechanisms.audit.cases import Case, Views
-from mechanisms.audit.guessing import key_of, score_key
+from mechanisms.audit.guessing import Attack, key_of, score_key
 from mechanisms.base import Mechanism
 from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.exact import MICRO, loss_micro, to_micro

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from mechanisms.items import Context, Item
     from mechanisms.planner.targets import Assumed, Precision
-    from mechanisms.string.bloom_regression import Filters
-    from mechanisms.string.decoding import StringEstimates
+    from mechanisms.string.decoding import Filters, StringEstimates
 
 #: A filter has at most so many bits.
 MAX_BITS = 1 << 16
@@ -171,7 +170,7 @@ class Rappor(Mechanism):
 
     @property
     def filters(self) -> Filters:
-        from mechanisms.string.bloom_regression import Filters
+        from mechanisms.string.decoding import Filters
 
         return Filters(self.bits, self.hashes, self.cohorts)
 
@@ -231,7 +230,7 @@ class Rappor(Mechanism):
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
         from mechanisms.planner.targets import Precision
-        from mechanisms.string.bloom_regression import string_variances
+        from mechanisms.string.decoding import string_variances
 
         if not assumed.candidates:
             raise ParameterError("strings need candidates: how many there are, or which")

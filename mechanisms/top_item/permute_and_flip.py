@@ -23,8 +23,8 @@ from mechanisms.exact import decimal_context, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
-from mechanisms.top_item.flipping import exact_flips, flip
 from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
+from mechanisms.top_item.selection import exact_flips, flip
 
 if TYPE_CHECKING:
     from mechanisms.items import Context, Item
