@@ -21,18 +21,10 @@ Release: TypeAlias = "Callable[[Bools, Source], Views]"
 class Case:
     """A claim and what is true of it.
 
-    Parameters
-    ----------
-    source : str
-        Where the claim is made, or the condition that is broken.
-    claimed, true : float
-        Epsilons; the true one by calculation, infinite where no epsilon covers it.
-    release : callable
-        Draws releases from a secret bit each.
-    cost : int
-        How many times fewer releases an attack draws, where one takes long.
-    why : str
-        What is wrong.
+    ``source`` is where the claim is made, or the condition that is broken. ``claimed`` and ``true``
+    are epsilons, the true one by calculation, infinite where no epsilon covers it. ``release``
+    draws releases from a secret bit each; an attack draws ``cost`` times fewer, where one takes
+    long. ``why`` is what is wrong.
     """
 
     name: str

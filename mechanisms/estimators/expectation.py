@@ -38,12 +38,10 @@ class EmEstimate:
 
     Attributes
     ----------
-    values : ndarray, shape (inputs,)
-        Non-negative, with sum one; NaN without reports. Where the reports do not determine a
-        share it is one of many that are equally likely.
-    standard_errors : ndarray, shape (inputs,)
-        Of ``values`` about the shares among these clients; infinite where the reports do not
-        determine a share, and everywhere after smoothing.
+    values, standard_errors : ndarray, shape (inputs,)
+        Non-negative, with sum one; NaN without reports. Errors are about the shares among these
+        clients; infinite where the reports do not determine a share, which then is one of many that
+        are equally likely, and everywhere after smoothing.
     covariance : ndarray, shape (inputs, inputs)
         Of the values in the directions that are determined, zero in the others.
     log_likelihood : float

@@ -123,15 +123,9 @@ def frr_epsilon(epsilon: float, features: int, bits: int) -> float:
 class FeatureRandomizedResponse:
     """f-RR of BitRand, as published: not ε-LDP. All bits of a vector by randomized response.
 
-    Parameters
-    ----------
-    epsilon : float in (0, 700]
-        What the paper calls the privacy budget, of the whole vector. It is not what the mechanism
-        costs, see ``certified_epsilon``.
-    features : int in [1, 2**20]
-        r.
-    bits, integer_bits : int
-        As of :class:`SignMagnitude`.
+    ``epsilon``, in (0, 700], is what the paper calls the privacy budget, of the whole vector, and
+    not what the mechanism costs: see ``certified_epsilon``. There are r = ``features``, up to
+    2**20, in the bits of :class:`SignMagnitude`.
 
     Privacy
     -------

@@ -38,13 +38,8 @@ class WorstLoss(NamedTuple):
 class ExponentialRandomizedResponse:
     """With probability p one of the items near the best at random, else the exponential mechanism.
 
-    Parameters
-    ----------
-    p : float in [0, 1]
-    epsilon : float, at least 0
-        The nominal amount; for what the mechanism costs see ``certified_epsilon``.
-    sensitivity : float, positive
-        Δ.
+    ``p`` lies in [0, 1]; ``epsilon``, at least 0, is the nominal amount, for what the mechanism
+    costs see ``certified_epsilon``; ``sensitivity``, Δ, is positive.
 
     Privacy
     -------

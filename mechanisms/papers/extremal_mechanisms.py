@@ -50,27 +50,16 @@ def optimal_channel(
 ) -> OptimalChannel:
     """Return the channel with the least expected loss among all of an epsilon.
 
+    Of a loss ``(N, N)`` of at most 128 values, at an epsilon in [1e-6, 40] (digits beyond the sixth
+    are dropped). ``prior`` is how likely the values are, with sum 1, by default all alike; it
+    decides what is best, not how private it is: the solver's floats are rounded to integers over
+    2**64 whose exact ratio is within e^ε.
+
     A linear program: least Σ π_x λ_xy P_xy over stochastic P with c_y ≤ P_xy ≤ e^ε c_y. It beats
     bipartite randomized response by 17 % for eight equidistant points and ε = 0.5, and by 24 % as ε
     becomes 0: outputs at the ends may be rare for all values, where that has to use all outputs
     alike. Channels that are best at two epsilons need not be related: there is no relaxation.
 
-    Parameters
-    ----------
-    loss : sequence of sequence of number
-        ``(N, N)``, at most 128 values.
-    epsilon : float in [1e-6, 40]
-        Digits beyond the sixth are dropped.
-    prior : sequence of float, optional
-        How likely the values are, with sum 1; by default all alike. It decides what is best, not
-        how private it is.
-
-    Privacy
-    -------
-    The solver's floats are rounded to integers over 2**64 whose exact ratio is within e^ε.
-
-    Examples
-    --------
     >>> from mechanisms.ordinal.sizes import equidistant
     >>> best = optimal_channel(equidistant(8), 0.5)
     >>> round(best.loss, 3), best.certified <= 500_000

@@ -103,10 +103,7 @@ class ImprovedChristofides:
 
     @property
     def revealed(self) -> Fraction:
-        """The probability that a value is certain in a census of M respondents.
-
-        The only card that is left for it reveals the value unless it is the middle one.
-        """
+        """The probability that, in a census of M respondents, the last card reveals a value."""
         middle = self.deck[len(self.deck) // 2] if len(self.deck) % 2 else 0
         return 1 - Fraction(middle, self.size)
 

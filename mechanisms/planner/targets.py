@@ -20,14 +20,9 @@ MAX_REPORTS = 10**15
 class Assumed:
     """What is assumed of the data; what is not given is the worst.
 
-    Parameters
-    ----------
-    share : float in [0, 1], optional
-        Of the category, the answer or the candidate that is asked about.
-    values : tuple of float in [0, 1], optional
-        A picture of a number's or a coordinate's values.
-    candidates : tuple of str
-        The strings that reports are tested for.
+    ``share``, in [0, 1], is that of the category, the answer or the candidate that is asked about;
+    ``values``, in [0, 1], picture those of a number or a coordinate; ``candidates`` are the strings
+    that reports are tested for.
     """
 
     share: float | None = None
@@ -47,18 +42,10 @@ class Assumed:
 class Precision:
     """How precise one estimate will be, as a function of the number of reports.
 
-    Attributes
-    ----------
-    what, data : str
-        What is estimated, and which data is assumed.
-    variance : callable
-        Of the number of reports n: n times the variance, values being in [0, 1].
-    scale : float
-        The length of the range; 1 for a share.
-    ends : (float, float) or None
-        Of a share that is a sum over reports: n times its variance at a true share of 0 and of 1.
-    floors : bool
-        Whether there is a detection floor.
+    ``what`` is estimated, of ``data``. ``variance`` is n times the variance with n reports, values
+    being in [0, 1], and ``scale`` the length of their range. Where there is a detection floor
+    (``floors``), ``ends`` are, of a share that is a sum over reports, n times its variance at a
+    true share of 0 and of 1.
     """
 
     what: str
@@ -100,11 +87,7 @@ class Precision:
     def reports(self, name: str, target: float, confidence: float = 0.95) -> int:
         """Return how many reports are enough for a measure's target, in the unit of the value.
 
-        Raises
-        ------
-        ParameterError
-            The target is not above 0, or even 10**15 reports do not reach it; the message says
-            what they would.
+        An error says what 10**15 reports would reach, if that is not enough.
         """
         if not (0 < target < inf):
             raise ParameterError(f"{MEASURES.get(name, name)} must be above 0, not {target}")

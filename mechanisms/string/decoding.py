@@ -74,17 +74,10 @@ class Observed:
 class Fit:
     """A solution of the least squares for S candidates.
 
-    Attributes
-    ----------
-    inverse : ndarray, shape (S, S)
-        Inverse of the normal matrix, or its pseudo-inverse.
-    residuals : ndarray, shape (C, k)
-    null : ndarray, shape (S, z)
-        Orthonormal basis of what the filters cannot tell; z is 0 if they tell everything.
-    excess : float
-        The residuals' mean square over that of the known noise, at least 1.
-    freedom : int
-        Degrees of freedom of the residuals.
+    ``inverse``, ``(S, S)``, is that of the normal matrix, or its pseudo-inverse; ``residuals`` are
+    ``(C, k)``; ``null``, ``(S, z)``, is an orthonormal basis of what the filters cannot tell.
+    ``excess`` is the residuals' mean square over that of the known noise, at least 1, and
+    ``freedom`` their degrees of freedom.
     """
 
     shares: Floats
@@ -285,15 +278,10 @@ def string_variances(
 class CandidateEstimate:
     """A candidate string, its share of the reports, and whether it is there at all.
 
-    Attributes
-    ----------
-    estimate : Estimate
-        Undetermined (NaN, infinite error) if ``confounded_with`` is not empty.
-    p_value : float
-        One-sided, of the hypothesis that no client has the string, adjusted by Holm's method
-        for all candidates; ``significant`` if at most the error asked for.
-    confounded_with : tuple of str
-        The candidates, itself included, between which the filters cannot tell; else empty.
+    ``p_value`` is one-sided, of the hypothesis that no client has the string, adjusted by Holm's
+    method for all candidates; ``significant`` if at most the error asked for. ``confounded_with``
+    are the candidates, itself included, between which the filters cannot tell; the estimate then is
+    undetermined (NaN, infinite error), and else these are none.
     """
 
     candidate: str

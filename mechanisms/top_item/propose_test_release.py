@@ -18,14 +18,8 @@ from mechanisms.top_item.selection import PermuteAndFlipSelection, gaps
 class ProposeTestRelease:
     """Return the best item if it is provably stable, and permute-and-flip's otherwise.
 
-    Parameters
-    ----------
-    test_epsilon : float in [1e-3, 40]
-        ε₁, of the test.
-    epsilon, sensitivity, monotone
-        ε₂, Δ: as of :class:`.PermuteAndFlipSelection`.
-    delta : float in [2**-63, 1/2]
-        δ.
+    ``test_epsilon`` ε₁, in [1e-3, 40], is that of the test, ``delta`` δ lies in [2**-63, 1/2]; the
+    others are those of :class:`.PermuteAndFlipSelection`, with ε₂ = ``epsilon``.
 
     Privacy
     -------

@@ -256,14 +256,9 @@ class Thresholds:
 class SelectionMechanism(ABC):
     """A private selection of one of several items by their scores.
 
-    Parameters
-    ----------
-    epsilon : float in [1e-6, 40]
-        The nominal amount; digits beyond the sixth are dropped.
-    sensitivity : int, at least 1
-        Δ: neighbours change each score by at most this.
-    monotone : bool
-        Whether neighbours change all scores in the same direction, as counts of records do.
+    ``epsilon``, in [1e-6, 40], is the nominal amount; digits beyond the sixth are dropped.
+    Neighbours change each score by at most ``sensitivity``, an integer Δ of at least 1, and where
+    ``monotone`` all scores in the same direction, as counts of records do.
     """
 
     epsilon: float

@@ -20,20 +20,10 @@ def degradation(weak: Channel, strong: Channel) -> Channel:
     """Return the channel T with ``strong.then(T) == weak``, over the same inputs.
 
     Where the columns of ``strong`` are independent there is at most one such matrix, found by
-    elimination; otherwise an exact linear program decides (Blackwell's criterion).
+    elimination; otherwise an exact linear program decides (Blackwell's criterion: "Equivalent
+    Comparisons of Experiments", Annals of Mathematical Statistics 24(2), 1953). Raises
+    ``UnrelatedLevelsError`` if there is none.
 
-    Raises
-    ------
-    UnrelatedLevelsError
-        There is no such channel.
-
-    References
-    ----------
-    D. Blackwell, "Equivalent Comparisons of Experiments", Annals of Mathematical Statistics 24(2),
-    1953.
-
-    Examples
-    --------
     >>> def bit(p):
     ...     return Channel(((p, 1 - p), (1 - p, p)))
     >>> step = degradation(bit(Fraction(3, 5)), bit(Fraction(9, 10)))
@@ -123,17 +113,10 @@ def nonnegative_solution(
 ) -> list[Fraction] | None:
     """Return some ``x >= 0`` with ``matrix @ x == right``, or None if there is none.
 
-    The first phase of the simplex method in integers (a tableau with a common denominator, so
-    that every division is exact), with Bland's rule, which never cycles.
+    The first phase of the simplex method in integers (a tableau with a common denominator, so that
+    every division is exact; J. Edmonds, Journal of Research of the NBS 71B, 1967), with the rule of
+    R. G. Bland, which never cycles (Mathematics of Operations Research 2(2), 1977).
 
-    References
-    ----------
-    R. G. Bland, "New Finite Pivoting Rules for the Simplex Method", Mathematics of Operations
-    Research 2(2), 1977. J. Edmonds, "Systems of Distinct Representatives and Linear Algebra",
-    Journal of Research of the NBS 71B, 1967 (integer pivoting).
-
-    Examples
-    --------
     >>> half = Fraction(1, 2)
     >>> nonnegative_solution([[Fraction(1), Fraction(2)]], [half])
     [Fraction(1, 2), Fraction(0, 1)]

@@ -107,13 +107,9 @@ def bit_degradation(weak: tuple[float, float], strong: tuple[float, float]) -> t
 
     Channels are (p1, p0) and (P1, P0), the probabilities that a 1, and a 0, is reported as 1; T is
     that a 0, and a 1, of the stronger report becomes a 1 of the weaker one. With k = (p1 − p0)/(P1
-    − P0) and s = p0 − P0 k there is one if and only if s and s + k are probabilities. A T that
-    misses that by less than 1e-12 is taken to be rounded.
-
-    Raises
-    ------
-    UnrelatedLevelsError
-        The weaker channel is no degradation of the stronger one.
+    − P0) and s = p0 − P0 k there is one if and only if s and s + k are probabilities, else
+    ``UnrelatedLevelsError`` is raised. A T that misses that by less than 1e-12 is taken to be
+    rounded.
     """
     if not all(0 <= probability <= 1 for probability in (*weak, *strong)):
         raise ParameterError(f"probabilities must lie in [0, 1], not {weak}, {strong}")

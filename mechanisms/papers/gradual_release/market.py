@@ -31,14 +31,10 @@ MAX_STRIDES = 1000
 class Sale(NamedTuple):
     """A report, sold: the ``report`` of a ``level`` of the chain.
 
-    Attributes
-    ----------
-    cost : int
-        What the buyer can infer of this value from all he has, in certified micro-epsilon.
-    increment : int
-        What the sale adds to the seller's total; 0 where somebody has bought a stronger report.
-    output_dependent : bool
-        Whether this upgrade, or one before it, depended on a report that the buyer had seen.
+    ``cost`` is what the buyer can infer of this value from all he has, in certified micro-epsilon,
+    ``increment`` what the sale adds to the seller's total: 0 where somebody has bought a stronger
+    report. ``output_dependent`` says whether this upgrade, or one before it, depended on a report
+    that the buyer had seen.
     """
 
     buyer: str
@@ -65,17 +61,10 @@ class MarketEstimate(NamedTuple):
 class Catalogue:
     """What sellers of one kind of value offer: a ladder in strides, up to a cap.
 
-    Parameters
-    ----------
-    domain_size : int in [2, 2**20]
-    start, cap, stride : float
-        Epsilons of the weakest and of the strongest report, at most 40, and the difference
-        between neighbours; digits beyond the sixth are dropped. ``cap`` is reached exactly.
-
-    Privacy
-    -------
-    Any two values are neighbours. All reports of a seller together cost what the strongest one
-    sold costs, at most ``cap``.
+    ``start`` and ``cap`` are the epsilons of the weakest and of the strongest report, at most 40,
+    and ``stride`` the difference between neighbours; digits beyond the sixth are dropped, and
+    ``cap`` is reached exactly. All reports of a seller together cost what the strongest one sold
+    costs, at most ``cap``, any two values being neighbours.
 
     Examples
     --------

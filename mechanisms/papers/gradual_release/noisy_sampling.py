@@ -43,12 +43,8 @@ def noisy_sampling_variance(permanent: float, sample: float, samples: int, n: in
 class NoisySampling:
     """A permanent binary response, reported through fresh responses to it.
 
-    Parameters
-    ----------
-    permanent, sample : float in [1e-6, 40]
-        Nominal epsilons; digits beyond the sixth are dropped.
-    samples : int, at least 1
-        The number K of reports of one bit.
+    ``permanent`` and ``sample`` are nominal epsilons in [1e-6, 40] (digits beyond the sixth are
+    dropped), ``samples`` the number K of reports of one bit.
 
     Privacy
     -------

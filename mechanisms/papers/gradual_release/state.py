@@ -33,21 +33,8 @@ class RelaxationState:
     it, in memory alone: who holds key and hash could try all values, so it is never stored, copied
     or used in a process forked from the one that made it.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-    symbol : object
-        The value, as the mechanism's ``draw`` takes it.
-    chain, pseudonym : bytes
-        16 bytes each; they fix the public coins.
-    source : Source
-    level : int, optional
-        The level of the first report, the weakest by default.
-
-    Raises
-    ------
-    ParameterError
-        The value or the level is none of the mechanism.
+    The value is given as the mechanism's ``draw`` takes it; ``chain`` and ``pseudonym`` fix the
+    public coins; ``level`` is that of the first report, the weakest by default.
 
     Privacy
     -------
