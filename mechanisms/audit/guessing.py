@@ -135,8 +135,7 @@ class Attack:
 
 def fair_bits(n: int, source: Source) -> Bools:
     """Return ``(n,)`` independent fair bits."""
-    bits: Bools = (source.words(n) >> np.uint64(63)).astype(bool)
-    return bits
+    return (source.words(n) >> np.uint64(63)).astype(bool)
 
 
 def column_of(values: Sequence[Any], places: Ints) -> Any:

@@ -249,8 +249,7 @@ def hits(counts: Ints, m: int, g: int) -> Ints:
         found = moved[scale @ (-k * places % g)].real
         # The frequencies k and g − k are conjugate.
         total += found if 2 * k == g else 2 * found
-    whole: Ints = np.rint(total / g).astype(np.int64)
-    return whole
+    return np.rint(total / g).astype(np.int64)
 
 
 def digits(domain_size: int, buckets: int) -> int:

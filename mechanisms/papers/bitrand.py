@@ -87,8 +87,7 @@ class SignMagnitude:
         if given.ndim == 0 or given.shape[-1] != self.bits:
             raise ParameterError(f"bits must have shape (..., {self.bits}), not {given.shape}")
         weights = 2.0 ** (self.integer_bits - np.arange(1, self.bits))
-        decoded: Floats = (2 * given[..., 0] - 1) * (given[..., 1:] @ weights)
-        return decoded
+        return (2 * given[..., 0] - 1) * (given[..., 1:] @ weights)
 
 
 def log_alpha(epsilon: float, features: int, bits: int) -> float:

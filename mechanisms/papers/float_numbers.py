@@ -77,8 +77,7 @@ class Duchi(FloatMechanism):
         """Return +C with probability 1/2 + x/(2C), −C otherwise."""
         size = 1 / math.tanh(self.epsilon / 2)
         up = generator.random(len(values)) < 0.5 + values / (2 * size)
-        signs: Floats = np.where(up, size, -size)
-        return signs
+        return np.where(up, size, -size)
 
 
 @dataclass(frozen=True)
@@ -101,8 +100,7 @@ class Piecewise(FloatMechanism):
         place = generator.random(len(values))
         outside = -largest + place * (2 * largest - wide)
         outside += np.where(outside >= left, wide, 0.0)
-        drawn: Floats = np.where(inside, left + place * wide, outside)
-        return drawn
+        return np.where(inside, left + place * wide, outside)
 
 
 @dataclass(frozen=True)
@@ -126,8 +124,7 @@ class Hybrid(FloatMechanism):
         piecewise = Piecewise(self.epsilon).simulate(values, generator)
         bit = Duchi(self.epsilon).simulate(values, generator)
         chosen = generator.random(len(values)) < self.share
-        drawn: Floats = np.where(chosen, piecewise, bit)
-        return drawn
+        return np.where(chosen, piecewise, bit)
 
 
 @dataclass(frozen=True)
@@ -184,8 +181,7 @@ class SquareWave(FloatMechanism):
         near = units + generator.uniform(-half, half, len(values))
         # The window has the probability of the level everywhere, and this much more.
         reports = np.where(generator.random(len(values)) < low * (1 + 2 * half), anywhere, near)
-        scaled: Floats = 2 * (reports - centre) / slope - 1
-        return scaled
+        return 2 * (reports - centre) / slope - 1
 
     @property
     def _line(self) -> tuple[float, float, float]:

@@ -98,8 +98,7 @@ class TopItemMechanism(FrequencyOracle):
             selected = np.array([float(share) for share in self.selection(value)])
             with np.errstate(divide="ignore"):
                 logs.append(np.log(selected * float(kept - other) + float(other)))
-        found: Floats = (logs[1] - logs[0])[self.chain.symbols(reports)]
-        return found
+        return (logs[1] - logs[0])[self.chain.symbols(reports)]
 
     def counts(self, symbol: Any) -> Sequence[int]:
         """Return clipped counts, after a check."""
