@@ -160,7 +160,11 @@ def share_items(estimates: Sequence[Estimate], context: Context) -> Iterator[Ite
 
 
 def any_of(labels: Sequence[str]) -> str:
-    """Name the values that a payload supports."""
+    """Name the values that a payload supports.
+
+    >>> any_of(["red", "green"])
+    "one of 'red', 'green'"
+    """
     if not labels:
         return "none of the values"
     listed = ", ".join(map(repr, labels[:NAMED]))

@@ -248,13 +248,7 @@ def smoothed_rounds(channel: Floats, seen: Ints) -> tuple[Floats, int, bool]:
 
 
 def smoothed(values: Floats) -> Floats:
-    """Return the binomial average of each value and its neighbours, scaled to sum to one.
-
-    Examples
-    --------
-    >>> smoothed(np.array([0.0, 0.0, 1.0, 0.0, 0.0]))
-    array([0.  , 0.25, 0.5 , 0.25, 0.  ])
-    """
+    """Return the binomial average of each value and its neighbours, scaled to sum to one."""
     padded = np.pad(np.stack([values, np.ones(len(values))]), ((0, 0), (1, 1)))
     sums, weights = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
     averaged = sums / weights

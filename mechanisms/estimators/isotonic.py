@@ -21,11 +21,6 @@ def falling_fit(values: Floats, weights: Floats) -> Floats:
     ----------
     Busing, "Monotone Regression: A Simple and Fast O(n) PAVA Implementation", Journal of
     Statistical Software 102 (2022), code snippet 1.
-
-    Examples
-    --------
-    >>> falling_fit(np.array([3.0, 1.0, 2.0, 0.0]), np.ones(4)).tolist()
-    [3.0, 1.5, 1.5, 0.0]
     """
     ahead, weight = values[::-1].tolist(), weights[::-1].tolist()
     # Of each block of equal values: mean, weight, and where it ends.

@@ -44,11 +44,6 @@ def threshold_variance(p: float, q: float, values: ArrayLike, strata: int | None
 
     By default with as many equal strata as one likes. Then the variance is the noise of the answer,
     plus half of E|X − X'|, less Var(X), at most noise plus 1/12.
-
-    >>> round(threshold_variance(0.75, 0.25, [0.0, 0.5, 1.0]), 4)
-    0.8056
-    >>> round(threshold_variance(0.75, 0.25, [0.0, 0.5, 1.0], strata=1), 4)
-    0.8333
     """
     import numpy as np
 
@@ -67,9 +62,6 @@ def sampled_bit_variance(p: float, q: float, values: ArrayLike, bits: int) -> fl
 
     The noise of the answer, plus the sum of w π (1 − π) over the bits, w being their weights and
     π their means, less Var(X).
-
-    >>> round(sampled_bit_variance(0.75, 0.25, [0.0, 1.0], 8), 4)
-    0.75
     """
     import numpy as np
 
@@ -84,9 +76,6 @@ def split_bits_variance(pairs: Sequence[tuple[float, float]], values: ArrayLike)
     """Return the variance of the mean of split bits, ``pairs`` being (p, q) of each bit.
 
     The sum of w² times the noise of each bit, plus what rounding to the grid of the bits adds.
-
-    >>> round(split_bits_variance([(0.75, 0.25), (0.75, 0.25)], [0.0, 1.0]), 4)
-    0.4167
     """
     import numpy as np
 
@@ -105,10 +94,6 @@ def bit_means(values: Floats, bits: int) -> Floats:
     """Return how often each bit of numbers in [0, 1] is set, most significant first.
 
     Numbers are rounded at random to one of 2**bits points such that they keep their mean.
-
-    >>> import numpy as np
-    >>> bit_means(np.array([0.0, 0.5, 1.0]), 2)
-    array([0.5, 0.5])
     """
     import numpy as np
 

@@ -63,17 +63,6 @@ def steps(chain: Mechanism, builder: Builder, error: Errors) -> list[Step]:
     reports all levels. Relaxed reports cost the last of them, fresh ones the sum. Weights by
     inverse variance, as taken here in favour of the fresh ones, are unbiased only where all clients
     report all of them.
-
-    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
-    >>> from mechanisms.planner.precision import precision
-    >>> def error(mechanism, level):
-    ...     return precision(mechanism, level).standard_error(10_000)
-    >>> chain = GeneralizedRandomizedResponse((0.5, 2.0), 2)
-    >>> fresh = lambda micro: GeneralizedRandomizedResponse(micro / 1e6, 2)
-    >>> for step in steps(chain, fresh, error):
-    ...     print(step.level, round(step.relaxed, 4), round(step.fresh, 4))
-    0 0.0198 0.0198
-    1 0.0043 0.0058
     """
     found: list[Step] = []
     information: float | None = 0.0
@@ -99,9 +88,6 @@ def noisy_sampling_epsilon(permanent: float, sample: float, samples: int) -> flo
 
     Epsilons of the permanent response and of one sample lie in (0, 700]; the result increases with
     ``samples`` towards ``permanent``, which it never reaches.
-
-    >>> [round(noisy_sampling_epsilon(1.0, 0.5, k), 4) for k in (1, 3, 10)]
-    [0.2273, 0.6048, 0.9843]
     """
     check_epsilon(permanent, "permanent")
     check_epsilon(sample, "sample")
@@ -125,13 +111,7 @@ class Comparison(NamedTuple):
 
 
 def compare(permanent: float, sample: float, samples: Sequence[int], n: int) -> list[Comparison]:
-    """Compare relaxation with noisy sampling at equal cost of n clients, by the number of samples.
-
-    >>> for row in compare(1.0, 0.5, [1, 10], 1000):
-    ...     print(row.samples, round(row.noisy_sampling, 6), round(row.relaxation, 6))
-    1 0.019266 0.019266
-    10 0.002755 0.000953
-    """
+    """Compare relaxation with noisy sampling at equal cost of n clients, by number of samples."""
     if not n >= 1:
         raise ParameterError(f"n must be at least 1, not {n}")
     rows = []
@@ -150,12 +130,6 @@ def sampled_instead(ladder: Sequence[int], n: int) -> list[Comparison]:
     The permanent response has the epsilon of the last level, which is what all samples ever cost;
     each is a fresh response to it, the first at the cost of the first level. There is a row for as
     many samples as the ladder, of at least two levels, has levels up to each.
-
-    >>> for row in sampled_instead([500_000, 1_000_000, 2_000_000], 10_000):
-    ...     print(row.samples, round(row.epsilon, 3), round(row.noisy_sampling**0.5, 4))
-    1 0.5 0.0198
-    2 0.954 0.0143
-    3 1.325 0.0119
     """
     if len(ladder) < 2:
         raise ParameterError("noisy sampling is compared with ladders of at least two levels")
@@ -172,12 +146,6 @@ def epsilon_for(
 
     ``reached`` is what a mechanism that ``builder`` makes of a micro-epsilon reaches. Rounded up to
     a thousandth of epsilon; None if epsilon 16 is not enough.
-
-    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
-    >>> from mechanisms.planner.precision import precision
-    >>> grr = lambda micro: GeneralizedRandomizedResponse(micro / 1e6, 2)
-    >>> epsilon_for(grr, lambda made: precision(made, 0).standard_error(10_000), 0.01)
-    963000
     """
 
     def enough(thousandths: int) -> bool:

@@ -253,12 +253,6 @@ def string_variances(
     noise of every bit is known, and that of the random cohorts follows from the true shares. What
     these leave is taken to be spread over strings that share no bits; frequent ones would add to
     the variances.
-
-    >>> from mechanisms.string.rappor import Rappor
-    >>> rappor = Rappor(4.0, bits=64, hashes=2, cohorts=8)
-    >>> found = string_variances(rappor.filters, (rappor.p, rappor.q), ["oslo", "rome"], [0.5, 0.5])
-    >>> [round(v, 2) for v in found]
-    [0.48, 0.48, 0.98]
     """
     true, cohorts = np.asarray(shares, dtype=np.float64), filters.cohorts
     p, q = pair

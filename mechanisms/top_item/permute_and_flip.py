@@ -176,10 +176,6 @@ def extremes(domain_size: int, last: int) -> Probabilities:
     """Return the largest and the smallest probability that any counts give to one of n items.
 
     ``last`` is the acceptance threshold of a gap of the whole clip, over 2**64.
-
-    >>> most, least = extremes(2, 1 << 63)
-    >>> most, least
-    (Fraction(3, 4), Fraction(1, 4))
     """
     x = Fraction(last, GRAINS)
     return Probabilities((1 - (1 - x) ** domain_size) / (domain_size * x), x / domain_size)

@@ -128,10 +128,6 @@ def hockey_stick(law: Sequence[Fraction], other: Sequence[Fraction], micro: int)
 
     The least δ for which (ε, δ) covers these two in this direction; e^ε is taken at its lower
     bound, 1e-49 below it.
-
-    >>> half = Fraction(1, 2)
-    >>> hockey_stick([half, half, Fraction(0)], [half, Fraction(0), half], 1_000_000)
-    Fraction(1, 2)
     """
     factor = exp_micro(micro)[0]
     terms = (max(Fraction(0), p - factor * q) for p, q in zip(law, other, strict=True))

@@ -35,9 +35,6 @@ def exact_flips(chances: Sequence[Fraction]) -> tuple[Fraction, ...]:
 
     The polynomials under the integral are multiplied out. Equal chances are worked out once; the
     cost is n² products of large integers for each that differs.
-
-    >>> exact_flips([Fraction(1), Fraction(1, 2)])
-    (Fraction(3, 4), Fraction(1, 4))
     """
     if not chances or max(chances) != 1 or not min(chances) >= 0:
         raise ParameterError("chances must lie in [0, 1], one of them 1")
@@ -69,9 +66,6 @@ def float_flips(exponents: Sequence[float]) -> list[float]:
     Each to about 1e-13 relatively, for any number of items, ties and gaps: the integrand is
     positive, so that nothing cancels, and is integrated by a Gauss rule on panels on which it falls
     by no more than a factor of e².
-
-    >>> [round(p, 6) for p in float_flips([0.0, -1.0, -2.0])]
-    [0.764988, 0.175642, 0.05937]
     """
     import numpy as np
 
@@ -129,9 +123,6 @@ def exponents(
 
     At most 0 and correctly rounded; ``epsilon`` is at least 0, Δ = ``sensitivity`` positive, and
     with ``monotone`` neighbours change all scores in the same direction.
-
-    >>> exponents([5, 3, 1], 1.0)
-    [0.0, -1.0, -2.0]
     """
     if not (len(scores) and all(isfinite(score) for score in scores)):
         raise ParameterError("scores must be finite, and at least one")
