@@ -24,15 +24,9 @@ from sotto.wire.reasons import Reason
 class Audit:
     """Columns over the P pseudonyms of one shard and period, sorted by pseudonym.
 
-    Attributes
-    ----------
-    pseudonym : (P, 2) uint64
-    chains : (P,) int64
-        Distinct chains; one with two metrics or event times counts as two.
-    accepted, observed : (P,) int64
-        Micro-epsilon.
-    reason : (P,) uint8
-        Why the pseudonym is revoked, a :class:`~sotto.wire.reasons.Reason`; 0 where it is not.
+    ``chains`` ((P,) int64): distinct chains; one with two metrics or event times counts as two.
+    ``accepted``, ``observed`` ((P,) int64): micro-epsilon. ``reason`` ((P,) uint8): why the
+    pseudonym is revoked, a :class:`~sotto.wire.reasons.Reason`; 0 where it is not.
     """
 
     pseudonym: NDArray[np.uint64]
@@ -75,18 +69,8 @@ class Totals:
 class ChainRecord:
     """One chain of one pseudonym, for a person who asks.
 
-    Attributes
-    ----------
-    chain : bytes
-        16 bytes.
-    metric : int
-        Registered id.
-    event : int
-        Milliseconds.
-    payloads : tuple of int
-        How many different payloads were seen at each level.
-    counted : int or None
-        The level that counts.
+    ``chain``: 16 bytes. ``metric``: registered id. ``event``: milliseconds. ``payloads``: how many
+    different payloads were seen at each level. ``counted``: the level that counts.
     """
 
     chain: bytes

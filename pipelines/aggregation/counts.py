@@ -65,12 +65,8 @@ def page_of(key: WindowKey, period: int) -> int:
 class Window:
     """What is counted in one window.
 
-    Parameters
-    ----------
-    revision : int
-        The generation that changed it last.
-    counts : (levels, length) int64
-        One vector a level, weakest first.
+    ``revision``: the generation that changed it last. ``counts`` ((levels, length) int64): one
+    vector a level, weakest first.
     """
 
     revision: int
@@ -147,12 +143,8 @@ def merge(
 ) -> dict[WindowKey, Window]:
     """Return a page with changes added; a window that they leave as it was keeps its revision.
 
-    Parameters
-    ----------
-    page : mapping of WindowKey to Window
-        As committed.
-    changes : iterable of (WindowKey, (levels, length) int64)
-        What the generation ``revision`` adds; negative where it retracts.
+    ``page``: as committed. ``changes`` (iterable of (WindowKey, (levels, length) int64)): what the
+    generation ``revision`` adds; negative where it retracts.
     """
     merged = dict(page)
     for key, change in changes:
@@ -180,17 +172,10 @@ _LEVELS = 8
 def changes(catalog: Catalog, plus: Rows, *minus: Rows) -> Deltas:
     """Add up rows that count from now on and take off those that no longer do.
 
-    Parameters
-    ----------
-    catalog : Catalog
-        The registered metrics.
-    plus, *minus : Rows
-        Of one shard and period.
+    ``catalog``: the registered metrics. ``plus``, ``*minus``: of one shard and period.
 
-    Returns
-    -------
-    dict
-        ``(count_length,)`` int64 vectors by (metric, window start, level); none that is all zero.
+    Returns dict: ``(count_length,)`` int64 vectors by (metric, window start, level); none that is
+    all zero.
     """
     parts = (plus, *minus)
     metric = np.concatenate([part.metric for part in parts])

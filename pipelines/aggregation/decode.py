@@ -32,14 +32,9 @@ from sotto.wire.reasons import Reason
 class Arrivals(NamedTuple):
     """What a stretch of the log holds.
 
-    Attributes
-    ----------
-    rows : list of Rows
-        Of one shard, budget period and padded width each; not countable are those that come at
-        the wrong time, and are rejects too, but of which the state must know.
-    rejects : list of Reject
-    reports : int
-        Decodable reports, whether rejected for their time or not.
+    ``rows``: of one shard, budget period and padded width each; not countable are those that come
+    at the wrong time, and are rejects too, but of which the state must know. ``reports``: decodable
+    reports, whether rejected for their time or not.
     """
 
     rows: list[Rows]
@@ -52,14 +47,8 @@ def arrivals(
 ) -> Arrivals:
     """Decode records of a partition by the plans in force.
 
-    Parameters
-    ----------
-    block : Block
-    registry : Registry
-    first_open : int or None
-        The first budget period that is not closed; None if none has been closed yet.
-    parts : Parts, optional
-        As of :func:`rows_of`.
+    ``first_open``: the first budget period that is not closed; None if none has been closed yet.
+    ``parts``: as of :func:`rows_of`.
     """
     decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)
     corrupt = [
@@ -120,12 +109,7 @@ def parts_for(chains: Iterable[int], shards: int) -> int:
 class Parts:
     """The numbers of parts of budget periods.
 
-    Parameters
-    ----------
-    known : mapping
-        Period to its number.
-    new : int
-        The number of all other periods.
+    ``known``: period to its number. ``new``: the number of all other periods.
     """
 
     known: Mapping[int, int]
@@ -154,22 +138,12 @@ def rows_of(
 ) -> list[Rows]:
     """Sort decoded batches into rows of one shard, budget period and padded width each.
 
-    Parameters
-    ----------
-    batches : sequence of Batch
-        Of any metrics, shards and periods.
-    registry : Registry
-    countable : bool
-        False for batches that were decoded but came too late or from the future.
-    parts : Parts, optional
-        Shards that are in one part of a period come together, and the part's number takes the
-        place of theirs.
+    ``batches``: of any metrics, shards and periods. ``countable``: False for batches that were
+    decoded but came too late or from the future. ``parts``: shards that are in one part of a period
+    come together, and the part's number takes the place of theirs.
 
-    Returns
-    -------
-    list of Rows
-        Ascending by shard, then period, then padded width: one for all payloads of up to 64 B and
-        one for each width above. Rows of each keep the order of the batches.
+    Returns list of Rows: ascending by shard, then period, then padded width: one for all payloads
+    of up to 64 B and one for each width above. Rows of each keep the order of the batches.
     """
     alike: dict[int, list[Rows]] = {}
     for batch in batches:

@@ -24,14 +24,8 @@ def estimate(
 ) -> Iterator[Item]:
     """Yield all that the counts of a window tell about a metric; at least one item.
 
-    Parameters
-    ----------
-    metric : CompiledMetric
-    counts : (levels, length) int64
-    candidates : sequence of str
-        For a string metric.
-    least : int
-        The plan's ``minimum_reports``: no stratum of a number's reports is expected to have fewer.
+    ``candidates``: for a string metric. ``least``: the plan's ``minimum_reports``: no stratum of a
+    number's reports is expected to have fewer.
     """
     return metric.mechanism.estimate(counts, metric.context(candidates, least))
 
@@ -44,11 +38,9 @@ def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Ite
 def design_effect(plan: CompiledPlan, metric: CompiledMetric) -> float:
     """Return by what factor the variance of an estimate of a metric is larger, at most.
 
-    Returns
-    -------
-    float
-        ``1 + (k - 1) r`` for a constant metric, k being the most periods that a window has a part
-        of, and r the part of a report's noise that is the permanent response's; 1 for others.
+    Returns float: ``1 + (k - 1) r`` for a constant metric, k being the most periods that a window
+    has a part of, and r the part of a report's noise that is the permanent response's; 1 for
+    others.
 
     Notes
     -----

@@ -73,14 +73,9 @@ def rows_of_windows(
     nor, within one that has more, of a vector's coordinate that fewer are about, nor of any of a
     number's bits if fewer are about one of them.
 
-    Parameters
-    ----------
-    windows : iterable of (WindowKey, Window)
-        What is counted, as of :func:`joined`.
-    registry : Registry
-        Has the plans of all of them.
-    candidates : mapping
-        The strings to look for, by fingerprint and metric; none are found where there are none.
+    ``windows``: what is counted, as of :func:`joined`. ``registry``: has the plans of all of them.
+    ``candidates``: the strings to look for, by fingerprint and metric; none are found where there
+    are none.
     """
     window_rows, estimate_rows = [], []
     for key, window in windows:

@@ -50,30 +50,15 @@ _NARROW = 64
 class Rows:
     """Columns of n decoded reports of one shard and one budget period.
 
-    Attributes
-    ----------
-    shard, period : int
-        Where all of them belong.
-    widths : mapping of int to int
-        Payload bytes of every metric that occurs, by registered id.
-    metric : (n,) uint16
-        Registered id.
-    level : (n,) uint8
-        Level, 0 the weakest.
-    pseudonym, chain : (n, 2) uint64
-        Ids as little-endian halves.
-    event, append : (n,) int64
-        When the value was recorded and when the log took the report, ms.
-    countable : (n,) bool
-        False for a report that came too late or from the future: it is seen, and held against
-        its pseudonym's observed epsilon, but never counted.
-    payload : (n, W) uint8
-        W at least each metric's width; the bytes beyond it are zero.
+    ``shard``, ``period``: where all of them belong. ``widths``: payload bytes of every metric that
+    occurs, by registered id. ``metric`` ((n,) uint16): registered id. ``level`` ((n,) uint8):
+    level, 0 the weakest. ``pseudonym``, ``chain`` ((n, 2) uint64): ids as little-endian halves.
+    ``event``, ``append`` ((n,) int64): when the value was recorded and when the log took the
+    report, ms. ``countable`` ((n,) bool): False for a report that came too late or from the future:
+    it is seen, and held against its pseudonym's observed epsilon, but never counted. ``payload``
+    ((n, W) uint8): w at least each metric's width; the bytes beyond it are zero.
 
-    Raises
-    ------
-    ParameterError
-        If columns differ in length or W is too small.
+    Raises ``ParameterError``: if columns differ in length or W is too small.
     """
 
     shard: int
@@ -116,10 +101,8 @@ class Rows:
     def concat(parts: Sequence[Rows]) -> Rows:
         """Return the rows of all parts, in order; at least one part, all of one shard and period.
 
-        Raises
-        ------
-        ParameterError
-            If the parts differ in shard, period or a metric's width, or there are none.
+        Raises ``ParameterError``: if the parts differ in shard, period or a metric's width, or
+        there are none.
         """
         if not parts:
             raise ParameterError("concat needs at least one part")
@@ -163,10 +146,7 @@ class Rows:
     def from_bytes(cls, data: bytes) -> Rows:
         """Return the rows of a packed block; its columns own their memory.
 
-        Raises
-        ------
-        FormatError
-            If the bytes are no block of a known version.
+        Raises ``FormatError``: if the bytes are no block of a known version.
         """
         if len(data) < _HEADER.size:
             raise FormatError("a block is shorter than its header")
@@ -216,14 +196,7 @@ def _by_metric(widths: Mapping[int, int]) -> NDArray[np.int64]:
 def opens(*ordered: NDArray[Any]) -> NDArray[np.bool_]:
     """Return where, in columns sorted together, a combination of values is for the first time.
 
-    Parameters
-    ----------
-    *ordered : (n,) arrays
-        At least one.
-
-    Returns
-    -------
-    (n,) bool
+    ``*ordered`` ((n,) arrays): at least one.
 
     Examples
     --------

@@ -68,17 +68,9 @@ class StoredMetric(NamedTuple):
 class Snapshot:
     """The content of a state in columns; metrics by their place in ``metrics``.
 
-    Attributes
-    ----------
-    shard, period : int
-    key : bytes
-        16 bytes.
-    metrics : tuple of StoredMetric
-        Those that occur, ascending.
-    columns : dict
-        By table and name, as in ``LAYOUT``.
-    payloads : dict of int to (k, width) uint8
-        By width, for widths above 4: the payloads that count, in the order of their entries.
+    ``key``: 16 bytes. ``metrics``: those that occur, ascending. ``columns``: by table and name, as
+    in ``LAYOUT``. ``payloads`` (dict of int to (k, width) uint8): by width, for widths above 4: the
+    payloads that count, in the order of their entries.
     """
 
     shard: int

@@ -46,21 +46,11 @@ _CONFLICT_VALUES = {"countable": "?"}
 class Catalog:
     """Columns over the M registered metrics of a deployment; :func:`catalog_of` makes it once.
 
-    Attributes
-    ----------
-    certified : (M, 9) int64
-        Micro-epsilon that a chain costs whose newest level is the k-th, counted from one; column 0
-        is zero: no level, no cost.
-    levels : (M,) uint8
-        Number of levels.
-    windows : (M,) int64
-        Length of the estimation window, ms.
-    widths : (M,) int64
-        Bytes of a payload.
-    identities : tuple of (bytes, int)
-        Plan fingerprint and the metric's index in that plan: what an id stands for elsewhere.
-    mechanisms : tuple of Mechanism
-        What accumulates the payloads.
+    ``certified`` ((M, 9) int64): micro-epsilon that a chain costs whose newest level is the k-th,
+    counted from one; column 0 is zero: no level, no cost. ``levels`` ((M,) uint8): number of
+    levels. ``windows`` ((M,) int64): length of the estimation window, ms. ``widths`` ((M,) int64):
+    bytes of a payload. ``identities``: plan fingerprint and the metric's index in that plan: what
+    an id stands for elsewhere. ``mechanisms``: what accumulates the payloads.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -96,29 +86,17 @@ catalog_of = lru_cache(maxsize=16)(Catalog)
 class State:
     """The state of one shard and budget period.
 
-    Parameters
-    ----------
-    registry : Registry
-        The plans of the deployment; metric ids are its.
-    shard, period : int
-        What the state is of.
-    key : bytes
-        16 random bytes, the same for a whole deployment: see
-        :func:`pipelines.aggregation.table.new_key`.
+    ``registry``: the plans of the deployment; metric ids are its. ``shard``, ``period``: what the
+    state is of. ``key``: 16 random bytes, the same for a whole deployment: see
+    :func:`pipelines.aggregation.table.new_key`.
 
-    Attributes
-    ----------
-    budget : int
-        Micro-epsilon by which pseudonyms are judged from now on: the registry's, unless set.
-    pseudonyms, entries, conflicts : Table
-        See the module. ``entries["append"]`` is when the log first took the row that counts;
-        ``entries["counted"]`` that row's level counted from one, 0 for none; ``entries["slot"]``
-        its place in the pool counted from one, 0 for none; ``entries["tags"]`` one a level.
+    ``budget``: micro-epsilon by which pseudonyms are judged from now on: the registry's, unless
+    set. ``pseudonyms``, ``entries``, ``conflicts``: see the module. ``entries["append"]`` is when
+    the log first took the row that counts; ``entries["counted"]`` that row's level counted from
+    one, 0 for none; ``entries["slot"]`` its place in the pool counted from one, 0 for none;
+    ``entries["tags"]`` one a level.
 
-    Raises
-    ------
-    ParameterError
-        If the key is not 16 bytes.
+    Raises ``ParameterError``: if the key is not 16 bytes.
     """
 
     def __init__(self, registry: Registry, shard: int, period: int, key: bytes) -> None:
@@ -203,12 +181,8 @@ class State:
     def from_bytes(cls, data: bytes, registry: Registry) -> State:
         """Read a state; metrics get the ids that they have in ``registry``.
 
-        Raises
-        ------
-        FormatError
-            The bytes are no state of a known version, or damaged.
-        PlanError
-            The state has rows of a plan that the registry does not have.
+        Raises ``FormatError``: the bytes are no state of a known version, or damaged.
+        ``PlanError``: the state has rows of a plan that the registry does not have.
         """
         stored = Snapshot.from_bytes(data)
         state = cls(registry, stored.shard, stored.period, stored.key)

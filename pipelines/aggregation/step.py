@@ -64,13 +64,9 @@ class Tally(NamedTuple):
 class Rejected(NamedTuple):
     """What a step rejects.
 
-    Attributes
-    ----------
-    parts : tuple of Rejects
-        What was taken back, by padded width, and last the rows of the call. They are joined only
-        for whoever asks, since one wide payload makes all of them wide.
-    superseded : int
-        Reports besides these that a newer level had superseded before.
+    ``parts``: what was taken back, by padded width, and last the rows of the call. They are joined
+    only for whoever asks, since one wide payload makes all of them wide. ``superseded``: reports
+    besides these that a newer level had superseded before.
     """
 
     parts: tuple[Rejects, ...]
@@ -113,33 +109,21 @@ class _Placed:
 def step(state: State, rows: Rows) -> Step:
     """Take rows into the state.
 
-    Parameters
-    ----------
-    state : State
-        Changed in place and returned; after an error it must not be used again.
-    rows : Rows
-        Decoded rows of the state's shard and period, their metrics, levels, payloads and times
-        checked by :mod:`sotto.wire.decode`. At least 2,000 a call where there are so many.
+    ``state``: changed in place and returned; after an error it must not be used again. ``rows``:
+    decoded rows of the state's shard and period, their metrics, levels, payloads and times checked
+    by :mod:`sotto.wire.decode`. At least 2,000 a call where there are so many.
 
-    Returns
-    -------
-    state : State
-        A function of the set of rows that it has seen.
-    deltas : dict
-        Count vectors to add, by (registered metric, window start ms, level); those that would
-        add nothing are left out. The sums of all calls are a function of the set of rows.
-    rejects : Rejected
-        Of revoked pseudonyms, as ``revoked``: what counted of them until this call, their
-        countable rows in this call that are new, and the number of those superseded before. No
-        row is ever rejected twice; a countable row that neither counts nor is rejected is a
-        repetition, or a newer level of its chain counts. The number of all rejected rows of all
-        calls is a function of the set of rows; of which it has the bytes is not.
+    Returns ``state`` (State): a function of the set of rows that it has seen. ``deltas`` (dict):
+    count vectors to add, by (registered metric, window start ms, level); those that would add
+    nothing are left out. The sums of all calls are a function of the set of rows. ``rejects``
+    (Rejected): of revoked pseudonyms, as ``revoked``: what counted of them until this call, their
+    countable rows in this call that are new, and the number of those superseded before. No row is
+    ever rejected twice; a countable row that neither counts nor is rejected is a repetition, or a
+    newer level of its chain counts. The number of all rejected rows of all calls is a function of
+    the set of rows; of which it has the bytes is not.
 
-    Raises
-    ------
-    ParameterError
-        If rows are of another shard or period or cannot have been decoded with this registry.
-        The state is then unchanged.
+    Raises ``ParameterError``: if rows are of another shard or period or cannot have been decoded
+    with this registry. The state is then unchanged.
     """
     _check(state, rows)
     placed = _place(state, rows)
@@ -308,15 +292,9 @@ STEP_BYTES = 1 << 24
 class Stepped(NamedTuple):
     """What rows have changed.
 
-    Attributes
-    ----------
-    state : State
-        The one given, changed.
-    changes : dict of WindowKey to (levels, length) int64
-        To be added to the counts.
-    rejects : list of Reject
-    tally : Tally
-        What became of the rows; ``reports`` is left at zero, since whoever read them counts them.
+    ``state``: the one given, changed. ``changes`` (dict of WindowKey to (levels, length) int64): to
+    be added to the counts. ``tally``: what became of the rows; ``reports`` is left at zero, since
+    whoever read them counts them.
     """
 
     state: State

@@ -95,34 +95,17 @@ def changed(window: WindowKey, change: Matrix) -> bytes:
 class Head(NamedTuple):
     """What is kept of a period's shard beside its snapshot and its log.
 
-    Attributes
-    ----------
-    token : str
-        Of the state that snapshot and log make together.
-    numbering : str
-        Hexadecimal: the plans by which the log's rows were counted.
-    size, logged : int
-        Bytes of the snapshot and of the log.
-    rows, waiting : int
-        Number and bytes of the rows that have gathered.
-    armed : bool
-        Whether the timer is set that counts them.
-    audited : int
-        When the state was audited last, ms.
-    due : bool
-        Whether it has changed since.
-    reported : tuple of int
-        Bytes, chains and pseudonyms as of the last note.
-    doubtful : bool
-        Whether the period may have been over before the first row came: one that an operator has
-        given back, or that comes from a partition that was idle. Rows then wait until a timely one
-        or the next watermark shows that it is open, or are late once it is over; a state begun anew
-        would take the documents of the first for void.
-    closed : bool
-        Whether the period is over and its state gone.
-    watched : bool
-        Of such rows: whether the watermark has moved since, so that the period is not over, or is
-        closed right after.
+    ``token``: of the state that snapshot and log make together. ``numbering``: hexadecimal: the
+    plans by which the log's rows were counted. ``size``, ``logged``: bytes of the snapshot and of
+    the log. ``rows``, ``waiting``: number and bytes of the rows that have gathered. ``armed``:
+    whether the timer is set that counts them. ``audited``: when the state was audited last, ms.
+    ``due``: whether it has changed since. ``reported``: bytes, chains and pseudonyms as of the last
+    note. ``doubtful``: whether the period may have been over before the first row came: one that an
+    operator has given back, or that comes from a partition that was idle. Rows then wait until a
+    timely one or the next watermark shows that it is open, or are late once it is over; a state
+    begun anew would take the documents of the first for void. ``closed``: whether the period is
+    over and its state gone. ``watched``: of such rows: whether the watermark has moved since, so
+    that the period is not over, or is closed right after.
     """
 
     token: str = ""

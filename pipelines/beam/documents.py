@@ -68,18 +68,10 @@ Published: TypeAlias = tuple[bytes, bytes]
 class _Emitted(NamedTuple):
     """What has been emitted of a key.
 
-    Attributes
-    ----------
-    revision : int
-        The last one; a time, ms.
-    armed : bool
-        Whether the timer is set that emits it again.
-    timely : bool
-        Whether its timely reports were complete.
-    closed : bool
-        Whether it was emitted a last time; nothing changes it any more.
-    named : str
-        Of a window: fingerprint and metric under which it was emitted last.
+    ``revision``: the last one; a time, ms. ``armed``: whether the timer is set that emits it again.
+    ``timely``: whether its timely reports were complete. ``closed``: whether it was emitted a last
+    time; nothing changes it any more. ``named``: of a window: fingerprint and metric under which it
+    was emitted last.
     """
 
     revision: int = 0
@@ -251,10 +243,7 @@ def _dofn(name: str, subject: type[_Subject]) -> type[beam.DoFn]:
         def added(self, changes: Any, total: Any) -> bytes:
             """Add changes to the sum and return it.
 
-            Raises
-            ------
-            FormatError
-                There is nothing at all: timers are set for what has come alone.
+            Raises ``FormatError``: there is nothing at all: timers are set for what has come alone.
             """
             held, new = total.read(), list(changes.read())
             if new:

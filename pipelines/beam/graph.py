@@ -32,12 +32,8 @@ def build(
 ) -> tuple[beam.PCollection[Keyed], beam.PCollection[bytes]]:
     """Lay the graph into a pipeline.
 
-    Returns
-    -------
-    documents : PCollection of (bytes, bytes)
-        Keys and values.
-    rejects : PCollection of bytes
-        Packed rejects.
+    Returns ``documents`` (PCollection of (bytes, bytes)): keys and values. ``rejects`` (PCollection
+    of bytes): packed rejects.
     """
     read = [
         pipeline

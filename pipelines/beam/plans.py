@@ -36,10 +36,7 @@ _SINCE = "since"
 class PlansFolder:
     """Where a pipeline's plans are; crosses Beam pickled.
 
-    Parameters
-    ----------
-    path : str
-        A folder that all workers reach.
+    ``path``: a folder that all workers reach.
     """
 
     path: str
@@ -47,15 +44,10 @@ class PlansFolder:
     def registry(self, *fingerprints: bytes) -> Registry:
         """Return the plans that are known here, at most ``LOOK_SECONDS`` old.
 
-        Parameters
-        ----------
-        *fingerprints : bytes
-            Of plans that another worker knows: if one is not known here yet, the folder is read.
+        ``*fingerprints``: of plans that another worker knows: if one is not known here yet, the
+        folder is read.
 
-        Raises
-        ------
-        PlanError
-            One is not in the folder.
+        Raises ``PlanError``: one is not in the folder.
         """
         registry = _looked(self.path).registry
         if any(each not in registry.by_fingerprint for each in fingerprints):
@@ -83,15 +75,9 @@ class PlansFolder:
     def numbered(self, numbering: bytes) -> Registry:
         """Return the registry that numbers metrics in this way.
 
-        Parameters
-        ----------
-        numbering : bytes
-            Fingerprints of 32 bytes, as of :func:`numbering_of`.
+        ``numbering``: fingerprints of 32 bytes, as of :func:`numbering_of`.
 
-        Raises
-        ------
-        PlanError
-            A plan is not in the folder.
+        Raises ``PlanError``: a plan is not in the folder.
         """
         fingerprints = fingerprints_of(numbering)
         registry = self.registry(*fingerprints)
@@ -112,10 +98,7 @@ class PlansFolder:
 def load_since(folder: Path) -> dict[bytes, int]:
     """Return what :func:`keep_since` has noted in a folder of plans.
 
-    Raises
-    ------
-    AggregationError
-        The note is damaged.
+    Raises ``AggregationError``: the note is damaged.
     """
     path = folder / _SINCE
     try:

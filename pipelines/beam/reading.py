@@ -64,12 +64,8 @@ _NUMBERING = struct.Struct("<H")
 class Clock(NamedTuple):
     """The time of a partition, ms.
 
-    Attributes
-    ----------
-    append : int
-        The append time of its last record: none that follows is given an earlier one.
-    watermark : int
-        No element that follows has an earlier timestamp.
+    ``append``: the append time of its last record: none that follows is given an earlier one.
+    ``watermark``: no element that follows has an earlier timestamp.
     """
 
     append: int = EARLIEST

@@ -50,17 +50,10 @@ _STAGE = re.compile(r"\s*\[while running .*\]$")
 class Runner:
     """A runner and its options.
 
-    Parameters
-    ----------
-    options : tuple of str
-        As on a command line, without ``--runner`` for the embedded one.
-    report : callable
-        Called with the state of a job that does not run in this process.
+    ``options``: as on a command line, without ``--runner`` for the embedded one. ``report``: called
+    with the state of a job that does not run in this process.
 
-    Raises
-    ------
-    ParameterError
-        Beam does not know an option, or the runner cannot be used so.
+    Raises ``ParameterError``: Beam does not know an option, or the runner cannot be used so.
     """
 
     options: tuple[str, ...] = ()
@@ -98,10 +91,7 @@ class Runner:
     def run(self, pipeline: beam.Pipeline) -> None:
         """Run a pipeline to its end.
 
-        Raises
-        ------
-        Exception
-            What the runner raises where the job has failed or was cancelled.
+        Raises ``Exception``: what the runner raises where the job has failed or was cancelled.
         """
         began, before = time.monotonic(), ""
         result = pipeline.run()

@@ -21,22 +21,12 @@ _ALWAYS: Mapping[bytes, int] = MappingProxyType({})
 class Stream:
     """What all stages know; crosses Beam pickled.
 
-    Parameters
-    ----------
-    job : str
-        Random name of the deployment, which its documents carry.
-    plans : PlansFolder
-    linger : int
-        For how long rows are gathered before they are counted, ms.
-    every : int
-        A window, a period or the job's health is published at most so often, ms.
-    idle : int
-        A partition that has given nothing for so long, though it is read to its end, does not
-        hold the watermark back any more, ms.
-    cache : int
-        Bytes of states that a worker process keeps ready; they can always be made again.
-    bounded : bool
-        Whether to read partitions up to where they end now, and then close all periods.
+    ``job``: random name of the deployment, which its documents carry. ``linger``: for how long rows
+    are gathered before they are counted, ms. ``every``: a window, a period or the job's health is
+    published at most so often, ms. ``idle``: a partition that has given nothing for so long, though
+    it is read to its end, does not hold the watermark back any more, ms. ``cache``: bytes of states
+    that a worker process keeps ready; they can always be made again. ``bounded``: whether to read
+    partitions up to where they end now, and then close all periods.
     """
 
     job: str
@@ -61,13 +51,8 @@ def moment(ms: int) -> Timestamp:
 def closing_time(period: int, registry: Registry, since: Mapping[bytes, int] = _ALWAYS) -> int:
     """Return the time, ms, from which on no report of a budget period can count any more.
 
-    Parameters
-    ----------
-    period : int
-    registry : Registry
-    since : mapping
-        By fingerprint, when a plan came, ms; plans that are not in it were there from the first. A
-        plan that comes when a period is over by the others does not open it again.
+    ``since``: by fingerprint, when a plan came, ms; plans that are not in it were there from the
+    first. A plan that comes when a period is over by the others does not open it again.
 
     Examples
     --------

@@ -51,11 +51,7 @@ FORMAT = 1
 class Topics:
     """Topics of reports, and those beside them for what comes out.
 
-    Parameters
-    ----------
-    broker : Broker
-    topics : tuple of ReportTopic
-        Epochs of one name. Later ones are read once they are there.
+    ``topics``: epochs of one name. Later ones are read once they are there.
     """
 
     broker: Broker
@@ -73,10 +69,7 @@ class Topics:
     def check(self, registry: Registry) -> None:
         """Return if all topics can be used.
 
-        Raises
-        ------
-        BrokerError
-            What is wrong with one, and what to do.
+        Raises ``BrokerError``: what is wrong with one, and what to do.
         """
         stay = Stay(registry.horizon, max(plan.retention for plan in registry.plans))
         with connected(self.broker) as found:
@@ -107,14 +100,7 @@ class Topics:
 class Log:
     """An embedded log, and a database and a folder for what comes out.
 
-    Parameters
-    ----------
-    path : Path
-        The log's folder.
-    database : str
-        URL.
-    quarantine : Path
-        The folder for what is rejected.
+    ``path``: the log's folder. ``database``: URL. ``quarantine``: the folder for what is rejected.
     """
 
     path: Path
@@ -124,10 +110,7 @@ class Log:
     def check(self, registry: Registry) -> None:
         """Return if there is a log.
 
-        Raises
-        ------
-        AggregationError
-            There is none.
+        Raises ``AggregationError``: there is none.
         """
         EmbeddedLog(self.path).open(registry)
 
@@ -144,10 +127,7 @@ class Log:
 class JobFolder:
     """The folder of a job.
 
-    Parameters
-    ----------
-    path : Path
-        Made by :meth:`begin` if it does not exist.
+    ``path``: made by :meth:`begin` if it does not exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -162,10 +142,7 @@ class JobFolder:
     def job(self) -> str | None:
         """Return the random name that the job's documents carry; None if none was submitted.
 
-        Raises
-        ------
-        AggregationError
-            The folder is damaged.
+        Raises ``AggregationError``: the folder is damaged.
         """
         try:
             value = load_document(self._file.read_bytes(), str(self._file), FORMAT)
@@ -183,17 +160,9 @@ class JobFolder:
     ) -> str:
         """Return the name of the job that is submitted; note it, and its plans, first.
 
-        Parameters
-        ----------
-        plans, candidates
-        before : str or None
-            As of :meth:`job`.
-        anew : bool
+        ``before``: as of :meth:`job`.
 
-        Raises
-        ------
-        AggregationError
-            It has been submitted since, by somebody else.
+        Raises ``AggregationError``: it has been submitted since, by somebody else.
         """
         job = secrets.token_hex(8) if before is None or anew else before
         (self.path / "plans").mkdir(parents=True, exist_ok=True)
@@ -244,25 +213,12 @@ def submit(
 ) -> Any:
     """Submit a pipeline and return Beam's result, which can be waited for.
 
-    Parameters
-    ----------
-    folder : JobFolder
-    io : Topics or Log
-        What is read and written.
-    plans, candidates : sequence and mapping
-        Those that are given, beside those that the job has had.
-    options : sequence of str
-        Beam's, as on the command line.
-    anew : bool
-        Whether to count from the beginning although the job has run before; its documents then
-        are those of another job.
-    **settings
-        As of :class:`~pipelines.beam.stream.Stream`.
+    ``io``: what is read and written. ``plans``, ``candidates``: those that are given, beside those
+    that the job has had. ``options``: Beam's, as on the command line. ``anew``: whether to count
+    from the beginning although the job has run before; its documents then are those of another job.
+    ``**settings``: as of :class:`~pipelines.beam.stream.Stream`.
 
-    Raises
-    ------
-    SottoError
-        It cannot run, or would do harm: what to do. Nothing has been submitted.
+    Raises ``SottoError``: it cannot run, or would do harm: what to do. Nothing has been submitted.
     """
     runner = Runner(tuple(options))
     if not settings.get("bounded"):
@@ -316,10 +272,8 @@ def _has_password(url: str) -> bool:
 def _unbounded(runner: Runner) -> Runner:
     """Return a runner of a pipeline without an end.
 
-    Raises
-    ------
-    ParameterError
-        It is the embedded one, which waits for the end of one stage before it begins the next.
+    Raises ``ParameterError``: it is the embedded one, which waits for the end of one stage before
+    it begins the next.
     """
     if runner.embedded:
         raise ParameterError(

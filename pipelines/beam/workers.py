@@ -51,10 +51,7 @@ _LOGGER = logging.getLogger(__name__)
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     """The service by which a runner starts and stops workers.
 
-    Parameters
-    ----------
-    cache : int, at least 0
-        Megabytes of state that a worker remembers between bundles.
+    ``cache`` (int, at least 0): megabytes of state that a worker remembers between bundles.
     """
 
     def __init__(self, cache: int) -> None:
@@ -144,16 +141,10 @@ def serve(host: str, port: int, cache: int) -> None:
 def work(name: str, provision: str, cache: int, connected: int) -> None:
     """Be a worker until its runner has no more work, or has gone.
 
-    Parameters
-    ----------
-    name : str
-        What the runner calls it.
-    provision : str
-        HOST:PORT where the runner gives the worker its settings.
-    cache : int
-        Megabytes, unless the pipeline's ``--max_cache_memory_usage_mb`` says another number.
-    connected : int
-        A descriptor to which a byte is written once the runner is reached.
+    ``name``: what the runner calls it. ``provision``: HOST:PORT where the runner gives the worker
+    its settings. ``cache``: megabytes, unless the pipeline's ``--max_cache_memory_usage_mb`` says
+    another number. ``connected``: a descriptor to which a byte is written once the runner is
+    reached.
     """
     threading.Thread(target=_end_with_the_pool, daemon=True).start()
     threading.excepthook = _report

@@ -10,12 +10,7 @@ from pipelines.sinks.base import Sink
 
 
 class Write(beam.DoFn):
-    """Writes all elements to a sink.
-
-    Parameters
-    ----------
-    sink : Sink
-    """
+    """Writes all elements to a sink."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink

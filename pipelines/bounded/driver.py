@@ -59,37 +59,17 @@ STEPS = (
 class Driver:
     """Commits to a state directory; to be made and used under its lock.
 
-    Parameters
-    ----------
-    directory : StateDirectory
-    registry : Registry
-        All plans under which reports have been counted, and maybe more.
-    candidates : mapping
-        Strings to look for, by plan fingerprint and metric.
-    results : Results
-        What is committed is projected there.
-    checkpoint : callable
-        Called after every step of a commit; tests stop the process there.
-    publish : Publish, optional
-        Publishes what is committed.
-    runner : Runner
-        Of the jobs.
-    elsewhere : str, optional
-        As of :meth:`pipelines.storage.directory.StateDirectory.open`.
+    ``registry``: all plans under which reports have been counted, and maybe more. ``candidates``:
+    strings to look for, by plan fingerprint and metric. ``results``: what is committed is projected
+    there. ``checkpoint``: called after every step of a commit; tests stop the process there.
+    ``publish``: publishes what is committed. ``runner``: of the jobs. ``elsewhere``: as of
+    :meth:`pipelines.storage.directory.StateDirectory.open`.
 
-    Attributes
-    ----------
-    manifest : Manifest
-        What is committed.
-    unpublished : str
-        Why it could not be published, if so; then that is not tried again.
+    ``manifest``: what is committed. ``unpublished``: why it could not be published, if so; then
+    that is not tried again.
 
-    Raises
-    ------
-    AggregationError
-        The directory cannot be used, or a plan is missing.
-    PlanError
-        A plan has another fingerprint than one of its name and version had before.
+    Raises ``AggregationError``: the directory cannot be used, or a plan is missing. ``PlanError``:
+    a plan has another fingerprint than one of its name and version had before.
     """
 
     def __init__(
@@ -134,17 +114,11 @@ class Driver:
     def commit(self, intent: Intent, source: BoundedSource | None) -> JobOutput:
         """Do what an intent lists, commit and project it.
 
-        Parameters
-        ----------
-        intent : Intent
-            One that has begun.
-        source : BoundedSource or None
-            Of the ranges; none is needed for what is taken from quarantine.
+        ``intent``: one that has begun. ``source``: of the ranges; none is needed for what is taken
+        from quarantine.
 
-        Raises
-        ------
-        AggregationError, BrokerError
-            It was not committed, and a restart does it again; or it was, and not projected.
+        Raises ``AggregationError, BrokerError``: it was not committed, and a restart does it again;
+        or it was, and not projected.
         """
         began = time.monotonic()
         ranges, items = self._taken(intent, source)

@@ -70,20 +70,9 @@ PATIENCE = 60.0
 class Job:
     """What the stages of one run need to know; crosses Beam pickled.
 
-    Parameters
-    ----------
-    source : Ranges
-        Where the reports are.
-    files : StateFiles
-        Where its files are.
-    attempt : str
-        Random name of the driver's attempt to make the generation.
-    plans : tuple of bytes
-        The compiled plans.
-    manifest : Manifest
-        What is committed: the job goes on from there.
-    parts : Parts
-        How periods are cut.
+    ``source``: where the reports are. ``files``: where its files are. ``attempt``: random name of
+    the driver's attempt to make the generation. ``plans``: the compiled plans. ``manifest``: what
+    is committed: the job goes on from there. ``parts``: how periods are cut.
     """
 
     source: Ranges
@@ -146,15 +135,10 @@ class Job:
     def output(self, patience: float = 0.0) -> JobOutput:
         """Return what the job has written.
 
-        Parameters
-        ----------
-        patience : float
-            Seconds to wait for a summary that others have written: NFS shows new names late.
+        ``patience``: seconds to wait for a summary that others have written: NFS shows new names
+        late.
 
-        Raises
-        ------
-        AggregationError
-            There is no summary, or a part of the job has failed.
+        Raises ``AggregationError``: there is no summary, or a part of the job has failed.
         """
         folder, deadline = self.files.attempt(self.attempt), time.monotonic() + patience
         while (found := self._summary(folder)) is None:

@@ -115,14 +115,8 @@ sotto_estimates_omitted
 class Described:
     """A metric.
 
-    Parameters
-    ----------
-    name : str
-        As it is exposed, unit and ``_total`` included.
-    help : str
-        One sentence.
-    labels : tuple of str
-        Names of its labels.
+    ``name``: as it is exposed, unit and ``_total`` included. ``help``: one sentence. ``labels``:
+    names of its labels.
     """
 
     name: str

@@ -32,25 +32,10 @@ class Period:
 class Committed:
     """What a state directory says.
 
-    Parameters
-    ----------
-    generation : int
-    clock : int or None
-        Milliseconds.
-    undertaken : bool
-        Whether a run on top of it has begun.
-    last : LastRun or None
-    lanes : mapping
-        Lane to the position up to which it is taken.
-    size : mapping
-        Bytes by folder.
-    tally : Tally
-    rejected, requeued : mapping
-        Reports by reason: all that were rejected, and those taken again since.
-    periods : tuple of Period
-        Oldest first.
-    registry : Registry or None
-        None before the first run.
+    ``clock``: milliseconds. ``undertaken``: whether a run on top of it has begun. ``lanes``: lane
+    to the position up to which it is taken. ``size``: bytes by folder. ``rejected``, ``requeued``:
+    reports by reason: all that were rejected, and those taken again since. ``periods``: oldest
+    first. ``registry``: None before the first run.
     """
 
     generation: int
@@ -69,12 +54,8 @@ class Committed:
 def committed(state_dir: Path) -> Committed:
     """Return what is committed.
 
-    Raises
-    ------
-    MissingError
-        Nothing is.
-    AggregationError, FileNotFoundError
-        It is damaged; or was replaced meanwhile.
+    Raises ``MissingError``: nothing is. ``AggregationError, FileNotFoundError``: it is damaged; or
+    was replaced meanwhile.
     """
     directory = StateDirectory(state_dir)
     if not (state_dir / "MANIFEST.json").exists():

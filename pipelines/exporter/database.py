@@ -78,14 +78,9 @@ class EstimateRow:
 class SinkState:
     """What a sink's database has besides.
 
-    Parameters
-    ----------
-    taken : mapping
-        Topic and partition to the offset that the sink reads next.
-    health : mapping
-        The job's health, as it reports it: numbers, or None for what it does not know.
-    offsets : mapping or None
-        Partition to the offset that the job reads next, as it reports it; None for no report yet.
+    ``taken``: topic and partition to the offset that the sink reads next. ``health``: the job's
+    health, as it reports it: numbers, or None for what it does not know. ``offsets``: partition to
+    the offset that the job reads next, as it reports it; None for no report yet.
     """
 
     taken: Mapping[tuple[str, int], int]
@@ -97,27 +92,11 @@ class SinkState:
 class Projected:
     """A reading of a database.
 
-    Parameters
-    ----------
-    generation : int
-    lineage : str or None
-    clock : int or None
-        Milliseconds.
-    levels : mapping
-        Metric to the reports that count, by level.
-    windows : mapping
-        Metric to its newest window.
-    estimates : tuple of EstimateRow
-        Of the newest windows, the first of every metric first.
-    omitted : int
-        Estimates beyond the limit.
-    rejected, requeued : mapping
-        Reports by reason: all that were rejected, and those requeued since, where that is known.
-    periods : tuple of Period
-    size : int or None
-        Bytes of a SQLite database.
-    sink : SinkState or None
-        Where a sink writes the database.
+    ``clock``: milliseconds. ``levels``: metric to the reports that count, by level. ``windows``:
+    metric to its newest window. ``estimates``: of the newest windows, the first of every metric
+    first. ``omitted``: estimates beyond the limit. ``rejected``, ``requeued``: reports by reason:
+    all that were rejected, and those requeued since, where that is known. ``size``: bytes of a
+    SQLite database. ``sink``: where a sink writes the database.
     """
 
     generation: int
@@ -137,17 +116,9 @@ class Projected:
 class Database:
     """A database of results that is only read.
 
-    Parameters
-    ----------
-    url : str or URL
-        As SQLAlchemy takes it.
-    max_series : int
-        Series of estimates at most.
+    ``url``: as SQLAlchemy takes it. ``max_series``: series of estimates at most.
 
-    Raises
-    ------
-    AggregationError
-        It is no database that can be used here.
+    Raises ``AggregationError``: it is no database that can be used here.
     """
 
     def __init__(self, url: str | sql.URL, max_series: int) -> None:
@@ -167,14 +138,8 @@ class Database:
     def read(self) -> Projected:
         """Return a reading; what has not changed since the last call is not read again.
 
-        Raises
-        ------
-        MissingError
-            There is none, or none with results.
-        UnreadableError
-            It cannot be read now.
-        AggregationError
-            It is damaged.
+        Raises ``MissingError``: there is none, or none with results. ``UnreadableError``: it cannot
+        be read now. ``AggregationError``: it is damaged.
         """
         try:
             for _ in range(ATTEMPTS):

@@ -30,15 +30,8 @@ _MICRO, _MILLI = 1e6, 1e3
 class Snapshot:
     """Readings of all sources at one time; None for sources that were not configured.
 
-    Parameters
-    ----------
-    at : int
-        When they were read, ms of the wall clock.
-    seconds : float
-        How long it took.
-    state, database, log, documents : Reading, optional
-    registry : Registry, optional
-        The plans, where no state directory has them.
+    ``at``: when they were read, ms of the wall clock. ``seconds``: how long it took. ``registry``:
+    the plans, where no state directory has them.
     """
 
     at: int
@@ -88,14 +81,8 @@ class Samples:
 def families(snapshot: Snapshot | None, now: int, exceeded: int) -> Iterator[Metric]:
     """Yield the metrics of a snapshot.
 
-    Parameters
-    ----------
-    snapshot : Snapshot or None
-        None if there has been none in time.
-    now : int
-        Milliseconds of the wall clock, to which ages are counted.
-    exceeded : int
-        Scrapes that a reading did not answer in time.
+    ``snapshot``: None if there has been none in time. ``now``: milliseconds of the wall clock, to
+    which ages are counted. ``exceeded``: scrapes that a reading did not answer in time.
     """
     samples = Samples()
     samples.add("sotto_exporter_deadline_exceeded_total", exceeded)

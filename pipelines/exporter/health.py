@@ -30,19 +30,10 @@ _LOG = logging.getLogger(__name__)
 class Readers:
     """What is read: each source may be left out.
 
-    Parameters
-    ----------
-    state : path, optional
-        State directory.
-    database : Database, optional
-        Results.
-    log : Watched or WatchedStream, optional
-        The log or the topics that the job reads: aggregation runs, as the state directory says, or
-        a streaming job, as its health in the database does.
-    documents : WatchedDocuments, optional
-        The topic of estimates from which the database is written.
-    registry : Registry, optional
-        The plans, where there is no state directory.
+    ``state``: state directory. ``database``: results. ``log``: the log or the topics that the job
+    reads: aggregation runs, as the state directory says, or a streaming job, as its health in the
+    database does. ``documents``: the topic of estimates from which the database is written.
+    ``registry``: the plans, where there is no state directory.
     """
 
     def __init__(
@@ -62,10 +53,7 @@ class Readers:
     def readings(self, before: Snapshot | None = None) -> Iterator[Snapshot]:
         """Read all sources; yield what is known once the broker is asked, and when it has answered.
 
-        Parameters
-        ----------
-        before : Snapshot, optional
-            Exposed of the broker meanwhile: it may take long not to answer.
+        ``before``: exposed of the broker meanwhile: it may take long not to answer.
         """
         began, at = time.monotonic(), now_ms()
         path, database = self._state, self._database
@@ -117,17 +105,10 @@ def _documents(topic: WatchedDocuments, sink: SinkState | None) -> Reading[Docum
 class Health(Collector):
     """The job's health, for a registry of prometheus-client.
 
-    Parameters
-    ----------
-    readers : callable
-        Given the last reading, yields the next one, and maybe others that lead to it.
-    fresh : float
-        A reading answers scrapes for so long, s.
-    deadline : float, optional
-        A scrape waits so long for a reading, s; for ever if not given. After that it is answered
-        with the last one, whose age is exposed, and the reading goes on for the next.
-    clock : callable
-        Says what now is, ms.
+    ``readers``: given the last reading, yields the next one, and maybe others that lead to it.
+    ``fresh``: a reading answers scrapes for so long, s. ``deadline``: a scrape waits so long for a
+    reading, s; for ever if not given. After that it is answered with the last one, whose age is
+    exposed, and the reading goes on for the next. ``clock``: says what now is, ms.
     """
 
     def __init__(

@@ -32,12 +32,7 @@ PATIENCE = 5.0
 class Progress(NamedTuple):
     """How far a streaming job has read a partition.
 
-    Attributes
-    ----------
-    offset : int
-        Of the record that it reads next.
-    records : int
-        That it has not read.
+    ``offset``: of the record that it reads next. ``records``: that it has not read.
     """
 
     offset: int
@@ -48,18 +43,10 @@ class Progress(NamedTuple):
 class Lag:
     """What has not been read.
 
-    Parameters
-    ----------
-    size : int or None
-        Bytes; None where nobody counts them.
-    records : int
-        Extrapolated where a partition has too many to read.
-    lagging : int
-        Partitions that have any of it.
-    oldest : int or None
-        Append time of the oldest record, ms; None for none.
-    partitions : mapping of str to Progress
-        By partition, ``TOPIC/NUMBER``; of streaming jobs alone.
+    ``size``: bytes; None where nobody counts them. ``records``: extrapolated where a partition has
+    too many to read. ``lagging``: partitions that have any of it. ``oldest``: append time of the
+    oldest record, ms; None for none. ``partitions``: by partition, ``TOPIC/NUMBER``; of streaming
+    jobs alone.
     """
 
     size: int | None = 0
@@ -87,19 +74,10 @@ class Watched(Protocol):
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
         """Return what is beyond the positions up to which partitions are read.
 
-        Parameters
-        ----------
-        taken : mapping
-            Partition to position.
-        registry : Registry or None
-            The plans of the last run.
+        ``taken``: partition to position. ``registry``: the plans of the last run.
 
-        Raises
-        ------
-        MissingError
-            There is nothing to read yet.
-        AggregationError, BrokerError
-            It cannot be known.
+        Raises ``MissingError``: there is nothing to read yet. ``AggregationError, BrokerError``: it
+        cannot be known.
         """
         ...
 
@@ -107,10 +85,7 @@ class Watched(Protocol):
 class WatchedLog:
     """A log whose lag is read again and again.
 
-    Parameters
-    ----------
-    path : path
-        The log's directory.
+    ``path``: the log's directory.
     """
 
     def __init__(self, path: Path) -> None:
@@ -151,10 +126,7 @@ class WatchedTopics:
     there are offsets without any, which nobody ever reads. So records are read to be counted, up
     to a limit.
 
-    Parameters
-    ----------
-    source : BoundedSource
-        The topics, for this alone.
+    ``source``: the topics, for this alone.
     """
 
     def __init__(self, source: BoundedSource) -> None:
@@ -178,11 +150,7 @@ class WatchedTopics:
 class WatchedStream:
     """Topics that a streaming job reads, whose lag is read again and again.
 
-    Parameters
-    ----------
-    broker : Broker
-    topics : sequence of ReportTopic
-        Epochs of one name. The job reads later ones and the requeue topic as well.
+    ``topics``: epochs of one name. The job reads later ones and the requeue topic as well.
     """
 
     def __init__(self, broker: Broker, topics: Sequence[ReportTopic]) -> None:
@@ -195,18 +163,10 @@ class WatchedStream:
     def lag(self, taken: Mapping[str, int]) -> Lag:
         """Return what is beyond the offsets up to which the job has read.
 
-        Parameters
-        ----------
-        taken : mapping
-            Partition, ``TOPIC@ID/NUMBER``, to the offset of the record that is read next, as the
-            job's health reports it.
+        ``taken``: partition, ``TOPIC@ID/NUMBER``, to the offset of the record that is read next, as
+        the job's health reports it.
 
-        Raises
-        ------
-        MissingError
-            There is no topic.
-        BrokerError
-            The broker does not answer.
+        Raises ``MissingError``: there is no topic. ``BrokerError``: the broker does not answer.
         """
         reports = self._reports.names()
         if not reports:
@@ -249,12 +209,8 @@ def _lag_of(partition: Partition, start: int, end: int, partitions: int) -> Lag:
 class Documents:
     """A topic of estimates.
 
-    Parameters
-    ----------
-    newest : int or None
-        When the broker took the newest document, ms; None for none.
-    behind : int
-        Offsets beyond those that the sink has written.
+    ``newest``: when the broker took the newest document, ms; None for none. ``behind``: offsets
+    beyond those that the sink has written.
     """
 
     newest: int | None
@@ -264,11 +220,7 @@ class Documents:
 class WatchedDocuments:
     """A topic of estimates that is described again and again.
 
-    Parameters
-    ----------
-    broker : Broker
-    topic : SinkTopic
-        Of the kind ``estimates``.
+    ``topic``: of the kind ``estimates``.
     """
 
     def __init__(self, broker: Broker, topic: SinkTopic) -> None:
@@ -278,17 +230,10 @@ class WatchedDocuments:
     def read(self, taken: Mapping[tuple[str, int], int]) -> Documents:
         """Return the age of the newest document and what the sink has not written.
 
-        Parameters
-        ----------
-        taken : mapping
-            Topic and partition to the offset that the sink reads next.
+        ``taken``: topic and partition to the offset that the sink reads next.
 
-        Raises
-        ------
-        MissingError
-            The topic does not exist.
-        BrokerError
-            The broker does not answer.
+        Raises ``MissingError``: the topic does not exist. ``BrokerError``: the broker does not
+        answer.
         """
         from kafka import TopicPartition
         from kafka.admin import OffsetSpec
@@ -314,10 +259,7 @@ class WatchedDocuments:
 def _admin(broker: Broker) -> Iterator[KafkaAdminClient]:
     """Connect for a few requests; a connection that idles would outlive the broker's.
 
-    Raises
-    ------
-    BrokerError
-        The broker does not answer, or refuses.
+    Raises ``BrokerError``: the broker does not answer, or refuses.
     """
     from kafka.admin import KafkaAdminClient
     from kafka.errors import KafkaError

@@ -33,13 +33,7 @@ class UnreadableError(AggregationError):
 class Reading(Generic[T]):
     """A reading of one source.
 
-    Parameters
-    ----------
-    status : Status
-    value : T or None
-        Where the status is ``ok``.
-    problem : str
-        Why there is none, for a log.
+    ``value``: where the status is ``ok``. ``problem``: why there is none, for a log.
     """
 
     status: Status

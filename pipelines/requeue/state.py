@@ -46,34 +46,16 @@ def requeue(
 ) -> RunResult:
     """Count what is in quarantine for want of one of these plans.
 
-    Parameters
-    ----------
-    state_dir : path
-        A run's.
-    plans : sequence of CompiledPlan
-        Those that were missing, where the state directory does not have them yet.
-    database : str or URL, optional
-        As the run's.
-    reasons : collection of Reason
-        Some of those that can be cured.
-    max_reports : int
-        About so many a commit; bounds memory.
-    progress, checkpoint, candidates, stop
-        As of :func:`pipelines.bounded.run.aggregate`.
-    wait : float
-        Seconds to wait for a run that holds the directory.
+    ``state_dir``: a run's. ``plans``: those that were missing, where the state directory does not
+    have them yet. ``database``: as the run's. ``reasons``: some of those that can be cured.
+    ``max_reports``: about so many a commit; bounds memory. ``progress``, ``checkpoint``,
+    ``candidates``, ``stop``: as of :func:`pipelines.bounded.run.aggregate`. ``wait``: seconds to
+    wait for a run that holds the directory.
 
-    Returns
-    -------
-    RunResult
-        Its size is the number of reports taken again.
+    Returns RunResult: its size is the number of reports taken again.
 
-    Raises
-    ------
-    ParameterError
-        A reason is none that can be cured.
-    AggregationError
-        It cannot go on. The last commit is intact.
+    Raises ``ParameterError``: a reason is none that can be cured. ``AggregationError``: it cannot
+    go on. The last commit is intact.
     """
     check_reasons(reasons)
     StateDirectory(state_dir).manifest()  # Refuses what no run has made.

@@ -36,14 +36,9 @@ _BATCH = 256 << 10
 class Found:
     """What a topic of quarantine holds for some reasons, by reason and plan, in reports.
 
-    Attributes
-    ----------
-    waiting, done : Counter
-        By reason and fingerprint, in hexadecimal: what has not been given back, and what has.
-    given_back : int
-        Reports of what was given back now.
-    unreadable : int
-        Records that are none of quarantine, or of a time that a broker does not take.
+    ``waiting``, ``done``: by reason and fingerprint, in hexadecimal: what has not been given back,
+    and what has. ``given_back``: reports of what was given back now. ``unreadable``: records that
+    are none of quarantine, or of a time that a broker does not take.
     """
 
     waiting: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -55,25 +50,13 @@ class Found:
 class RequeueTopics:
     """The two topics beside those of reports.
 
-    Parameters
-    ----------
-    broker : Broker
-    name : str
-        Of the reports' topics, without epoch and partitions.
-    plans : sequence of CompiledPlan
-        Those that the streaming job has now.
-    reasons : collection of Reason
-        Some of those that can be cured.
-    again : bool
-        Whether what has been given back already is given back once more, for a job that did not
-        have the plan then: what it has counted since are duplicates.
+    ``name``: of the reports' topics, without epoch and partitions. ``plans``: those that the
+    streaming job has now. ``reasons``: some of those that can be cured. ``again``: whether what has
+    been given back already is given back once more, for a job that did not have the plan then: what
+    it has counted since are duplicates.
 
-    Raises
-    ------
-    ParameterError
-        A reason is none that can be cured.
-    PlanError
-        The plans are not of one collector.
+    Raises ``ParameterError``: a reason is none that can be cured. ``PlanError``: the plans are not
+    of one collector.
     """
 
     def __init__(
@@ -96,15 +79,10 @@ class RequeueTopics:
     def waiting(self, progress: Callable[[int, int], None]) -> Found:
         """Return what there is, and send nothing.
 
-        Parameters
-        ----------
-        progress : callable
-            Called with how many records of quarantine have been read, and how many there are.
+        ``progress``: called with how many records of quarantine have been read, and how many there
+        are.
 
-        Raises
-        ------
-        BrokerError
-            The topics cannot be used, and what to do.
+        Raises ``BrokerError``: the topics cannot be used, and what to do.
         """
         found = Found()
         deque(self._curable(found, progress), maxlen=0)
@@ -113,11 +91,8 @@ class RequeueTopics:
     def requeue(self, progress: Callable[[int, int], None]) -> Found:
         """Give back what the plans cure, and return what there was.
 
-        Raises
-        ------
-        BrokerError
-            As of :meth:`waiting`, or the broker does not take what is sent; done again, it goes on
-            from there.
+        Raises ``BrokerError``: as of :meth:`waiting`, or the broker does not take what is sent;
+        done again, it goes on from there.
         """
         from kafka.errors import KafkaError
 

@@ -49,17 +49,9 @@ def projection(
 ) -> Projection:
     """Return what brings a database from one generation to the committed one.
 
-    Parameters
-    ----------
-    directory : StateDirectory
-        Holds the counts.
-    manifest : Manifest
-    registry, candidates
-        By which windows are estimated.
-    since : int
-        The generation that the database has; 0 for none. Windows changed after it are estimated.
-    anew : bool
-        Whether the database is emptied first.
+    ``directory``: holds the counts. ``registry``, ``candidates``: by which windows are estimated.
+    ``since``: the generation that the database has; 0 for none. Windows changed after it are
+    estimated. ``anew``: whether the database is emptied first.
     """
     return Projection(
         state=manifest.state,
@@ -139,13 +131,8 @@ def documents_of(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield the documents of what has changed: windows, then periods, then rejects.
 
-    Parameters
-    ----------
-    projection : Projection
-        Its windows are iterated once.
-    collector : str
-    before : int or None
-        The log's clock as of what was published before, ms.
+    ``projection``: its windows are iterated once. ``before``: the log's clock as of what was
+    published before, ms.
     """
     job, revision = projection.state, projection.generation
     for windows, estimates in projection.changed:
@@ -199,18 +186,9 @@ def _pane(end: int, before: int | None, clock: int | None) -> str:
 class Note:
     """How far a topic has been published.
 
-    Parameters
-    ----------
-    topic, id : str
-        Name and id of the topic.
-    generation : int
-        The last one published.
-    clock : int or None
-        The log's as of then, ms.
-    lineage : str or None
-        Digest of that generation.
-    ends : mapping
-        Partition, as text, to the offset after the last record that was sent.
+    ``topic``, ``id``: name and id of the topic. ``generation``: the last one published. ``clock``:
+    the log's as of then, ms. ``lineage``: digest of that generation. ``ends``: partition, as text,
+    to the offset after the last record that was sent.
     """
 
     topic: str
@@ -266,18 +244,10 @@ def check_stamps(records: Iterable[Any], manifest: Manifest, topic: str) -> None
     was made. Its revisions would be lower than those in the topic, or mean something else, and
     consumers would keep what they have.
 
-    Parameters
-    ----------
-    records : iterable
-        Of the topic, as kafka-python returns them. Those of other jobs and without a valid stamp
-        are ignored.
-    manifest : Manifest
-    topic : str
+    ``records``: of the topic, as kafka-python returns them. Those of other jobs and without a valid
+    stamp are ignored.
 
-    Raises
-    ------
-    BrokerError
-        The message says what to do.
+    Raises ``BrokerError``: the message says what to do.
     """
     for record in records:
         for stamp in _stamps_in(record):

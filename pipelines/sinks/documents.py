@@ -140,12 +140,8 @@ _REPEATED = (*WINDOW_KEY, "window_end")
 class Document(BaseModel):
     """What all documents have.
 
-    Attributes
-    ----------
-    job : str
-        Random name of the deployment that made it.
-    revision : int
-        At least 1; higher than that of every earlier document of the job with this key.
+    ``job``: random name of the deployment that made it. ``revision``: at least 1; higher than that
+    of every earlier document of the job with this key.
     """
 
     model_config = ConfigDict(frozen=True, **_STRICT)
@@ -249,22 +245,11 @@ def window_document(
 ) -> tuple[bytes, bytes]:
     """Return key and value of a window's document.
 
-    Parameters
-    ----------
-    job : str
-    window : mapping
-        A row of :func:`pipelines.aggregation.result_rows.rows_of_windows`; its ``revision`` is not
-        used.
-    estimates : sequence of mapping
-        Of this window alone, empty if its reports were all taken back.
-    revision : int, at least 1
-    pane : str
-        One of :data:`PANES`.
+    ``window``: a row of :func:`pipelines.aggregation.result_rows.rows_of_windows`; its ``revision``
+    is not used. ``estimates``: of this window alone, empty if its reports were all taken back.
+    ``pane``: one of :data:`PANES`.
 
-    Raises
-    ------
-    FormatError
-        A field is missing or invalid.
+    Raises ``FormatError``: a field is missing or invalid.
     """
     return _packed(
         "window",
@@ -303,10 +288,7 @@ def health_document(job: str, collector: str, health: Row, revision: int) -> tup
 
     Fields of :class:`Health` that are left out are null.
 
-    Raises
-    ------
-    FormatError
-        A field is unknown or invalid.
+    Raises ``FormatError``: a field is unknown or invalid.
     """
     names = Health.__annotations__
     if unknown := sorted(set(health) - set(names)):
@@ -318,10 +300,7 @@ def health_document(job: str, collector: str, health: Row, revision: int) -> tup
 def parse(key: bytes | None, value: bytes | None) -> Document:
     """Return the document of a record.
 
-    Raises
-    ------
-    FormatError
-        It is none, one of another schema, or one under another key.
+    Raises ``FormatError``: it is none, one of another schema, or one under another key.
 
     Examples
     --------

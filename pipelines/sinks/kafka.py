@@ -64,10 +64,7 @@ class Publish(Protocol):
     ) -> None:
         """Publish, and note how far.
 
-        Raises
-        ------
-        BrokerError
-            Not all could be published; it can be tried again.
+        Raises ``BrokerError``: not all could be published; it can be tried again.
         """
 
 
@@ -99,18 +96,10 @@ class Several:
 class EstimatesTopic:
     """Publishes what is committed to a compacted topic of estimates.
 
-    Parameters
-    ----------
-    broker : Broker
-    topic : SinkTopic
-        Of the kind ``estimates``.
+    ``topic``: of the kind ``estimates``.
 
-    Raises
-    ------
-    ParameterError
-        It is of another kind.
-    ModuleNotFoundError
-        kafka-python is not installed.
+    Raises ``ParameterError``: it is of another kind. ``ModuleNotFoundError``: kafka-python is not
+    installed.
     """
 
     broker: Broker
@@ -155,10 +144,7 @@ class EstimatesTopic:
     def found(self) -> FoundTopic:
         """Return the broker's description of the topic.
 
-        Raises
-        ------
-        BrokerError
-            It cannot be used, or the broker cannot be reached.
+        Raises ``BrokerError``: it cannot be used, or the broker cannot be reached.
         """
         with connected(self.broker) as topics:
             return topics.check_sink(self.topic, Stay(0, 0))
@@ -175,10 +161,7 @@ class EstimatesTopic:
     ) -> dict[str, int]:
         """Send documents, and one more once all others are acknowledged.
 
-        Returns
-        -------
-        dict of str to int
-            As of :func:`send_all`.
+        Returns dict of str to int: as of :func:`send_all`.
         """
         topic = str(self.topic)
         with producer_for(self.broker) as producer:
@@ -204,18 +187,10 @@ class QuarantineTopic:
     A file never changes. One that was published in part is published again from its beginning,
     with the same keys.
 
-    Parameters
-    ----------
-    broker : Broker
-    topic : SinkTopic
-        Of the kind ``quarantine``.
+    ``topic``: of the kind ``quarantine``.
 
-    Raises
-    ------
-    ParameterError
-        It is of another kind.
-    ModuleNotFoundError
-        kafka-python is not installed.
+    Raises ``ParameterError``: it is of another kind. ``ModuleNotFoundError``: kafka-python is not
+    installed.
     """
 
     broker: Broker
@@ -337,23 +312,12 @@ class RejectsSink(_TopicSink):
 def send_all(producer: KafkaProducer, topic: str, records: Iterable[Content]) -> dict[str, int]:
     """Send records and return once the broker has acknowledged all of them.
 
-    Parameters
-    ----------
-    producer : KafkaProducer
-        Of :func:`producer_for`.
-    topic : str
-    records : iterable of (bytes, bytes, list)
-        Key, value and headers of each. At most 16 MiB wait for acknowledgement.
+    ``producer``: of :func:`producer_for`. ``records``: key, value and headers of each. At most 16
+    MiB wait for acknowledgement.
 
-    Returns
-    -------
-    dict of str to int
-        Partition, as text, to the offset after the last record sent there.
+    Returns dict of str to int: partition, as text, to the offset after the last record sent there.
 
-    Raises
-    ------
-    KafkaError
-        The broker did not take a record, or not within ``PATIENCE`` seconds.
+    Raises ``KafkaError``: the broker did not take a record, or not within ``PATIENCE`` seconds.
     """
     waiting: list[Any] = []
     size = 0
@@ -379,10 +343,7 @@ def _acknowledged(waiting: Iterable[Any]) -> dict[str, int]:
 def producer_for(broker: Broker) -> Iterator[KafkaProducer]:
     """Return a producer for the duration of a block.
 
-    Raises
-    ------
-    BrokerError
-        There, or within: the broker does not take records; what it says.
+    Raises ``BrokerError``: there, or within: the broker does not take records; what it says.
     """
     from kafka.errors import KafkaError, KafkaTimeoutError
 

@@ -41,12 +41,7 @@ _FIELDS = ("sotto-quarantine", "reason", "append", "rows", "length", "job")
 class Record(NamedTuple):
     """A record of either topic, as a producer takes it.
 
-    Attributes
-    ----------
-    key, value : bytes
-    headers : tuple of (str, bytes)
-    timestamp : int or None
-        Milliseconds; None for the time of publishing.
+    ``timestamp``: milliseconds; None for the time of publishing.
     """
 
     key: bytes
@@ -59,16 +54,9 @@ class Record(NamedTuple):
 class Entry:
     """A record of the quarantine topic.
 
-    Parameters
-    ----------
-    reject : Reject
-        Its message may have been cut to ``MAX_MESSAGE`` bytes.
-    job : str
-        Random name of the deployment that rejected it.
-    key : bytes
-        Of one job the same for the same reject, whenever that is published again.
-    length : int
-        Bytes of the message before it was cut.
+    ``reject``: its message may have been cut to ``MAX_MESSAGE`` bytes. ``job``: random name of the
+    deployment that rejected it. ``key``: of one job the same for the same reject, whenever that is
+    published again. ``length``: bytes of the message before it was cut.
     """
 
     reject: Reject
@@ -80,14 +68,8 @@ class Entry:
 def quarantine_record(reject: Reject, job: str, key: bytes | None = None) -> Record:
     """Return a reject as a record of the quarantine topic.
 
-    Parameters
-    ----------
-    reject : Reject
-    job : str
-        Random name of the deployment, ASCII.
-    key : bytes, optional
-        Tells the reject from all others of the job; a digest of it if not given, for which two
-        with the same reason, time and bytes are one.
+    ``job``: random name of the deployment, ASCII. ``key``: tells the reject from all others of the
+    job; a digest of it if not given, for which two with the same reason, time and bytes are one.
 
     Examples
     --------
@@ -120,10 +102,7 @@ def key_of(generation: int, number: int, reject: Reject) -> bytes:
 def parse(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> Entry:
     """Return the entry of a record of the quarantine topic.
 
-    Raises
-    ------
-    FormatError
-        It is none, or of another schema.
+    Raises ``FormatError``: it is none, or of another schema.
     """
     found = dict(headers)
     try:
@@ -141,10 +120,8 @@ def parse(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, b
 def requeue_record(entry: Entry) -> Record:
     """Return a quarantined message as a record of the requeue topic.
 
-    Raises
-    ------
-    FormatError
-        Its reason is none that can be cured, or its append time is none that a broker takes.
+    Raises ``FormatError``: its reason is none that can be cured, or its append time is none that a
+    broker takes.
     """
     reject = entry.reject
     if reject.reason not in CURABLE:
@@ -158,10 +135,7 @@ def requeue_record(entry: Entry) -> Record:
 def check_reasons(reasons: Collection[Reason]) -> None:
     """Return if all these reasons can be cured.
 
-    Raises
-    ------
-    ParameterError
-        One cannot, or there is none.
+    Raises ``ParameterError``: one cannot, or there is none.
     """
     can = " and ".join(reason.label for reason in CURABLE)
     for reason in reasons:

@@ -55,24 +55,12 @@ class ProjectionError(AggregationError):
 class Projection:
     """The results that a database is to hold after a commit.
 
-    Parameters
-    ----------
-    state : str
-        Name of the state directory.
-    generation : int
-        The committed one.
-    clock : int or None
-        The log's clock, ms.
-    changed : iterable of (sequence of Row, sequence of Row)
-        Rows of windows that changed and of their estimates, some windows at a time; all earlier
-        rows of these windows are replaced, those of one without estimates are removed. Iterated
-        once, within the transaction.
-    periods, quarantine : sequence of Row
-        All rows of these tables.
-    lineage : str, optional
-        Digest of the generation.
-    anew : bool
-        Whether all that the database holds is removed first.
+    ``state``: name of the state directory. ``generation``: the committed one. ``clock``: the log's
+    clock, ms. ``changed``: rows of windows that changed and of their estimates, some windows at a
+    time; all earlier rows of these windows are replaced, those of one without estimates are
+    removed. Iterated once, within the transaction. ``periods``, ``quarantine``: all rows of these
+    tables. ``lineage``: digest of the generation. ``anew``: whether all that the database holds is
+    removed first.
     """
 
     state: str
@@ -93,19 +81,11 @@ def of_state(state_dir: str | os.PathLike[str]) -> sql.URL:
 class Database:
     """A SQL database.
 
-    Parameters
-    ----------
-    url : str or URL
-        As SQLAlchemy takes it, such as ``sqlite:///results.db`` or ``postgresql+psycopg://…``.
-    create : bool
-        Whether a SQLite file may be created.
+    ``url``: as SQLAlchemy takes it, such as ``sqlite:///results.db`` or ``postgresql+psycopg://…``.
+    ``create``: whether a SQLite file may be created.
 
-    Raises
-    ------
-    AggregationError
-        Here and in every method: the database cannot be used.
-    ProjectionError
-        It cannot be used now.
+    Raises ``AggregationError``: here and in every method: the database cannot be used.
+    ``ProjectionError``: it cannot be used now.
     """
 
     def __init__(self, url: str | sql.URL, *, create: bool = True) -> None:
@@ -138,10 +118,7 @@ class Database:
     def prepare(self) -> None:
         """Create the tables of results, and the columns that an older database lacks.
 
-        Raises
-        ------
-        SQLAlchemyError
-            The database cannot be used.
+        Raises ``SQLAlchemyError``: the database cannot be used.
         """
         METADATA.create_all(self.engine)
         for table in (WINDOWS, ESTIMATES, QUARANTINE):
@@ -164,10 +141,7 @@ class Results(Database):
     def projected(self, state: str) -> int:
         """Return the generation that is projected, 0 for none; create tables if needed.
 
-        Raises
-        ------
-        AggregationError
-            The results are another state directory's.
+        Raises ``AggregationError``: the results are another state directory's.
         """
         with _mapped("the database cannot be used"):
             self.prepare()
@@ -206,12 +180,8 @@ class Results(Database):
     def project(self, projection: Projection) -> None:
         """Write what a commit changed, in one transaction.
 
-        Raises
-        ------
-        ProjectionError
-            It could not be written.
-        AggregationError
-            The database is no longer behind that commit, or holds another directory's results.
+        Raises ``ProjectionError``: it could not be written. ``AggregationError``: the database is
+        no longer behind that commit, or holds another directory's results.
         """
         generation = projection.generation
         failed = f"generation {generation} is committed, but its results could not be written"
@@ -230,12 +200,7 @@ class Results(Database):
     ) -> list[dict[str, object]]:
         """Return estimates, ordered by plan, version, metric, window and position.
 
-        Parameters
-        ----------
-        metric : str, optional
-            Only of this one.
-        at : int, optional
-            Only of windows that contain this time, ms.
+        ``metric``: only of this one. ``at``: only of windows that contain this time, ms.
         """
         order = ("plan", "version", "metric", "window_start", "position")
         query = sql.select(ESTIMATES).order_by(*(ESTIMATES.c[name] for name in order))
@@ -261,15 +226,8 @@ class Results(Database):
 class Applied:
     """How many documents were written and not.
 
-    Parameters
-    ----------
-    written : int
-    stale : int
-        Of revisions that the results have already, or newer ones.
-    others : int
-        Of another job.
-    refused : int
-        That the database cannot store.
+    ``stale``: of revisions that the results have already, or newer ones. ``others``: of another
+    job. ``refused``: that the database cannot store.
     """
 
     written: int = 0
@@ -293,18 +251,10 @@ class DocumentDatabase(Database):
     def offsets(self, topic: str, id: str, *, replace: bool = False) -> dict[int, int]:
         """Return the next offset of each partition; create tables if needed.
 
-        Parameters
-        ----------
-        topic, id : str
-            Name and id of the topic.
-        replace : bool
-            Whether this topic replaces another, and the other job seen last the current one. Then
-            no offsets are left.
+        ``topic``, ``id``: name and id of the topic. ``replace``: whether this topic replaces
+        another, and the other job seen last the current one. Then no offsets are left.
 
-        Raises
-        ------
-        AggregationError
-            The results are of another topic, or of aggregation runs.
+        Raises ``AggregationError``: the results are of another topic, or of aggregation runs.
         """
         with _mapped("the database cannot be used"):
             self._prepare()
@@ -316,10 +266,7 @@ class DocumentDatabase(Database):
     ) -> Applied:
         """Write documents of a topic, and the offsets after them, in one transaction.
 
-        Raises
-        ------
-        AggregationError
-            Another sink writes to the database.
+        Raises ``AggregationError``: another sink writes to the database.
         """
 
         def begin(connection: sql.Connection) -> None:
@@ -334,10 +281,8 @@ class DocumentDatabase(Database):
 
         Several workers may do so at the same time.
 
-        Raises
-        ------
-        AggregationError
-            The results are of another job, of a topic, or of aggregation runs.
+        Raises ``AggregationError``: the results are of another job, of a topic, or of aggregation
+        runs.
         """
         with _mapped("the database cannot be used"):
             self._prepare()
@@ -366,11 +311,7 @@ class DocumentDatabase(Database):
 class SqlSink:
     """Writes a pipeline's documents to a database; see :class:`pipelines.sinks.base.Sink`.
 
-    Parameters
-    ----------
-    url : str
-    job : str
-        Name that the documents carry.
+    ``job``: name that the documents carry.
     """
 
     def __init__(self, url: str, job: str) -> None:

@@ -168,10 +168,8 @@ class Advance(NamedTuple):
 def advance(connection: sql.Connection, topic: str, id: str, part: Advance) -> None:
     """Write the offset up to which a partition is written.
 
-    Raises
-    ------
-    AggregationError
-        It is not the one where the part begins: another sink writes to the database.
+    Raises ``AggregationError``: it is not the one where the part begins: another sink writes to the
+    database.
     """
     where = (OFFSETS.c.topic == topic, OFFSETS.c.partition == part.partition)
     raised = connection.execute(
@@ -194,10 +192,7 @@ def advance(connection: sql.Connection, topic: str, id: str, part: Advance) -> N
 def lock_for(connection: sql.Connection, job: str) -> None:
     """Lock the database for one of several writers of a job's documents.
 
-    Raises
-    ------
-    AggregationError
-        The results are of another job, of a topic, or of aggregation runs.
+    Raises ``AggregationError``: the results are of another job, of a topic, or of aggregation runs.
     """
     raised = connection.execute(
         sql.update(OFFSETS)

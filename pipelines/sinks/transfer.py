@@ -27,14 +27,8 @@ _CHECK_SECONDS = 60.0
 class Transferred:
     """What became of a topic's records.
 
-    Parameters
-    ----------
-    applied : Applied
-        Of the documents.
-    poison : int
-        Records that are no documents, or under another's key.
-    lost : int
-        Offsets that the broker had deleted before they were read.
+    ``applied``: of the documents. ``poison``: records that are no documents, or under another's
+    key. ``lost``: offsets that the broker had deleted before they were read.
     """
 
     applied: Applied = field(default_factory=Applied)
@@ -57,21 +51,11 @@ class Transferred:
 class Transfer:
     """Writes a topic of estimates to a database.
 
-    Parameters
-    ----------
-    broker : Broker
-    topic : SinkTopic
-        Of the kind ``estimates``.
-    database : DocumentDatabase
-    replace : bool
-        Whether another topic, or another job, may replace what the database holds.
-    committed : callable
-        Called after every transaction; tests stop the process there.
+    ``topic``: of the kind ``estimates``. ``replace``: whether another topic, or another job, may
+    replace what the database holds. ``committed``: called after every transaction; tests stop the
+    process there.
 
-    Raises
-    ------
-    ParameterError
-        The topic is of another kind.
+    Raises ``ParameterError``: the topic is of another kind.
     """
 
     def __init__(
@@ -107,14 +91,9 @@ class Transfer:
     def run(self, stop: Callable[[], bool] = lambda: False) -> Transferred:
         """Write the topic's records up to its end of now.
 
-        Raises
-        ------
-        BrokerError
-            The topic cannot be read; what was read is in the database.
-        ProjectionError
-            The database cannot be used now.
-        AggregationError
-            Topic and database do not go together; the message says what to do.
+        Raises ``BrokerError``: the topic cannot be read; what was read is in the database.
+        ``ProjectionError``: the database cannot be used now. ``AggregationError``: topic and
+        database do not go together; the message says what to do.
         """
         try:
             done = self._run(stop)

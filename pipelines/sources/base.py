@@ -112,12 +112,9 @@ class BoundedSource(Source, Protocol):
     def open(self, registry: Registry | None) -> None:
         """Check that the source exists and can be used for reports of these plans.
 
-        Raises
-        ------
-        MissingError
-            It does not exist, or the plans are None and it cannot be checked without them.
-        AggregationError, BrokerError
-            It cannot be used; the message says what to do.
+        Raises ``MissingError``: it does not exist, or the plans are None and it cannot be checked
+        without them. ``AggregationError, BrokerError``: it cannot be used; the message says what to
+        do.
         """
         ...
 
@@ -128,10 +125,7 @@ class BoundedSource(Source, Protocol):
     def check(self, ends: Mapping[str, int], last: Mapping[str, LastRecord]) -> None:
         """Refuse a source that cannot be the one whose partitions were read up to ``ends``.
 
-        Raises
-        ------
-        AggregationError
-            The message says what is missing or different.
+        Raises ``AggregationError``: the message says what is missing or different.
         """
         ...
 

@@ -40,18 +40,11 @@ _COLUMNS = ("partition", "end", "begin", "append", "rows")
 class _Records:
     """Columns over records of one partition, in its order.
 
-    Parameters
-    ----------
-    partition : (n,) int64
-        Number of the partition.
-    end : (n,) int64
-        The position after each record; what lies between two ends is no record.
-    begin : (n,) int64
-        The position of each record; -1 for damage that no record follows.
-    append : (n,) int64
-        Monotone append time, ms.
-    rows : (n,) int64
-        Upper bound of the reports in the record and in the damage before it.
+    ``partition`` ((n,) int64): number of the partition. ``end`` ((n,) int64): the position after
+    each record; what lies between two ends is no record. ``begin`` ((n,) int64): the position of
+    each record; -1 for damage that no record follows. ``append`` ((n,) int64): monotone append
+    time, ms. ``rows`` ((n,) int64): upper bound of the reports in the record and in the damage
+    before it.
     """
 
     partition: NDArray[np.int64]
@@ -163,23 +156,12 @@ class _Frozen:
 class FrozenLog:
     """A source between what is committed and its ends of now.
 
-    Parameters
-    ----------
-    log : path or BoundedSource
-        A path is an embedded log's directory.
-    manifest : Manifest
-        Where its partitions are taken up to.
-    as_of : int, optional
-        Only records appended up to then, ms, are taken.
-    trusted : int, optional
-        Records that claim to have been appended later are left as well. No error if it lies
-        before what is committed.
+    ``log``: a path is an embedded log's directory. ``manifest``: where its partitions are taken up
+    to. ``as_of``: only records appended up to then, ms, are taken. ``trusted``: records that claim
+    to have been appended later are left as well. No error if it lies before what is committed.
 
-    Raises
-    ------
-    AggregationError
-        A partition is not the one that it was when it was taken, or ``as_of`` lies before
-        that.
+    Raises ``AggregationError``: a partition is not the one that it was when it was taken, or
+    ``as_of`` lies before that.
     """
 
     def __init__(
@@ -219,15 +201,9 @@ class FrozenLog:
     def take(self, limit: int) -> Intent | None:
         """Return what the next run takes: the earliest records, of at most ``limit`` reports.
 
-        Parameters
-        ----------
-        limit : int, at least 1
-            A single record is taken whatever its size.
+        ``limit`` (int, at least 1): a single record is taken whatever its size.
 
-        Returns
-        -------
-        Intent or None
-            None if nothing is left.
+        Returns Intent or None: None if nothing is left.
         """
         records, horizon = self._known(limit)
         # Sorting is stable: a partition's records stay in their order.

@@ -43,10 +43,7 @@ class PartitionName(NamedTuple):
     def parse(cls, name: str) -> PartitionName:
         """Return the parts of a name.
 
-        Raises
-        ------
-        AggregationError
-            It is not the name of a topic's partition.
+        Raises ``AggregationError``: it is not the name of a topic's partition.
         """
         match = _NAME.fullmatch(name)
         if match is None:
@@ -73,10 +70,7 @@ class PartitionName(NamedTuple):
 class TopicBlock(Block):
     """Records of a partition; between two of them offsets may be missing.
 
-    Attributes
-    ----------
-    positions : ndarray, shape (n,), int64
-        The records' offsets.
+    ``positions`` (ndarray, shape (n,), int64): the records' offsets.
     """
 
     positions: NDArray[np.int64]
@@ -95,16 +89,9 @@ class TopicBlock(Block):
 class KafkaPartition:
     """A partition of a topic; see :class:`pipelines.sources.base.Partition`.
 
-    Parameters
-    ----------
-    name : PartitionName
-    reader : Reader
-    accept_loss : bool
-        Whether to go on where records have been deleted that were never read.
-    frozen : (int, int), optional
-        Its bounds, if it was frozen; then what is read is kept to be read again.
-    requeued : bool
-        As of :class:`pipelines.sources.base.Source`.
+    ``accept_loss``: whether to go on where records have been deleted that were never read.
+    ``frozen`` ((int, int), optional): its bounds, if it was frozen; then what is read is kept to be
+    read again. ``requeued``: as of :class:`pipelines.sources.base.Source`.
     """
 
     def __init__(
@@ -213,19 +200,11 @@ def _lost(name: str, taken: int, first: int) -> str:
 class KafkaTopics:
     """Topics of reports as a source of aggregation runs; see :class:`BoundedSource`.
 
-    Parameters
-    ----------
-    broker : Broker
-    topics : sequence of ReportTopic
-        At least one; several if they are epochs of one name whose older ones still get messages.
-    accept_loss : bool
-        Whether to go on where the broker has deleted records that were never read. What is
-        missing is quarantined as one entry without bytes.
+    ``topics``: at least one; several if they are epochs of one name whose older ones still get
+    messages. ``accept_loss``: whether to go on where the broker has deleted records that were never
+    read. What is missing is quarantined as one entry without bytes.
 
-    Raises
-    ------
-    ParameterError
-        No topic, or topics of several names.
+    Raises ``ParameterError``: no topic, or topics of several names.
     """
 
     unit = "messages"
@@ -281,11 +260,8 @@ class KafkaTopics:
     def check(self, ends: Mapping[str, int], last: Mapping[str, LastRecord]) -> None:
         """Refuse topics that cannot be those whose partitions were read.
 
-        Raises
-        ------
-        AggregationError
-            A topic was created again, was cut, or has lost records that were never read; or an
-            older epoch has records left.
+        Raises ``AggregationError``: a topic was created again, was cut, or has lost records that
+        were never read; or an older epoch has records left.
         """
         names = {each: PartitionName.parse(each) for each in ends}
         for name in names.values():
@@ -377,12 +353,7 @@ class KafkaTopics:
 class ReportEpochs:
     """All epochs of a name, later ones included, as a source of a streaming job.
 
-    Parameters
-    ----------
-    broker : Broker
-    name : str
-    first : int
-        The first epoch that is read.
+    ``first``: the first epoch that is read.
     """
 
     broker: Broker
@@ -406,13 +377,7 @@ class ReportEpochs:
 
 @dataclass(frozen=True)
 class RequeueTopic:
-    """The requeue topic, once it exists, as a source of a streaming job.
-
-    Parameters
-    ----------
-    broker : Broker
-    topic : str
-    """
+    """The requeue topic, once it exists, as a source of a streaming job."""
 
     broker: Broker
     topic: str

@@ -53,18 +53,10 @@ class PartitionId(NamedTuple):
 class Piece:
     """The records that one request returned of a partition.
 
-    Parameters
-    ----------
-    start, end : int
-        The offsets that it covers: there is no record between them but these.
-    offsets, times : (n,) int64
-        Of each record; the broker's append time, ms.
-    appended : (n,) bool
-        Whether the time is the broker's, not the sender's.
-    data : bytes
-        The records' values, one behind the other.
-    at : (n + 1,) int64
-        Where they begin, and where the last ends.
+    ``start``, ``end``: the offsets that it covers: there is no record between them but these.
+    ``offsets``, ``times`` ((n,) int64): of each record; the broker's append time, ms. ``appended``
+    ((n,) bool): whether the time is the broker's, not the sender's. ``data``: the records' values,
+    one behind the other. ``at`` ((n + 1,) int64): where they begin, and where the last ends.
     """
 
     start: int
@@ -109,10 +101,7 @@ class Piece:
 class Reader:
     """Reads partitions; for one thread at a time, and for the process that made it.
 
-    Parameters
-    ----------
-    broker : Broker
-        Connected to when something is read.
+    ``broker``: connected to when something is read.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -125,10 +114,7 @@ class Reader:
     def bounds(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, tuple[int, int]]:
         """Return where the first record of each is, and where the next one will be.
 
-        Raises
-        ------
-        BrokerError
-            The broker does not know all of them, for example new ones.
+        Raises ``BrokerError``: the broker does not know all of them, for example new ones.
         """
         wanted = [_known(each) for each in partitions]
         deadline = time.monotonic() + PATIENCE
@@ -160,18 +146,10 @@ class Reader:
     ) -> Iterator[Piece | None]:
         """Yield what lies between two offsets.
 
-        Parameters
-        ----------
-        partition : PartitionId
-        start, end : int
-            Up to the end there are records already.
-        keep : bool
-            Whether the same is going to be read again. If not, it is let go.
+        ``start``, ``end``: up to the end there are records already. ``keep``: whether the same is
+        going to be read again. If not, it is let go.
 
-        Yields
-        ------
-        Piece or None
-            None if what is next is not there any more.
+        Yields Piece or None: None if what is next is not there any more.
         """
         while start < end:
             with self._lock:
@@ -187,15 +165,8 @@ class Reader:
     def poll(self, partition: PartitionId, start: int) -> Piece | None:
         """Return what comes after an offset within some time; None if nothing does.
 
-        Parameters
-        ----------
-        partition : PartitionId
-        start : int
-
-        Returns
-        -------
-        Piece or None
-            One that begins later than ``start`` is empty: what lay between has been deleted.
+        Returns Piece or None: one that begins later than ``start`` is empty: what lay between has
+        been deleted.
         """
         from kafka.errors import OffsetOutOfRangeError
 
@@ -286,12 +257,8 @@ class Reader:
 def make_consumer(broker: Broker) -> KafkaConsumer:
     """Return a consumer without a group, to which partitions are assigned by hand.
 
-    Raises
-    ------
-    BrokerError
-        No broker answers, or lets us in.
-    ModuleNotFoundError
-        kafka-python is not installed.
+    Raises ``BrokerError``: no broker answers, or lets us in. ``ModuleNotFoundError``: kafka-python
+    is not installed.
     """
     require_client()
     from kafka import KafkaConsumer
@@ -331,26 +298,13 @@ def read_to_end(
 ) -> Generator[Any]:
     """Yield the records of a topic up to its end of now, partition by partition.
 
-    Parameters
-    ----------
-    broker : Broker
-    topic : str
-    partitions : int
-        How many it has.
-    progress : callable
-        Called with how many records have been read, and how many there are.
-    begin : mapping, optional
-        Partition, as text, to the offset where reading starts; 0 where it is not given.
+    ``partitions``: how many it has. ``progress``: called with how many records have been read, and
+    how many there are. ``begin``: partition, as text, to the offset where reading starts; 0 where
+    it is not given.
 
-    Yields
-    ------
-    ConsumerRecord
-        As kafka-python returns them.
+    Yields ConsumerRecord: as kafka-python returns them.
 
-    Raises
-    ------
-    BrokerError
-        The topic cannot be read.
+    Raises ``BrokerError``: the topic cannot be read.
     """
     from kafka import TopicPartition
 
@@ -382,10 +336,7 @@ def read_until(
 ) -> Iterator[Sequence[Any]]:
     """Yield the records of each request, maybe none, until assigned partitions reach their ends.
 
-    Raises
-    ------
-    BrokerError
-        The broker gives nothing for ``PATIENCE`` seconds.
+    Raises ``BrokerError``: the broker gives nothing for ``PATIENCE`` seconds.
     """
     at = {each: consumer.position(each) for each in ends}
     deadline = time.monotonic() + PATIENCE

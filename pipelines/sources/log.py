@@ -50,10 +50,7 @@ class _LogPartition:
 class EmbeddedLog:
     """The embedded log as a source; see :class:`pipelines.sources.base.BoundedSource`.
 
-    Parameters
-    ----------
-    path : Path
-        The log's directory, which all workers reach.
+    ``path``: the log's directory, which all workers reach.
     """
 
     path: Path

@@ -102,10 +102,7 @@ def remove(paths: Sequence[BeamPath]) -> None:
 def total_size(paths: Iterable[BeamPath]) -> int:
     """Return the bytes that files have together.
 
-    Raises
-    ------
-    FileNotFoundError
-        One is not there.
+    Raises ``FileNotFoundError``: one is not there.
     """
     folders: dict[BeamPath, dict[BeamPath, int]] = {}
     total = 0

@@ -75,10 +75,7 @@ _LEFT_BY_JOBS = {
 class StateFiles:
     """The files of a state that jobs write and read; crosses Beam pickled.
 
-    Parameters
-    ----------
-    root : path
-        A folder, or one of another file system, that all workers reach under this name.
+    ``root``: a folder, or one of another file system, that all workers reach under this name.
     """
 
     root: AnyPath
@@ -145,10 +142,8 @@ class StateFiles:
     def collect(self, manifest: Manifest) -> None:
         """Remove what attempts have left, and the files that a manifest does not name.
 
-        Raises
-        ------
-        AggregationError
-            There are files of generations that the manifest does not know: it is an old copy.
+        Raises ``AggregationError``: there are files of generations that the manifest does not know:
+        it is an old copy.
         """
         named, left = set(self.named(manifest)), []
         for folder, pattern in _LEFT_BY_JOBS.items():
@@ -177,10 +172,7 @@ def _ours(folder: AnyPath, pattern: str) -> list[AnyPath]:
 class StateDirectory:
     """Where aggregation runs keep their state.
 
-    Parameters
-    ----------
-    path : path
-        Made by :meth:`open` where there is none.
+    ``path``: made by :meth:`open` where there is none.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -193,10 +185,7 @@ class StateDirectory:
     def files(self) -> StateFiles:
         """The files that the manifest names.
 
-        Raises
-        ------
-        AggregationError
-            There is no manifest.
+        Raises ``AggregationError``: there is no manifest.
         """
         return self._files(self.manifest())
 
@@ -212,15 +201,9 @@ class StateDirectory:
     def lock(self, wait: float = 0.0) -> Iterator[None]:
         """Hold the directory against every other run, in this process and in others.
 
-        Parameters
-        ----------
-        wait : float
-            Seconds to wait for another run.
+        ``wait``: seconds to wait for another run.
 
-        Raises
-        ------
-        AggregationError
-            Another run holds it, or it cannot be made.
+        Raises ``AggregationError``: another run holds it, or it cannot be made.
         """
         try:
             # Pseudonyms are in it: its owner decides who else reads it.
@@ -247,10 +230,7 @@ class StateDirectory:
     def manifest(self) -> Manifest:
         """Return what is committed.
 
-        Raises
-        ------
-        AggregationError
-            Nothing is, or the manifest is damaged.
+        Raises ``AggregationError``: nothing is, or the manifest is damaged.
         """
         try:
             return Manifest.from_json(self._manifest.read_bytes())
@@ -264,16 +244,10 @@ class StateDirectory:
 
         To be called under :meth:`lock`.
 
-        Parameters
-        ----------
-        elsewhere : str, optional
-            Folder or URI where jobs are to have their files, if not here.
+        ``elsewhere``: folder or URI where jobs are to have their files, if not here.
 
-        Raises
-        ------
-        AggregationError
-            There is something but no manifest, the manifest is damaged, or it has its files
-            elsewhere.
+        Raises ``AggregationError``: there is something but no manifest, the manifest is damaged, or
+        it has its files elsewhere.
         """
         if elsewhere is not None:
             elsewhere = str(files.place_of(elsewhere))
@@ -343,16 +317,10 @@ class LastRun:
     The wall clock is in it, and so it is not in the manifest, which is a function of what was
     aggregated. Nothing is decided by it; where it is lost, the next run writes it again.
 
-    Parameters
-    ----------
-    generation : int
-        The last one that was committed and projected.
-    looked : int
-        When the log was last aggregated to its end, or a run of it finished, ms of the wall clock.
-    finished : int or None
-        When that generation was, ms of the wall clock; None if by no run that left a note.
-    seconds : float or None
-        How long its run took, from its intent to the projection of its results.
+    ``generation``: the last one that was committed and projected. ``looked``: when the log was last
+    aggregated to its end, or a run of it finished, ms of the wall clock. ``finished``: when that
+    generation was, ms of the wall clock; None if by no run that left a note. ``seconds``: how long
+    its run took, from its intent to the projection of its results.
     """
 
     FORMAT = 2
@@ -367,10 +335,7 @@ class LastRun:
     def of(cls, state_dir: Path) -> LastRun | None:
         """Return the note in a state directory; None if there is none.
 
-        Raises
-        ------
-        AggregationError
-            It cannot be read as one.
+        Raises ``AggregationError``: it cannot be read as one.
         """
         try:
             content = (state_dir / cls.NAME).read_bytes()

@@ -56,10 +56,7 @@ def committed(path: AnyPath) -> Iterator[None]:
 def place_of(text: str) -> AnyPath:
     """Return a folder, given as a path or as the URI of one of Beam's file systems.
 
-    Raises
-    ------
-    ParameterError
-        Beam has no such file system.
+    Raises ``ParameterError``: Beam has no such file system.
     """
     if "://" not in text:
         return Path(text).absolute()
@@ -116,10 +113,7 @@ def with_checksum(kind: bytes, body: Buffer) -> tuple[Buffer, Buffer]:
 def load(path: AnyPath, kind: bytes) -> memoryview:
     """Return the body of a file of :func:`with_checksum`.
 
-    Raises
-    ------
-    FormatError
-        The file is of another kind or version, cut short or damaged.
+    Raises ``FormatError``: the file is of another kind or version, cut short or damaged.
 
     Examples
     --------
@@ -154,10 +148,8 @@ def dump_document(value: Mapping[str, object]) -> bytes:
 def load_document(content: bytes, name: str, known: int) -> Any:
     """Return a stored JSON document of a known format.
 
-    Raises
-    ------
-    AggregationError
-        It is not one, or a byte of it is not as :func:`dump_document` wrote it.
+    Raises ``AggregationError``: it is not one, or a byte of it is not as :func:`dump_document`
+    wrote it.
 
     Examples
     --------
@@ -241,10 +233,7 @@ def remove(paths: Iterable[AnyPath]) -> None:
 def total_size(paths: Iterable[AnyPath]) -> int:
     """Return the bytes that files have together.
 
-    Raises
-    ------
-    FileNotFoundError
-        One is not there.
+    Raises ``FileNotFoundError``: one is not there.
     """
     local, remote = 0, []
     for path in paths:

@@ -18,13 +18,8 @@ FORMAT = 3
 class WorkItem(NamedTuple):
     """A range of one partition: what one read takes.
 
-    Attributes
-    ----------
-    partition : str
-    start, end : int
-        Positions between records.
-    floor : int
-        The partition's clock at ``start``, ms: no append time in the range counts as earlier.
+    ``start``, ``end``: positions between records. ``floor``: the partition's clock at ``start``,
+    ms: no append time in the range counts as earlier.
     """
 
     partition: str
@@ -43,16 +38,9 @@ class LastRecord(NamedTuple):
 class Requeue(NamedTuple):
     """What is taken again from one quarantine file.
 
-    Attributes
-    ----------
-    generation : int
-        The one that rejected it.
-    reason : str
-        For which, as people read it.
-    plan : str
-        Fingerprint, in hexadecimal, of the plan that the messages name.
-    rows : int
-        Reports in them, as quarantine counts them.
+    ``generation``: the one that rejected it. ``reason``: for which, as people read it. ``plan``:
+    fingerprint, in hexadecimal, of the plan that the messages name. ``rows``: reports in them, as
+    quarantine counts them.
     """
 
     generation: int
@@ -65,22 +53,13 @@ class Requeue(NamedTuple):
 class Intent:
     """The ranges of the log that one generation takes, or what it takes from quarantine.
 
-    Parameters
-    ----------
-    generation : int
-        The one that the run will commit.
-    clock : int or None
-        The latest append time, ms, in the ranges; None if no record has ever been taken.
-    items : tuple of WorkItem
-        Those of a partition are contiguous and in order.
-    last : mapping
-        Partition to the last record taken of it; none for one of which only damage is.
-    requeue : tuple of Requeue
-        If there is any, no ranges are taken, and the clock stays what it is.
-    reports : int
-        At most so many are taken, but for a single message that has more; it decides into how many
-        parts (:mod:`pipelines.aggregation.decode`) periods are cut of which reports come for the
-        first time.
+    ``generation``: the one that the run will commit. ``clock``: the latest append time, ms, in the
+    ranges; None if no record has ever been taken. ``items``: those of a partition are contiguous
+    and in order. ``last``: partition to the last record taken of it; none for one of which only
+    damage is. ``requeue``: if there is any, no ranges are taken, and the clock stays what it is.
+    ``reports``: at most so many are taken, but for a single message that has more; it decides into
+    how many parts (:mod:`pipelines.aggregation.decode`) periods are cut of which reports come for
+    the first time.
     """
 
     generation: int
@@ -118,10 +97,7 @@ class Intent:
     def from_json(cls, content: bytes) -> Intent:
         """Return the stored intent.
 
-        Raises
-        ------
-        AggregationError
-            It is not one, or of an unknown format.
+        Raises ``AggregationError``: it is not one, or of an unknown format.
 
         Examples
         --------

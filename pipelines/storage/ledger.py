@@ -30,20 +30,10 @@ _ATTEMPTS = 10
 class ChainLine:
     """One chain of a pseudonym, as the aggregator has it.
 
-    Attributes
-    ----------
-    chain : str
-        Hexadecimal.
-    plan, version, metric
-        What it is of.
-    event : int
-        Truncated time of the recording, ms.
-    counted : int or None
-        The level that counts, 0 the weakest.
-    accepted : int
-        Certified micro-epsilon of that level; 0 where none counts.
-    payloads : tuple of int
-        Different payloads at each level; more than one is an equivocation.
+    ``chain``: hexadecimal. ``plan``, ``version``, ``metric``: what it is of. ``event``: truncated
+    time of the recording, ms. ``counted``: the level that counts, 0 the weakest. ``accepted``:
+    certified micro-epsilon of that level; 0 where none counts. ``payloads``: different payloads at
+    each level; more than one is an equivocation.
     """
 
     chain: str
@@ -60,19 +50,9 @@ class ChainLine:
 class PseudonymLedger:
     """What an aggregator has of one pseudonym in one budget period.
 
-    Attributes
-    ----------
-    pseudonym : str
-        Hexadecimal.
-    period_start, period_end : int
-        Milliseconds.
-    accepted, observed : int
-        Micro-epsilon: of what counts, and of every payload seen.
-    budget : int
-        Micro-epsilon above which a pseudonym is revoked.
-    revoked : str or None
-        Why nothing of it counts.
-    chains : tuple of ChainLine
+    ``pseudonym``: hexadecimal. ``period_start``, ``period_end``: milliseconds. ``accepted``,
+    ``observed``: micro-epsilon: of what counts, and of every payload seen. ``budget``:
+    micro-epsilon above which a pseudonym is revoked. ``revoked``: why nothing of it counts.
     """
 
     pseudonym: str
@@ -90,19 +70,10 @@ def pseudonym_ledger(
 ) -> tuple[PseudonymLedger, ...]:
     """Return what a state directory has of a pseudonym, by budget period; mostly one, or none.
 
-    Parameters
-    ----------
-    state_dir : path
-        Of ``sotto aggregate``.
-    pseudonym_hex : str
-        32 hexadecimal digits.
+    ``state_dir``: of ``sotto aggregate``. ``pseudonym_hex``: 32 hexadecimal digits.
 
-    Raises
-    ------
-    ParameterError
-        That is no pseudonym.
-    AggregationError
-        There is no such state, or it is damaged.
+    Raises ``ParameterError``: that is no pseudonym. ``AggregationError``: there is no such state,
+    or it is damaged.
     """
     try:
         pseudonym = bytes.fromhex(pseudonym_hex)
@@ -124,10 +95,7 @@ def pseudonym_ledger(
 def period_totals(state_dir: str | os.PathLike[str]) -> dict[int, Totals]:
     """Return the audit of every budget period, open or closed, by the period's start in ms.
 
-    Raises
-    ------
-    AggregationError
-        There is no such state, or it is damaged.
+    Raises ``AggregationError``: there is no such state, or it is damaged.
     """
     directory = StateDirectory(state_dir)
     manifest = directory.manifest()

@@ -67,49 +67,24 @@ class Minimum(NamedTuple):
 class Manifest:
     """All that is committed.
 
-    Parameters
-    ----------
-    state : str
-        Random name of the state directory, by which a database knows whose results it holds.
-    key : bytes
-        Key of the hashes inside the states, 16 bytes; made once.
-    generation : int
-        Of the last commit; 0 before the first.
-    clock : int or None
-        Latest append time taken, ms; later records count as no earlier. None before the first.
-    positions : mapping
-        Partition to the position up to which it is taken.
-    last : mapping
-        Partition to the last record taken of it.
-    plans : mapping
-        Fingerprint, in hexadecimal, to what a person calls the plan.
-    first_open : int or None
-        The first budget period that still takes rows; the state of all before is dropped.
-    states : mapping
-        (period, part) to what its state is kept in.
-    parts : mapping
-        Open period to the number of parts that its state is cut into, by shard.
-    pages : mapping
-        Page of counts to the generation that wrote it.
-    periods : mapping
-        Closed period to its audit.
-    quarantine : tuple of Quarantined
-        The files kept, oldest first.
-    expired : mapping
-        Reason to the rows whose quarantine has been removed after the plans' retention.
-    lineage : tuple of str
-        Digests, the last that of this generation, each of the one before, of what the generation
-        took and of minima that it changed: two copies of a state directory that went different
-        ways differ in them.
-    tally : Tally
-        What became of all reports read.
-    requeued : mapping
-        Reason to the rows that were rejected for it and then taken again.
-    files : str or None
-        Folder or URI where jobs have their files, chosen once; None for the state directory itself.
-    minima : mapping
-        Fingerprint, in hexadecimal, to the number of reports for which estimates are made. That of
-        a plan whose results were made by a release that did not note it is missing.
+    ``state``: random name of the state directory, by which a database knows whose results it holds.
+    ``key``: key of the hashes inside the states, 16 bytes; made once. ``generation``: of the last
+    commit; 0 before the first. ``clock``: latest append time taken, ms; later records count as no
+    earlier. None before the first. ``positions``: partition to the position up to which it is
+    taken. ``last``: partition to the last record taken of it. ``plans``: fingerprint, in
+    hexadecimal, to what a person calls the plan. ``first_open``: the first budget period that still
+    takes rows; the state of all before is dropped. ``states``: (period, part) to what its state is
+    kept in. ``parts``: open period to the number of parts that its state is cut into, by shard.
+    ``pages``: page of counts to the generation that wrote it. ``periods``: closed period to its
+    audit. ``quarantine``: the files kept, oldest first. ``expired``: reason to the rows whose
+    quarantine has been removed after the plans' retention. ``lineage``: digests, the last that of
+    this generation, each of the one before, of what the generation took and of minima that it
+    changed: two copies of a state directory that went different ways differ in them. ``tally``:
+    what became of all reports read. ``requeued``: reason to the rows that were rejected for it and
+    then taken again. ``files``: folder or URI where jobs have their files, chosen once; None for
+    the state directory itself. ``minima``: fingerprint, in hexadecimal, to the number of reports
+    for which estimates are made. That of a plan whose results were made by a release that did not
+    note it is missing.
     """
 
     state: str
@@ -168,10 +143,7 @@ class Manifest:
     def from_json(cls, content: bytes) -> Manifest:
         """Return the stored manifest.
 
-        Raises
-        ------
-        AggregationError
-            It is none of this format, or damaged.
+        Raises ``AggregationError``: it is none of this format, or damaged.
         """
         value = load_document(content, "MANIFEST.json", FORMAT)
         return cls(
@@ -280,12 +252,8 @@ class Manifest:
     def check_plans(self, registry: Registry) -> None:
         """Refuse a registry that lacks or contradicts plans under which reports have been counted.
 
-        Raises
-        ------
-        PlanError
-            A plan has another fingerprint than before.
-        AggregationError
-            Plans are missing, and which.
+        Raises ``PlanError``: a plan has another fingerprint than before. ``AggregationError``:
+        plans are missing, and which.
         """
         check_unchanged(self.plans, registry.plans)
         names = names_of(registry.plans)
@@ -305,15 +273,9 @@ class Manifest:
 class Terms(NamedTuple):
     """Times of the plans in force, ms, and the shards of the wire.
 
-    Attributes
-    ----------
-    period : int
-        Length of a budget period.
-    horizon : int
-        How long after its period's end a row may still arrive: the longest of any plan.
-    retention : int
-        How long quarantine is kept: the shortest that any plan promises.
-    shards : int
+    ``period``: length of a budget period. ``horizon``: how long after its period's end a row may
+    still arrive: the longest of any plan. ``retention``: how long quarantine is kept: the shortest
+    that any plan promises.
     """
 
     period: int

@@ -26,14 +26,8 @@ class StoredFile(NamedTuple):
 class StoredState(NamedTuple):
     """What keeps a part of a budget period's state.
 
-    Attributes
-    ----------
-    totals : Totals
-        Its audit.
-    snapshot : StoredFile or None
-        None where all is in the logs.
-    logs : tuple of StoredFile
-        Rows taken since the snapshot, oldest first.
+    ``totals``: its audit. ``snapshot``: None where all is in the logs. ``logs``: rows taken since
+    the snapshot, oldest first.
     """
 
     totals: Totals
@@ -62,21 +56,12 @@ class StoredState(NamedTuple):
 class JobOutput:
     """What a job, or a part of one, has written.
 
-    Parameters
-    ----------
-    states : mapping
-        (period, part) to what keeps the state written for it.
-    pages : frozenset of int
-        The pages of counts written.
-    rejects : mapping
-        Reason to entries in the generation's quarantine file; there is none where this is empty.
-    tally : Tally
-        What became of the reports read.
-    files : mapping
-        Folder and name at which a file is to count, to its name in the attempt's folder. Of a
-        part of a job that ran twice, either file is whole and has the same content.
-    failed : str
-        Why a part of the job could not do its work and never can; empty if it did.
+    ``states``: (period, part) to what keeps the state written for it. ``pages``: the pages of
+    counts written. ``rejects``: reason to entries in the generation's quarantine file; there is
+    none where this is empty. ``tally``: what became of the reports read. ``files``: folder and name
+    at which a file is to count, to its name in the attempt's folder. Of a part of a job that ran
+    twice, either file is whole and has the same content. ``failed``: why a part of the job could
+    not do its work and never can; empty if it did.
     """
 
     states: Mapping[tuple[int, int], StoredState] = field(default_factory=dict)

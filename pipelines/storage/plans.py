@@ -30,10 +30,7 @@ _WHAT_TO_DO = "restore it, or remove it and give the plan again with --plan"
 class StoredPlans:
     """The plans in a folder: ``FINGERPRINT.json``, and ``FINGERPRINT.candidates`` if there are any.
 
-    Parameters
-    ----------
-    folder : path
-        Need not exist yet to be read: then there are no plans.
+    ``folder``: need not exist yet to be read: then there are no plans.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,12 +43,7 @@ class StoredPlans:
     def load(self, fingerprint: str) -> CompiledPlan:
         """Return the plan of a fingerprint, in hexadecimal.
 
-        Raises
-        ------
-        AggregationError
-            Its file is damaged.
-        FileNotFoundError
-            It is not kept.
+        Raises ``AggregationError``: its file is damaged. ``FileNotFoundError``: it is not kept.
         """
         path = self.path(fingerprint)
         return _plan(path.read_bytes(), path)
@@ -74,12 +66,8 @@ class StoredPlans:
         candidates those of the same metric. A plan that is given without candidates, as a
         compiled one always is, keeps those that it has.
 
-        Raises
-        ------
-        PlanError
-            A version has another fingerprint than before, or the plans are not of one collector.
-        AggregationError
-            There is no plan at all, or a file is damaged.
+        Raises ``PlanError``: a version has another fingerprint than before, or the plans are not of
+        one collector. ``AggregationError``: there is no plan at all, or a file is damaged.
         """
         kept = self.load_all()
         check_unchanged(names_of(kept), plans)

@@ -33,12 +33,7 @@ def waiting(
 ) -> Iterator[Requeue]:
     """Yield what is in quarantine for some reasons and has not been taken again, oldest first.
 
-    Raises
-    ------
-    AggregationError
-        A file is missing.
-    FormatError
-        A file is damaged.
+    Raises ``AggregationError``: a file is missing. ``FormatError``: a file is damaged.
     """
     labels = {reason.label for reason in reasons}
     for entry in manifest.quarantine:
@@ -73,11 +68,7 @@ def _rejects(state: StateFiles, generation: int) -> Iterator[tuple[Reject, str]]
 class QuarantineFiles:
     """What a requeue takes, as a job reads it: every quarantine file is a range.
 
-    Parameters
-    ----------
-    files : StateFiles
-        Where the state has them.
-    requeue : tuple of Requeue
+    ``files``: where the state has them.
     """
 
     files: StateFiles

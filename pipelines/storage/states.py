@@ -49,15 +49,8 @@ _LENGTH = struct.Struct("<Q")
 class Taken(NamedTuple):
     """What a state has taken, and the file that is to keep it.
 
-    Attributes
-    ----------
-    stepped : Stepped
-    stored : StoredState
-        What then keeps the state.
-    target : str
-        Folder and name of the file that is new.
-    content : sequence of bytes-like
-        What is to be in it.
+    ``stored``: what then keeps the state. ``target``: folder and name of the file that is new.
+    ``content``: what is to be in it.
     """
 
     stepped: Stepped
@@ -70,13 +63,7 @@ class Taken(NamedTuple):
 class StoredStates:
     """The states of a state directory.
 
-    Parameters
-    ----------
-    files : StateFiles
-        Where they are.
-    registry : Registry
-    key : bytes
-        Key of the hashes inside new states.
+    ``files``: where they are. ``key``: key of the hashes inside new states.
     """
 
     files: StateFiles
@@ -86,14 +73,8 @@ class StoredStates:
     def read(self, period: int, part: int, stored: StoredState | None) -> State:
         """Return a state; a new one where nothing is stored.
 
-        Raises
-        ------
-        FormatError
-            A file of it is damaged; which.
-        LostFileError
-            One is missing.
-        PlanError
-            It has rows of a plan that the registry does not have.
+        Raises ``FormatError``: a file of it is damaged; which. ``LostFileError``: one is missing.
+        ``PlanError``: it has rows of a plan that the registry does not have.
         """
         return self._read(period, part, stored)[0]
 
@@ -102,10 +83,7 @@ class StoredStates:
     ) -> Taken:
         """Take packed rows into a state, as the generation ``made``, in whatever order they come.
 
-        Raises
-        ------
-        FormatError, LostFileError, PlanError
-            As :meth:`read` does.
+        Raises ``FormatError, LostFileError, PlanError``: as :meth:`read` does.
         """
         state, logs = self._read(period, part, stored)
         packed = list(blocks)
