@@ -22,17 +22,15 @@ from sotto.wire.reasons import Reason
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """Columns over the P pseudonyms of one shard and period, sorted by pseudonym.
+    """Columns over the P pseudonyms of one shard and period, sorted by pseudonym."""
 
-    ``chains`` ((P,) int64): distinct chains; one with two metrics or event times counts as two.
-    ``accepted``, ``observed`` ((P,) int64): micro-epsilon. ``reason`` ((P,) uint8): why the
-    pseudonym is revoked, a :class:`~sotto.wire.reasons.Reason`; 0 where it is not.
-    """
-
-    pseudonym: NDArray[np.uint64]
+    pseudonym: NDArray[np.uint64]  #: (P, 2) uint64
+    #: (P,) int64; distinct chains; one with two metrics or event times counts as two.
     chains: NDArray[np.int64]
-    accepted: NDArray[np.int64]
-    observed: NDArray[np.int64]
+    accepted: NDArray[np.int64]  #: (P,) int64; micro-epsilon
+    observed: NDArray[np.int64]  #: (P,) int64; micro-epsilon
+    #: (P,) uint8; why the pseudonym is revoked, a :class:`~sotto.wire.reasons.Reason`; 0 where it
+    #: is not.
     reason: NDArray[np.uint8]
 
 
@@ -67,17 +65,13 @@ class Totals:
 
 @dataclass(frozen=True)
 class ChainRecord:
-    """One chain of one pseudonym, for a person who asks.
+    """One chain of one pseudonym, for a person who asks."""
 
-    ``chain``: 16 bytes. ``metric``: registered id. ``event``: milliseconds. ``payloads``: how many
-    different payloads were seen at each level. ``counted``: the level that counts.
-    """
-
-    chain: bytes
-    metric: int
-    event: int
-    payloads: tuple[int, ...]
-    counted: int | None
+    chain: bytes  #: 16 bytes
+    metric: int  #: registered id
+    event: int  #: milliseconds
+    payloads: tuple[int, ...]  #: how many different payloads were seen at each level
+    counted: int | None  #: the level that counts
 
 
 def audit(state: State) -> Audit:

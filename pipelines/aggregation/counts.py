@@ -63,14 +63,10 @@ def page_of(key: WindowKey, period: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """What is counted in one window.
+    """What is counted in one window."""
 
-    ``revision``: the generation that changed it last. ``counts`` ((levels, length) int64): one
-    vector a level, weakest first.
-    """
-
-    revision: int
-    counts: Matrix
+    revision: int  #: the generation that changed it last
+    counts: Matrix  #: (levels, length) int64; one vector a level, weakest first
 
 
 def pack_matrix(counts: Matrix) -> bytes:
@@ -98,8 +94,6 @@ def unpack_matrix(data: bytes) -> Matrix:
 def add(packed: Iterable[bytes]) -> bytes:
     """Return the sum of packed matrices of one shape, of which there is at least one.
 
-    Examples
-    --------
     >>> one = pack_matrix(np.array([[1, 2, 3]]))
     >>> unpack_matrix(add([one, one]))
     array([[2, 4, 6]])

@@ -30,16 +30,13 @@ from sotto.wire.reasons import Reason
 
 
 class Arrivals(NamedTuple):
-    """What a stretch of the log holds.
+    """What a stretch of the log holds."""
 
-    ``rows``: of one shard, budget period and padded width each; not countable are those that come
-    at the wrong time, and are rejects too, but of which the state must know. ``reports``: decodable
-    reports, whether rejected for their time or not.
-    """
-
+    #: Of one shard, budget period and padded width each; not countable are those that come at the
+    #: wrong time, and are rejects too, but of which the state must know.
     rows: list[Rows]
     rejects: list[Reject]
-    reports: int
+    reports: int  #: decodable reports, whether rejected for their time or not
 
 
 def arrivals(
@@ -94,8 +91,6 @@ def parts_for(chains: Iterable[int], shards: int) -> int:
     ``chains`` are how many it may have: reports of the run, chains of other periods. The most
     counts.
 
-    Examples
-    --------
     >>> parts_for([0], 64), parts_for([CHAINS, 5], 64), parts_for([5 * CHAINS], 64)
     (1, 1, 8)
     >>> parts_for([1000 * CHAINS], 64)
@@ -107,13 +102,10 @@ def parts_for(chains: Iterable[int], shards: int) -> int:
 
 @dataclass(frozen=True)
 class Parts:
-    """The numbers of parts of budget periods.
+    """The numbers of parts of budget periods."""
 
-    ``known``: period to its number. ``new``: the number of all other periods.
-    """
-
-    known: Mapping[int, int]
-    new: int
+    known: Mapping[int, int]  #: period to its number
+    new: int  #: the number of all other periods
 
     def of(self, period: int) -> int:
         """Return how many parts a period has."""

@@ -38,8 +38,6 @@ _HEAD = struct.Struct("<HqII")
 def pack(rejects: Iterable[Reject]) -> bytes:
     """Return rejects as bytes; those of several calls may be joined.
 
-    Examples
-    --------
     >>> packed = pack([Reject(Reason.MALFORMED, b"what", 5)])
     >>> [reject.reason.label for reject in unpack(packed)]
     ['malformed']

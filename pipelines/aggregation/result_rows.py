@@ -122,8 +122,6 @@ def rows_of_windows(
 def reason(reports: int, least: int) -> str | None:
     """Return why an estimate of so many reports is withheld under a plan's ``minimum_reports``.
 
-    Examples
-    --------
     >>> reason(7, 20), reason(1, 2), reason(20, 20)
     ('7 reports, the plan asks for 20', '1 report, the plan asks for 2', None)
     """

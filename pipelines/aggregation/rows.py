@@ -48,29 +48,23 @@ _NARROW = 64
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Columns of n decoded reports of one shard and one budget period.
-
-    ``shard``, ``period``: where all of them belong. ``widths``: payload bytes of every metric that
-    occurs, by registered id. ``metric`` ((n,) uint16): registered id. ``level`` ((n,) uint8):
-    level, 0 the weakest. ``pseudonym``, ``chain`` ((n, 2) uint64): ids as little-endian halves.
-    ``event``, ``append`` ((n,) int64): when the value was recorded and when the log took the
-    report, ms. ``countable`` ((n,) bool): False for a report that came too late or from the future:
-    it is seen, and held against its pseudonym's observed epsilon, but never counted. ``payload``
-    ((n, W) uint8): w at least each metric's width; the bytes beyond it are zero.
-
-    Raises ``ParameterError``: if columns differ in length or W is too small.
-    """
+    """Columns of n decoded reports of one shard and one budget period."""
 
     shard: int
     period: int
-    widths: Mapping[int, int]
-    metric: NDArray[np.uint16]
-    level: NDArray[np.uint8]
-    pseudonym: NDArray[np.uint64]
-    chain: NDArray[np.uint64]
+    widths: Mapping[int, int]  #: payload bytes of every metric that occurs, by registered id
+    metric: NDArray[np.uint16]  #: (n,) uint16; registered id
+    level: NDArray[np.uint8]  #: (n,) uint8; level, 0 the weakest
+    pseudonym: NDArray[np.uint64]  #: (n, 2) uint64; ids as little-endian halves
+    chain: NDArray[np.uint64]  #: (n, 2) uint64; ids as little-endian halves
+    #: ``event`` and ``append``: (n,) int64; when the value was recorded and when the log took the
+    #: report, ms.
     event: NDArray[np.int64]
     append: NDArray[np.int64]
+    #: (n,) bool; False for a report that came too late or from the future: it is seen, and held
+    #: against its pseudonym's observed epsilon, but never counted.
     countable: NDArray[np.bool_]
+    #: (n, W) uint8; W at least each metric's width; the bytes beyond it are zero.
     payload: NDArray[np.uint8]
 
     def __post_init__(self) -> None:
@@ -144,10 +138,7 @@ class Rows:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Rows:
-        """Return the rows of a packed block; its columns own their memory.
-
-        Raises ``FormatError``: if the bytes are no block of a known version.
-        """
+        """Return the rows of a packed block; its columns own their memory."""
         if len(data) < _HEADER.size:
             raise FormatError("a block is shorter than its header")
         magic, version, shard, metrics, period, n, widest = _HEADER.unpack_from(data)
@@ -198,8 +189,6 @@ def opens(*ordered: NDArray[Any]) -> NDArray[np.bool_]:
 
     ``*ordered`` ((n,) arrays): at least one.
 
-    Examples
-    --------
     >>> opens(np.array([3, 3, 4]), np.array([1, 2, 2])).tolist()
     [True, True, True]
     >>> opens(np.array([3, 3, 4])).tolist()
@@ -217,8 +206,6 @@ def one_of_each(keys: NDArray[np.integer]) -> NDArray[np.intp]:
 
     Much faster than :func:`numpy.unique` with ``return_index``, which sorts stably.
 
-    Examples
-    --------
     >>> one_of_each(np.array([7, 5, 6])).tolist()
     [1, 2, 0]
     """

@@ -66,18 +66,15 @@ class StoredMetric(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The content of a state in columns; metrics by their place in ``metrics``.
-
-    ``key``: 16 bytes. ``metrics``: those that occur, ascending. ``columns``: by table and name, as
-    in ``LAYOUT``. ``payloads`` (dict of int to (k, width) uint8): by width, for widths above 4: the
-    payloads that count, in the order of their entries.
-    """
+    """The content of a state in columns; metrics by their place in ``metrics``."""
 
     shard: int
     period: int
-    key: bytes
-    metrics: tuple[StoredMetric, ...]
-    columns: dict[tuple[str, str], NDArray[Any]]
+    key: bytes  #: 16 bytes
+    metrics: tuple[StoredMetric, ...]  #: those that occur, ascending
+    columns: dict[tuple[str, str], NDArray[Any]]  #: by table and name, as in ``LAYOUT``
+    #: (k, width) uint8 by width, for widths above 4: the payloads that count, in
+    #: the order of their entries.
     payloads: dict[int, NDArray[np.uint8]]
 
     def __getitem__(self, column: tuple[str, str]) -> NDArray[Any]:

@@ -95,8 +95,6 @@ class State:
     the log first took the row that counts; ``entries["counted"]`` that row's level counted from
     one, 0 for none; ``entries["slot"]`` its place in the pool counted from one, 0 for none;
     ``entries["tags"]`` one a level.
-
-    Raises ``ParameterError``: if the key is not 16 bytes.
     """
 
     def __init__(self, registry: Registry, shard: int, period: int, key: bytes) -> None:
@@ -179,11 +177,7 @@ class State:
 
     @classmethod
     def from_bytes(cls, data: bytes, registry: Registry) -> State:
-        """Read a state; metrics get the ids that they have in ``registry``.
-
-        Raises ``FormatError``: the bytes are no state of a known version, or damaged.
-        ``PlanError``: the state has rows of a plan that the registry does not have.
-        """
+        """Read a state; metrics get the ids that they have in ``registry``."""
         stored = Snapshot.from_bytes(data)
         state = cls(registry, stored.shard, stored.period, stored.key)
         ids = _registered(stored.metrics, state.catalog)

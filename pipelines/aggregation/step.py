@@ -62,15 +62,12 @@ class Tally(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """What a step rejects.
+    """What a step rejects."""
 
-    ``parts``: what was taken back, by padded width, and last the rows of the call. They are joined
-    only for whoever asks, since one wide payload makes all of them wide. ``superseded``: reports
-    besides these that a newer level had superseded before.
-    """
-
+    #: What was taken back, by padded width, and last the rows of the call. They are joined only
+    #: for whoever asks, since one wide payload makes all of them wide.
     parts: tuple[Rejects, ...]
-    superseded: int
+    superseded: int  #: reports besides these that a newer level had superseded before
 
     @property
     def rows(self) -> Rows:
@@ -290,16 +287,13 @@ STEP_BYTES = 1 << 24
 
 
 class Stepped(NamedTuple):
-    """What rows have changed.
+    """What rows have changed."""
 
-    ``state``: the one given, changed. ``changes`` (dict of WindowKey to (levels, length) int64): to
-    be added to the counts. ``tally``: what became of the rows; ``reports`` is left at zero, since
-    whoever read them counts them.
-    """
-
-    state: State
+    state: State  #: the one given, changed
+    #: (levels, length) int64 by window, to be added to the counts.
     changes: dict[WindowKey, Matrix]
     rejects: list[Reject]
+    #: What became of the rows; ``reports`` is left at zero, since whoever read them counts them.
     tally: Tally
 
 

@@ -175,10 +175,7 @@ def _same(
 
 
 class Pool:
-    """Payloads of one width, one a slot; slots are handed out in order and not taken back.
-
-    ``width``: bytes of a payload.
-    """
+    """Payloads of one width, one a slot; slots are handed out in order and not taken back."""
 
     def __init__(self, width: int) -> None:
         self.size = 0

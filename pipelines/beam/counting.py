@@ -79,10 +79,7 @@ _START = struct.Struct("<q")
 
 @lru_cache(maxsize=1 << 12)
 def window_group(plan: str, metric: CompiledMetric) -> bytes:
-    """Return 16 bytes, the same for a metric that several versions of a plan have.
-
-    They do not depend on which of the versions are known.
-    """
+    """Return 16 bytes, the same for a metric that several versions of a plan have."""
     content = canonical({"plan": plan, **metric.document()})
     return hashlib.sha256(content).digest()[:_GROUP]
 
@@ -93,33 +90,26 @@ def changed(window: WindowKey, change: Matrix) -> bytes:
 
 
 class Head(NamedTuple):
-    """What is kept of a period's shard beside its snapshot and its log.
+    """What is kept of a period's shard beside its snapshot and its log."""
 
-    ``token``: of the state that snapshot and log make together. ``numbering``: hexadecimal: the
-    plans by which the log's rows were counted. ``size``, ``logged``: bytes of the snapshot and of
-    the log. ``rows``, ``waiting``: number and bytes of the rows that have gathered. ``armed``:
-    whether the timer is set that counts them. ``audited``: when the state was audited last, ms.
-    ``due``: whether it has changed since. ``reported``: bytes, chains and pseudonyms as of the last
-    note. ``doubtful``: whether the period may have been over before the first row came: one that an
-    operator has given back, or that comes from a partition that was idle. Rows then wait until a
-    timely one or the next watermark shows that it is open, or are late once it is over; a state
-    begun anew would take the documents of the first for void. ``closed``: whether the period is
-    over and its state gone. ``watched``: of such rows: whether the watermark has moved since, so
-    that the period is not over, or is closed right after.
-    """
-
-    token: str = ""
-    numbering: str = ""
-    size: int = 0
-    logged: int = 0
-    rows: int = 0
-    waiting: int = 0
-    armed: bool = False
-    audited: int = 0
-    due: bool = False
-    reported: tuple[int, int, int] = (0, 0, 0)
+    token: str = ""  #: of the state that snapshot and log make together
+    numbering: str = ""  #: hexadecimal: the plans by which the log's rows were counted
+    size: int = 0  #: bytes of the snapshot
+    logged: int = 0  #: bytes of the log
+    rows: int = 0  #: number of the rows that have gathered
+    waiting: int = 0  #: their bytes
+    armed: bool = False  #: whether the timer is set that counts them
+    audited: int = 0  #: when the state was audited last, ms
+    due: bool = False  #: whether it has changed since
+    reported: tuple[int, int, int] = (0, 0, 0)  #: bytes, chains and pseudonyms as of the last note
+    #: Whether the period may have been over before the first row came: one that an operator has
+    #: given back, or that comes from a partition that was idle. Rows then wait until a timely one
+    #: or the next watermark shows that it is open, or are late once it is over; a state begun anew
+    #: would take the documents of the first for void.
     doubtful: bool = False
-    closed: bool = False
+    closed: bool = False  #: whether the period is over and its state gone
+    #: Of such rows: whether the watermark has moved since, so that the period is not over, or is
+    #: closed right after.
     watched: bool = False
 
 
@@ -253,10 +243,7 @@ class Count(beam.DoFn):
         snapshot: Any = beam.DoFn.StateParam(SNAPSHOT),
         kept: Any = beam.DoFn.StateParam(HEAD),
     ) -> Iterator[Any]:
-        """Count what has gathered before the watermark completes a window.
-
-        Of doubtful rows, wait whether the same watermark closes the period.
-        """
+        """Count what has gathered before the watermark completes a window."""
         head = _head(kept)
         if head.doubtful:
             kept.write(_packed(head._replace(watched=True)))

@@ -66,19 +66,13 @@ Published: TypeAlias = tuple[bytes, bytes]
 
 
 class _Emitted(NamedTuple):
-    """What has been emitted of a key.
+    """What has been emitted of a key."""
 
-    ``revision``: the last one; a time, ms. ``armed``: whether the timer is set that emits it again.
-    ``timely``: whether its timely reports were complete. ``closed``: whether it was emitted a last
-    time; nothing changes it any more. ``named``: of a window: fingerprint and metric under which it
-    was emitted last.
-    """
-
-    revision: int = 0
-    armed: bool = False
-    timely: bool = False
-    closed: bool = False
-    named: str = ""
+    revision: int = 0  #: the last one; a time, ms
+    armed: bool = False  #: whether the timer is set that emits it again
+    timely: bool = False  #: whether its timely reports were complete
+    closed: bool = False  #: whether it was emitted a last time; nothing changes it any more
+    named: str = ""  #: of a window: fingerprint and metric under which it was emitted last
 
     @classmethod
     def read(cls, state: Any) -> _Emitted:
@@ -241,10 +235,7 @@ def _dofn(name: str, subject: type[_Subject]) -> type[beam.DoFn]:
             return found
 
         def added(self, changes: Any, total: Any) -> bytes:
-            """Add changes to the sum and return it.
-
-            Raises ``FormatError``: there is nothing at all: timers are set for what has come alone.
-            """
+            """Add changes to the sum and return it."""
             held, new = total.read(), list(changes.read())
             if new:
                 held = self.subject.sum([held, *new] if held else new)

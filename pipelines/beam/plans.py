@@ -34,20 +34,15 @@ _SINCE = "since"
 
 @dataclass(frozen=True)
 class PlansFolder:
-    """Where a pipeline's plans are; crosses Beam pickled.
+    """Where a pipeline's plans are; crosses Beam pickled."""
 
-    ``path``: a folder that all workers reach.
-    """
-
-    path: str
+    path: str  #: a folder that all workers reach
 
     def registry(self, *fingerprints: bytes) -> Registry:
         """Return the plans that are known here, at most ``LOOK_SECONDS`` old.
 
         ``*fingerprints``: of plans that another worker knows: if one is not known here yet, the
         folder is read.
-
-        Raises ``PlanError``: one is not in the folder.
         """
         registry = _looked(self.path).registry
         if any(each not in registry.by_fingerprint for each in fingerprints):
@@ -76,8 +71,6 @@ class PlansFolder:
         """Return the registry that numbers metrics in this way.
 
         ``numbering``: fingerprints of 32 bytes, as of :func:`numbering_of`.
-
-        Raises ``PlanError``: a plan is not in the folder.
         """
         fingerprints = fingerprints_of(numbering)
         registry = self.registry(*fingerprints)
@@ -96,10 +89,7 @@ class PlansFolder:
 
 
 def load_since(folder: Path) -> dict[bytes, int]:
-    """Return what :func:`keep_since` has noted in a folder of plans.
-
-    Raises ``AggregationError``: the note is damaged.
-    """
+    """Return what :func:`keep_since` has noted in a folder of plans."""
     path = folder / _SINCE
     try:
         value = load_document(path.read_bytes(), str(path), FORMAT)

@@ -62,14 +62,11 @@ _NUMBERING = struct.Struct("<H")
 
 
 class Clock(NamedTuple):
-    """The time of a partition, ms.
+    """The time of a partition, ms."""
 
-    ``append``: the append time of its last record: none that follows is given an earlier one.
-    ``watermark``: no element that follows has an earlier timestamp.
-    """
-
+    #: The append time of its last record: none that follows is given an earlier one.
     append: int = EARLIEST
-    watermark: int = EARLIEST
+    watermark: int = EARLIEST  #: no element that follows has an earlier timestamp
 
 
 class AppendTime(WatermarkEstimator):

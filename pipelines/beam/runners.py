@@ -89,10 +89,7 @@ class Runner:
         return beam.Pipeline(FnApiRunner() if self.embedded else None, options)
 
     def run(self, pipeline: beam.Pipeline) -> None:
-        """Run a pipeline to its end.
-
-        Raises ``Exception``: what the runner raises where the job has failed or was cancelled.
-        """
+        """Run a pipeline to its end."""
         began, before = time.monotonic(), ""
         result = pipeline.run()
         while not self.embedded:
@@ -108,8 +105,6 @@ class Runner:
     def reason(self, error: Exception) -> str:
         """Return in a sentence why a job failed: what a worker raised, or else the runner.
 
-        Examples
-        --------
         >>> said = "Traceback ...\\nsotto.errors.AggregationError: no log [while running 'Read']"
         >>> Runner().reason(RuntimeError(f"Error received from SDK harness: {said}\\n at java"))
         'no log'

@@ -19,22 +19,18 @@ _ALWAYS: Mapping[bytes, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Stream:
-    """What all stages know; crosses Beam pickled.
+    """What all stages know; crosses Beam pickled."""
 
-    ``job``: random name of the deployment, which its documents carry. ``linger``: for how long rows
-    are gathered before they are counted, ms. ``every``: a window, a period or the job's health is
-    published at most so often, ms. ``idle``: a partition that has given nothing for so long, though
-    it is read to its end, does not hold the watermark back any more, ms. ``cache``: bytes of states
-    that a worker process keeps ready; they can always be made again. ``bounded``: whether to read
-    partitions up to where they end now, and then close all periods.
-    """
-
-    job: str
+    job: str  #: random name of the deployment, which its documents carry
     plans: PlansFolder
-    linger: int = 10_000
-    every: int = 30_000
+    linger: int = 10_000  #: for how long rows are gathered before they are counted, ms
+    every: int = 30_000  #: a window, a period or the job's health is published at most so often, ms
+    #: A partition that has given nothing for so long, though it is read to its end, does not hold
+    #: the watermark back any more, ms.
     idle: int = 60_000
+    #: Bytes of states that a worker process keeps ready; they can always be made again.
     cache: int = 1 << 30
+    #: Whether to read partitions up to where they end now, and then close all periods.
     bounded: bool = False
 
     def __post_init__(self) -> None:

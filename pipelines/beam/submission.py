@@ -49,12 +49,10 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Topics:
-    """Topics of reports, and those beside them for what comes out.
-
-    ``topics``: epochs of one name. Later ones are read once they are there.
-    """
+    """Topics of reports, and those beside them for what comes out."""
 
     broker: Broker
+    #: Epochs of one name. Later ones are read once they are there.
     topics: tuple[ReportTopic, ...]
 
     def __post_init__(self) -> None:
@@ -67,10 +65,7 @@ class Topics:
         return self.topics[0].name
 
     def check(self, registry: Registry) -> None:
-        """Return if all topics can be used.
-
-        Raises ``BrokerError``: what is wrong with one, and what to do.
-        """
+        """Return if all topics can be used."""
         stay = Stay(registry.horizon, max(plan.retention for plan in registry.plans))
         with connected(self.broker) as found:
             for topic in self.topics:
@@ -98,20 +93,14 @@ class Topics:
 
 @dataclass(frozen=True)
 class Log:
-    """An embedded log, and a database and a folder for what comes out.
+    """An embedded log, and a database and a folder for what comes out."""
 
-    ``path``: the log's folder. ``database``: URL. ``quarantine``: the folder for what is rejected.
-    """
-
-    path: Path
-    database: str
-    quarantine: Path
+    path: Path  #: the log's folder
+    database: str  #: URL
+    quarantine: Path  #: the folder for what is rejected
 
     def check(self, registry: Registry) -> None:
-        """Return if there is a log.
-
-        Raises ``AggregationError``: there is none.
-        """
+        """Return if there is a log."""
         EmbeddedLog(self.path).open(registry)
 
     def sources(self) -> list[Source]:
@@ -125,10 +114,7 @@ class Log:
 
 
 class JobFolder:
-    """The folder of a job.
-
-    ``path``: made by :meth:`begin` if it does not exist.
-    """
+    """The folder of a job."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
@@ -140,10 +126,7 @@ class JobFolder:
         return StoredPlans(self.path / "plans")
 
     def job(self) -> str | None:
-        """Return the random name that the job's documents carry; None if none was submitted.
-
-        Raises ``AggregationError``: the folder is damaged.
-        """
+        """Return the random name that the job's documents carry; None if none was submitted."""
         try:
             value = load_document(self._file.read_bytes(), str(self._file), FORMAT)
         except FileNotFoundError:
@@ -158,12 +141,7 @@ class JobFolder:
         *,
         anew: bool,
     ) -> str:
-        """Return the name of the job that is submitted; note it, and its plans, first.
-
-        ``before``: as of :meth:`job`.
-
-        Raises ``AggregationError``: it has been submitted since, by somebody else.
-        """
+        """Return the name of the job that is submitted; note it, and its plans, first."""
         job = secrets.token_hex(8) if before is None or anew else before
         (self.path / "plans").mkdir(parents=True, exist_ok=True)
         lock = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -270,11 +248,7 @@ def _has_password(url: str) -> bool:
 
 
 def _unbounded(runner: Runner) -> Runner:
-    """Return a runner of a pipeline without an end.
-
-    Raises ``ParameterError``: it is the embedded one, which waits for the end of one stage before
-    it begins the next.
-    """
+    """Return a runner of a pipeline without an end."""
     if runner.embedded:
         raise ParameterError(
             "--runner is missing: a pipeline without an end needs an engine, such as --runner "

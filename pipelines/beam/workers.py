@@ -49,10 +49,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """The service by which a runner starts and stops workers.
-
-    ``cache`` (int, at least 0): megabytes of state that a worker remembers between bundles.
-    """
+    """The service by which a runner starts and stops workers."""
 
     def __init__(self, cache: int) -> None:
         self._cache = cache

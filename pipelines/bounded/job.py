@@ -68,19 +68,14 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Job:
-    """What the stages of one run need to know; crosses Beam pickled.
+    """What the stages of one run need to know; crosses Beam pickled."""
 
-    ``source``: where the reports are. ``files``: where its files are. ``attempt``: random name of
-    the driver's attempt to make the generation. ``plans``: the compiled plans. ``manifest``: what
-    is committed: the job goes on from there. ``parts``: how periods are cut.
-    """
-
-    source: Ranges
-    files: StateFiles
-    attempt: str
-    plans: tuple[bytes, ...]
-    manifest: Manifest
-    parts: Parts
+    source: Ranges  #: where the reports are
+    files: StateFiles  #: where its files are
+    attempt: str  #: random name of the driver's attempt to make the generation
+    plans: tuple[bytes, ...]  #: the compiled plans
+    manifest: Manifest  #: what is committed: the job goes on from there
+    parts: Parts  #: how periods are cut
 
     @classmethod
     def of(
@@ -137,8 +132,6 @@ class Job:
 
         ``patience``: seconds to wait for a summary that others have written: NFS shows new names
         late.
-
-        Raises ``AggregationError``: there is no summary, or a part of the job has failed.
         """
         folder, deadline = self.files.attempt(self.attempt), time.monotonic() + patience
         while (found := self._summary(folder)) is None:

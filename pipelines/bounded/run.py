@@ -43,24 +43,19 @@ MAX_REPORTS = 1_000_000
 
 @dataclass(frozen=True)
 class RunResult:
-    """What aggregating a log came to.
+    """What aggregating a log came to."""
 
-    ``generation``: the last one committed. ``runs``: how many were committed. ``size``: how much of
-    the source was taken, in its unit. ``tally``: what became of the reports. ``rejects``: rejected
-    reports by reason; what could not be decoded counts as one. ``seconds``: wall time. ``ahead``:
-    lanes that hold records from the future, which were left, with all that follows them. ``unit``:
-    ``bytes`` of a log or ``messages`` of topics. ``unpublished``: why results could not be
-    published, if so: all is committed, and the next run tries again.
-    """
-
-    generation: int
-    runs: int = 0
-    size: int = 0
-    tally: Tally = field(default_factory=Tally)
+    generation: int  #: the last one committed
+    runs: int = 0  #: how many were committed
+    size: int = 0  #: how much of the source was taken, in its unit
+    tally: Tally = field(default_factory=Tally)  #: what became of the reports
+    #: Rejected reports by reason; what could not be decoded counts as one.
     rejects: dict[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
+    seconds: float = 0.0  #: wall time
+    #: Lanes that hold records from the future, which were left, with all that follows them.
     ahead: tuple[str, ...] = ()
-    unit: str = "bytes"
+    unit: str = "bytes"  #: ``bytes`` of a log or ``messages`` of topics
+    #: Why results could not be published, if so: all is committed, and the next run tries again.
     unpublished: str = ""
 
     def plus(self, intent: Intent, written: JobOutput) -> RunResult:

@@ -30,33 +30,25 @@ class Period:
 
 @dataclass(frozen=True)
 class Committed:
-    """What a state directory says.
-
-    ``clock``: milliseconds. ``undertaken``: whether a run on top of it has begun. ``lanes``: lane
-    to the position up to which it is taken. ``size``: bytes by folder. ``rejected``, ``requeued``:
-    reports by reason: all that were rejected, and those taken again since. ``periods``: oldest
-    first. ``registry``: None before the first run.
-    """
+    """What a state directory says."""
 
     generation: int
-    clock: int | None
-    undertaken: bool
+    clock: int | None  #: milliseconds
+    undertaken: bool  #: whether a run on top of it has begun
     last: LastRun | None
-    lanes: Mapping[str, int]
-    size: Mapping[str, int]
+    lanes: Mapping[str, int]  #: lane to the position up to which it is taken
+    size: Mapping[str, int]  #: bytes by folder
     tally: Tally
+    #: ``rejected`` and ``requeued``: reports by reason: all that were rejected, and those taken
+    #: again since.
     rejected: Mapping[str, int]
     requeued: Mapping[str, int]
-    periods: tuple[Period, ...]
-    registry: Registry | None
+    periods: tuple[Period, ...]  #: oldest first
+    registry: Registry | None  #: None before the first run
 
 
 def committed(state_dir: Path) -> Committed:
-    """Return what is committed.
-
-    Raises ``MissingError``: nothing is. ``AggregationError, FileNotFoundError``: it is damaged; or
-    was replaced meanwhile.
-    """
+    """Return what is committed."""
     directory = StateDirectory(state_dir)
     if not (state_dir / "MANIFEST.json").exists():
         raise MissingError(f"{state_dir} holds no run")

@@ -76,41 +76,34 @@ class EstimateRow:
 
 @dataclass(frozen=True)
 class SinkState:
-    """What a sink's database has besides.
+    """What a sink's database has besides."""
 
-    ``taken``: topic and partition to the offset that the sink reads next. ``health``: the job's
-    health, as it reports it: numbers, or None for what it does not know. ``offsets``: partition to
-    the offset that the job reads next, as it reports it; None for no report yet.
-    """
-
+    #: Topic and partition to the offset that the sink reads next.
     taken: Mapping[tuple[str, int], int]
+    #: The job's health, as it reports it: numbers, or None for what it does not know.
     health: Mapping[str, int | None]
+    #: Partition to the offset that the job reads next, as it reports it; None for no report yet.
     offsets: Mapping[str, int] | None
 
 
 @dataclass(frozen=True)
 class Projected:
-    """A reading of a database.
-
-    ``clock``: milliseconds. ``levels``: metric to the reports that count, by level. ``windows``:
-    metric to its newest window. ``estimates``: of the newest windows, the first of every metric
-    first. ``omitted``: estimates beyond the limit. ``rejected``, ``requeued``: reports by reason:
-    all that were rejected, and those requeued since, where that is known. ``size``: bytes of a
-    SQLite database. ``sink``: where a sink writes the database.
-    """
+    """A reading of a database."""
 
     generation: int
     lineage: str | None
-    clock: int | None
-    levels: Mapping[MetricKey, tuple[int, ...]]
-    windows: Mapping[MetricKey, NewestWindow]
-    estimates: tuple[EstimateRow, ...]
-    omitted: int
+    clock: int | None  #: milliseconds
+    levels: Mapping[MetricKey, tuple[int, ...]]  #: metric to the reports that count, by level
+    windows: Mapping[MetricKey, NewestWindow]  #: metric to its newest window
+    estimates: tuple[EstimateRow, ...]  #: of the newest windows, the first of every metric first
+    omitted: int  #: estimates beyond the limit
+    #: ``rejected`` and ``requeued``: reports by reason: all that were rejected, and those requeued
+    #: since, where that is known.
     rejected: Mapping[str, int]
     requeued: Mapping[str, int]
     periods: tuple[Period, ...]
-    size: int | None = None
-    sink: SinkState | None = None
+    size: int | None = None  #: bytes of a SQLite database
+    sink: SinkState | None = None  #: where a sink writes the database
 
 
 class Database:
@@ -136,11 +129,7 @@ class Database:
         self._last: Projected | None = None
 
     def read(self) -> Projected:
-        """Return a reading; what has not changed since the last call is not read again.
-
-        Raises ``MissingError``: there is none, or none with results. ``UnreadableError``: it cannot
-        be read now. ``AggregationError``: it is damaged.
-        """
+        """Return a reading; what has not changed since the last call is not read again."""
         try:
             for _ in range(ATTEMPTS):
                 before = self._stamp()

@@ -28,19 +28,15 @@ _MICRO, _MILLI = 1e6, 1e3
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Readings of all sources at one time; None for sources that were not configured.
+    """Readings of all sources at one time; None for sources that were not configured."""
 
-    ``at``: when they were read, ms of the wall clock. ``seconds``: how long it took. ``registry``:
-    the plans, where no state directory has them.
-    """
-
-    at: int
-    seconds: float
+    at: int  #: when they were read, ms of the wall clock
+    seconds: float  #: how long it took
     state: Reading[Committed] | None = None
     database: Reading[Projected] | None = None
     log: Reading[Lag] | None = None
     documents: Reading[Documents] | None = None
-    registry: Registry | None = None
+    registry: Registry | None = None  #: the plans, where no state directory has them
 
     @property
     def readings(self) -> dict[str, Reading[Any]]:
@@ -238,8 +234,6 @@ def _periods(samples: Samples, periods: tuple[Period, ...], registry: Registry |
 def _day(time: int) -> str:
     """Return the name of a period that begins at a time, ms.
 
-    Examples
-    --------
     >>> _day(1_370_476_800_000), _day(1_370_480_400_000)
     ('2013-06-06', '2013-06-06T01:00Z')
     """

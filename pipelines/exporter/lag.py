@@ -30,29 +30,21 @@ PATIENCE = 5.0
 
 
 class Progress(NamedTuple):
-    """How far a streaming job has read a partition.
+    """How far a streaming job has read a partition."""
 
-    ``offset``: of the record that it reads next. ``records``: that it has not read.
-    """
-
-    offset: int
-    records: int
+    offset: int  #: of the record that it reads next
+    records: int  #: that it has not read
 
 
 @dataclass(frozen=True)
 class Lag:
-    """What has not been read.
+    """What has not been read."""
 
-    ``size``: bytes; None where nobody counts them. ``records``: extrapolated where a partition has
-    too many to read. ``lagging``: partitions that have any of it. ``oldest``: append time of the
-    oldest record, ms; None for none. ``partitions``: by partition, ``TOPIC/NUMBER``; of streaming
-    jobs alone.
-    """
-
-    size: int | None = 0
-    records: int = 0
-    lagging: int = 0
-    oldest: int | None = None
+    size: int | None = 0  #: bytes; None where nobody counts them
+    records: int = 0  #: extrapolated where a partition has too many to read
+    lagging: int = 0  #: partitions that have any of it
+    oldest: int | None = None  #: append time of the oldest record, ms; None for none
+    #: By partition, ``TOPIC/NUMBER``; of streaming jobs alone.
     partitions: Mapping[str, Progress] = field(default_factory=dict)
 
     @classmethod
@@ -75,18 +67,12 @@ class Watched(Protocol):
         """Return what is beyond the positions up to which partitions are read.
 
         ``taken``: partition to position. ``registry``: the plans of the last run.
-
-        Raises ``MissingError``: there is nothing to read yet. ``AggregationError, BrokerError``: it
-        cannot be known.
         """
         ...
 
 
 class WatchedLog:
-    """A log whose lag is read again and again.
-
-    ``path``: the log's directory.
-    """
+    """A log whose lag is read again and again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -165,8 +151,6 @@ class WatchedStream:
 
         ``taken``: partition, ``TOPIC@ID/NUMBER``, to the offset of the record that is read next, as
         the job's health reports it.
-
-        Raises ``MissingError``: there is no topic. ``BrokerError``: the broker does not answer.
         """
         reports = self._reports.names()
         if not reports:
@@ -207,21 +191,14 @@ def _lag_of(partition: Partition, start: int, end: int, partitions: int) -> Lag:
 
 @dataclass(frozen=True)
 class Documents:
-    """A topic of estimates.
+    """A topic of estimates."""
 
-    ``newest``: when the broker took the newest document, ms; None for none. ``behind``: offsets
-    beyond those that the sink has written.
-    """
-
-    newest: int | None
-    behind: int
+    newest: int | None  #: when the broker took the newest document, ms; None for none
+    behind: int  #: offsets beyond those that the sink has written
 
 
 class WatchedDocuments:
-    """A topic of estimates that is described again and again.
-
-    ``topic``: of the kind ``estimates``.
-    """
+    """A topic of estimates that is described again and again."""
 
     def __init__(self, broker: Broker, topic: SinkTopic) -> None:
         self._broker = broker
@@ -231,9 +208,6 @@ class WatchedDocuments:
         """Return the age of the newest document and what the sink has not written.
 
         ``taken``: topic and partition to the offset that the sink reads next.
-
-        Raises ``MissingError``: the topic does not exist. ``BrokerError``: the broker does not
-        answer.
         """
         from kafka import TopicPartition
         from kafka.admin import OffsetSpec
@@ -257,10 +231,7 @@ class WatchedDocuments:
 
 @contextmanager
 def _admin(broker: Broker) -> Iterator[KafkaAdminClient]:
-    """Connect for a few requests; a connection that idles would outlive the broker's.
-
-    Raises ``BrokerError``: the broker does not answer, or refuses.
-    """
+    """Connect for a few requests; a connection that idles would outlive the broker's."""
     from kafka.admin import KafkaAdminClient
     from kafka.errors import KafkaError
 

@@ -34,16 +34,14 @@ _BATCH = 256 << 10
 
 @dataclass
 class Found:
-    """What a topic of quarantine holds for some reasons, by reason and plan, in reports.
+    """What a topic of quarantine holds for some reasons, by reason and plan, in reports."""
 
-    ``waiting``, ``done``: by reason and fingerprint, in hexadecimal: what has not been given back,
-    and what has. ``given_back``: reports of what was given back now. ``unreadable``: records that
-    are none of quarantine, or of a time that a broker does not take.
-    """
-
+    #: ``waiting`` and ``done``: by reason and fingerprint, in hexadecimal: what has not been given
+    #: back, and what has.
     waiting: Counter[tuple[str, str]] = field(default_factory=Counter)
     done: Counter[tuple[str, str]] = field(default_factory=Counter)
-    given_back: int = 0
+    given_back: int = 0  #: reports of what was given back now
+    #: Records that are none of quarantine, or of a time that a broker does not take.
     unreadable: int = 0
 
 
@@ -54,9 +52,6 @@ class RequeueTopics:
     streaming job has now. ``reasons``: some of those that can be cured. ``again``: whether what has
     been given back already is given back once more, for a job that did not have the plan then: what
     it has counted since are duplicates.
-
-    Raises ``ParameterError``: a reason is none that can be cured. ``PlanError``: the plans are not
-    of one collector.
     """
 
     def __init__(
@@ -77,23 +72,13 @@ class RequeueTopics:
         self._again = again
 
     def waiting(self, progress: Callable[[int, int], None]) -> Found:
-        """Return what there is, and send nothing.
-
-        ``progress``: called with how many records of quarantine have been read, and how many there
-        are.
-
-        Raises ``BrokerError``: the topics cannot be used, and what to do.
-        """
+        """Return what there is, and send nothing."""
         found = Found()
         deque(self._curable(found, progress), maxlen=0)
         return found
 
     def requeue(self, progress: Callable[[int, int], None]) -> Found:
-        """Give back what the plans cure, and return what there was.
-
-        Raises ``BrokerError``: as of :meth:`waiting`, or the broker does not take what is sent;
-        done again, it goes on from there.
-        """
+        """Give back what the plans cure, and return what there was."""
         from kafka.errors import KafkaError
 
         found = Found()

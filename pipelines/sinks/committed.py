@@ -184,18 +184,14 @@ def _pane(end: int, before: int | None, clock: int | None) -> str:
 
 @dataclass(frozen=True)
 class Note:
-    """How far a topic has been published.
+    """How far a topic has been published."""
 
-    ``topic``, ``id``: name and id of the topic. ``generation``: the last one published. ``clock``:
-    the log's as of then, ms. ``lineage``: digest of that generation. ``ends``: partition, as text,
-    to the offset after the last record that was sent.
-    """
-
-    topic: str
-    id: str
-    generation: int
-    clock: int | None
-    lineage: str | None
+    topic: str  #: its name
+    id: str  #: its id
+    generation: int  #: the last one published
+    clock: int | None  #: the log's as of then, ms
+    lineage: str | None  #: digest of that generation
+    #: Partition, as text, to the offset after the last record that was sent.
     ends: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod

@@ -138,17 +138,14 @@ _REPEATED = (*WINDOW_KEY, "window_end")
 
 
 class Document(BaseModel):
-    """What all documents have.
-
-    ``job``: random name of the deployment that made it. ``revision``: at least 1; higher than that
-    of every earlier document of the job with this key.
-    """
+    """What all documents have."""
 
     model_config = ConfigDict(frozen=True, **_STRICT)
     key_names: ClassVar[tuple[str, ...]] = ("collector",)
 
     schema_: Annotated[int, Field(alias="schema", ge=SCHEMA, le=SCHEMA)]
-    job: Annotated[_Text, Field(min_length=1)]
+    job: Annotated[_Text, Field(min_length=1)]  #: random name of the deployment that made it
+    #: At least 1; higher than that of every earlier document of the job with this key.
     revision: Annotated[int, Field(ge=1, lt=2**63)]
 
     @property
@@ -248,8 +245,6 @@ def window_document(
     ``window``: a row of :func:`pipelines.aggregation.result_rows.rows_of_windows`; its ``revision``
     is not used. ``estimates``: of this window alone, empty if its reports were all taken back.
     ``pane``: one of :data:`PANES`.
-
-    Raises ``FormatError``: a field is missing or invalid.
     """
     return _packed(
         "window",
@@ -287,8 +282,6 @@ def health_document(job: str, collector: str, health: Row, revision: int) -> tup
     """Return key and value of a document of the state of a job.
 
     Fields of :class:`Health` that are left out are null.
-
-    Raises ``FormatError``: a field is unknown or invalid.
     """
     names = Health.__annotations__
     if unknown := sorted(set(health) - set(names)):
@@ -300,10 +293,6 @@ def health_document(job: str, collector: str, health: Row, revision: int) -> tup
 def parse(key: bytes | None, value: bytes | None) -> Document:
     """Return the document of a record.
 
-    Raises ``FormatError``: it is none, one of another schema, or one under another key.
-
-    Examples
-    --------
     >>> key, value = rejects_document("j", "fleet.example", {"late": 3}, revision=7)
     >>> key
     b'["rejects","fleet.example"]'

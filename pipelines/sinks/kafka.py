@@ -62,10 +62,7 @@ class Publish(Protocol):
         registry: Registry,
         candidates: Candidates,
     ) -> None:
-        """Publish, and note how far.
-
-        Raises ``BrokerError``: not all could be published; it can be tried again.
-        """
+        """Publish, and note how far."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +91,10 @@ class Several:
 
 @dataclass
 class EstimatesTopic:
-    """Publishes what is committed to a compacted topic of estimates.
-
-    ``topic``: of the kind ``estimates``.
-
-    Raises ``ParameterError``: it is of another kind. ``ModuleNotFoundError``: kafka-python is not
-    installed.
-    """
+    """Publishes what is committed to a compacted topic of estimates."""
 
     broker: Broker
-    topic: SinkTopic
+    topic: SinkTopic  #: of the kind ``estimates``
 
     def __post_init__(self) -> None:
         _require_kind(self.topic, "estimates")
@@ -142,10 +133,7 @@ class EstimatesTopic:
         Note(topic, found.id, generation, manifest.clock, lineage, ends).store(directory.path)
 
     def found(self) -> FoundTopic:
-        """Return the broker's description of the topic.
-
-        Raises ``BrokerError``: it cannot be used, or the broker cannot be reached.
-        """
+        """Return the broker's description of the topic."""
         with connected(self.broker) as topics:
             return topics.check_sink(self.topic, Stay(0, 0))
 
@@ -186,15 +174,10 @@ class QuarantineTopic:
 
     A file never changes. One that was published in part is published again from its beginning,
     with the same keys.
-
-    ``topic``: of the kind ``quarantine``.
-
-    Raises ``ParameterError``: it is of another kind. ``ModuleNotFoundError``: kafka-python is not
-    installed.
     """
 
     broker: Broker
-    topic: SinkTopic
+    topic: SinkTopic  #: of the kind ``quarantine``
 
     def __post_init__(self) -> None:
         _require_kind(self.topic, "quarantine")
@@ -341,10 +324,7 @@ def _acknowledged(waiting: Iterable[Any]) -> dict[str, int]:
 
 @contextmanager
 def producer_for(broker: Broker) -> Iterator[KafkaProducer]:
-    """Return a producer for the duration of a block.
-
-    Raises ``BrokerError``: there, or within: the broker does not take records; what it says.
-    """
+    """Return a producer for the duration of a block."""
     from kafka.errors import KafkaError, KafkaTimeoutError
 
     producer = make_producer(

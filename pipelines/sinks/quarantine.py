@@ -39,30 +39,22 @@ _FIELDS = ("sotto-quarantine", "reason", "append", "rows", "length", "job")
 
 
 class Record(NamedTuple):
-    """A record of either topic, as a producer takes it.
-
-    ``timestamp``: milliseconds; None for the time of publishing.
-    """
+    """A record of either topic, as a producer takes it."""
 
     key: bytes
     value: bytes
     headers: Headers
-    timestamp: int | None = None
+    timestamp: int | None = None  #: milliseconds; None for the time of publishing
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A record of the quarantine topic.
+    """A record of the quarantine topic."""
 
-    ``reject``: its message may have been cut to ``MAX_MESSAGE`` bytes. ``job``: random name of the
-    deployment that rejected it. ``key``: of one job the same for the same reject, whenever that is
-    published again. ``length``: bytes of the message before it was cut.
-    """
-
-    reject: Reject
-    job: str
-    key: bytes
-    length: int
+    reject: Reject  #: its message may have been cut to ``MAX_MESSAGE`` bytes
+    job: str  #: random name of the deployment that rejected it
+    key: bytes  #: of one job the same for the same reject, whenever that is published again
+    length: int  #: bytes of the message before it was cut
 
 
 def quarantine_record(reject: Reject, job: str, key: bytes | None = None) -> Record:
@@ -71,8 +63,6 @@ def quarantine_record(reject: Reject, job: str, key: bytes | None = None) -> Rec
     ``job``: random name of the deployment, ASCII. ``key``: tells the reject from all others of the
     job; a digest of it if not given, for which two with the same reason, time and bytes are one.
 
-    Examples
-    --------
     >>> record = quarantine_record(Reject(Reason.LATE, b"what", 5, 1), "job", b"7.0")
     >>> entry = parse(*record[:3])
     >>> entry.reject.reason.label, entry.reject.append, entry.key
@@ -91,8 +81,6 @@ def key_of(generation: int, number: int, reject: Reject) -> bytes:
 
     The digest tells apart what two copies of a state directory rejected that went different ways.
 
-    Examples
-    --------
     >>> key_of(7, 0, Reject(Reason.LATE, b"what", 5, 1))
     b'7.0.204d3a4c'
     """
@@ -100,10 +88,7 @@ def key_of(generation: int, number: int, reject: Reject) -> bytes:
 
 
 def parse(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> Entry:
-    """Return the entry of a record of the quarantine topic.
-
-    Raises ``FormatError``: it is none, or of another schema.
-    """
+    """Return the entry of a record of the quarantine topic."""
     found = dict(headers)
     try:
         schema, label, append, rows, length, job = (found[name].decode() for name in _FIELDS)
@@ -118,11 +103,7 @@ def parse(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, b
 
 
 def requeue_record(entry: Entry) -> Record:
-    """Return a quarantined message as a record of the requeue topic.
-
-    Raises ``FormatError``: its reason is none that can be cured, or its append time is none that a
-    broker takes.
-    """
+    """Return a quarantined message as a record of the requeue topic."""
     reject = entry.reject
     if reject.reason not in CURABLE:
         raise FormatError(f"what was rejected as {reject.reason.label} cannot be requeued")
@@ -133,10 +114,7 @@ def requeue_record(entry: Entry) -> Record:
 
 
 def check_reasons(reasons: Collection[Reason]) -> None:
-    """Return if all these reasons can be cured.
-
-    Raises ``ParameterError``: one cannot, or there is none.
-    """
+    """Return if all these reasons can be cured."""
     can = " and ".join(reason.label for reason in CURABLE)
     for reason in reasons:
         if reason not in CURABLE:
@@ -151,8 +129,6 @@ def check_reasons(reasons: Collection[Reason]) -> None:
 def plan_of(message: bytes) -> bytes | None:
     """Return the fingerprint of the plan that a message names; None if its version is not known.
 
-    Examples
-    --------
     >>> plan_of(HEADER.pack(MAGIC, 1, 0, 0, 1, bytes(32))) == bytes(32)
     True
     """

@@ -53,24 +53,19 @@ class ProjectionError(AggregationError):
 
 @dataclass(frozen=True)
 class Projection:
-    """The results that a database is to hold after a commit.
+    """The results that a database is to hold after a commit."""
 
-    ``state``: name of the state directory. ``generation``: the committed one. ``clock``: the log's
-    clock, ms. ``changed``: rows of windows that changed and of their estimates, some windows at a
-    time; all earlier rows of these windows are replaced, those of one without estimates are
-    removed. Iterated once, within the transaction. ``periods``, ``quarantine``: all rows of these
-    tables. ``lineage``: digest of the generation. ``anew``: whether all that the database holds is
-    removed first.
-    """
-
-    state: str
-    generation: int
-    clock: int | None
+    state: str  #: name of the state directory
+    generation: int  #: the committed one
+    clock: int | None  #: the log's clock, ms
+    #: Rows of windows that changed and of their estimates, some windows at a time; all earlier
+    #: rows of these windows are replaced, those of one without estimates are removed. Iterated
+    #: once, within the transaction.
     changed: Iterable[tuple[Sequence[Row], Sequence[Row]]]
-    periods: Sequence[Row]
-    quarantine: Sequence[Row]
-    lineage: str | None = None
-    anew: bool = False
+    periods: Sequence[Row]  #: all rows of these tables
+    quarantine: Sequence[Row]  #: all rows of these tables
+    lineage: str | None = None  #: digest of the generation
+    anew: bool = False  #: whether all that the database holds is removed first
 
 
 def of_state(state_dir: str | os.PathLike[str]) -> sql.URL:
@@ -116,10 +111,7 @@ class Database:
         self.engine.dispose()
 
     def prepare(self) -> None:
-        """Create the tables of results, and the columns that an older database lacks.
-
-        Raises ``SQLAlchemyError``: the database cannot be used.
-        """
+        """Create the tables of results, and the columns that an older database lacks."""
         METADATA.create_all(self.engine)
         for table in (WINDOWS, ESTIMATES, QUARANTINE):
             have = {each["name"] for each in sql.inspect(self.engine).get_columns(table.name)}
@@ -139,10 +131,7 @@ class Results(Database):
     """The results of aggregation runs; parameters as of :class:`Database`."""
 
     def projected(self, state: str) -> int:
-        """Return the generation that is projected, 0 for none; create tables if needed.
-
-        Raises ``AggregationError``: the results are another state directory's.
-        """
+        """Return the generation that is projected, 0 for none; create tables if needed."""
         with _mapped("the database cannot be used"):
             self.prepare()
             with self.engine.connect() as connection:
@@ -178,11 +167,7 @@ class Results(Database):
         return str(found[0]["lineage"]) if found else None
 
     def project(self, projection: Projection) -> None:
-        """Write what a commit changed, in one transaction.
-
-        Raises ``ProjectionError``: it could not be written. ``AggregationError``: the database is
-        no longer behind that commit, or holds another directory's results.
-        """
+        """Write what a commit changed, in one transaction."""
         generation = projection.generation
         failed = f"generation {generation} is committed, but its results could not be written"
         with _mapped(failed), self.engine.begin() as connection:
@@ -224,16 +209,12 @@ class Results(Database):
 
 @dataclass(frozen=True)
 class Applied:
-    """How many documents were written and not.
-
-    ``stale``: of revisions that the results have already, or newer ones. ``others``: of another
-    job. ``refused``: that the database cannot store.
-    """
+    """How many documents were written and not."""
 
     written: int = 0
-    stale: int = 0
-    others: int = 0
-    refused: int = 0
+    stale: int = 0  #: of revisions that the results have already, or newer ones
+    others: int = 0  #: of another job
+    refused: int = 0  #: that the database cannot store
 
     def plus(self, other: Applied) -> Applied:
         """Return the sum."""
@@ -253,8 +234,6 @@ class DocumentDatabase(Database):
 
         ``topic``, ``id``: name and id of the topic. ``replace``: whether this topic replaces
         another, and the other job seen last the current one. Then no offsets are left.
-
-        Raises ``AggregationError``: the results are of another topic, or of aggregation runs.
         """
         with _mapped("the database cannot be used"):
             self._prepare()
@@ -264,10 +243,7 @@ class DocumentDatabase(Database):
     def apply(
         self, topic: str, id: str, read: Sequence[Advance], documents: Sequence[Document]
     ) -> Applied:
-        """Write documents of a topic, and the offsets after them, in one transaction.
-
-        Raises ``AggregationError``: another sink writes to the database.
-        """
+        """Write documents of a topic, and the offsets after them, in one transaction."""
 
         def begin(connection: sql.Connection) -> None:
             # First of all, since this takes the lock of a SQLite file.
@@ -280,9 +256,6 @@ class DocumentDatabase(Database):
         """Write documents that come from a pipeline directly, in one transaction.
 
         Several workers may do so at the same time.
-
-        Raises ``AggregationError``: the results are of another job, of a topic, or of aggregation
-        runs.
         """
         with _mapped("the database cannot be used"):
             self._prepare()
@@ -309,10 +282,7 @@ class DocumentDatabase(Database):
 
 
 class SqlSink:
-    """Writes a pipeline's documents to a database; see :class:`pipelines.sinks.base.Sink`.
-
-    ``job``: name that the documents carry.
-    """
+    """Writes a pipeline's documents to a database; see :class:`pipelines.sinks.base.Sink`."""
 
     def __init__(self, url: str, job: str) -> None:
         self._url = url

@@ -166,11 +166,7 @@ class Advance(NamedTuple):
 
 
 def advance(connection: sql.Connection, topic: str, id: str, part: Advance) -> None:
-    """Write the offset up to which a partition is written.
-
-    Raises ``AggregationError``: it is not the one where the part begins: another sink writes to the
-    database.
-    """
+    """Write the offset up to which a partition is written."""
     where = (OFFSETS.c.topic == topic, OFFSETS.c.partition == part.partition)
     raised = connection.execute(
         sql.update(OFFSETS)
@@ -190,10 +186,7 @@ def advance(connection: sql.Connection, topic: str, id: str, part: Advance) -> N
 
 
 def lock_for(connection: sql.Connection, job: str) -> None:
-    """Lock the database for one of several writers of a job's documents.
-
-    Raises ``AggregationError``: the results are of another job, of a topic, or of aggregation runs.
-    """
+    """Lock the database for one of several writers of a job's documents."""
     raised = connection.execute(
         sql.update(OFFSETS)
         .where(OFFSETS.c.topic == DIRECT, OFFSETS.c.topic_id == job)

@@ -25,15 +25,11 @@ _CHECK_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Transferred:
-    """What became of a topic's records.
+    """What became of a topic's records."""
 
-    ``applied``: of the documents. ``poison``: records that are no documents, or under another's
-    key. ``lost``: offsets that the broker had deleted before they were read.
-    """
-
-    applied: Applied = field(default_factory=Applied)
-    poison: int = 0
-    lost: int = 0
+    applied: Applied = field(default_factory=Applied)  #: of the documents
+    poison: int = 0  #: records that are no documents, or under another's key
+    lost: int = 0  #: offsets that the broker had deleted before they were read
 
     @property
     def records(self) -> int:
@@ -54,8 +50,6 @@ class Transfer:
     ``topic``: of the kind ``estimates``. ``replace``: whether another topic, or another job, may
     replace what the database holds. ``committed``: called after every transaction; tests stop the
     process there.
-
-    Raises ``ParameterError``: the topic is of another kind.
     """
 
     def __init__(

@@ -38,19 +38,15 @@ _COLUMNS = ("partition", "end", "begin", "append", "rows")
 
 @dataclass(eq=False)
 class _Records:
-    """Columns over records of one partition, in its order.
+    """Columns over records of one partition, in its order."""
 
-    ``partition`` ((n,) int64): number of the partition. ``end`` ((n,) int64): the position after
-    each record; what lies between two ends is no record. ``begin`` ((n,) int64): the position of
-    each record; -1 for damage that no record follows. ``append`` ((n,) int64): monotone append
-    time, ms. ``rows`` ((n,) int64): upper bound of the reports in the record and in the damage
-    before it.
-    """
-
-    partition: NDArray[np.int64]
+    partition: NDArray[np.int64]  #: (n,) int64; number of the partition
+    #: (n,) int64; the position after each record; what lies between two ends is no record.
     end: NDArray[np.int64]
+    #: (n,) int64; the position of each record; -1 for damage that no record follows.
     begin: NDArray[np.int64]
-    append: NDArray[np.int64]
+    append: NDArray[np.int64]  #: (n,) int64; monotone append time, ms
+    #: (n,) int64; upper bound of the reports in the record and in the damage before it.
     rows: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -135,10 +131,7 @@ class _Frozen:
         return LastRecord(at, self._reader.header(at) or b"")
 
     def items(self, records: _Records, clock: int) -> Iterator[WorkItem]:
-        """Cut records that follow what was taken into work items, and take them.
-
-        ``clock`` is the committed one.
-        """
+        """Cut records that follow what was taken into work items, and take them."""
         last = len(records) - 1
         at = -1
         self.floor = max(self.floor, clock)
@@ -199,12 +192,7 @@ class FrozenLog:
         return tuple(each.name for each in self._partitions if each.latest > self._last)
 
     def take(self, limit: int) -> Intent | None:
-        """Return what the next run takes: the earliest records, of at most ``limit`` reports.
-
-        ``limit`` (int, at least 1): a single record is taken whatever its size.
-
-        Returns Intent or None: None if nothing is left.
-        """
+        """Return what the next run takes: the earliest records, of at most ``limit`` reports."""
         records, horizon = self._known(limit)
         # Sorting is stable: a partition's records stay in their order.
         records = records.select(np.lexsort((records.partition, records.append)))
@@ -236,10 +224,7 @@ class FrozenLog:
         return Intent(self._generation, clock, items, last, reports=reports)
 
     def _known(self, limit: int) -> tuple[_Records, int]:
-        """Return records, and up to which append time they are complete and may be taken.
-
-        Among them are the earliest ``limit`` reports, or all that may be taken.
-        """
+        """Return records, and up to which append time they are complete and may be taken."""
         last = self._last
         parts, number = [self._ahead], int(self._ahead.rows.sum())
         waiting = [(each.latest, at) for at, each in enumerate(self._partitions) if not each.done]
@@ -262,10 +247,7 @@ class FrozenLog:
 
 
 def _most_rows(block: Block) -> NDArray[np.int64]:
-    """Return how many reports each message of a block has at most, at least one.
-
-    A message with a wrong number of groups has none.
-    """
+    """Return how many reports each message of a block has at most, at least one."""
     data = np.frombuffer(block.buffer, dtype=np.uint8)
     long = block.lengths >= HEADER.size
     at = np.where(long, block.offsets + _GROUPS_AT, 0)

@@ -41,10 +41,7 @@ class PartitionName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> PartitionName:
-        """Return the parts of a name.
-
-        Raises ``AggregationError``: it is not the name of a topic's partition.
-        """
+        """Return the parts of a name."""
         match = _NAME.fullmatch(name)
         if match is None:
             raise AggregationError(
@@ -68,12 +65,9 @@ class PartitionName(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TopicBlock(Block):
-    """Records of a partition; between two of them offsets may be missing.
+    """Records of a partition; between two of them offsets may be missing."""
 
-    ``positions`` (ndarray, shape (n,), int64): the records' offsets.
-    """
-
-    positions: NDArray[np.int64]
+    positions: NDArray[np.int64]  #: ndarray, shape (n,), int64; the records' offsets
 
     @property
     def begins(self) -> NDArray[np.int64]:
@@ -203,8 +197,6 @@ class KafkaTopics:
     ``topics``: at least one; several if they are epochs of one name whose older ones still get
     messages. ``accept_loss``: whether to go on where the broker has deleted records that were never
     read. What is missing is quarantined as one entry without bytes.
-
-    Raises ``ParameterError``: no topic, or topics of several names.
     """
 
     unit = "messages"
@@ -258,11 +250,7 @@ class KafkaTopics:
         return self._partition(PartitionName.parse(name))
 
     def check(self, ends: Mapping[str, int], last: Mapping[str, LastRecord]) -> None:
-        """Refuse topics that cannot be those whose partitions were read.
-
-        Raises ``AggregationError``: a topic was created again, was cut, or has lost records that
-        were never read; or an older epoch has records left.
-        """
+        """Refuse topics that cannot be those whose partitions were read."""
         names = {each: PartitionName.parse(each) for each in ends}
         for name in names.values():
             self._check_topic(name)
@@ -351,14 +339,11 @@ class KafkaTopics:
 
 @dataclass(frozen=True)
 class ReportEpochs:
-    """All epochs of a name, later ones included, as a source of a streaming job.
-
-    ``first``: the first epoch that is read.
-    """
+    """All epochs of a name, later ones included, as a source of a streaming job."""
 
     broker: Broker
     name: str
-    first: int
+    first: int  #: the first epoch that is read
     label = "reports"
     requeued = False
 

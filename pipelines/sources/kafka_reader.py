@@ -51,21 +51,15 @@ class PartitionId(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """The records that one request returned of a partition.
+    """The records that one request returned of a partition."""
 
-    ``start``, ``end``: the offsets that it covers: there is no record between them but these.
-    ``offsets``, ``times`` ((n,) int64): of each record; the broker's append time, ms. ``appended``
-    ((n,) bool): whether the time is the broker's, not the sender's. ``data``: the records' values,
-    one behind the other. ``at`` ((n + 1,) int64): where they begin, and where the last ends.
-    """
-
-    start: int
-    end: int
-    offsets: NDArray[np.int64]
-    times: NDArray[np.int64]
-    appended: NDArray[np.bool_]
-    data: bytes
-    at: NDArray[np.int64]
+    start: int  #: the offsets that it covers: there is no record between them but these
+    end: int  #: the offsets that it covers: there is no record between them but these
+    offsets: NDArray[np.int64]  #: (n,) int64; of each record; the broker's append time, ms
+    times: NDArray[np.int64]  #: (n,) int64; of each record; the broker's append time, ms
+    appended: NDArray[np.bool_]  #: (n,) bool; whether the time is the broker's, not the sender's
+    data: bytes  #: the records' values, one behind the other
+    at: NDArray[np.int64]  #: (n + 1,) int64; where they begin, and where the last ends
 
     @property
     def size(self) -> int:
@@ -99,10 +93,7 @@ class Piece:
 
 
 class Reader:
-    """Reads partitions; for one thread at a time, and for the process that made it.
-
-    ``broker``: connected to when something is read.
-    """
+    """Reads partitions; for one thread at a time, and for the process that made it."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -112,10 +103,7 @@ class Reader:
         self._lock = threading.RLock()
 
     def bounds(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, tuple[int, int]]:
-        """Return where the first record of each is, and where the next one will be.
-
-        Raises ``BrokerError``: the broker does not know all of them, for example new ones.
-        """
+        """Return where the first record of each is, and where the next one will be."""
         wanted = [_known(each) for each in partitions]
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -255,11 +243,7 @@ class Reader:
 
 
 def make_consumer(broker: Broker) -> KafkaConsumer:
-    """Return a consumer without a group, to which partitions are assigned by hand.
-
-    Raises ``BrokerError``: no broker answers, or lets us in. ``ModuleNotFoundError``: kafka-python
-    is not installed.
-    """
+    """Return a consumer without a group, to which partitions are assigned by hand."""
     require_client()
     from kafka import KafkaConsumer
 
@@ -303,8 +287,6 @@ def read_to_end(
     it is not given.
 
     Yields ConsumerRecord: as kafka-python returns them.
-
-    Raises ``BrokerError``: the topic cannot be read.
     """
     from kafka import TopicPartition
 
@@ -334,10 +316,7 @@ def read_to_end(
 def read_until(
     consumer: KafkaConsumer, ends: Mapping[TopicPartition, int]
 ) -> Iterator[Sequence[Any]]:
-    """Yield the records of each request, maybe none, until assigned partitions reach their ends.
-
-    Raises ``BrokerError``: the broker gives nothing for ``PATIENCE`` seconds.
-    """
+    """Yield the records of each request, maybe none, until assigned partitions reach their ends."""
     at = {each: consumer.position(each) for each in ends}
     deadline = time.monotonic() + PATIENCE
     while behind := [each for each, end in ends.items() if at[each] < end]:

@@ -48,12 +48,9 @@ class _LogPartition:
 
 @dataclass(frozen=True)
 class EmbeddedLog:
-    """The embedded log as a source; see :class:`pipelines.sources.base.BoundedSource`.
+    """The embedded log as a source; see :class:`pipelines.sources.base.BoundedSource`."""
 
-    ``path``: the log's directory, which all workers reach.
-    """
-
-    path: Path
+    path: Path  #: the log's directory, which all workers reach
     unit = "bytes"
     label = "log"
     requeued = False

@@ -100,10 +100,7 @@ def remove(paths: Sequence[BeamPath]) -> None:
 
 
 def total_size(paths: Iterable[BeamPath]) -> int:
-    """Return the bytes that files have together.
-
-    Raises ``FileNotFoundError``: one is not there.
-    """
+    """Return the bytes that files have together."""
     folders: dict[BeamPath, dict[BeamPath, int]] = {}
     total = 0
     for path in paths:

@@ -73,11 +73,9 @@ _LEFT_BY_JOBS = {
 
 @dataclass(frozen=True)
 class StateFiles:
-    """The files of a state that jobs write and read; crosses Beam pickled.
+    """The files of a state that jobs write and read; crosses Beam pickled."""
 
-    ``root``: a folder, or one of another file system, that all workers reach under this name.
-    """
-
+    #: A folder, or one of another file system, that all workers reach under this name.
     root: AnyPath
 
     def snapshot(self, period: int, part: int, generation: int) -> AnyPath:
@@ -170,10 +168,7 @@ def _ours(folder: AnyPath, pattern: str) -> list[AnyPath]:
 
 
 class StateDirectory:
-    """Where aggregation runs keep their state.
-
-    ``path``: made by :meth:`open` where there is none.
-    """
+    """Where aggregation runs keep their state."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -183,10 +178,7 @@ class StateDirectory:
 
     @cached_property
     def files(self) -> StateFiles:
-        """The files that the manifest names.
-
-        Raises ``AggregationError``: there is no manifest.
-        """
+        """The files that the manifest names."""
         return self._files(self.manifest())
 
     def page(self, page: int, generation: int) -> AnyPath:
@@ -202,8 +194,6 @@ class StateDirectory:
         """Hold the directory against every other run, in this process and in others.
 
         ``wait``: seconds to wait for another run.
-
-        Raises ``AggregationError``: another run holds it, or it cannot be made.
         """
         try:
             # Pseudonyms are in it: its owner decides who else reads it.
@@ -228,10 +218,7 @@ class StateDirectory:
             time.sleep(_LOOK)
 
     def manifest(self) -> Manifest:
-        """Return what is committed.
-
-        Raises ``AggregationError``: nothing is, or the manifest is damaged.
-        """
+        """Return what is committed."""
         try:
             return Manifest.from_json(self._manifest.read_bytes())
         except FileNotFoundError as error:
@@ -295,10 +282,7 @@ class StateDirectory:
         files.replace(self._intent, intent.to_json(), checkpoint)
 
     def write_manifest(self, manifest: Manifest, checkpoint: Checkpoint) -> None:
-        """Make a manifest durable, whose files are: this is the moment at which they count.
-
-        After an ``OSError`` the last commit is intact.
-        """
+        """Make a manifest durable, whose files are: this is the moment at which they count."""
         files.replace(self._manifest, manifest.to_json(), checkpoint)
 
     def collect(self, manifest: Manifest) -> None:
@@ -316,27 +300,22 @@ class LastRun:
 
     The wall clock is in it, and so it is not in the manifest, which is a function of what was
     aggregated. Nothing is decided by it; where it is lost, the next run writes it again.
-
-    ``generation``: the last one that was committed and projected. ``looked``: when the log was last
-    aggregated to its end, or a run of it finished, ms of the wall clock. ``finished``: when that
-    generation was, ms of the wall clock; None if by no run that left a note. ``seconds``: how long
-    its run took, from its intent to the projection of its results.
     """
 
     FORMAT = 2
     NAME = "last_run.json"
 
-    generation: int
+    generation: int  #: the last one that was committed and projected
+    #: When the log was last aggregated to its end, or a run of it finished, ms of the wall clock.
     looked: int
+    #: When that generation was, ms of the wall clock; None if by no run that left a note.
     finished: int | None = None
+    #: How long its run took, from its intent to the projection of its results.
     seconds: float | None = None
 
     @classmethod
     def of(cls, state_dir: Path) -> LastRun | None:
-        """Return the note in a state directory; None if there is none.
-
-        Raises ``AggregationError``: it cannot be read as one.
-        """
+        """Return the note in a state directory; None if there is none."""
         try:
             content = (state_dir / cls.NAME).read_bytes()
         except FileNotFoundError:

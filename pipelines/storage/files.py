@@ -54,10 +54,7 @@ def committed(path: AnyPath) -> Iterator[None]:
 
 
 def place_of(text: str) -> AnyPath:
-    """Return a folder, given as a path or as the URI of one of Beam's file systems.
-
-    Raises ``ParameterError``: Beam has no such file system.
-    """
+    """Return a folder, given as a path or as the URI of one of Beam's file systems."""
     if "://" not in text:
         return Path(text).absolute()
     # Importing Beam takes seconds, which who reads a local state directory does not spend.
@@ -113,10 +110,6 @@ def with_checksum(kind: bytes, body: Buffer) -> tuple[Buffer, Buffer]:
 def load(path: AnyPath, kind: bytes) -> memoryview:
     """Return the body of a file of :func:`with_checksum`.
 
-    Raises ``FormatError``: the file is of another kind or version, cut short or damaged.
-
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     path = Path(directory) / "example"
@@ -148,11 +141,6 @@ def dump_document(value: Mapping[str, object]) -> bytes:
 def load_document(content: bytes, name: str, known: int) -> Any:
     """Return a stored JSON document of a known format.
 
-    Raises ``AggregationError``: it is not one, or a byte of it is not as :func:`dump_document`
-    wrote it.
-
-    Examples
-    --------
     >>> stored = dump_document({"format": 1, "clock": 5})
     >>> load_document(stored, "example.json", 1)
     {'clock': 5, 'format': 1}
@@ -231,10 +219,7 @@ def remove(paths: Iterable[AnyPath]) -> None:
 
 
 def total_size(paths: Iterable[AnyPath]) -> int:
-    """Return the bytes that files have together.
-
-    Raises ``FileNotFoundError``: one is not there.
-    """
+    """Return the bytes that files have together."""
     local, remote = 0, []
     for path in paths:
         if isinstance(path, Path):

@@ -28,40 +28,29 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class ChainLine:
-    """One chain of a pseudonym, as the aggregator has it.
+    """One chain of a pseudonym, as the aggregator has it."""
 
-    ``chain``: hexadecimal. ``plan``, ``version``, ``metric``: what it is of. ``event``: truncated
-    time of the recording, ms. ``counted``: the level that counts, 0 the weakest. ``accepted``:
-    certified micro-epsilon of that level; 0 where none counts. ``payloads``: different payloads at
-    each level; more than one is an equivocation.
-    """
-
-    chain: str
-    plan: str
-    version: int
-    metric: str
-    event: int
-    counted: int | None
-    accepted: int
-    payloads: tuple[int, ...]
+    chain: str  #: hexadecimal
+    plan: str  #: what it is of
+    version: int  #: what it is of
+    metric: str  #: what it is of
+    event: int  #: truncated time of the recording, ms
+    counted: int | None  #: the level that counts, 0 the weakest
+    accepted: int  #: certified micro-epsilon of that level; 0 where none counts
+    payloads: tuple[int, ...]  #: different payloads at each level; more than one is an equivocation
 
 
 @dataclass(frozen=True)
 class PseudonymLedger:
-    """What an aggregator has of one pseudonym in one budget period.
+    """What an aggregator has of one pseudonym in one budget period."""
 
-    ``pseudonym``: hexadecimal. ``period_start``, ``period_end``: milliseconds. ``accepted``,
-    ``observed``: micro-epsilon: of what counts, and of every payload seen. ``budget``:
-    micro-epsilon above which a pseudonym is revoked. ``revoked``: why nothing of it counts.
-    """
-
-    pseudonym: str
-    period_start: int
-    period_end: int
-    accepted: int
-    observed: int
-    budget: int
-    revoked: str | None
+    pseudonym: str  #: hexadecimal
+    period_start: int  #: milliseconds
+    period_end: int  #: milliseconds
+    accepted: int  #: micro-epsilon: of what counts, and of every payload seen
+    observed: int  #: micro-epsilon: of what counts, and of every payload seen
+    budget: int  #: micro-epsilon above which a pseudonym is revoked
+    revoked: str | None  #: why nothing of it counts
     chains: tuple[ChainLine, ...]
 
 

@@ -65,46 +65,43 @@ class Minimum(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All that is committed.
+    """All that is committed."""
 
-    ``state``: random name of the state directory, by which a database knows whose results it holds.
-    ``key``: key of the hashes inside the states, 16 bytes; made once. ``generation``: of the last
-    commit; 0 before the first. ``clock``: latest append time taken, ms; later records count as no
-    earlier. None before the first. ``positions``: partition to the position up to which it is
-    taken. ``last``: partition to the last record taken of it. ``plans``: fingerprint, in
-    hexadecimal, to what a person calls the plan. ``first_open``: the first budget period that still
-    takes rows; the state of all before is dropped. ``states``: (period, part) to what its state is
-    kept in. ``parts``: open period to the number of parts that its state is cut into, by shard.
-    ``pages``: page of counts to the generation that wrote it. ``periods``: closed period to its
-    audit. ``quarantine``: the files kept, oldest first. ``expired``: reason to the rows whose
-    quarantine has been removed after the plans' retention. ``lineage``: digests, the last that of
-    this generation, each of the one before, of what the generation took and of minima that it
-    changed: two copies of a state directory that went different ways differ in them. ``tally``:
-    what became of all reports read. ``requeued``: reason to the rows that were rejected for it and
-    then taken again. ``files``: folder or URI where jobs have their files, chosen once; None for
-    the state directory itself. ``minima``: fingerprint, in hexadecimal, to the number of reports
-    for which estimates are made. That of a plan whose results were made by a release that did not
-    note it is missing.
-    """
-
+    #: Random name of the state directory, by which a database knows whose results it holds.
     state: str
-    key: bytes
-    generation: int = 0
+    key: bytes  #: key of the hashes inside the states, 16 bytes; made once
+    generation: int = 0  #: of the last commit; 0 before the first
+    #: Latest append time taken, ms; later records count as no earlier. None before the first.
     clock: int | None = None
+    #: Partition to the position up to which it is taken.
     positions: Mapping[str, int] = field(default_factory=dict)
+    #: Partition to the last record taken of it.
     last: Mapping[str, LastRecord] = field(default_factory=dict)
+    #: Fingerprint, in hexadecimal, to what a person calls the plan.
     plans: Mapping[str, str] = field(default_factory=dict)
+    #: The first budget period that still takes rows; the state of all before is dropped.
     first_open: int | None = None
+    #: (period, part) to what its state is kept in.
     states: Mapping[tuple[int, int], StoredState] = field(default_factory=dict)
+    #: Open period to the number of parts that its state is cut into, by shard.
     parts: Mapping[int, int] = field(default_factory=dict)
+    #: Page of counts to the generation that wrote it.
     pages: Mapping[int, int] = field(default_factory=dict)
-    periods: Mapping[int, Totals] = field(default_factory=dict)
-    quarantine: tuple[Quarantined, ...] = ()
+    periods: Mapping[int, Totals] = field(default_factory=dict)  #: closed period to its audit
+    quarantine: tuple[Quarantined, ...] = ()  #: the files kept, oldest first
+    #: Reason to the rows whose quarantine has been removed after the plans' retention.
     expired: Mapping[str, int] = field(default_factory=dict)
+    #: Digests, the last that of this generation, each of the one before, of what the generation
+    #: took and of minima that it changed: two copies of a state directory that went different ways
+    #: differ in them.
     lineage: tuple[str, ...] = ()
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally = field(default_factory=Tally)  #: what became of all reports read
+    #: Reason to the rows that were rejected for it and then taken again.
     requeued: Mapping[str, int] = field(default_factory=dict)
+    #: Fingerprint, in hexadecimal, to the number of reports for which estimates are made. That of
+    #: a plan whose results were made by a release that did not note it is missing.
     minima: Mapping[str, Minimum] = field(default_factory=dict)
+    #: Folder or URI where jobs have their files, chosen once; None for the state directory itself.
     files: str | None = None
 
     def to_json(self) -> bytes:
@@ -141,10 +138,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, content: bytes) -> Manifest:
-        """Return the stored manifest.
-
-        Raises ``AggregationError``: it is none of this format, or damaged.
-        """
+        """Return the stored manifest."""
         value = load_document(content, "MANIFEST.json", FORMAT)
         return cls(
             state=value["state"],
@@ -271,16 +265,11 @@ class Manifest:
 
 
 class Terms(NamedTuple):
-    """Times of the plans in force, ms, and the shards of the wire.
+    """Times of the plans in force, ms, and the shards of the wire."""
 
-    ``period``: length of a budget period. ``horizon``: how long after its period's end a row may
-    still arrive: the longest of any plan. ``retention``: how long quarantine is kept: the shortest
-    that any plan promises.
-    """
-
-    period: int
-    horizon: int
-    retention: int
+    period: int  #: length of a budget period
+    horizon: int  #: how long after its period's end a row may still arrive: the longest of any plan
+    retention: int  #: how long quarantine is kept: the shortest that any plan promises
     shards: int
 
     @classmethod
@@ -338,8 +327,6 @@ def _digest(before: str, content: bytes) -> str:
 def _first_open(before: int | None, clock: int | None, terms: Terms) -> int | None:
     """Return the first budget period whose end plus horizon lies after the clock; it never falls.
 
-    Examples
-    --------
     >>> terms = Terms(period=10, horizon=25, retention=100, shards=64)
     >>> _first_open(None, 44, terms), _first_open(None, 45, terms), _first_open(3, 45, terms)
     (1, 2, 3)

@@ -24,15 +24,11 @@ class StoredFile(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """What keeps a part of a budget period's state.
+    """What keeps a part of a budget period's state."""
 
-    ``totals``: its audit. ``snapshot``: None where all is in the logs. ``logs``: rows taken since
-    the snapshot, oldest first.
-    """
-
-    totals: Totals
-    snapshot: StoredFile | None
-    logs: tuple[StoredFile, ...] = ()
+    totals: Totals  #: its audit
+    snapshot: StoredFile | None  #: None where all is in the logs
+    logs: tuple[StoredFile, ...] = ()  #: rows taken since the snapshot, oldest first
 
     @property
     def size(self) -> int:
@@ -54,22 +50,18 @@ class StoredState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobOutput:
-    """What a job, or a part of one, has written.
+    """What a job, or a part of one, has written."""
 
-    ``states``: (period, part) to what keeps the state written for it. ``pages``: the pages of
-    counts written. ``rejects``: reason to entries in the generation's quarantine file; there is
-    none where this is empty. ``tally``: what became of the reports read. ``files``: folder and name
-    at which a file is to count, to its name in the attempt's folder. Of a part of a job that ran
-    twice, either file is whole and has the same content. ``failed``: why a part of the job could
-    not do its work and never can; empty if it did.
-    """
-
+    #: (period, part) to what keeps the state written for it.
     states: Mapping[tuple[int, int], StoredState] = field(default_factory=dict)
-    pages: frozenset[int] = frozenset()
+    pages: frozenset[int] = frozenset()  #: the pages of counts written
+    #: Reason to entries in the generation's quarantine file; there is none where this is empty.
     rejects: Mapping[str, int] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally = field(default_factory=Tally)  #: what became of the reports read
+    #: Folder and name at which a file is to count, to its name in the attempt's folder. Of a part
+    #: of a job that ran twice, either file is whole and has the same content.
     files: Mapping[str, str] = field(default_factory=dict)
-    failed: str = ""
+    failed: str = ""  #: why a part of the job could not do its work and never can; empty if it did
 
     def to_json(self) -> bytes:
         """Return this as bytes: equal values, equal bytes."""
@@ -100,8 +92,6 @@ class JobOutput:
     def sum(parts: Iterable[JobOutput]) -> JobOutput:
         """Return what several parts of a job have written; no state is written by two of them.
 
-        Examples
-        --------
         >>> part = JobOutput(rejects={"late": 2}, tally=Tally(reports=5))
         >>> whole = JobOutput.sum([part, part])
         >>> whole.rejects, whole.tally.reports

@@ -41,10 +41,7 @@ class StoredPlans:
         return self._folder / f"{fingerprint}.json"
 
     def load(self, fingerprint: str) -> CompiledPlan:
-        """Return the plan of a fingerprint, in hexadecimal.
-
-        Raises ``AggregationError``: its file is damaged. ``FileNotFoundError``: it is not kept.
-        """
+        """Return the plan of a fingerprint, in hexadecimal."""
         path = self.path(fingerprint)
         return _plan(path.read_bytes(), path)
 

@@ -31,10 +31,7 @@ _PADDING = bytes(8)
 def waiting(
     directory: StateDirectory, manifest: Manifest, reasons: Collection[Reason]
 ) -> Iterator[Requeue]:
-    """Yield what is in quarantine for some reasons and has not been taken again, oldest first.
-
-    Raises ``AggregationError``: a file is missing. ``FormatError``: a file is damaged.
-    """
+    """Yield what is in quarantine for some reasons and has not been taken again, oldest first."""
     labels = {reason.label for reason in reasons}
     for entry in manifest.quarantine:
         if not labels & entry.rows.keys():
@@ -66,12 +63,9 @@ def _rejects(state: StateFiles, generation: int) -> Iterator[tuple[Reject, str]]
 
 @dataclass(frozen=True)
 class QuarantineFiles:
-    """What a requeue takes, as a job reads it: every quarantine file is a range.
+    """What a requeue takes, as a job reads it: every quarantine file is a range."""
 
-    ``files``: where the state has them.
-    """
-
-    files: StateFiles
+    files: StateFiles  #: where the state has them
     requeue: tuple[Requeue, ...]
 
     @property

@@ -47,35 +47,24 @@ _LENGTH = struct.Struct("<Q")
 
 
 class Taken(NamedTuple):
-    """What a state has taken, and the file that is to keep it.
-
-    ``stored``: what then keeps the state. ``target``: folder and name of the file that is new.
-    ``content``: what is to be in it.
-    """
+    """What a state has taken, and the file that is to keep it."""
 
     stepped: Stepped
-    stored: StoredState
-    target: str
-    content: Sequence[Buffer]
+    stored: StoredState  #: what then keeps the state
+    target: str  #: folder and name of the file that is new
+    content: Sequence[Buffer]  #: what is to be in it
 
 
 @dataclass(frozen=True)
 class StoredStates:
-    """The states of a state directory.
+    """The states of a state directory."""
 
-    ``files``: where they are. ``key``: key of the hashes inside new states.
-    """
-
-    files: StateFiles
+    files: StateFiles  #: where they are
     registry: Registry
-    key: bytes
+    key: bytes  #: key of the hashes inside new states
 
     def read(self, period: int, part: int, stored: StoredState | None) -> State:
-        """Return a state; a new one where nothing is stored.
-
-        Raises ``FormatError``: a file of it is damaged; which. ``LostFileError``: one is missing.
-        ``PlanError``: it has rows of a plan that the registry does not have.
-        """
+        """Return a state; a new one where nothing is stored."""
         return self._read(period, part, stored)[0]
 
     def step(
