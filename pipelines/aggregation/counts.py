@@ -47,12 +47,10 @@ class WindowKey(NamedTuple):
     start: int
 
     def to_bytes(self) -> bytes:
-        """Return the key as 42 bytes."""
         return _KEY.pack(*self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> WindowKey:
-        """Return the key of 42 bytes."""
         return cls(*_KEY.unpack(data))
 
 
@@ -115,7 +113,6 @@ def pack_page(windows: Mapping[WindowKey, Window]) -> bytes:
 
 
 def unpack_page(data: bytes | memoryview) -> dict[WindowKey, Window]:
-    """Return the windows of a packed page."""
     windows = {}
     at = 0
     while at < len(data):
@@ -164,12 +161,10 @@ _LEVELS = 8
 
 
 def changes(catalog: Catalog, plus: Rows, *minus: Rows) -> Deltas:
-    """Add up rows that count from now on and take off those that no longer do.
+    """Add up rows, of one shard and period, that count from now on and take off those that do not.
 
-    ``catalog``: the registered metrics. ``plus``, ``*minus``: of one shard and period.
-
-    Returns dict: ``(count_length,)`` int64 vectors by (metric, window start, level); none that is
-    all zero.
+    Returns ``(count_length,)`` int64 vectors by (metric, window start, level); none that is all
+    zero.
     """
     parts = (plus, *minus)
     metric = np.concatenate([part.metric for part in parts])
@@ -211,10 +206,7 @@ def _passes(catalog: Catalog, metric: NDArray[np.uint16]) -> Iterator[slice]:
 
 
 def _difference(
-    mechanism: Mechanism,
-    parts: tuple[Rows, ...],
-    at: NDArray[np.intp],
-    group: NDArray[np.int64],
+    mechanism: Mechanism, parts: tuple[Rows, ...], at: NDArray[np.intp], group: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Count rows of one metric by group: those of the first part less those of the others.
 
@@ -233,13 +225,8 @@ def _difference(
 
 
 def _counts(
-    mechanism: Mechanism,
-    rows: Rows,
-    at: NDArray[np.intp],
-    group: NDArray[np.int64],
-    groups: int,
+    mechanism: Mechanism, rows: Rows, at: NDArray[np.intp], group: NDArray[np.int64], groups: int
 ) -> NDArray[np.int64]:
-    """Count the rows ``at`` by group."""
     counts: NDArray[np.int64] = mechanism.accumulate(
         rows.payload.take(at, axis=0)[:, : mechanism.payload_width],
         rows.chain.take(at, axis=0),

@@ -88,13 +88,9 @@ CHAINS = 1 << 18
 def parts_for(chains: Iterable[int], shards: int) -> int:
     """Return the number of parts, at most ``shards``, of a period whose first reports come.
 
-    ``chains`` are how many it may have: reports of the run, chains of other periods. The most
-    counts.
-
-    >>> parts_for([0], 64), parts_for([CHAINS, 5], 64), parts_for([5 * CHAINS], 64)
-    (1, 1, 8)
-    >>> parts_for([1000 * CHAINS], 64)
-    64
+    The most ``chains`` count: reports of the run, chains of other periods.
+    >>> parts_for([0], 64), parts_for([CHAINS, 5], 64), parts_for([1000 * CHAINS], 64)
+    (1, 1, 64)
     """
     wanted = -(-max(chains) // CHAINS)
     return min(1 << max(wanted - 1, 0).bit_length(), shards)
@@ -108,7 +104,6 @@ class Parts:
     new: int  #: the number of all other periods
 
     def of(self, period: int) -> int:
-        """Return how many parts a period has."""
         return self.known.get(period, self.new)
 
     def place(self, shards: NDArray[np.int64], periods: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -50,7 +50,6 @@ def pack(rejects: Iterable[Reject]) -> bytes:
 
 
 def unpack(data: bytes | memoryview) -> Iterator[Reject]:
-    """Yield the rejects of packed bytes."""
     at = 0
     while at < len(data):
         if len(data) < at + _HEAD.size:

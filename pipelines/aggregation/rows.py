@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,11 @@ class Rows:
             at = np.flatnonzero(index) if index.dtype == np.bool_ else index
             columns = {name: getattr(self, name).take(at, axis=0) for name in _NAMES}
         return Rows(self.shard, self.period, self.widths, **columns)
+
+    def renumbered(self, ids: NDArray[np.uint16]) -> Rows:
+        """Return the rows with other ids of metrics, given by those that they have."""
+        widths = {int(ids[metric]): width for metric, width in self.widths.items()}
+        return replace(self, metric=ids[self.metric], widths=widths)
 
     @staticmethod
     def concat(parts: Sequence[Rows]) -> Rows:
@@ -170,9 +175,6 @@ def padded_width(width: int) -> int:
     """Return the width to which a payload of ``width`` bytes may be padded, beside wider ones.
 
     Rows of one padded width belong in one matrix; a few of a greater one would make all wide.
-
-    >>> padded_width(1), padded_width(64), padded_width(65)
-    (64, 64, 65)
     """
     return max(width, _NARROW)
 
@@ -185,14 +187,10 @@ def _by_metric(widths: Mapping[int, int]) -> NDArray[np.int64]:
 
 
 def opens(*ordered: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return where, in columns sorted together, a combination of values is for the first time.
-
-    ``*ordered`` ((n,) arrays): at least one.
+    """Return where, in one or more columns sorted together, a combination is for the first time.
 
     >>> opens(np.array([3, 3, 4]), np.array([1, 2, 2])).tolist()
     [True, True, True]
-    >>> opens(np.array([3, 3, 4])).tolist()
-    [True, False, True]
     """
     first = np.zeros(len(ordered[0]), dtype=np.bool_)
     first[:1] = True
@@ -205,7 +203,6 @@ def one_of_each(keys: NDArray[np.integer]) -> NDArray[np.intp]:
     """Return for every different key the place of one that has it, ascending by key.
 
     Much faster than :func:`numpy.unique` with ``return_index``, which sorts stably.
-
     >>> one_of_each(np.array([7, 5, 6])).tolist()
     [1, 2, 0]
     """

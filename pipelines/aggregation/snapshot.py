@@ -190,7 +190,6 @@ class _Reader:
         self.at = at
 
     def take(self, kind: str, *shape: int) -> NDArray[Any]:
-        """Return the next array of this type and shape, a view."""
         size = math.prod(shape)
         if self.at + size * np.dtype(kind).itemsize > len(self.data):
             raise FormatError("a state ends within a column")

@@ -57,7 +57,6 @@ class Tally(NamedTuple):
     revoked: int = 0
 
     def plus(self, other: Tally) -> Tally:
-        """Return the sum."""
         return Tally(*map(add, self, other))
 
 
@@ -71,12 +70,10 @@ class Rejected(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        """The rows of all parts, padded to the widest."""
         return Rows.concat([part.rows for part in self.parts])
 
     @property
     def reason(self) -> NDArray[np.uint8]:
-        """The reasons of all parts."""
         return np.concatenate([part.reason for part in self.parts])
 
 
@@ -106,21 +103,21 @@ class _Placed:
 def step(state: State, rows: Rows) -> Step:
     """Take rows into the state.
 
-    ``state``: changed in place and returned; after an error it must not be used again. ``rows``:
-    decoded rows of the state's shard and period, their metrics, levels, payloads and times checked
-    by :mod:`sotto.wire.decode`. At least 2,000 a call where there are so many.
+    The ``state`` is changed in place and returned; after an error of another kind than below it
+    must not be used again. ``rows`` are decoded ones of its shard and period, their metrics,
+    levels, payloads and times checked by :mod:`sotto.wire.decode`; at least 2,000 a call where
+    there are so many.
 
-    Returns ``state`` (State): a function of the set of rows that it has seen. ``deltas`` (dict):
-    count vectors to add, by (registered metric, window start ms, level); those that would add
-    nothing are left out. The sums of all calls are a function of the set of rows. ``rejects``
-    (Rejected): of revoked pseudonyms, as ``revoked``: what counted of them until this call, their
+    Returns the state, a function of the set of rows that it has seen; count vectors to add, by
+    (registered metric, window start ms, level), whose sums over all calls are a function of that
+    set; and of revoked pseudonyms, as ``revoked``: what counted of them until this call, their
     countable rows in this call that are new, and the number of those superseded before. No row is
     ever rejected twice; a countable row that neither counts nor is rejected is a repetition, or a
     newer level of its chain counts. The number of all rejected rows of all calls is a function of
     the set of rows; of which it has the bytes is not.
 
-    Raises ``ParameterError``: if rows are of another shard or period or cannot have been decoded
-    with this registry. The state is then unchanged.
+    Raises ``ParameterError`` if rows are of another shard or period or cannot have been decoded
+    with this registry; the state is then unchanged.
     """
     _check(state, rows)
     placed = _place(state, rows)
@@ -361,7 +358,6 @@ def joined(parts: Iterable[Rows]) -> Iterator[Rows]:
 
 
 def _matrix(state: State, changes: dict[WindowKey, Matrix], metric: int, start: int) -> Matrix:
-    """Return the changes of a window, zero before its first."""
     fingerprint, index = state.catalog.identities[metric]
     key = WindowKey(fingerprint, index, start)
     if key not in changes:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from mechanisms.coins import mix64s
 from mechanisms.randomness import SystemSource
@@ -40,7 +40,7 @@ class Table:
     """
 
     def __init__(
-        self, key: bytes, keys: Mapping[str, np.dtype[Any]], values: Mapping[str, np.dtype[Any]]
+        self, key: bytes, keys: Mapping[str, DTypeLike], values: Mapping[str, DTypeLike]
     ) -> None:
         self.size = 0
         self._key = key
@@ -57,7 +57,6 @@ class Table:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, with what is reserved for growth."""
         return self._index.nbytes + sum(column.nbytes for column in self._columns.values())
 
     def reserve(self, extra: int) -> None:
@@ -167,7 +166,6 @@ class Table:
 def _same(
     columns: Sequence[NDArray[Any]], ids: NDArray[Any], keys: Sequence[NDArray[Any]]
 ) -> NDArray[np.bool_]:
-    """Return where entries have the keys of rows."""
     same: NDArray[np.bool_] = columns[0].take(ids) == keys[0]
     for column, key in zip(columns[1:], keys[1:], strict=True):
         same &= column.take(ids) == key
@@ -183,7 +181,6 @@ class Pool:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, with what is reserved for growth."""
         return self.rows.nbytes
 
     def add(self, extra: int) -> NDArray[np.intp]:

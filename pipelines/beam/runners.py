@@ -67,7 +67,6 @@ class Runner:
 
     @property
     def embedded(self) -> bool:
-        """Whether jobs run in this process."""
         return _name(PipelineOptions([*self.options])) == _EMBEDDED
 
     @property

@@ -40,7 +40,6 @@ class Stream:
 
 
 def moment(ms: int) -> Timestamp:
-    """Return milliseconds as Beam's time."""
     return MIN_TIMESTAMP if ms == EARLIEST else Timestamp(micros=ms * 1000)
 
 

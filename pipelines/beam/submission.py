@@ -21,12 +21,10 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from pipelines.aggregation.result_rows import Candidates
-from pipelines.beam.graph import build
+from pipelines.beam.graph import Sink, Write, build
 from pipelines.beam.plans import PlansFolder, keep_since, load_since
 from pipelines.beam.runners import Runner
 from pipelines.beam.stream import Stream
-from pipelines.beam.writing import Write
-from pipelines.sinks.base import Sink
 from pipelines.sinks.kafka import DocumentsSink, RejectsSink
 from pipelines.sinks.quarantine import RejectsFolder
 from pipelines.sinks.sql import SqlSink
@@ -61,11 +59,9 @@ class Topics:
 
     @property
     def name(self) -> str:
-        """The name that the topics are epochs of."""
         return self.topics[0].name
 
     def check(self, registry: Registry) -> None:
-        """Return if all topics can be used."""
         stay = Stay(registry.horizon, max(plan.retention for plan in registry.plans))
         with connected(self.broker) as found:
             for topic in self.topics:
@@ -74,7 +70,6 @@ class Topics:
                 found.check_sink(SinkTopic(self.name, kind), stay)
 
     def sources(self) -> list[Source]:
-        """Return what is read."""
         first = min(topic.epoch for topic in self.topics)
         return [
             ReportEpochs(self.broker, self.name, first),
@@ -82,13 +77,9 @@ class Topics:
         ]
 
     def sinks(self, job: str) -> tuple[Sink, Sink]:
-        """Return what writes documents, and what writes rejects."""
         estimates = str(SinkTopic(self.name, "estimates"))
         rejected = str(SinkTopic(self.name, "quarantine"))
-        return (
-            DocumentsSink(self.broker, estimates),
-            RejectsSink(self.broker, rejected, job),
-        )
+        return (DocumentsSink(self.broker, estimates), RejectsSink(self.broker, rejected, job))
 
 
 @dataclass(frozen=True)
@@ -100,15 +91,12 @@ class Log:
     quarantine: Path  #: the folder for what is rejected
 
     def check(self, registry: Registry) -> None:
-        """Return if there is a log."""
         EmbeddedLog(self.path).open(registry)
 
     def sources(self) -> list[Source]:
-        """Return what is read."""
         return [EmbeddedLog(self.path.resolve())]
 
     def sinks(self, job: str) -> tuple[Sink, Sink]:
-        """Return what writes documents, and what writes rejects."""
         folder = str(self.quarantine.resolve())
         return SqlSink(self.database, job), RejectsFolder(folder)
 
@@ -122,7 +110,6 @@ class JobFolder:
 
     @property
     def plans(self) -> StoredPlans:
-        """The plans that the job has had."""
         return StoredPlans(self.path / "plans")
 
     def job(self) -> str | None:

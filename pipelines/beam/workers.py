@@ -1,12 +1,10 @@
 """A pool that starts Beam's Python workers where a runner asks for them: ``--environment_type
 EXTERNAL --environment_config HOST:PORT``.
 
-Each worker is a process of the Python that runs the pool. It ends with its runner, and with the
-pool. The runner is answered once its worker is connected: Flink's waits without an end for a worker
-that it was promised, so that a job whose worker had died on the way would run and read nothing.
-
-Beam's own pool answers at once, gives workers no state cache, listens on every address, takes any
-Python that is on the path, and leaves workers behind when it is killed.
+A worker ends with its runner, and with the pool. The runner is answered once its worker is
+connected: Flink's waits without an end for one that it was promised. Beam's own pool answers at
+once, gives workers no state cache, listens on every address, takes any Python that is on the path,
+and leaves workers behind when it is killed.
 """
 
 from __future__ import annotations
@@ -101,7 +99,6 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def close(self) -> None:
-        """End all workers."""
         with self._lock:
             workers = list(self._workers)
         _end(workers)

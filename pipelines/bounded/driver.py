@@ -92,7 +92,7 @@ class Driver:
         self._to_topic = publish
         self.runner = runner
         self.manifest = directory.open(elsewhere)
-        self._last = _last_run(directory)
+        self._last = LastRun.of(directory.path)
         self.manifest.check_plans(registry)
         directory.plans.keep(registry.plans, candidates)
         began = time.monotonic()
@@ -103,7 +103,6 @@ class Driver:
         self._publish()
 
     def interrupted(self) -> Intent | None:
-        """Return what an interrupted process was to do, if one was."""
         return self.directory.intent(self.manifest)
 
     def begin(self, intent: Intent) -> None:
@@ -112,13 +111,10 @@ class Driver:
         self.checkpoint("begun")
 
     def commit(self, intent: Intent, source: BoundedSource | None) -> JobOutput:
-        """Do what an intent lists, commit and project it.
+        """Do what an intent that has begun lists; ``source`` has its ranges.
 
-        ``intent``: one that has begun. ``source``: of the ranges; none is needed for what is taken
-        from quarantine.
-
-        Raises ``AggregationError, BrokerError``: it was not committed, and a restart does it again;
-        or it was, and not projected.
+        Raises ``AggregationError`` or ``BrokerError``: it was not committed, and a restart does it
+        again; or it was, and not projected.
         """
         began = time.monotonic()
         ranges, items = self._taken(intent, source)
@@ -165,7 +161,6 @@ class Driver:
             raise AggregationError(f"the run was not committed: {reason}") from error
 
     def _advance(self, intent: Intent, output: JobOutput) -> None:
-        """Commit what is in its place for an intent."""
         manifest = advance(self.manifest, intent, output, Terms.of(self.registry))
         manifest = manifest.with_plans(self.registry.plans)
         self.directory.files.sync(manifest)
@@ -231,11 +226,3 @@ class Driver:
             self.unpublished = str(error)
         else:
             self.checkpoint("published")
-
-
-def _last_run(directory: StateDirectory) -> LastRun | None:
-    """Return the last run's note; one that is damaged is as good as none."""
-    try:
-        return LastRun.of(directory.path)
-    except (OSError, AggregationError):
-        return None

@@ -86,14 +86,12 @@ class Job:
         manifest: Manifest,
         intent: Intent,
     ) -> Job:
-        """Return the job that goes on from a manifest by an intent."""
         plans = tuple(plan.to_json() for plan in registry.plans)
         parts = manifest.parts_of(intent, registry.shards)
         return cls(source, state, _random_name(), plans, manifest, parts)
 
     @property
     def generation(self) -> int:
-        """The generation being made."""
         return self.manifest.generation + 1
 
     @property
@@ -317,7 +315,6 @@ class WriteFiles(_Stage):
         return _ALONE, part.to_json()
 
     def _page(self, page: int, parts: Iterable[bytes]) -> bytes:
-        """Return a page of counts with what parts add to it."""
         changes = (
             (
                 WindowKey.from_bytes(part[: counts.KEY_BYTES]),

@@ -59,7 +59,6 @@ class RunResult:
     unpublished: str = ""
 
     def plus(self, intent: Intent, written: JobOutput) -> RunResult:
-        """Return this with one more run."""
         both = JobOutput.sum([JobOutput(rejects=self.rejects, tally=self.tally), written])
         return replace(
             self,
@@ -199,14 +198,12 @@ def _aggregate(
 
 
 def keep_freed_memory() -> bool:
-    """Let this process keep memory that it frees, for the next time that it needs some.
+    """Let this process keep memory that it frees; return whether its C library can, as glibc does.
 
-    Every run needs the same large buffers as the one before. By default the C library gives each
-    of them back to the system when it is freed and asks for fresh, zeroed pages the next time,
-    which costs more than copying reports into them does. The process stays as large as it ever
-    was, so this is for a command to decide, not for a library within somebody's process.
-
-    Returns bool: whether the C library knows how; only glibc does.
+    Every run needs the same large buffers as the one before. By default the C library gives them
+    back to the system and asks for fresh, zeroed pages the next time, which costs more than copying
+    reports into them does. The process stays as large as it ever was: a command decides that, no
+    library.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:

@@ -107,12 +107,7 @@ class Projected:
 
 
 class Database:
-    """A database of results that is only read.
-
-    ``url``: as SQLAlchemy takes it. ``max_series``: series of estimates at most.
-
-    Raises ``AggregationError``: it is no database that can be used here.
-    """
+    """A database of results that is only read, with so many series of estimates at most."""
 
     def __init__(self, url: str | sql.URL, max_series: int) -> None:
         try:

@@ -40,7 +40,6 @@ class Snapshot:
 
     @property
     def readings(self) -> dict[str, Reading[Any]]:
-        """The readings of configured sources, by name."""
         named = {
             "state": self.state,
             "database": self.database,
@@ -63,7 +62,6 @@ class Samples:
             self._found.setdefault(name, []).append((tuple(map(str, labels)), float(value)))
 
     def families(self) -> Iterator[Metric]:
-        """Yield what was taken, in the catalogue's order."""
         for name, described in CATALOGUE.items():
             if name not in self._found:
                 continue

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pipelines.sources.base import BoundedSource, MissingError, Partition
 from pipelines.sources.kafka import KafkaPartition, PartitionName, ReportEpochs, RequeueTopic
@@ -60,17 +60,6 @@ class Lag:
         )
 
 
-class Watched(Protocol):
-    """What aggregation runs read, seen from outside."""
-
-    def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
-        """Return what is beyond the positions up to which partitions are read.
-
-        ``taken``: partition to position. ``registry``: the plans of the last run.
-        """
-        ...
-
-
 class WatchedLog:
     """A log whose lag is read again and again."""
 
@@ -119,7 +108,6 @@ class WatchedTopics:
         self._source = source
 
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
-        """Return what is beyond the positions up to which partitions are read."""
         # A connection that idles between two scrapes would outlive the broker's.
         with closing(self._source):
             self._source.open(registry)
@@ -131,6 +119,10 @@ class WatchedTopics:
                 partition = self._source.partition(each.name)
                 lags.append(_lag_of(partition, taken.get(each.name, first), end, len(frozen)))
         return Lag.sum(lags)
+
+
+#: What aggregation runs read, seen from outside.
+Watched: TypeAlias = WatchedLog | WatchedTopics
 
 
 class WatchedStream:

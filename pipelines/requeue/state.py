@@ -44,15 +44,12 @@ def requeue(
     stop: Callable[[], bool] = lambda: False,
     wait: float = 0.0,
 ) -> RunResult:
-    """Count what is in quarantine for want of one of these plans.
+    """Count what is in quarantine for want of one of these plans; the result's size is in reports.
 
-    ``state_dir``: a run's. ``plans``: those that were missing, where the state directory does not
-    have them yet. ``database``: as the run's. ``reasons``: some of those that can be cured.
-    ``max_reports``: about so many a commit; bounds memory. ``progress``, ``checkpoint``,
-    ``candidates``, ``stop``: as of :func:`pipelines.bounded.run.aggregate`. ``wait``: seconds to
-    wait for a run that holds the directory.
-
-    Returns RunResult: its size is the number of reports taken again.
+    ``plans``: those that were missing, where the state directory does not have them yet.
+    ``reasons``: some of those that can be cured. ``max_reports``: about so many a commit; bounds
+    memory. ``wait``: seconds to wait for a run that holds the directory. All else is as of
+    :func:`pipelines.bounded.run.aggregate`.
 
     Raises ``ParameterError``: a reason is none that can be cured. ``AggregationError``: it cannot
     go on. The last commit is intact.
@@ -87,7 +84,6 @@ def requeue(
 
 
 def _take(result: RunResult, driver: Driver, intent: Intent) -> RunResult:
-    """Commit an intent; return the result with it."""
     result = result.plus(intent, driver.commit(intent, None))
     return replace(result, size=result.size + _rows(intent.requeue))
 

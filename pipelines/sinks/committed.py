@@ -16,13 +16,7 @@ from typing import Any, NamedTuple
 from pipelines.aggregation import counts
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import Candidates, joined, rows_of_windows
-from pipelines.sinks.documents import (
-    WINDOW_KEY,
-    health_document,
-    period_document,
-    rejects_document,
-    window_document,
-)
+from pipelines.sinks import documents
 from pipelines.sinks.sql import Projection
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
@@ -49,9 +43,8 @@ def projection(
 ) -> Projection:
     """Return what brings a database from one generation to the committed one.
 
-    ``directory``: holds the counts. ``registry``, ``candidates``: by which windows are estimated.
-    ``since``: the generation that the database has; 0 for none. Windows changed after it are
-    estimated. ``anew``: whether the database is emptied first.
+    Windows that changed after ``since``, the generation that the database has, are estimated; 0 is
+    for none. ``anew``: whether the database is emptied first.
     """
     return Projection(
         state=manifest.state,
@@ -85,7 +78,7 @@ def _changed(
     restated = manifest.restated(since)
     for page, generation in sorted(manifest.pages.items()):
         if generation > since or restated:
-            body = files.load(directory.page(page, generation), counts.KIND)
+            body = files.load(directory.files.page(page, generation), counts.KIND)
             windows = manifest.stated(counts.unpack_page(body), registry)
             whole = joined(windows, registry)
             changed = [(key, window) for key, window in whole if window.revision > since]
@@ -119,7 +112,6 @@ def _quarantine(manifest: Manifest) -> Iterator[dict[str, object]]:
 
 
 def _requeued(entry: Quarantined) -> Counter[str]:
-    """Return how many rows of a quarantine file have been requeued, by reason."""
     total: Counter[str] = Counter()
     for reason, _, rows in entry.requeued:
         total[reason] += rows
@@ -142,15 +134,15 @@ def documents_of(
         for window in windows:
             pane = _pane(_int(window["window_end"]), before, projection.clock)
             found = of_window[_key(window)]
-            yield window_document(job, window, found, _int(window["revision"]), pane)
+            yield documents.window_document(job, window, found, _int(window["revision"]), pane)
     for row in projection.periods:
-        yield period_document(job, row, revision)
+        yield documents.period_document(job, row, revision)
     rejects: Counter[str] = Counter()
     requeued: Counter[str] = Counter()
     for entry in projection.quarantine:
         rejects[str(entry["reason"])] += _int(entry["rows"])
         requeued[str(entry["reason"])] += _int(entry["requeued"])
-    yield rejects_document(job, collector, rejects, revision, requeued)
+    yield documents.rejects_document(job, collector, rejects, revision, requeued)
 
 
 def health_of(manifest: Manifest, collector: str) -> tuple[bytes, bytes]:
@@ -164,11 +156,11 @@ def health_of(manifest: Manifest, collector: str) -> tuple[bytes, bytes]:
         "clock": manifest.clock,
         "offsets": dict(manifest.positions),
     }
-    return health_document(manifest.state, collector, health, manifest.generation)
+    return documents.health_document(manifest.state, collector, health, manifest.generation)
 
 
 def _key(row: Mapping[str, object]) -> tuple[object, ...]:
-    return tuple(row[name] for name in WINDOW_KEY)
+    return tuple(row[name] for name in documents.WINDOW_KEY)
 
 
 def _int(value: object) -> int:
@@ -215,7 +207,6 @@ class Note:
         return self.generation if same else 0
 
     def of_topic(self, topic: str, id: str) -> bool:
-        """Return whether the note is about a topic."""
         return (self.topic, self.id) == (topic, id)
 
 

@@ -150,7 +150,6 @@ class Document(BaseModel):
 
     @property
     def key(self) -> bytes:
-        """The key of its record."""
         kind = getattr(self, "kind")  # noqa: B009
         about = self._about
         return _canonical([kind, *(about[name] for name in self.key_names)])
@@ -185,7 +184,6 @@ class WindowDocument(Document):
         return self.window
 
     def rows(self) -> tuple[Row, list[Row]]:
-        """Return the rows of the tables ``windows`` and ``estimates``."""
         window: dict[str, object] = {**self.window, "revision": self.revision}
         repeated = {name: window[name] for name in (*_REPEATED, "revision")}
         return window, [{**repeated, **each} for each in self.estimates]

@@ -147,14 +147,13 @@ def _digest(reject: Reject) -> bytes:
 class RejectsFolder:
     """Writes a pipeline's packed rejects to files, each named by its content.
 
-    See :class:`pipelines.sinks.base.Sink`.
+    See :class:`pipelines.beam.graph.Sink`.
     """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def write(self, items: Sequence[bytes]) -> None:
-        """Write a file for each item, unless there is one."""
         folder = Path(self._folder)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for item in items:
@@ -165,5 +164,4 @@ class RejectsFolder:
                 files.create(attempt, files.with_checksum(quarantine.KIND, item))
                 files.move([(attempt, path)])
 
-    def close(self) -> None:
-        """Do nothing: no file stays open."""
+    def close(self) -> None: ...

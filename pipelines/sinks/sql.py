@@ -18,8 +18,9 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import add
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import sqlalchemy as sql
 from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
@@ -27,19 +28,6 @@ from sqlalchemy.pool import NullPool
 
 from pipelines.sinks import tables
 from pipelines.sinks.documents import Document, parse
-from pipelines.sinks.tables import (
-    ESTIMATES,
-    JOBS,
-    META,
-    METADATA,
-    OFFSETS,
-    PERIODS,
-    QUARANTINE,
-    SINK_METADATA,
-    WINDOWS,
-    Advance,
-    Row,
-)
 from sotto.errors import AggregationError
 from sotto.plan.registry import Registry
 
@@ -61,9 +49,9 @@ class Projection:
     #: Rows of windows that changed and of their estimates, some windows at a time; all earlier
     #: rows of these windows are replaced, those of one without estimates are removed. Iterated
     #: once, within the transaction.
-    changed: Iterable[tuple[Sequence[Row], Sequence[Row]]]
-    periods: Sequence[Row]  #: all rows of these tables
-    quarantine: Sequence[Row]  #: all rows of these tables
+    changed: Iterable[tuple[Sequence[tables.Row], Sequence[tables.Row]]]
+    periods: Sequence[tables.Row]  #: all rows of these tables
+    quarantine: Sequence[tables.Row]  #: all rows of these tables
     lineage: str | None = None  #: digest of the generation
     anew: bool = False  #: whether all that the database holds is removed first
 
@@ -74,13 +62,10 @@ def of_state(state_dir: str | os.PathLike[str]) -> sql.URL:
 
 
 class Database:
-    """A SQL database.
+    """A SQL database; ``create`` is whether a SQLite file may be created.
 
-    ``url``: as SQLAlchemy takes it, such as ``sqlite:///results.db`` or ``postgresql+psycopg://…``.
-    ``create``: whether a SQLite file may be created.
-
-    Raises ``AggregationError``: here and in every method: the database cannot be used.
-    ``ProjectionError``: it cannot be used now.
+    Raises ``AggregationError`` here and in every method if the database cannot be used, or
+    ``ProjectionError`` if not now.
     """
 
     def __init__(self, url: str | sql.URL, *, create: bool = True) -> None:
@@ -112,8 +97,8 @@ class Database:
 
     def prepare(self) -> None:
         """Create the tables of results, and the columns that an older database lacks."""
-        METADATA.create_all(self.engine)
-        for table in (WINDOWS, ESTIMATES, QUARANTINE):
+        tables.METADATA.create_all(self.engine)
+        for table in (tables.WINDOWS, tables.ESTIMATES, tables.QUARANTINE):
             have = {each["name"] for each in sql.inspect(self.engine).get_columns(table.name)}
             with self.engine.begin() as connection:
                 for column in table.columns:
@@ -135,7 +120,7 @@ class Results(Database):
         with _mapped("the database cannot be used"):
             self.prepare()
             with self.engine.connect() as connection:
-                found = connection.execute(sql.select(META)).one_or_none()
+                found = connection.execute(sql.select(tables.META)).one_or_none()
         if found is None:
             return 0
         if found.state != state:
@@ -149,7 +134,7 @@ class Results(Database):
         nor are they under the right name where a lower version of a plan has come since.
         """
         names = ("plan", "version", "metric", "minimum_reports")
-        columns = [WINDOWS.c[name] for name in names]
+        columns = [tables.WINDOWS.c[name] for name in names]
         found = {tuple(row.values()) for row in self._rows(sql.select(*columns).distinct())}
         return found <= {
             (
@@ -163,7 +148,7 @@ class Results(Database):
 
     def lineage(self) -> str | None:
         """Return the digest of the generation that is projected."""
-        found = self.table(META)
+        found = self.table(tables.META)
         return str(found[0]["lineage"]) if found else None
 
     def project(self, projection: Projection) -> None:
@@ -172,13 +157,13 @@ class Results(Database):
         failed = f"generation {generation} is committed, but its results could not be written"
         with _mapped(failed), self.engine.begin() as connection:
             if projection.anew:
-                for table in METADATA.sorted_tables:
+                for table in tables.METADATA.sorted_tables:
                     connection.execute(sql.delete(table))
             _raise_generation(connection, projection)
             for windows, estimates in projection.changed:
                 tables.replace_windows(connection, windows, estimates)
-            tables.replace_all(connection, PERIODS, projection.periods)
-            tables.replace_all(connection, QUARANTINE, projection.quarantine)
+            tables.replace_all(connection, tables.PERIODS, projection.periods)
+            tables.replace_all(connection, tables.QUARANTINE, projection.quarantine)
 
     def estimates(
         self, metric: str | None = None, at: int | None = None
@@ -188,15 +173,15 @@ class Results(Database):
         ``metric``: only of this one. ``at``: only of windows that contain this time, ms.
         """
         order = ("plan", "version", "metric", "window_start", "position")
-        query = sql.select(ESTIMATES).order_by(*(ESTIMATES.c[name] for name in order))
+        columns = tables.ESTIMATES.c
+        query = sql.select(tables.ESTIMATES).order_by(*(columns[name] for name in order))
         if metric is not None:
-            query = query.where(ESTIMATES.c.metric == metric)
+            query = query.where(columns.metric == metric)
         if at is not None:
-            query = query.where(ESTIMATES.c.window_start <= at).where(at < ESTIMATES.c.window_end)
+            query = query.where(columns.window_start <= at).where(at < columns.window_end)
         return self._rows(query)
 
     def table(self, table: sql.Table) -> list[dict[str, object]]:
-        """Return all rows of a table, by its key."""
         return self._rows(sql.select(table).order_by(*table.primary_key.columns))
 
     def _rows(self, query: sql.Select[tuple[object, ...]]) -> list[dict[str, object]]:
@@ -207,8 +192,7 @@ class Results(Database):
             raise AggregationError(f"the database cannot be read: {first_line(error)}") from error
 
 
-@dataclass(frozen=True)
-class Applied:
+class Applied(NamedTuple):
     """How many documents were written and not."""
 
     written: int = 0
@@ -217,13 +201,7 @@ class Applied:
     refused: int = 0  #: that the database cannot store
 
     def plus(self, other: Applied) -> Applied:
-        """Return the sum."""
-        return Applied(
-            self.written + other.written,
-            self.stale + other.stale,
-            self.others + other.others,
-            self.refused + other.refused,
-        )
+        return Applied(*map(add, self, other))
 
 
 class DocumentDatabase(Database):
@@ -241,7 +219,7 @@ class DocumentDatabase(Database):
                 return _offsets(connection, topic, id, replace)
 
     def apply(
-        self, topic: str, id: str, read: Sequence[Advance], documents: Sequence[Document]
+        self, topic: str, id: str, read: Sequence[tables.Advance], documents: Sequence[Document]
     ) -> Applied:
         """Write documents of a topic, and the offsets after them, in one transaction."""
 
@@ -263,7 +241,7 @@ class DocumentDatabase(Database):
 
     def _prepare(self) -> None:
         self.prepare()
-        SINK_METADATA.create_all(self.engine)
+        tables.SINK_METADATA.create_all(self.engine)
 
     def _write(
         self, begin: Callable[[sql.Connection], None], documents: Sequence[Document]
@@ -282,19 +260,17 @@ class DocumentDatabase(Database):
 
 
 class SqlSink:
-    """Writes a pipeline's documents to a database; see :class:`pipelines.sinks.base.Sink`."""
+    """Writes a pipeline's documents to a database; see :class:`pipelines.beam.graph.Sink`."""
 
     def __init__(self, url: str, job: str) -> None:
         self._url = url
         self._job = job
 
     def write(self, items: Sequence[tuple[bytes, bytes]]) -> None:
-        """Write documents, given their keys and values, in one transaction."""
         with DocumentDatabase(self._url) as database:
             database.add(self._job, [parse(*each) for each in items])
 
-    def close(self) -> None:
-        """Do nothing: no connection stays open."""
+    def close(self) -> None: ...
 
 
 @contextmanager
@@ -318,16 +294,16 @@ def _raise_generation(connection: sql.Connection, projection: Projection) -> Non
         "lineage": projection.lineage,
     }
     raised = connection.execute(
-        sql.update(META)
-        .where(META.c.state == projection.state)
-        .where(META.c.projected_generation < projection.generation)
+        sql.update(tables.META)
+        .where(tables.META.c.state == projection.state)
+        .where(tables.META.c.projected_generation < projection.generation)
         .values(now)
     )
     if raised.rowcount:
         return
-    if connection.execute(sql.select(META.c.id)).first() is not None:
+    if connection.execute(sql.select(tables.META.c.id)).first() is not None:
         raise AggregationError(f"the database is not behind generation {projection.generation}")
-    connection.execute(sql.insert(META).values(id=1, state=projection.state, **now))
+    connection.execute(sql.insert(tables.META).values(id=1, state=projection.state, **now))
 
 
 def _applied(connection: sql.Connection, documents: Sequence[Document], *, singly: bool) -> Applied:
@@ -363,9 +339,9 @@ def _unstorable(error: DBAPIError) -> bool:
 
 
 def _offsets(connection: sql.Connection, topic: str, id: str, replace: bool) -> dict[int, int]:
-    found = connection.execute(sql.select(OFFSETS)).all()
-    if not found and connection.execute(sql.select(META.c.id)).first() is not None:
-        if connection.execute(sql.select(META.c.lineage)).scalar() is not None:
+    found = connection.execute(sql.select(tables.OFFSETS)).all()
+    if not found and connection.execute(sql.select(tables.META.c.id)).first() is not None:
+        if connection.execute(sql.select(tables.META.c.lineage)).scalar() is not None:
             raise AggregationError(
                 "the database holds the results of aggregation runs: give another one to the sink"
             )
@@ -374,7 +350,7 @@ def _offsets(connection: sql.Connection, topic: str, id: str, replace: bool) -> 
     again = [row for row in found if row.topic == topic and row.topic_id != id]
     if (others or again) and replace:
         tables.empty(connection)
-        connection.execute(sql.delete(JOBS))
+        connection.execute(sql.delete(tables.JOBS))
         return {}
     if others:
         raise AggregationError(

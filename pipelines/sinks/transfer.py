@@ -33,12 +33,9 @@ class Transferred:
 
     @property
     def records(self) -> int:
-        """How many records were read."""
-        done = self.applied
-        return done.written + done.stale + done.others + done.refused + self.poison
+        return sum(self.applied) + self.poison
 
     def plus(self, other: Transferred) -> Transferred:
-        """Return the sum."""
         return Transferred(
             self.applied.plus(other.applied), self.poison + other.poison, self.lost + other.lost
         )
@@ -177,7 +174,6 @@ class Transfer:
 
 
 def _documents(records: Iterable[Any]) -> tuple[list[Document], int]:
-    """Return the documents of records, and how many records are none."""
     documents, poison = [], 0
     for record in records:
         try:

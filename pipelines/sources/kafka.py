@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,12 +51,10 @@ class PartitionName(NamedTuple):
 
     @classmethod
     def of(cls, topic: str, found: FoundTopic) -> list[PartitionName]:
-        """Return the names of all partitions that a broker has of a topic."""
         return [cls(topic, found.id, number) for number in range(found.partitions)]
 
     @property
     def partition(self) -> PartitionId:
-        """The partition as the reader names it."""
         return PartitionId(self.topic, self.number)
 
     def __str__(self) -> str:
@@ -71,12 +69,10 @@ class TopicBlock(Block):
 
     @property
     def begins(self) -> NDArray[np.int64]:
-        """The offset of each record."""
         return self.positions
 
     @property
     def ends(self) -> NDArray[np.int64]:
-        """The offset after each record."""
         return self.positions + 1
 
 
@@ -104,11 +100,9 @@ class KafkaPartition:
         self._block = requeued_block if requeued else timed_block
 
     def bounds(self, taken: int = 0) -> tuple[int, int]:
-        """Return its bounds: those at which it was frozen, or those of now."""
         return self._frozen or self._reader.bounds([self._partition])[self._partition]
 
     def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
-        """Yield the records of a range."""
         at, keep = start, self._frozen is not None
         while at < end:
             for piece in self._reader.pieces(self._partition, at, end, keep=keep):
@@ -117,7 +111,6 @@ class KafkaPartition:
                 at, clock = block.end, block.clock
 
     def poll(self, start: int, stop: int, clock: int) -> Block | None:
-        """Return the records that one request gives."""
         piece = self._reader.poll(self._partition, start)
         if piece is None:
             return None
@@ -126,13 +119,11 @@ class KafkaPartition:
         return self._block(piece.cut(start, stop), clock)
 
     def header(self, position: int) -> bytes | None:
-        """Return bytes that identify the record at an offset; None if it does not exist."""
         pieces = self._reader.pieces(self._partition, position, position + 1, keep=True)
         piece = next(pieces, None)
         return None if piece is None else piece.header(position)
 
     def close(self) -> None:
-        """Disconnect the reader."""
         self._reader.close()
 
     def _gap(self, start: int, end: int, clock: int) -> Block:
@@ -229,7 +220,6 @@ class KafkaTopics:
             raise BrokerError("the broker does not give its topics' ids: it is too old; upgrade it")
 
     def names(self) -> Sequence[str]:
-        """Return the names of all partitions, those of the oldest epoch first."""
         return [str(name) for name in self._names()]
 
     def partitions(self, taken: Mapping[str, int]) -> Sequence[Partition]:
@@ -246,7 +236,6 @@ class KafkaTopics:
         return frozen
 
     def partition(self, name: str) -> Partition:
-        """Return a partition to read a range of."""
         return self._partition(PartitionName.parse(name))
 
     def check(self, ends: Mapping[str, int], last: Mapping[str, LastRecord]) -> None:
@@ -266,7 +255,6 @@ class KafkaTopics:
         """Do nothing: what can be read is on as many brokers as the topic asks for."""
 
     def close(self) -> None:
-        """Disconnect."""
         self._reader.close()
 
     @property
@@ -338,33 +326,38 @@ class KafkaTopics:
 
 
 @dataclass(frozen=True)
-class ReportEpochs:
-    """All epochs of a name, later ones included, as a source of a streaming job."""
+class _Streamed:
+    """Topics as a source of a streaming job."""
 
     broker: Broker
+    requeued: ClassVar[bool] = False
+
+    def partition(self, name: str) -> Partition:
+        parsed = PartitionName.parse(name)
+        _check_id(self.broker, parsed.topic, parsed.id)
+        return KafkaPartition(parsed, Reader(self.broker), requeued=self.requeued)
+
+
+@dataclass(frozen=True)
+class ReportEpochs(_Streamed):
+    """All epochs of a name, later ones included, as a source of a streaming job."""
+
     name: str
     first: int  #: the first epoch that is read
     label = "reports"
-    requeued = False
 
     def names(self) -> Sequence[str]:
-        """Return the names of the partitions that exist now."""
         with connected(self.broker) as topics:
             epochs = [topic for topic in topics.epochs(self.name) if topic.epoch >= self.first]
             return [
                 str(n) for topic in epochs for n in PartitionName.of(str(topic), topics.find(topic))
             ]
 
-    def partition(self, name: str) -> Partition:
-        """Return a partition with a connection of its own."""
-        return _streamed(self.broker, name, self.requeued)
-
 
 @dataclass(frozen=True)
-class RequeueTopic:
+class RequeueTopic(_Streamed):
     """The requeue topic, once it exists, as a source of a streaming job."""
 
-    broker: Broker
     topic: str
     label = "requeued reports"
     requeued = True
@@ -377,16 +370,6 @@ class RequeueTopic:
             except BrokerError:
                 return ()
         return [str(name) for name in PartitionName.of(self.topic, found)]
-
-    def partition(self, name: str) -> Partition:
-        """Return a partition with a connection of its own."""
-        return _streamed(self.broker, name, self.requeued)
-
-
-def _streamed(broker: Broker, name: str, requeued: bool) -> KafkaPartition:
-    parsed = PartitionName.parse(name)
-    _check_id(broker, parsed.topic, parsed.id)
-    return KafkaPartition(parsed, Reader(broker), requeued=requeued)
 
 
 @lru_cache(maxsize=1024)

@@ -63,12 +63,10 @@ class Piece:
 
     @property
     def size(self) -> int:
-        """The bytes that it holds."""
         columns = (self.offsets, self.times, self.appended, self.at)
         return len(self.data) + sum(column.nbytes for column in columns)
 
     def cut(self, start: int, end: int) -> Piece:
-        """Return the part between two offsets."""
         if start <= self.start and self.end <= end:
             return self
         first, last = np.searchsorted(self.offsets, (start, end)).tolist()
@@ -84,7 +82,6 @@ class Piece:
         )
 
     def header(self, offset: int) -> bytes | None:
-        """Return bytes that identify the record at an offset; None if it does not exist."""
         at = int(np.searchsorted(self.offsets, offset))
         if at == len(self.offsets) or self.offsets[at] != offset:
             return None
@@ -132,12 +129,10 @@ class Reader:
     def pieces(
         self, partition: PartitionId, start: int, end: int, *, keep: bool
     ) -> Iterator[Piece | None]:
-        """Yield what lies between two offsets.
+        """Yield what lies between two offsets, up to the end of which there are records already.
 
-        ``start``, ``end``: up to the end there are records already. ``keep``: whether the same is
-        going to be read again. If not, it is let go.
-
-        Yields Piece or None: None if what is next is not there any more.
+        ``keep``: whether the same is going to be read again; if not, it is let go. None comes last
+        where what is next is not there any more.
         """
         while start < end:
             with self._lock:
@@ -280,13 +275,10 @@ def read_to_end(
     progress: Callable[[int, int], None] = lambda *_: None,
     begin: Mapping[str, int] | None = None,
 ) -> Generator[Any]:
-    """Yield the records of a topic up to its end of now, partition by partition.
+    """Yield the records of a topic, as kafka-python has them, up to its end of now by partition.
 
-    ``partitions``: how many it has. ``progress``: called with how many records have been read, and
-    how many there are. ``begin``: partition, as text, to the offset where reading starts; 0 where
-    it is not given.
-
-    Yields ConsumerRecord: as kafka-python returns them.
+    ``progress`` is called with how many have been read, and how many there are. ``begin`` is by
+    partition, as text, the offset where reading starts, if not 0.
     """
     from kafka import TopicPartition
 

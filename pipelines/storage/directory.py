@@ -102,11 +102,9 @@ class StateFiles:
         return self.root / "quarantine" / str(generation)
 
     def attempt(self, name: str) -> AnyPath:
-        """Return the folder of a driver's attempt to make a generation."""
         return self.root / "attempts" / name
 
     def open(self) -> None:
-        """Make the folders that are missing."""
         # Pseudonyms are in it: its owner decides who else reads it, workers too.
         files.make_folder(self.root, mode=0o700)
         for folder in (*_LEFT_BY_JOBS, "attempts"):
@@ -157,12 +155,10 @@ class StateFiles:
 
 
 def _generation(path: AnyPath) -> int:
-    """Return the generation that wrote a job's file."""
     return int(path.name.rpartition(".")[2])
 
 
 def _ours(folder: AnyPath, pattern: str) -> list[AnyPath]:
-    """Return the files of a folder whose names match a pattern."""
     ours = re.compile(pattern, re.ASCII)
     return [path for path in files.listed(folder) if ours.fullmatch(path.name)]
 
@@ -178,16 +174,7 @@ class StateDirectory:
 
     @cached_property
     def files(self) -> StateFiles:
-        """The files that the manifest names."""
         return self._files(self.manifest())
-
-    def page(self, page: int, generation: int) -> AnyPath:
-        """Return where a generation keeps a page of counts."""
-        return self.files.page(page, generation)
-
-    def quarantine(self, generation: int) -> AnyPath:
-        """Return where a generation keeps what it rejected."""
-        return self.files.quarantine(generation)
 
     @contextmanager
     def lock(self, wait: float = 0.0) -> Iterator[None]:
@@ -227,14 +214,9 @@ class StateDirectory:
             ) from error
 
     def open(self, elsewhere: str | None = None) -> Manifest:
-        """Return what is committed, after removing what is not; make a new directory's first.
+        """Return what is committed, after removing what is not; make a new one. Under :meth:`lock`.
 
-        To be called under :meth:`lock`.
-
-        ``elsewhere``: folder or URI where jobs are to have their files, if not here.
-
-        Raises ``AggregationError``: there is something but no manifest, the manifest is damaged, or
-        it has its files elsewhere.
+        ``elsewhere``: folder or URI where jobs are to have their files, if not here; chosen once.
         """
         if elsewhere is not None:
             elsewhere = str(files.place_of(elsewhere))
@@ -278,7 +260,6 @@ class StateDirectory:
         return intent if intent.generation == manifest.generation + 1 else None
 
     def write_intent(self, intent: Intent, checkpoint: Checkpoint) -> None:
-        """Make an intent durable: from here on a restart does the same."""
         files.replace(self._intent, intent.to_json(), checkpoint)
 
     def write_manifest(self, manifest: Manifest, checkpoint: Checkpoint) -> None:
@@ -315,16 +296,12 @@ class LastRun:
 
     @classmethod
     def of(cls, state_dir: Path) -> LastRun | None:
-        """Return the note in a state directory; None if there is none."""
+        """Return the note in a state directory; one that is damaged is as good as none."""
         try:
-            content = (state_dir / cls.NAME).read_bytes()
-        except FileNotFoundError:
-            return None
-        value = files.load_document(content, cls.NAME, cls.FORMAT)
-        try:
+            value = files.load_document((state_dir / cls.NAME).read_bytes(), cls.NAME, cls.FORMAT)
             return cls(value["generation"], value["looked"], value["finished"], value["seconds"])
-        except KeyError as error:
-            raise AggregationError(f"{cls.NAME} is damaged") from error
+        except (OSError, AggregationError, KeyError):
+            return None
 
     def leave(self, state_dir: Path) -> None:
         """Leave the note in a state directory, or none where that is not possible.

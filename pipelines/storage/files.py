@@ -139,15 +139,11 @@ def dump_document(value: Mapping[str, object]) -> bytes:
 
 
 def load_document(content: bytes, name: str, known: int) -> Any:
-    """Return a stored JSON document of a known format.
+    """Return a stored JSON document of a known format, as :func:`dump_document` wrote every byte.
 
     >>> stored = dump_document({"format": 1, "clock": 5})
     >>> load_document(stored, "example.json", 1)
     {'clock': 5, 'format': 1}
-    >>> load_document(stored.replace(b"5", b"6", 1), "example.json", 1)
-    Traceback (most recent call last):
-    ...
-    sotto.errors.AggregationError: example.json is damaged: its digest does not match its content
     """
     try:
         value = json.loads(content)
@@ -178,7 +174,6 @@ def sync(paths: Iterable[AnyPath]) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
     _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
@@ -219,7 +214,6 @@ def remove(paths: Iterable[AnyPath]) -> None:
 
 
 def total_size(paths: Iterable[AnyPath]) -> int:
-    """Return the bytes that files have together."""
     local, remote = 0, []
     for path in paths:
         if isinstance(path, Path):
@@ -234,7 +228,6 @@ def total_size(paths: Iterable[AnyPath]) -> int:
 
 
 def listed(folder: AnyPath) -> list[AnyPath]:
-    """Return what is in a folder."""
     return [*folder.iterdir()] if isinstance(folder, Path) else [*folder.listed()]
 
 

@@ -60,7 +60,6 @@ class Intent:
 
     @property
     def size(self) -> int:
-        """The bytes that the ranges span."""
         return sum(item.end - item.start for item in self.items)
 
     @property
@@ -69,7 +68,6 @@ class Intent:
         return {item.partition: item.end for item in self.items}
 
     def to_json(self) -> bytes:
-        """Return the intent as it is stored."""
         value: dict[str, object] = {
             "format": FORMAT,
             "generation": self.generation,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mechanisms.coins import shard_of
-from pipelines.aggregation.audit import ChainRecord, Totals, audit, chains_of
+from pipelines.aggregation.audit import ChainLine, Totals, audit, chains_of
 from pipelines.aggregation.state import State
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest
@@ -24,20 +24,6 @@ from sotto.wire.reasons import Reason
 
 #: A commit between reading the manifest and reading a state makes both be read again.
 _ATTEMPTS = 10
-
-
-@dataclass(frozen=True)
-class ChainLine:
-    """One chain of a pseudonym, as the aggregator has it."""
-
-    chain: str  #: hexadecimal
-    plan: str  #: what it is of
-    version: int  #: what it is of
-    metric: str  #: what it is of
-    event: int  #: truncated time of the recording, ms
-    counted: int | None  #: the level that counts, 0 the weakest
-    accepted: int  #: certified micro-epsilon of that level; 0 where none counts
-    payloads: tuple[int, ...]  #: different payloads at each level; more than one is an equivocation
 
 
 @dataclass(frozen=True)
@@ -126,19 +112,5 @@ def _of_state(state: State, pseudonym: bytes) -> Iterator[PseudonymLedger]:
             observed=int(found.observed[at]),
             budget=registry.budget,
             revoked=Reason(reason).label if reason else None,
-            chains=tuple(_line(chain, registry) for chain in chains_of(state, pseudonym)),
+            chains=tuple(chains_of(state, pseudonym)),
         )
-
-
-def _line(found: ChainRecord, registry: Registry) -> ChainLine:
-    _, _, plan, metric = registry.metrics[found.metric]
-    return ChainLine(
-        chain=found.chain.hex(),
-        plan=plan.plan,
-        version=plan.version,
-        metric=metric.name,
-        event=found.event,
-        counted=found.counted,
-        accepted=0 if found.counted is None else metric.mechanism.certified(found.counted),
-        payloads=found.payloads,
-    )

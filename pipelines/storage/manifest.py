@@ -3,13 +3,10 @@
 What the manifest does not name does not count. It is a frozen value; :func:`advance` is all that
 a commit decides: which states are dropped because their time is over, and which quarantine.
 
-Why a JSON file and not a transaction of SQLite: workers write files, on any file system that all
-of them reach, so placing, syncing and removing files would remain, as would the lock, which
-outlives a transaction. SQLite would replace :func:`pipelines.storage.files.replace` and the
-document's digest, some 50 lines. It would take from readers that they need no write access and
-never block a commit, from operators that a plain copy is whole, and from the tests that they stop
-a commit at each of its steps. The results' database cannot be the root either: it may be another
-server's, away when a run commits, and it can always be made again from the state.
+It is a JSON file and no transaction of SQLite, since workers write files on any file system that
+all of them reach: placing, syncing, removing and locking these would remain. Readers need no write
+access and never block a commit, and a plain copy is whole. The results' database cannot be the
+root: it may be another server's, and can always be made again from the state.
 """
 
 from __future__ import annotations
@@ -34,6 +31,11 @@ from sotto.plan.registry import Registry, check_unchanged, names_of
 
 FORMAT = 3
 
+#: Fields of a manifest that are stored under their names as they are.
+_PLAIN = (
+    *("state", "generation", "clock", "plans", "first_open", "expired", "lineage", "tally"),
+    *("requeued", "minima", "files"),
+)
 #: The lineage is kept of so many last generations.
 LINEAGE = 256
 
@@ -51,7 +53,6 @@ class Quarantined(NamedTuple):
     requeued: tuple[tuple[str, str, int], ...] = ()
 
     def with_requeued(self, requeue: Iterable[Requeue]) -> Quarantined:
-        """Return this with what a requeue takes of it."""
         taken = ((r.reason, r.plan, r.rows) for r in requeue if r.generation == self.generation)
         return self._replace(requeued=(*self.requeued, *taken))
 
@@ -106,39 +107,24 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """Return the manifest as it is stored: the same manifest, the same bytes."""
+        plain = {name: getattr(self, name) for name in _PLAIN}
         return dump_document(
             {
+                **plain,
                 "format": FORMAT,
-                "state": self.state,
                 "key": self.key.hex(),
-                "generation": self.generation,
-                "clock": self.clock,
-                "lanes": dict(self.positions),
+                "lanes": self.positions,
                 "marks": dump_records(self.last),
-                "plans": dict(self.plans),
-                "first_open": self.first_open,
-                "states": [
-                    [period, part, *held.to_list()]
-                    for (period, part), held in sorted(self.states.items())
-                ],
+                "states": [[*key, *held.to_list()] for key, held in sorted(self.states.items())],
                 "parts": sorted(self.parts.items()),
                 "pages": sorted(self.pages.items()),
                 "periods": [[p, *totals.numbers] for p, totals in sorted(self.periods.items())],
-                "quarantine": [
-                    [q.generation, q.clock, dict(q.rows), q.requeued] for q in self.quarantine
-                ],
-                "expired": dict(self.expired),
-                "lineage": list(self.lineage),
-                "tally": self.tally,
-                "requeued": dict(self.requeued),
-                "minima": dict(self.minima),
-                "files": self.files,
+                "quarantine": self.quarantine,
             }
         )
 
     @classmethod
     def from_json(cls, content: bytes) -> Manifest:
-        """Return the stored manifest."""
         value = load_document(content, "MANIFEST.json", FORMAT)
         return cls(
             state=value["state"],
@@ -274,7 +260,6 @@ class Terms(NamedTuple):
 
     @classmethod
     def of(cls, registry: Registry) -> Terms:
-        """Return the terms of all plans of a registry."""
         retention = min(plan.retention for plan in registry.plans)
         return cls(registry.period, registry.horizon, retention, registry.shards)
 
@@ -371,7 +356,6 @@ def _summed(rows: Mapping[str, int], more: Iterable[tuple[str, int]]) -> dict[st
 def _with_audits(
     periods: Mapping[int, Totals], states: Mapping[tuple[int, int], StoredState]
 ) -> dict[int, Totals]:
-    """Return the audits of periods with those of states added."""
     total = dict(periods)
     for (period, _), held in sorted(states.items()):
         before = total.get(period)

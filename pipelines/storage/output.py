@@ -32,7 +32,6 @@ class StoredState(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of all its files."""
         return sum(file.size for file in (*filter(None, [self.snapshot]), *self.logs))
 
     def to_list(self) -> list[Any]:
@@ -64,7 +63,6 @@ class JobOutput:
     failed: str = ""  #: why a part of the job could not do its work and never can; empty if it did
 
     def to_json(self) -> bytes:
-        """Return this as bytes: equal values, equal bytes."""
         value = {
             "states": [[*key, *state.to_list()] for key, state in sorted(self.states.items())],
             "pages": sorted(self.pages),
@@ -77,7 +75,6 @@ class JobOutput:
 
     @classmethod
     def from_json(cls, content: bytes) -> JobOutput:
-        """Return what :meth:`to_json` stored."""
         value = json.loads(content)
         return cls(
             states={(at, part): StoredState.of(*rest) for at, part, *rest in value["states"]},

@@ -37,7 +37,6 @@ class StoredPlans:
         self._folder = folder
 
     def path(self, fingerprint: str) -> Path:
-        """Return where the plan of a fingerprint, in hexadecimal, is kept."""
         return self._folder / f"{fingerprint}.json"
 
     def load(self, fingerprint: str) -> CompiledPlan:
@@ -46,11 +45,9 @@ class StoredPlans:
         return _plan(path.read_bytes(), path)
 
     def load_all(self) -> list[CompiledPlan]:
-        """Return all plans that are kept, ascending by fingerprint."""
         return [self.load(path.stem) for path in sorted(self._folder.glob("*.json"))]
 
     def candidates(self, fingerprint: str) -> Mapping[str, Sequence[str]]:
-        """Return the strings to look for, by metric, of the plan of a fingerprint."""
         path = self._candidates_path(fingerprint)
         return _strings(path.read_bytes(), path) if path.exists() else {}
 

@@ -70,12 +70,10 @@ class QuarantineFiles:
 
     @property
     def items(self) -> tuple[WorkItem, ...]:
-        """The files."""
         generations = sorted({each.generation for each in self.requeue})
         return tuple(WorkItem(str(generation), 0, 1, EARLIEST) for generation in generations)
 
     def partition(self, name: str) -> _File:
-        """Return the file of a work item."""
         generation = int(name)
         chosen = {(r.reason, r.plan) for r in self.requeue if r.generation == generation}
         return _File(self.files, generation, chosen)
