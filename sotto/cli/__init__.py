@@ -12,20 +12,10 @@ from typing import NoReturn
 from sotto.errors import ParameterError, SottoError
 
 #: Subcommands: modules of this package with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)``
-#: and ``run(args)``.
+#: and ``run(args)``, which returns the exit status.
 COMMANDS = (
-    "plan",
-    "replay",
-    "aggregate",
-    "requeue",
-    "estimates",
-    "ledger",
-    "audit",
-    "design",
-    "topics",
-    "exporter",
-    "stream",
-    "sink",
+    *("plan", "replay", "aggregate", "requeue", "estimates", "ledger"),
+    *("audit", "design", "topics", "exporter", "stream", "sink"),
 )
 
 #: What a missing module is part of.

@@ -21,11 +21,10 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TypeAlias
 
 from sotto.cli.format import aligned
-from sotto.cli.options import moment
+from sotto.cli.options import add
 
 HELP = "print the estimates that an aggregator has made"
 
@@ -43,24 +42,17 @@ _HEADS = ("", "estimate", "95 % interval", "shown", "floor", "reports", "method"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``sotto estimates``."""
     place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument("--state", type=Path, metavar="DIR", help="of sotto aggregate")
-    place.add_argument("--database", metavar="URL", help="of sotto aggregate, where it has its own")
-    parser.add_argument("--metric", metavar="NAME", help="only this one")
-    parser.add_argument(
-        "--window", type=moment, metavar="TIME", help="only windows that contain this time"
-    )
+    add(place, "--state DIR", "of sotto aggregate")
+    add(place, "--database URL", "of sotto aggregate, where it has its own")
+    add(parser, "--metric NAME", "only this one")
+    add(parser, "--window TIME", "only windows that contain this time")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="also points of distributions and strings that are not significant in the table",
-    )
+    everything = "also points of distributions and strings that are not significant in the table"
+    add(parser, "--all", everything)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``sotto estimates`` and return its exit status."""
     from pipelines.sinks.sql import Results, of_state
 
     with Results(args.database or of_state(args.state), create=False) as results:

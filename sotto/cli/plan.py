@@ -60,7 +60,6 @@ _PARAMETERS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``sotto plan``."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     written = "where to write; {} if left out, standard output for -"
     for action, help, description, output in (
@@ -101,25 +100,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_warnings(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is warned of, on standard error")
-    for name, default, metavar, what in (
-        ("value", 4.0, "E", "epsilon a value"),
-        ("day", 8.0, "E", "epsilon of a period, for each of its days"),
-        ("years", 2.0, "Y", "years that the lifetime's ceiling lasts"),
+    for name, default, what in (
+        ("value E", 4.0, "epsilon a value"),
+        ("day E", 8.0, "epsilon of a period, for each of its days"),
+        ("years Y", 2.0, "years that the lifetime's ceiling lasts"),
     ):
-        group.add_argument(
-            f"--warn-{name}",
-            type=options.above_zero,
-            default=default,
-            metavar=metavar,
-            help=f"{what}; default {default:g}",
-        )
-    group.add_argument(
-        "--strict", action="store_true", help="exit with status 1 if there is a warning"
-    )
+        options.add(group, f"--warn-{name}", what, default, type=options.above_zero)
+    options.add(group, "--strict", "exit with status 1 if there is a warning")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``sotto plan`` and return its exit status."""
     status: int = args.action(args)
     return status
 

@@ -17,6 +17,7 @@ estimates, operators requeue. Sotto takes no right away: what others have allowe
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,6 @@ client.json says how to reach a broker: {"servers": "host:port,host:port", "ca":
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``sotto topics``."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     create = actions.add_parser("create", help="make a topic, or check the one that is there")
     check = actions.add_parser("check", help="check a topic against plans")
@@ -61,30 +61,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create.add_argument("name", help="without epoch and partitions")
     check.add_argument("topic", help="the full name, such as reports-e1-p8")
     listing.add_argument("name", help="without epoch and partitions")
-    add = create.add_argument
-    add("--partitions", type=int, required=True, metavar="P", help="never to be changed")
-    add("--epoch", type=int, default=1, metavar="N", help="default: 1")
-    add("--replicas", type=int, default=1, metavar="N", help="brokers that keep it (default: 1)")
-    add(
-        "--retention",
-        type=options.duration,
-        metavar="DURATION",
-        help="default: what the plans need",
-    )
+    add = partial(options.add, create)
+    add("--partitions P", "never to be changed", type=int, required=True)
+    add("--epoch N", "counts the changes of that number", 1, type=int)
+    add("--replicas N", "brokers that keep it", 1, type=int)
+    add("--retention DURATION", "default: what the plans need")
     for role in ROLES:
-        add(f"--{role}", metavar="PRINCIPAL", help=f"the principal of {role}, such as User:{role}")
+        add(f"--{role} PRINCIPAL", f"the principal of {role}, such as User:{role}")
     for action in (create, check):
         options.add_plans(action, "all whose reports it takes")
-        action.add_argument(
-            "--sinks", action="store_true", help="also the topics of estimates, quarantine, requeue"
-        )
+        options.add(action, "--sinks", "also the topics of estimates, quarantine, requeue")
     for action in (create, check, listing):
-        where = action.add_mutually_exclusive_group(required=True)
-        options.add_broker(where)
+        options.add_broker(action.add_mutually_exclusive_group(required=True))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``sotto topics`` and return its exit status."""
     broker = options.broker_of(args)
     lines = {"create": _create, "check": _check, "list": _list}[args.action](args, broker)
     print("\n".join(lines))

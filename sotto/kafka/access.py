@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from sotto.errors import BrokerError, ParameterError
+from sotto.errors import ParameterError
 from sotto.kafka.topics import ReportTopic, SinkTopic
 
 if TYPE_CHECKING:
-    from kafka.admin import ACL, KafkaAdminClient
+    from kafka.admin import ACL
 
 _WRITE = ("WRITE", "DESCRIBE")
 #: Who reads checks the settings of the topic as well.
@@ -101,24 +101,8 @@ def grants(topic: ReportTopic, principals: Mapping[str, str], *, sinks: bool) ->
     return tuple(found)
 
 
-def allow(admin: KafkaAdminClient, wanted: tuple[Grant, ...]) -> None:
-    """Have a cluster allow what is wanted; what it allows already stays as it is.
-
-    Raises
-    ------
-    BrokerError
-        It has no authorizer, so that everybody may do everything, or refuses.
-    """
-    answer = admin.create_acls([_acl(each) for each in wanted])
-    if answer["failed"]:
-        why = answer["failed"][0].__name__
-        raise BrokerError(
-            f"the broker does not take ACLs ({why}): it needs an authorizer "
-            "(authorizer.class.name), and you the right to alter the cluster"
-        )
-
-
-def _acl(grant: Grant) -> ACL:
+def acl(grant: Grant) -> ACL:
+    """Return a grant as kafka-python takes it."""
     from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
     resource = ResourcePattern(ResourceType.TOPIC, grant.topic)

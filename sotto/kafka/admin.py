@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sotto.errors import BrokerError, ParameterError
-from sotto.kafka.access import Grant, allow
+from sotto.kafka.access import Grant, acl
 from sotto.kafka.brokers import Broker, make_client, require_client, require_version
 from sotto.kafka.topics import FoundTopic, ReportTopic, SinkTopic, Stay
 
@@ -172,12 +172,15 @@ class Topics:
     def allow(self, wanted: tuple[Grant, ...]) -> None:
         """Have the cluster allow what is wanted; what it allows already stays as it is.
 
-        Raises
-        ------
-        BrokerError
-            It has no authorizer, so that everybody may do everything, or refuses.
+        Raises BrokerError if it has no authorizer, so that everybody may do everything, or refuses.
         """
-        allow(self._admin, wanted)
+        answer = self._admin.create_acls([acl(each) for each in wanted])
+        if answer["failed"]:
+            why = answer["failed"][0].__name__
+            raise BrokerError(
+                f"the broker does not take ACLs ({why}): it needs an authorizer "
+                "(authorizer.class.name), and you the right to alter the cluster"
+            )
 
     def _make(self, name: str, partitions: int, replicas: int, settings: dict[str, str]) -> None:
         wanted = {

@@ -27,6 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,59 +55,30 @@ _REIDENTIFIES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``sotto replay``."""
-    add = parser.add_argument
-    add("--plan", type=Path, required=True, help="the collection plan (YAML, or compiled JSON)")
-    add("--input", type=Path, required=True, metavar="FILE", help=".csv, .csv.gz or .parquet")
-    add("--device-column", required=True, metavar="COLUMN", help="what distinguishes devices")
-    add("--time-column", required=True, metavar="COLUMN", help="when a row was recorded")
-    add("--out", type=Path, required=True, metavar="DIR", help="the log; empty or new")
-    add(
-        "--map",
-        type=_renamed,
-        action="append",
-        default=[],
-        metavar="METRIC=COLUMN",
-        help="a metric's column, where it has another name (may be repeated)",
+    add = partial(options.add, parser)
+    add("--plan FILE", "the collection plan (YAML, or compiled JSON)", required=True)
+    add("--input FILE", ".csv, .csv.gz or .parquet", required=True)
+    add("--device-column COLUMN", "what distinguishes devices", required=True)
+    add("--time-column COLUMN", "when a row was recorded", required=True)
+    add("--out DIR", "the log; empty or new", required=True)
+    renamed = "a metric's column, where it has another name (may be repeated)"
+    add("--map METRIC=COLUMN", renamed, [], type=_renamed, action="append")
+    null = "cells of this text count as empty, such as NA (may be repeated)"
+    add("--null TEXT", null, [], action="append")
+    add("--processes N", "how many play devices back", 2, type=options.whole(1))
+    add("--send-every DURATION", "a device wakes to send once in each slot of this length", "1d")
+    always = "devices answer in every period, whatever the plan's panels: to try a plan out"
+    add("--ignore-panels", always)
+    add("--until TIME", "stop all clocks then, delivered or not")
+    ledgers = (
+        "write the devices' own ledgers, to compare with the aggregator's audit; it re-identifies, "
+        "so keep it as the input is kept"
     )
-    add(
-        "--null",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="cells of this text count as empty, such as NA (may be repeated)",
-    )
-    add("--processes", type=options.whole(1), default=2, metavar="N", help="default: 2")
-    add(
-        "--send-every",
-        type=options.duration,
-        default="1d",
-        metavar="DURATION",
-        help="a device wakes to send once in each slot of this length (default: 1d)",
-    )
-    add(
-        "--ignore-panels",
-        action="store_true",
-        help="devices answer in every period, whatever the plan's panels: to try a plan out",
-    )
-    add(
-        "--until",
-        type=options.moment,
-        metavar="TIME",
-        help="stop all clocks then, delivered or not",
-    )
-    add(
-        "--devices",
-        type=Path,
-        metavar="OUT.csv",
-        help="write the devices' own ledgers, to compare with the aggregator's audit; it "
-        "re-identifies, so keep it as the input is kept",
-    )
-    add("--quiet", action="store_true", help="no progress bar")
+    add("--devices OUT.csv", ledgers, type=Path)
+    add("--quiet", "no progress bar")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play the table back; return the exit status."""
     from sotto.cli.replay.devices import Schedule
     from sotto.cli.replay.playback import Replay, write_audit
     from sotto.cli.replay.table import Columns, read_recordings
