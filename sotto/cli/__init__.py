@@ -14,8 +14,18 @@ from sotto.errors import ParameterError, SottoError
 #: Subcommands: modules of this package with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)``
 #: and ``run(args)``, which returns the exit status.
 COMMANDS = (
-    *("plan", "replay", "aggregate", "requeue", "estimates", "ledger"),
-    *("audit", "design", "topics", "exporter", "stream", "sink"),
+    "plan",
+    "replay",
+    "aggregate",
+    "requeue",
+    "estimates",
+    "ledger",
+    "audit",
+    "design",
+    "topics",
+    "exporter",
+    "stream",
+    "sink",
 )
 
 #: What a missing module is part of.
@@ -54,13 +64,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        The process's own if not given.
-    """
+    """Run the command, with the process's own arguments by default, and return its exit status."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         parsed = _parsed(given)

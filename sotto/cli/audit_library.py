@@ -106,13 +106,7 @@ def audit_library(
     names: Sequence[str] | None,
     progress: Progress,
 ) -> LibraryAudit:
-    """Audit the library, or some of its mechanisms.
-
-    Raises
-    ------
-    ParameterError
-        A mechanism is unknown, or an amount none that it can have.
-    """
+    """Audit the library, or some of its mechanisms."""
     known = [claim.name for claim in LIBRARY]
     for name in names or ():
         if name not in known:

@@ -17,7 +17,7 @@ from sotto.cli.audit_library import (
     finding_document,
     verdict,
 )
-from sotto.cli.format import columns, exact
+from sotto.cli.format import columns, exact, table
 from sotto.design.spending import Lifetime
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.durations import duration_text
@@ -25,17 +25,10 @@ from sotto.plan.durations import duration_text
 
 @dataclass(frozen=True)
 class MetricAudit:
-    """What a metric costs, in micro-epsilon, from its sampler's thresholds.
-
-    Parameters
-    ----------
-    metric : CompiledMetric
-    levels : tuple of Finding
-        Of chains up to each level, a permanent response included, which is not sent.
-    problems : tuple of str
-    """
+    """What a metric costs, in micro-epsilon, from its sampler's thresholds."""
 
     metric: CompiledMetric
+    #: Of chains up to each level, a permanent response included, which is not sent.
     levels: tuple[Finding, ...]
     problems: tuple[str, ...]
 
@@ -58,11 +51,6 @@ class MetricAudit:
     def permanent(self) -> int:
         """What a constant metric costs once, instead of in every period; 0 for others."""
         return self.levels[-1].certified if self.metric.kind == "constant" else 0
-
-    def verdict(self, level: int) -> str:
-        """Return what to say of a level."""
-        found = self.levels[level]
-        return verdict(found.problems(1) if found.attack is None else self.problems)
 
 
 @dataclass(frozen=True)
@@ -213,18 +201,19 @@ def _audit(metric: CompiledMetric, attacker: Attacker | None, checks: int) -> Me
 
 
 def _level_lines(audits: Iterable[MetricAudit], *, attack: bool) -> list[str]:
-    return columns(
-        [(each, level) for each in audits for level in range(len(each.levels))],
-        {
-            "metric": lambda of: "" if of[1] else of[0].metric.name,
-            "mechanism": lambda of: "" if of[1] else of[0].metric.mechanism.name,
-            "level": lambda of: f"{of[1] + 1}{', never sent' * (of[1] >= of[0].metric.sent)}",
-            "claimed": lambda of: exact(of[0].levels[of[1]].claimed),
-            "certified": lambda of: exact(of[0].levels[of[1]].certified),
-            "attacked": lambda of: attacked(of[0].levels[of[1]].attack) if attack else None,
-            "verdict": lambda of: of[0].verdict(of[1]),
-        },
-    )
+    shown = ["attacked"] if attack else []
+    head = ["metric", "mechanism", "level", "claimed", "certified", *shown, "verdict"]
+    rows = []
+    for audit in audits:
+        name, mechanism = audit.metric.name, audit.metric.mechanism.name
+        for number, found in enumerate(audit.levels, start=1):
+            level = f"{number}, never sent" if number > audit.metric.sent else str(number)
+            amounts = [exact(found.claimed), exact(found.certified)]
+            amounts += [attacked(found.attack)] if attack else []
+            problems = audit.problems if found.attack else found.problems(1)
+            rows.append([name, mechanism, level, *amounts, verdict(problems)])
+            name = mechanism = ""
+    return table(head, rows)
 
 
 def _document(audit: MetricAudit) -> dict[str, object]:

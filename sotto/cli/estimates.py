@@ -68,14 +68,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def table(rows: Sequence[Row], *, everything: bool) -> list[str]:
-    """Return estimates for people to read, in lines, a block a metric and window.
+    """Return estimates, in the database's order, for people to read: a block a metric and window.
 
-    Parameters
-    ----------
-    rows : sequence of mapping
-        As the database has them, in its order.
-    everything : bool
-        Whether to show also what mostly is too much.
+    Not everything is without what mostly is too much.
     """
     if not rows:
         return ["no estimates"]

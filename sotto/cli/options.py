@@ -134,13 +134,7 @@ def broker_of(args: argparse.Namespace) -> Broker:
 
 
 def topics_of(names: Sequence[str]) -> list[ReportTopic]:
-    """Return the topics of reports that ``--topic`` names.
-
-    Raises
-    ------
-    ParameterError
-        None is named.
-    """
+    """Return the topics of reports that ``--topic`` names, one at least."""
     from sotto.kafka.topics import ReportTopic
 
     if not names:
@@ -182,13 +176,7 @@ def warn(text: str) -> None:
 
 
 def warn_unsigned(plans: Sequence[CompiledPlan]) -> None:
-    """Warn of plans without signatures where others of the collector have them.
-
-    Raises
-    ------
-    PlanError
-        The plans are not of one collector.
-    """
+    """Warn of plans without signatures where others of the collector have them."""
     from sotto.plan.registry import Registry
 
     unsigned = Registry(plans).unsigned

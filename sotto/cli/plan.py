@@ -216,7 +216,6 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
 
 
 def _about(metric: CompiledMetric) -> list[str]:
-
     name = metric.mechanism.name
     texts = {**_PARAMETERS, **metric.mechanism.words}
     parameters = [
@@ -237,7 +236,6 @@ def _about(metric: CompiledMetric) -> list[str]:
 
 
 def _levels(metric: CompiledMetric) -> list[list[str]]:
-
     return [
         [
             metric.name if level == 0 else "",
@@ -252,7 +250,6 @@ def _levels(metric: CompiledMetric) -> list[list[str]]:
 
 
 def _costs(plan: CompiledPlan) -> list[list[str]]:
-
     rows = [
         [metric.name, amount(metric.cost // metric.limit), str(metric.limit), amount(metric.cost)]
         for metric in plan.metrics

@@ -158,14 +158,9 @@ def waiting_lines(
     done: Mapping[tuple[str, str], int],
     plans: Iterable[CompiledPlan],
 ) -> list[str]:
-    """Return a table of reports by reason and plan, and how many there are to requeue.
+    """Return a table of reports by reason and plan, and how many the given plans would requeue.
 
-    Parameters
-    ----------
-    waiting, done : mapping
-        Reason and fingerprint, in hexadecimal, to reports.
-    plans : iterable of CompiledPlan
-        Those that are given.
+    Of what waits and what is done, keys are reason and fingerprint in hexadecimal.
     """
     from sotto.plan.registry import names_of
 

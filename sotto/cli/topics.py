@@ -30,7 +30,6 @@ from sotto.plan.durations import duration_text
 if TYPE_CHECKING:
     from sotto.kafka.brokers import Broker
     from sotto.kafka.topics import FoundTopic, ReportTopic, SinkTopic, Stay
-    from sotto.plan.compiled import CompiledPlan
 
 HELP = "make and check the Kafka topics of reports"
 
@@ -87,8 +86,8 @@ def _create(args: argparse.Namespace, broker: Broker) -> list[str]:
     from sotto.kafka.topics import ReportTopic
 
     topic = ReportTopic(args.name, args.epoch, args.partitions)
-    plans = _plans(args.plan, topic)
-    horizon, stay = max(plan.horizon for plan in plans), _stay(plans)
+    stay = _stay(args.plan, topic)
+    horizon = stay.horizon
     retention = horizon if args.retention is None else args.retention
     if retention < horizon:
         raise ParameterError(
@@ -106,7 +105,7 @@ def _create(args: argparse.Namespace, broker: Broker) -> list[str]:
             lines += [_made(sink, made), *_words(topics.check_sink(sink, stay))]
         if wanted:
             topics.allow(wanted)
-    return [*lines, *_allowed(principals)]
+    return [*lines, *(f"{who} may do what {role} do" for role, who in principals.items())]
 
 
 def _check(args: argparse.Namespace, broker: Broker) -> list[str]:
@@ -114,10 +113,9 @@ def _check(args: argparse.Namespace, broker: Broker) -> list[str]:
     from sotto.kafka.topics import ReportTopic
 
     topic = ReportTopic.parse(args.topic)
-    plans = _plans(args.plan, topic)
-    horizon, stay = max(plan.horizon for plan in plans), _stay(plans)
+    stay = _stay(args.plan, topic)
     with connected(broker) as topics:
-        lines = [f"{topic} can be used", *_words(topics.check(topic, horizon))]
+        lines = [f"{topic} can be used", *_words(topics.check(topic, stay.horizon))]
         for sink in _sinks(args, topic):
             lines += [f"{sink} can be used", *_words(topics.check_sink(sink, stay))]
     return lines
@@ -140,22 +138,14 @@ def _sinks(args: argparse.Namespace, topic: ReportTopic) -> list[SinkTopic]:
     return [SinkTopic(topic.name, kind) for kind in KINDS] if args.sinks else []
 
 
-def _stay(plans: list[CompiledPlan]) -> Stay:
-    from sotto.kafka.topics import Stay
-
-    return Stay(max(plan.horizon for plan in plans), min(plan.retention for plan in plans))
-
-
 def _made(topic: object, made: bool) -> str:
     return f"{topic} {'is made' if made else 'is there already'}"
 
 
-def _allowed(principals: dict[str, str]) -> list[str]:
-    return [f"{principal} may do what {role} do" for role, principal in principals.items()]
+def _stay(paths: list[Path], topic: ReportTopic) -> Stay:
+    """Return how long plans, of no fewer shards than the topic has partitions, have things stay."""
+    from sotto.kafka.topics import Stay
 
-
-def _plans(paths: list[Path], topic: ReportTopic) -> list[CompiledPlan]:
-    """Return plans, none of which has fewer shards than the topic has partitions."""
     plans, _ = options.plans_of(paths)
     for plan, path in zip(plans, paths, strict=True):
         if plan.shards < topic.partitions:
@@ -163,7 +153,7 @@ def _plans(paths: list[Path], topic: ReportTopic) -> list[CompiledPlan]:
                 f"{path} has {plan.shards} shards: of {topic.partitions} partitions some would "
                 f"stay empty; take at most {plan.shards}"
             )
-    return plans
+    return Stay(max(plan.horizon for plan in plans), min(plan.retention for plan in plans))
 
 
 def _words(found: FoundTopic) -> list[str]:

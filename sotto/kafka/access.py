@@ -36,16 +36,7 @@ ROLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 class Grant(NamedTuple):
-    """One thing that a principal may do with a topic.
-
-    Attributes
-    ----------
-    principal : str
-        As Kafka writes it, such as ``User:devices``.
-    topic : str
-    operation : str
-        By the name that Kafka gives it.
-    """
+    """One thing that a principal may do with a topic, as Kafka writes all three."""
 
     principal: str
     topic: str
@@ -53,23 +44,12 @@ class Grant(NamedTuple):
 
 
 def grants(topic: ReportTopic, principals: Mapping[str, str], *, sinks: bool) -> tuple[Grant, ...]:
-    """Return what principals are to be allowed.
+    """Return what principals, by role, are to be allowed.
 
-    Parameters
-    ----------
-    topic : ReportTopic
-        Devices are allowed this one by its full name: what begins with it is ``requeue`` too,
-        where only operators may write.
-    principals : mapping of str to str
-        Role to principal.
-    sinks : bool
-        Whether the topics beside that of reports are there.
-
-    Raises
-    ------
-    ParameterError
-        A principal is not written as Kafka does, is devices and something else, or needs topics
-        that are not there.
+    Devices are allowed the topic by its full name: what begins with its name is ``requeue`` too,
+    where only operators may write. The topics beside it are there if ``sinks``. Raises
+    ParameterError if a principal is not written as Kafka does, is devices and something else, or
+    needs topics that are not there.
 
     Examples
     --------

@@ -36,14 +36,7 @@ _COMPRESSED = ("zstd", "gzip")
 
 @dataclass(frozen=True)
 class ReportTopic:
-    """A topic of reports.
-
-    Parameters
-    ----------
-    name : str
-        At most 200 letters, digits, ``.``, ``_`` and ``-``, the first a letter or digit.
-    epoch : int, at least 1
-    partitions : int in [1, 65536]
+    """A topic of reports: its name without epoch and partitions, its epoch, their number.
 
     Examples
     --------
@@ -69,13 +62,7 @@ class ReportTopic:
 
     @classmethod
     def parse(cls, text: str) -> ReportTopic:
-        """Return the topic of this full name.
-
-        Raises
-        ------
-        ParameterError
-            It is no full name.
-        """
+        """Return the topic of this full name; raises ParameterError if it is none."""
         match = _NAME.fullmatch(text)
         topic = match and cls(match["name"], int(match["epoch"]), int(match["partitions"]))
         if topic is None or str(topic) != text:
@@ -107,13 +94,9 @@ class ReportTopic:
     def faults(self, found: FoundTopic, horizon: int, *, reading: bool = False) -> list[str]:
         """Return what keeps the topic from being used, each with what to do.
 
-        Parameters
-        ----------
-        horizon : int
-            Milliseconds for which plans accept reports of an event: records must stay as long.
-        reading : bool
-            Whether the topic is only read. Nobody sends to partitions that were added to it, and
-            those in its name must be counted all the same.
+        Records must stay for the horizon, the milliseconds for which plans accept reports of an
+        event. To a topic that is only read partitions may have been added: nobody sends to them,
+        and those in its name must be counted all the same.
         """
         settings, needs = found.settings, self.settings(horizon)
         wrong = []
@@ -139,37 +122,24 @@ class ReportTopic:
 
 @dataclass(frozen=True)
 class FoundTopic:
-    """What a broker has of a topic.
-
-    Attributes
-    ----------
-    partitions, replicas : int
-        ``replicas`` is the least of any partition.
-    settings : mapping of str to str
-        By the names that Kafka gives them.
-    id : str
-        Another one for every topic that there ever was, whatever it is called.
-    """
+    """What a broker has of a topic."""
 
     partitions: int
+    #: The least of any partition.
     replicas: int
+    #: By the names that Kafka gives them.
     settings: Mapping[str, str]
+    #: Another one for every topic that there ever was, whatever it is called.
     id: str = ""
 
 
 @dataclass(frozen=True)
 class Stay:
-    """How long plans have things stay, in milliseconds.
+    """How long plans have things stay, in milliseconds."""
 
-    Parameters
-    ----------
-    horizon : int
-        For how long they accept reports of an event.
-    retention : int
-        For how long what was rejected is kept.
-    """
-
+    #: For how long they accept reports of an event.
     horizon: int
+    #: For how long what was rejected is kept.
     retention: int
 
     @property
@@ -180,14 +150,7 @@ class Stay:
 
 @dataclass(frozen=True)
 class SinkTopic:
-    """A topic beside the reports of a name.
-
-    Parameters
-    ----------
-    name : str
-        That of the reports' topics, without epoch and partitions.
-    kind : str
-        ``estimates``, ``quarantine`` or ``requeue``.
+    """A topic beside the reports of a name, of one of the :data:`KINDS`.
 
     Examples
     --------
@@ -205,13 +168,7 @@ class SinkTopic:
 
     @classmethod
     def parse(cls, text: str) -> SinkTopic:
-        """Return the topic of this full name.
-
-        Raises
-        ------
-        ParameterError
-            It is no full name.
-        """
+        """Return the topic of this full name; raises ParameterError if it is none."""
         name, dash, kind = text.rpartition("-")
         if not dash or kind not in KINDS:
             raise ParameterError(

@@ -283,15 +283,11 @@ class BooleanFile(MetricFile):
         return {"domain_size": 2 + self.missing, **super().given}
 
 
-class SurveyFile(MetricFile):
+class SurveyFile(BooleanFile):
     """A question that is answered with yes or no."""
 
-    type: Literal["survey"]
+    type: Literal["survey"]  # type: ignore[assignment]
     question: Text
-
-    @property
-    def given(self) -> dict[str, Parameter]:
-        return {"domain_size": 2 + self.missing, **super().given}
 
     @property
     def details(self) -> dict[str, object]:
@@ -441,10 +437,8 @@ class PlanFile(_Model):
 def read_plan(text: str) -> PlanFile:
     """Read the text of a plan.
 
-    Raises
-    ------
-    PlanError
-        It is not YAML, a key is unknown, missing or repeated, or a value has the wrong type.
+    Raises PlanError if it is not YAML, a key is unknown, missing or repeated, or a value has the
+    wrong type.
     """
     try:
         document = yaml.load(text, Loader=_Loader)
@@ -463,10 +457,8 @@ def read_plan(text: str) -> PlanFile:
         return PlanFile.model_validate(document)
     except ValidationError as error:
         lines = _lines(error)
-        more = len(lines) - _MOST
-        raise PlanError(
-            "\n".join(lines[:_MOST] + ([f"and {more} more"] if more > 0 else []))
-        ) from None
+        more = [f"and {len(lines) - _MOST} more"] if len(lines) > _MOST else []
+        raise PlanError("\n".join(lines[:_MOST] + more)) from None
 
 
 class _Loader(yaml.SafeLoader):

@@ -37,24 +37,16 @@ _PSEUDONYM = 1
 
 
 class Row(NamedTuple):
-    """One report: one level of one chain.
+    """One report: one level of one chain."""
 
-    Attributes
-    ----------
-    level : int
-        0 is the weakest, at most 255.
-    pseudonym, chain : bytes
-        16 bytes each.
-    event : int
-        Milliseconds since the Unix epoch, truncated to the plan's resolution; may be negative.
-    payload : bytes
-        As wide as its metric's mechanism says; equally wide in all rows of a group.
-    """
-
+    #: 0 is the weakest, at most 255.
     level: int
+    #: 16 bytes, as the chain has.
     pseudonym: bytes
     chain: bytes
+    #: Milliseconds since the Unix epoch, truncated to the plan's resolution; may be negative.
     event: int
+    #: As wide as its metric's mechanism says; equally wide in all rows of a group.
     payload: bytes
 
 
@@ -146,15 +138,10 @@ def _encode_group(metric: int, rows: Sequence[Row]) -> bytes:
 
 
 def decode_message(message: bytes) -> Message:
-    """Take a message apart.
+    """Take a message apart; raises FormatError if the bytes are not exactly one of a known version.
 
     Structure is checked here, and nothing else: whether plan and metric are known, the rows are
     acceptable and a signature is valid is for :func:`sotto.wire.decode.decode`.
-
-    Raises
-    ------
-    FormatError
-        The bytes are not exactly one message of a known version.
     """
     _, version, _, shard, count, fingerprint = _header(message)
     groups = []
@@ -169,13 +156,8 @@ def decode_message(message: bytes) -> Message:
 def pseudonym_of(message: bytes) -> bytes:
     """Return the pseudonym that all rows of a message bear, as those of a device's message do.
 
-    Rows are not taken apart: the cost is that of looking at 16 bytes of each.
-
-    Raises
-    ------
-    FormatError
-        The bytes are not exactly one message of this version, or its rows bear several
-        pseudonyms.
+    Rows are not taken apart: the cost is that of looking at 16 bytes of each. Raises FormatError
+    if the bytes are not exactly one message, or its rows bear several pseudonyms.
 
     Examples
     --------
@@ -197,7 +179,7 @@ def pseudonym_of(message: bytes) -> bytes:
 
 
 def _header(message: bytes) -> tuple[bytes, int, int, int, int, bytes]:
-    """Return the fields of a message's header, checked."""
+    """Return the fields of a header, checked."""
     if len(message) < HEADER.size:
         raise FormatError(f"a message has at least {HEADER.size} bytes, not {len(message)}")
     fields = HEADER.unpack_from(message)

@@ -25,11 +25,9 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sotto.cli import options
 from sotto.errors import ParameterError
@@ -46,7 +44,6 @@ examples:
   sotto replay --plan plan.yaml --input flights.csv.gz --device-column tailnum \\
                --time-column scheduled --out build/log --devices build/devices.csv
 """
-
 
 _REIDENTIFIES = (
     "warning: {} joins each device of the input with its pseudonyms, and so with all its reports "
@@ -79,6 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
     from sotto.cli.replay.devices import Schedule
     from sotto.cli.replay.playback import Replay, write_audit
     from sotto.cli.replay.table import Columns, read_recordings
@@ -91,8 +90,10 @@ def run(args: argparse.Namespace) -> int:
     schedule = Schedule(args.send_every, args.until, args.ignore_panels)
     recordings = read_recordings(args.input, plan, columns)
     replay = Replay(args.out, schedule, args.processes)
-    with _progress_bar(recordings.devices, args.quiet) as advance:
-        played = replay.run(plan, recordings, advance)
+    # Without --quiet a bar is shown where standard error is a terminal.
+    quiet, devices = args.quiet or None, recordings.devices
+    with tqdm(total=devices, unit=" devices", desc="replay", disable=quiet, file=sys.stderr) as bar:
+        played = replay.run(plan, recordings, bar.update)
     if args.devices:
         write_audit(args.devices, played.audit)
         print(_REIDENTIFIES.format(args.devices), file=sys.stderr)
@@ -107,17 +108,6 @@ def _renamed(text: str) -> tuple[str, str]:
     if not (metric and equals and column):
         raise argparse.ArgumentTypeError(f"{text!r} must be METRIC=COLUMN")
     return metric, column
-
-
-@contextmanager
-def _progress_bar(devices: int, quiet: bool = False) -> Iterator[Any]:
-    """Show devices done on standard error; yields what to call with their number."""
-    from tqdm import tqdm
-
-    with tqdm(
-        total=devices, unit=" devices", desc="replay", disable=quiet or None, file=sys.stderr
-    ) as bar:
-        yield bar.update
 
 
 def summary(plan: CompiledPlan, recordings: Recordings, played: Played) -> list[str]:
