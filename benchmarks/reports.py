@@ -97,15 +97,10 @@ def messages(
     metrics: Sequence[CompiledMetric] = (),
     group: int = 1,
 ) -> NDArray[np.void]:
-    """Return messages, shape (levels, n / group), of ``group`` rows a metric.
+    """Return messages, shape (levels, n / group), of ``group`` rows a metric, by default of all.
 
-    Parameters
-    ----------
-    pseudonyms : (n, 2) uint64
-        Of each chain; those of one message have one shard.
-    events : (n,) int64
-    metrics : sequence of CompiledMetric
-        Which of the plan's; all if empty.
+    Each of n chains has a pseudonym, shape (n, 2), and an event; those of one message have one
+    shard.
     """
     metrics = metrics or plan.metrics
     n, levels = len(pseudonyms), plan.metrics[0].mechanism.levels
