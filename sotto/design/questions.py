@@ -123,7 +123,6 @@ def question_of(
     mechanism: str | None = None,
     assumed: Assumed | None = None,
     scale: float = 1.0,
-    unit: str = "",
     limit: int = 1,
 ) -> Question:
     """Return the question of a metric that is in no plan.
@@ -152,9 +151,7 @@ def question_of(
         raise ParameterError(
             f"a {kind} can have the mechanism {', '.join(mechanisms_for(kind))}, not {mechanism!r}"
         )
-    found = Question(
-        kind, kind, spec, tuple(ladder), assumed or Assumed(), scale, unit, limit=limit
-    )
+    found = Question(kind, kind, spec, tuple(ladder), assumed or Assumed(), scale, limit=limit)
     _ = found.mechanism
     return found
 

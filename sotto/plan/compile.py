@@ -105,16 +105,19 @@ def _metric_document(
     return {
         "name": name,
         "type": metric.type,
-        "mechanism": {
-            key: list(value) if isinstance(value, tuple) else value for key, value in spec.items()
-        },
+        "mechanism": {key: _listed(value) for key, value in spec.items()},
         "missing": metric.missing,
         "window": metric.window,
         "repeat": {"kind": metric.repeat.kind, "limit": metric.repeat.limit},
         "ladder": [level.model_dump() for level in _ladder(metric)],
         **({"panel": panel} if panel > 1 else {}),
-        **{key: value for key, value in metric.details.items() if value is not None},
+        **{key: _listed(value) for key, value in metric.details.items() if value is not None},
     }
+
+
+def _listed(value: object) -> object:
+    """Return a value as JSON has it, where tuples are lists."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _ladder(metric: MetricFile) -> tuple[LevelFile, ...]:
