@@ -80,8 +80,7 @@ def _chains(
 
 def main() -> None:
     """Print the table that the README quotes."""
-    ceilings = {"period": 10_000_000, "lifetime": 640_000_000}
-    plans = Registry([plan(PERIOD, 7 * DAY, ceilings=ceilings)])
+    plans = Registry([plan(PERIOD, 7 * DAY, ceilings="{period: 10, lifetime: 640}")])
     rows = stream(plans)
     key = new_key()
     catalog = State(plans, 0, 0, key).catalog

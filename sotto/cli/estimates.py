@@ -21,6 +21,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import TypeAlias
 
 from sotto.cli.format import aligned
@@ -76,12 +77,8 @@ def table(rows: Sequence[Row], *, everything: bool) -> list[str]:
         return ["no estimates"]
     shown = [row for row in rows if everything or _matters(row)]
     lines: list[str] = []
-    block: list[Row] = []
-    for row, following in zip(shown, [*shown[1:], None], strict=True):
-        block.append(row)
-        if following is None or _title(following) != _title(row):
-            lines += [_title(row), *_block(block), ""]
-            block = []
+    for title, block in groupby(shown, _title):
+        lines += [title, *_block(list(block)), ""]
     more = sum(not _withheld(row) for row in rows) - sum(not _withheld(row) for row in shown)
     if more:
         lines.append(f"{more:,} more with --all: distributions, and strings")

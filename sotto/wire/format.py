@@ -148,8 +148,9 @@ def decode_message(message: bytes) -> Message:
     for metric, width, places in _groups(message, header):
         rows = []
         for at in places:
+            level, pseudonym, chain, event = ROW.unpack_from(message, at)
             payload = message[at + ROW.size : at + row_size(width)]
-            rows.append(Row(*ROW.unpack_from(message, at), payload))
+            rows.append(Row(level, pseudonym, chain, event, payload))
         groups.append(Group(metric, tuple(rows)))
     return Message(fingerprint, shard, tuple(groups))
 
