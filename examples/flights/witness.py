@@ -75,7 +75,7 @@ def equal_windows(state_dir: Path, plan: CompiledPlan, opinion: Opinion) -> tupl
     manifest = directory.manifest()
     committed = {}
     for page, generation in manifest.pages.items():
-        data = files.load(directory.page(page, generation), counts.KIND)
+        data = files.load(directory.files.page(page, generation), counts.KIND)
         for key, window in counts.unpack_page(data).items():
             if window.counts.any():
                 committed[plan.metrics[key.metric].name, key.start] = window.counts
