@@ -37,8 +37,8 @@ D = TypeVar("D", bound=Document)
 class FlinkJob:
     """A job and its session of so many slots, in one folder.
 
-    Milliseconds are ``checkpoint_every``, between checkpoints, ``every``, at least between
-    documents about one thing, and ``linger``, for how long rows are gathered.
+    ``checkpoint_every``, ``every`` and ``linger`` are milliseconds: between checkpoints, at least
+    between documents about one thing, and for how long rows are gathered.
     """
 
     def __init__(
@@ -114,11 +114,10 @@ class FlinkJob:
     def newest_checkpoint(self) -> str:
         """Return where the last whole checkpoint of the job is."""
         made = (self.session.folder / "checkpoints" / self.id).glob("chk-*/_metadata")
-        numbers = [int(each.parent.name.removeprefix("chk-")) for each in made]
-        if not numbers:
+        folders = {int(each.parent.name.removeprefix("chk-")): each.parent for each in made}
+        if not folders:
             raise FaultError("the job has no checkpoint")
-        folder = self.session.folder / "checkpoints" / self.id / f"chk-{max(numbers)}"
-        return folder.as_uri()
+        return folders[max(folders)].as_uri()
 
     def last_checkpoint(self) -> tuple[float, float]:
         """Return megabytes and seconds of the last checkpoint, zeros if none is known."""
