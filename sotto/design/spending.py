@@ -136,6 +136,7 @@ def needed_panel(plan: CompiledPlan, years: float) -> int | None:
     """Return the least N with which the lifetime lasts so long; None if none does."""
     if lifetime_of(plan, MAX_PANEL).years < years:
         return None
+    # The more panels, the longer it lasts.
     panels = range(1, MAX_PANEL)
     return 1 + bisect_left(panels, years, key=lambda panel: lifetime_of(plan, panel).years)
 

@@ -36,7 +36,7 @@ ROLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 class Grant(NamedTuple):
-    """One thing that a principal may do with a topic, as Kafka writes all three."""
+    """One thing that a principal, such as ``User:devices``, may do with a topic, as Kafka says."""
 
     principal: str
     topic: str
