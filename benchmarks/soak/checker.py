@@ -115,7 +115,7 @@ def spread(windows: Windows, fleet: Fleet, devices: int) -> tuple[NDArray[np.int
 def windows_of(state: StateDirectory) -> Windows:
     """Yield all that a state directory has counted."""
     for page, generation in state.manifest().pages.items():
-        body = files.load(state.page(page, generation), counts.KIND)
+        body = files.load(state.files.page(page, generation), counts.KIND)
         for key, window in counts.unpack_page(body).items():
             yield key, window.counts
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from math import isinf
 
 from mechanisms.audit import claims
-from mechanisms.audit.bounds import Attack
 from mechanisms.audit.cases import Case
 from mechanisms.audit.claims import FALSE_ALARM, LIBRARY, Attacker, Claim, Finding
+from mechanisms.audit.guessing import Attack
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.papers.claims import published

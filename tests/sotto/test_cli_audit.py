@@ -9,7 +9,7 @@ import pytest
 from agreed_plans import PLAN_YAML
 
 from mechanisms.audit import claims
-from mechanisms.audit.bounds import Attack, Guesses
+from mechanisms.audit.guessing import Attack, Guesses
 from sotto.cli import main
 from sotto.plan.compile import parse_plan
 
