@@ -25,9 +25,7 @@ from mechanisms.levels import MAX_DECISION_EPSILON, Amounts, Probabilities, cert
 from mechanisms.randomness import Source, SystemSource
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from mechanisms.arrays import Bools, Floats, Ints, Octets, Words
     from mechanisms.items import Context, Item
     from mechanisms.noise import Noise
     from mechanisms.planner.targets import Assumed, Precision
@@ -175,13 +173,7 @@ class Mechanism(ABC):
         return ((self.encode(symbol, chain, pseudonym, NO_SOURCE), 1),)
 
     @abstractmethod
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> Any:
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Any:
         """Vectorised :meth:`encode`: ``(n,)`` inputs, or ``(n, words)`` packed bits."""
 
     @property
@@ -189,14 +181,12 @@ class Mechanism(ABC):
         """Count vectors kept apart within a group, one after another: one a public coin."""
         return 1
 
-    def strata_of(
-        self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
-    ) -> NDArray[np.int64] | None:
+    def strata_of(self, chains: Words, pseudonyms: Words) -> Ints | None:
         """Return the stratum of each report, or None where there is a single one."""
         return None
 
     @abstractmethod
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         """Yield all that the counts of a window say; at least one item.
 
         Parameters
@@ -321,7 +311,7 @@ class Mechanism(ABC):
         """Return the same as floats."""
         return tuple((float(p), float(q)) for p, q in self.exact(level))
 
-    def pairs(self, index: int = 0) -> NDArray[np.float64]:
+    def pairs(self, index: int = 0) -> Floats:
         """Return (p, q) at every level, ``(levels, 2)``: the only ones, or those of one bit."""
         import numpy as np
 
@@ -424,13 +414,7 @@ class Mechanism(ABC):
         width = self.chain.payload_width
         return tuple([output.to_bytes(width, "little") for output in outputs])
 
-    def randomize(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.uint8]:
+    def randomize(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Octets:
         """Draw chains for ``n`` values.
 
         Parameters
@@ -455,31 +439,24 @@ class Mechanism(ABC):
         inputs = self.encode_many(symbols, chains, pseudonyms, source)
         return self.chain.payloads(inputs, source)
 
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    def valid(self, payloads: Octets) -> Bools:
         """Return which of ``(n, payload_width)`` payloads are possible outputs."""
         return self.chain.valid(payloads)
 
     def accumulate(
-        self,
-        payloads: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        groups: NDArray[np.int64],
-        n_groups: int,
-    ) -> NDArray[np.int64]:
+        self, payloads: Octets, chains: Words, pseudonyms: Words, groups: Ints, n_groups: int
+    ) -> Ints:
         """Count valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
         strata = self.strata_of(chains, pseudonyms)
         places = groups if strata is None else groups * self.strata + strata
         counts = self.chain.count(payloads, places, n_groups * self.strata)
         return counts.reshape(n_groups, self.count_length)
 
-    def reports_by_level(self, counts: NDArray[np.int64], items: Sequence[Item]) -> list[int]:
+    def reports_by_level(self, counts: Ints, items: Sequence[Item]) -> list[int]:
         """Return how many reports of each level the counts of a window, and its items, are of."""
         return list(items[0].estimate.reports_by_level)
 
-    def report(
-        self, values: Any, source: Source, ids: NDArray[np.uint64] | None = None
-    ) -> NDArray[np.uint8]:
+    def report(self, values: Any, source: Source, ids: Words | None = None) -> Octets:
         """Randomize values at the last level only.
 
         Parameters
@@ -497,9 +474,7 @@ class Mechanism(ABC):
         ids = self._ids(len(values), ids)
         return self.randomize(values, ids, ids, source)[:, -1]
 
-    def tally(
-        self, reports: NDArray[np.uint8], ids: NDArray[np.uint64] | None = None
-    ) -> NDArray[np.int64]:
+    def tally(self, reports: Octets, ids: Words | None = None) -> Ints:
         """Count reports of the last level: ``(levels, count_length)`` ``int64``, which add up."""
         import numpy as np
 
@@ -507,7 +482,7 @@ class Mechanism(ABC):
         ids = self._ids(len(reports), ids)
         return self.accumulate(reports, ids, ids, groups, self.levels)
 
-    def _ids(self, n: int, ids: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
+    def _ids(self, n: int, ids: Words | None) -> Words:
         import numpy as np
 
         if ids is None:
@@ -535,12 +510,8 @@ class Mechanism(ABC):
         return found
 
     def log_ratios(
-        self,
-        values: tuple[Any, Any],
-        reports: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        level: int,
-    ) -> NDArray[np.float64]:
+        self, values: tuple[Any, Any], reports: Octets, chains: Words, level: int
+    ) -> Floats:
         """Return how much likelier, as a logarithm, reports are from the second of two values.
 
         Here for values that are not rounded at random, and without coins from the chain id unless
@@ -563,7 +534,7 @@ class Mechanism(ABC):
         )
         return self.chain.log_ratios(one, other, reports, level)
 
-    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def truths(self, symbols: Any, chains: Words) -> Ints:
         """Return what values are under the coins of their chains: ``(n, answers)``.
 
         What :meth:`answers` would be without randomization; no columns where reports are not
@@ -572,11 +543,11 @@ class Mechanism(ABC):
         import numpy as np
 
         if self.symbolic:
-            found: NDArray[np.int64] = self.encode_many(symbols, chains, chains, SystemSource())
+            found: Ints = self.encode_many(symbols, chains, chains, SystemSource())
             return found[:, None]
         return np.empty((len(chains), 0), dtype=np.int64)
 
-    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+    def answers(self, payloads: Octets) -> Ints:
         """Return the symbols in ``(n, levels, payload_width)`` payloads: ``(n, levels, answers)``.
 
         One column for each of :meth:`truths`.
@@ -604,7 +575,7 @@ class _NoSource:
 NO_SOURCE = _NoSource()
 
 
-def check_columns(symbols: Any, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]) -> None:
+def check_columns(symbols: Any, chains: Words, pseudonyms: Words) -> None:
     """Refuse columns of different lengths: one value must never be randomized more than once.
 
     Raises

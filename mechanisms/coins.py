@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING
 from mechanisms.digests import sha256
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from mechanisms.arrays import Words
 _MASK = 2**64 - 1
 _WORD = 2**32 - 1
 _FIRST = 0xBF58476D1CE4E5B9
@@ -89,7 +87,7 @@ def bloom_positions(string: bytes, cohort: int, hashes: int, bits: int) -> tuple
     return tuple([(words >> 32 * i & _WORD) % bits for i in range(hashes)])
 
 
-def mix64s(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix64s(x: Words) -> Words:
     """Vectorised :func:`mix64`: ``(n,)`` in, a new ``(n,)`` ``uint64`` out."""
     import numpy as np
 
@@ -101,14 +99,14 @@ def mix64s(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return x
 
 
-def hash_ids(identifiers: NDArray[np.uint64], dom: int) -> NDArray[np.uint64]:
+def hash_ids(identifiers: Words, dom: int) -> Words:
     """Vectorised :func:`hash_id`: ``(n, 2)`` ``uint64`` in, ``(n,)`` ``uint64`` out."""
     import numpy as np
 
     return mix64s(mix64s(identifiers[:, 0] ^ np.uint64(dom)) ^ identifiers[:, 1])
 
 
-def shards_of(pseudonyms: NDArray[np.uint64], shards: int) -> NDArray[np.uint64]:
+def shards_of(pseudonyms: Words, shards: int) -> Words:
     """Vectorised :func:`shard_of`: ``(n, 2)`` in, ``(n,)`` ``uint64`` in ``[0, shards)`` out."""
     import numpy as np
 

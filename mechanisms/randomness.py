@@ -11,8 +11,7 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from mechanisms.arrays import Words
 
 
 class Source(Protocol):
@@ -22,7 +21,7 @@ class Source(Protocol):
         """Return a uniform integer in ``[0, 2**n)``."""
         ...
 
-    def words(self, n: int) -> NDArray[np.uint64]:
+    def words(self, n: int) -> Words:
         """Return ``(n,)`` independent uniform 64-bit words."""
         ...
 
@@ -43,7 +42,7 @@ class SystemSource:
         size = (n + 7) >> 3
         return int.from_bytes(os.urandom(size), "little") >> (8 * size - n)
 
-    def words(self, n: int) -> NDArray[np.uint64]:
+    def words(self, n: int) -> Words:
         """Return ``(n,)`` independent uniform 64-bit words."""
         import numpy as np
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+
+    from mechanisms.arrays import Words
 
 
 class SeededSource:
@@ -37,7 +38,7 @@ class SeededSource:
         """Return a pseudo-random integer in ``[0, 2**n)``."""
         return self._random.getrandbits(n)
 
-    def words(self, n: int) -> NDArray[np.uint64]:
+    def words(self, n: int) -> Words:
         """Return ``(n,)`` pseudo-random 64-bit words."""
         import numpy as np
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mechanisms.arrays import Words
+
 
 def planes_of(thresholds: Sequence[int], width: int) -> tuple[int, ...]:
     """Arrange 64-bit thresholds in planes.
@@ -81,9 +83,7 @@ def bernoulli_mask(planes: Sequence[int], width: int, source: Source) -> int:
     return mask
 
 
-def bernoulli_lanes(
-    planes: Sequence[int], lanes: int, n: int, source: Source
-) -> NDArray[np.uint64]:
+def bernoulli_lanes(planes: Sequence[int], lanes: int, n: int, source: Source) -> Words:
     """Vectorised :func:`bernoulli_mask` for ``n`` vectors of ``64 * lanes`` bits.
 
     Parameters

@@ -23,9 +23,7 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from mechanisms.arrays import Floats, Octets, Words
 HALF = GRAINS // 2
 #: Bits of a word in the vectorised draws, whose thresholds are those of one word.
 LANE = 64
@@ -196,9 +194,7 @@ class BitChain(BitOutputs):
             }
         return found
 
-    def log_ratios(
-        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
-    ) -> NDArray[np.float64]:
+    def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
         """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
 
         The sum over the bits in which the two vectors, integers, differ.
@@ -258,7 +254,7 @@ class BitChain(BitOutputs):
         out.reverse()
         return out
 
-    def randomize(self, bits: NDArray[np.uint64], source: Source) -> list[NDArray[np.uint64]]:
+    def randomize(self, bits: Words, source: Source) -> list[Words]:
         """Draw chains for ``(n, lanes)`` packed vectors; one such array a level, weakest first."""
         n, lanes = bits.shape
         current = bernoulli_lanes(self.zero_planes, lanes, n, source)
@@ -274,7 +270,7 @@ class BitChain(BitOutputs):
         out.reverse()
         return out
 
-    def payloads(self, values: NDArray[np.uint64], source: Source) -> NDArray[np.uint8]:
+    def payloads(self, values: Words, source: Source) -> Octets:
         """Draw chains for ``(n, words)`` packed vectors: ``(n, levels, payload_width)``."""
         import numpy as np
 

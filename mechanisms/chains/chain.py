@@ -13,9 +13,7 @@ from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from mechanisms.arrays import Bools, Floats, Ints, Octets
 #: Possible encodings of a value with integer weights; more than one where it is rounded at random.
 Prior = Sequence[tuple[int, int]]
 
@@ -89,23 +87,19 @@ class Chain(ABC):
         """Draw the output of ``level`` given that of the level below, by exact weights."""
 
     @abstractmethod
-    def payloads(self, values: Any, source: Source) -> NDArray[np.uint8]:
+    def payloads(self, values: Any, source: Source) -> Octets:
         """Draw chains for ``n`` inputs: ``(n, levels, payload_width)`` ``uint8``."""
 
     @abstractmethod
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    def valid(self, payloads: Octets) -> Bools:
         """Return which of ``(n, payload_width)`` payloads are possible outputs."""
 
     @abstractmethod
-    def count(
-        self, payloads: NDArray[np.uint8], places: NDArray[np.int64], n_places: int
-    ) -> NDArray[np.int64]:
+    def count(self, payloads: Octets, places: Ints, n_places: int) -> Ints:
         """Count valid payloads by place: ``(n_places, cells)`` ``int64``."""
 
     @abstractmethod
-    def log_ratios(
-        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
-    ) -> NDArray[np.float64]:
+    def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
         """Return how much likelier, as a logarithm, reports are from input ``other`` than ``one``.
 
         The inputs are integers, or where a chain says so, ``(n,)`` arrays.
@@ -136,7 +130,7 @@ class SymbolOutputs(Chain):
         return self.size
 
     @abstractmethod
-    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+    def randomize(self, symbols: Ints, source: Source) -> Ints:
         """Draw chains for ``(n,)`` symbols: ``(n, levels)``, weakest level first."""
 
     def exact_at(self, level: int) -> tuple[Probabilities, ...]:
@@ -152,7 +146,7 @@ class SymbolOutputs(Chain):
         """Return whether an integer is below ``size``."""
         return 0 <= output < self.size
 
-    def payloads(self, values: NDArray[np.int64], source: Source) -> NDArray[np.uint8]:
+    def payloads(self, values: Ints, source: Source) -> Octets:
         """Draw chains for ``(n,)`` symbols: ``(n, levels, payload_width)`` ``uint8``."""
         import numpy as np
 
@@ -160,20 +154,18 @@ class SymbolOutputs(Chain):
         packed = np.ascontiguousarray(drawn.astype(f"<u{self.payload_width}"))
         return packed.view(np.uint8).reshape(*drawn.shape, self.payload_width)
 
-    def symbols(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+    def symbols(self, payloads: Octets) -> Ints:
         """Return the symbols in ``(..., payload_width)`` payloads."""
         import numpy as np
 
         packed = np.ascontiguousarray(payloads).view(f"<u{self.payload_width}")
         return packed.reshape(payloads.shape[:-1]).astype(np.int64)
 
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    def valid(self, payloads: Octets) -> Bools:
         """Return which of ``(n, payload_width)`` payloads are possible outputs."""
         return self.symbols(payloads) < self.size
 
-    def count(
-        self, payloads: NDArray[np.uint8], places: NDArray[np.int64], n_places: int
-    ) -> NDArray[np.int64]:
+    def count(self, payloads: Octets, places: Ints, n_places: int) -> Ints:
         """Count valid payloads by place: ``(n_places, size)`` ``int64``."""
         from mechanisms.estimators.counting import grouped_counts
 
@@ -212,14 +204,12 @@ class BitOutputs(Chain):
         """The bits of a payload's last byte that are in use."""
         return 0xFF >> (-self.width % 8)
 
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    def valid(self, payloads: Octets) -> Bools:
         """Return which of ``(n, payload_width)`` payloads have their spare bits clear."""
-        clear: NDArray[np.bool_] = (payloads[:, -1] & (0xFF ^ self.last_byte)) == 0
+        clear: Bools = (payloads[:, -1] & (0xFF ^ self.last_byte)) == 0
         return clear
 
-    def count(
-        self, payloads: NDArray[np.uint8], places: NDArray[np.int64], n_places: int
-    ) -> NDArray[np.int64]:
+    def count(self, payloads: Octets, places: Ints, n_places: int) -> Ints:
         """Count valid payloads by place: ``(n_places, width + 1)`` ``int64``."""
         import numpy as np
 
@@ -231,9 +221,9 @@ class BitOutputs(Chain):
         return counts
 
 
-def bit_of(reports: NDArray[np.uint8], bit: int) -> NDArray[np.bool_]:
+def bit_of(reports: Octets, bit: int) -> Bools:
     """Return whether a bit of each packed report is set."""
-    found: NDArray[np.bool_] = (reports[:, bit >> 3] >> (bit & 7) & 1) == 1
+    found: Bools = (reports[:, bit >> 3] >> (bit & 7) & 1) == 1
     return found
 
 

@@ -26,9 +26,7 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from mechanisms.arrays import Floats, Ints, Octets
 __all__ = ["FiniteChain", "FiniteDraw", "Step", "finite_chain", "rounded"]
 
 #: Inputs of which all pairs are tried for the worst, both ends among them.
@@ -94,7 +92,7 @@ class FiniteChain(SymbolOutputs):
         rows, total = self.table(level)
         return Channel(tuple(tuple(Fraction(entry, total) for entry in row) for row in rows))
 
-    def matrix(self, level: int) -> NDArray[np.float64]:
+    def matrix(self, level: int) -> Floats:
         """Return the channel of a level as floats, ``(inputs, size)``, each correctly rounded."""
         import numpy as np
 
@@ -134,9 +132,7 @@ class FiniteChain(SymbolOutputs):
         step = self.steps[level]
         return {o: Fraction(_weight(step, output, o), GRAINS) for o in range(self.size)}
 
-    def log_ratios(
-        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
-    ) -> NDArray[np.float64]:
+    def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
         """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
 
         The inputs are integers or ``(n,)`` arrays.
@@ -170,7 +166,7 @@ class FiniteChain(SymbolOutputs):
         return one, other
 
     @cached_property
-    def log_matrices(self) -> list[NDArray[np.float64]]:
+    def log_matrices(self) -> list[Floats]:
         """The logarithms of the channels of all levels.
 
         Outputs that no input has stay out of reports, so that their infinities are never read.
@@ -216,7 +212,7 @@ class FiniteChain(SymbolOutputs):
             raise ParameterError(f"an output must lie in [0, {self.size})")
         return weaker_outputs(last, self.steps, source.bits(64 * len(self.steps)))
 
-    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+    def randomize(self, symbols: Ints, source: Source) -> Ints:
         """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest level first."""
         if len(symbols) and not (symbols.min() >= 0 and symbols.max() < self.inputs):
             raise ParameterError(f"symbols must lie in [0, {self.inputs})")

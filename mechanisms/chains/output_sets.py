@@ -14,8 +14,7 @@ from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from mechanisms.arrays import Bools, Ints, Octets
 
 
 @frozen
@@ -60,13 +59,13 @@ class HadamardChain(SupportChain, SymbolOutputs):
         block, row = self.place(x)
         return output // self.order == block and (output & row).bit_count() % 2 == 0
 
-    def supporting(self, x: Any, reports: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    def supporting(self, x: Any, reports: Octets) -> Bools:
         """Return which places are in the output set of a category."""
         import numpy as np
 
         places, (block, row) = self.symbols(reports), self.place(x)
         odd = np.bitwise_count(places & row) % 2 == 1
-        found: NDArray[np.bool_] = (places // self.order == block) & ~odd
+        found: Bools = (places // self.order == block) & ~odd
         return found
 
     def pair(self, p: Fraction) -> Probabilities:
@@ -90,15 +89,13 @@ class HadamardChain(SupportChain, SymbolOutputs):
             column ^= row & -row
         return block * self.order + column
 
-    def uniform_many(self, n: int, source: Source) -> NDArray[np.int64]:
+    def uniform_many(self, n: int, source: Source) -> Ints:
         """Draw ``(n,)`` uniform places."""
         import numpy as np
 
         return (source.words(n) & np.uint64(self.size - 1)).astype(np.int64)
 
-    def uniform_within_many(
-        self, xs: NDArray[np.int64], supporting: NDArray[np.bool_], source: Source
-    ) -> NDArray[np.int64]:
+    def uniform_within_many(self, xs: Ints, supporting: Bools, source: Source) -> Ints:
         """Draw places in, or outside, the output set of each row's category."""
         import numpy as np
 
@@ -122,7 +119,7 @@ def block_order(domain_size: int, blocks: int) -> int:
     return 1 << (-(-domain_size // blocks)).bit_length()
 
 
-def walsh_hadamard(values: NDArray[np.int64]) -> NDArray[np.int64]:
+def walsh_hadamard(values: Ints) -> Ints:
     """Return the Walsh-Hadamard transform of integers along the last axis.
 
     Parameters

@@ -18,8 +18,7 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from mechanisms.arrays import Bools, Floats, Ints, Octets
 
 
 @frozen
@@ -144,7 +143,7 @@ class PackedChain(Chain):
             weights[value] = weights.get(value, 0) + weight * likely
         return weights
 
-    def payloads(self, values: NDArray[np.int64], source: Source) -> NDArray[np.uint8]:
+    def payloads(self, values: Ints, source: Source) -> Octets:
         """Draw chains for ``(n, answers)`` symbols: ``(n, levels, payload_width)`` ``uint8``."""
         import numpy as np
 
@@ -155,34 +154,30 @@ class PackedChain(Chain):
         planes = planes.reshape(n, self.levels, self.answers * width)
         return np.packbits(planes, axis=2, bitorder="little")
 
-    def symbols(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+    def symbols(self, payloads: Octets) -> Ints:
         """Return the symbols in ``(n, payload_width)`` payloads: ``(n, answers)``."""
         import numpy as np
 
         width = self.bits
         bits = np.unpackbits(payloads, axis=1, count=self.answers * width, bitorder="little")
         weights = 1 << np.arange(width, dtype=np.int64)
-        symbols: NDArray[np.int64] = bits.reshape(len(payloads), self.answers, width) @ weights
+        symbols: Ints = bits.reshape(len(payloads), self.answers, width) @ weights
         return symbols
 
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    def valid(self, payloads: Octets) -> Bools:
         """Return which of ``(n, payload_width)`` payloads are possible outputs."""
         spare = -self.answers * self.bits % 8
-        clear: NDArray[np.bool_] = payloads[:, -1] <= 0xFF >> spare
+        clear: Bools = payloads[:, -1] <= 0xFF >> spare
         return clear & (self.symbols(payloads) < self.single.size).all(axis=1)
 
-    def count(
-        self, payloads: NDArray[np.uint8], places: NDArray[np.int64], n_places: int
-    ) -> NDArray[np.int64]:
+    def count(self, payloads: Octets, places: Ints, n_places: int) -> Ints:
         """Count the answers of valid payloads, each at its own of ``(n, answers)`` places."""
         from mechanisms.estimators.counting import grouped_counts
 
         symbols = self.symbols(payloads).reshape(-1)
         return grouped_counts(symbols, places.reshape(-1), n_places, self.single.size)
 
-    def log_ratios(
-        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
-    ) -> NDArray[np.float64]:
+    def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
         """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
 
         Both are ``(n, answers)`` symbols. The answers are independent.

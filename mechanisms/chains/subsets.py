@@ -17,9 +17,7 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from mechanisms.arrays import Bools, Ints, Octets
 #: Random keys that are held at once.
 _KEYS = 1 << 20
 #: Where a category's own key goes: nowhere (0), among those taken, or behind all others.
@@ -56,7 +54,7 @@ class SubsetChain(SupportChain, BitOutputs):
         """Return whether a category is in a subset."""
         return bool(output >> x & 1)
 
-    def supporting(self, x: Any, reports: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    def supporting(self, x: Any, reports: Octets) -> Bools:
         """Return which packed subsets have a category."""
         return bit_of(reports, x)
 
@@ -64,15 +62,15 @@ class SubsetChain(SupportChain, BitOutputs):
         """Return whether an integer has ``k`` bits, none of them beyond ``width``."""
         return super().contains(output) and output.bit_count() == self.k
 
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    def valid(self, payloads: Octets) -> Bools:
         """Return which of ``(n, payload_width)`` payloads are subsets of the right size."""
         import numpy as np
 
         sizes = np.bitwise_count(payloads).sum(axis=1, dtype=np.int64)
-        right: NDArray[np.bool_] = super().valid(payloads) & (sizes == self.k)
+        right: Bools = super().valid(payloads) & (sizes == self.k)
         return right
 
-    def payloads(self, values: NDArray[np.int64], source: Source) -> NDArray[np.uint8]:
+    def payloads(self, values: Ints, source: Source) -> Octets:
         """Draw chains for ``(n,)`` categories: ``(n, levels, payload_width)`` ``uint8``."""
         return self.randomize(values, source)
 
@@ -89,24 +87,20 @@ class SubsetChain(SupportChain, BitOutputs):
         others = uniform_subset(self.width - 1, self.k - supporting, source)
         return sum((1 << (i + (i >= x)) for i in others), supporting << x)
 
-    def uniform_many(self, n: int, source: Source) -> NDArray[np.uint8]:
+    def uniform_many(self, n: int, source: Source) -> Octets:
         """Draw packed subsets, ``(n, ceil(width / 8))``."""
         import numpy as np
 
         none = np.zeros(n, dtype=np.int64)
         return self._packed(none, np.zeros(n, dtype=np.uint8), source)
 
-    def uniform_within_many(
-        self, xs: NDArray[np.int64], supporting: NDArray[np.bool_], source: Source
-    ) -> NDArray[np.uint8]:
+    def uniform_within_many(self, xs: Ints, supporting: Bools, source: Source) -> Octets:
         """Draw packed subsets with, or without, each row's category."""
         import numpy as np
 
         return self._packed(xs, np.where(supporting, _IN, _OUT).astype(np.uint8), source)
 
-    def _packed(
-        self, xs: NDArray[np.int64], place: NDArray[np.uint8], source: Source
-    ) -> NDArray[np.uint8]:
+    def _packed(self, xs: Ints, place: Octets, source: Source) -> Octets:
         """Take the ``k`` smallest of random keys; a category's own key is moved to one end.
 
         Rows in which the last key taken equals another are drawn again. What remains treats all

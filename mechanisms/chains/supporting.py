@@ -25,8 +25,9 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+    from mechanisms.arrays import Bools, Floats, Ints, Octets
 
 
 @frozen
@@ -80,9 +81,7 @@ class SupportChain(Chain):
         """Vectorised :meth:`uniform`: an output a row."""
 
     @abstractmethod
-    def uniform_within_many(
-        self, xs: NDArray[np.int64], supporting: NDArray[np.bool_], source: Source
-    ) -> NDArray[Any]:
+    def uniform_within_many(self, xs: Ints, supporting: Bools, source: Source) -> NDArray[Any]:
         """Vectorised :meth:`uniform_within`."""
 
     @abstractmethod
@@ -118,12 +117,10 @@ class SupportChain(Chain):
         return found
 
     @abstractmethod
-    def supporting(self, x: Any, reports: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    def supporting(self, x: Any, reports: Octets) -> Bools:
         """Return which reports support an input."""
 
-    def log_ratios(
-        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
-    ) -> NDArray[np.float64]:
+    def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
         """Return the logarithms of likelihood ratios of reports: of ``other`` to ``one``."""
         import numpy as np
 
@@ -175,7 +172,7 @@ class SupportChain(Chain):
         out.reverse()
         return out
 
-    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[Any]:
+    def randomize(self, symbols: Ints, source: Source) -> NDArray[Any]:
         """Draw chains for ``(n,)`` symbols; return ``(n, levels, ...)``, weakest level first."""
         import numpy as np
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mechanisms.arrays import Floats, Ints, Octets, Words
 #: Largest number of symbols: thresholds of 64 bits then still honour one micro-epsilon.
 MAX_SYMBOLS = 1 << 20
 #: So many draws at once are worth a table of what the 16 leading bits of a word decide, of so many
@@ -73,9 +74,7 @@ class SymbolDraw:
         index = (word - self.keep) // self.other
         return index if index < symbol else index + 1
 
-    def apply_many(
-        self, symbols: NDArray[np.int64], words: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
+    def apply_many(self, symbols: Ints, words: Words) -> Ints:
         """Vectorised :meth:`apply`: ``(n,)`` in, a new ``(n,)`` ``int64`` out."""
         import numpy as np
 
@@ -87,7 +86,7 @@ class SymbolDraw:
         out[moved] = other
         return out
 
-    def draw_many(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+    def draw_many(self, symbols: Ints, source: Source) -> Ints:
         """Do what :meth:`apply_many` does with words drawn here, of most only the leading bits.
 
         Outcomes are intervals of the 2**64 words, so that where both ends of the words with the
@@ -118,7 +117,7 @@ class SymbolDraw:
         low, high = (self._indices(words) for words in (first, first | np.uint64(2**48 - 1)))
         return np.where(low == high, low, _OPEN).astype(np.int16)
 
-    def _indices(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def _indices(self, words: Words) -> Ints:
         """Return to which of the others, counted without the symbol, words move; or that none."""
         import numpy as np
 
@@ -134,7 +133,7 @@ class Degradation(Protocol):
         """Return the output that a random word turns ``symbol`` into."""
         ...
 
-    def draw_many(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+    def draw_many(self, symbols: Ints, source: Source) -> Ints:
         """Draw ``(n,)`` outputs from as many."""
         ...
 
@@ -150,9 +149,7 @@ def weaker_outputs(last: int, steps: Sequence[Degradation], words: int) -> list[
     return out
 
 
-def chains_below(
-    last: NDArray[np.int64], steps: Sequence[Degradation], source: Source
-) -> NDArray[np.int64]:
+def chains_below(last: Ints, steps: Sequence[Degradation], source: Source) -> Ints:
     """Return ``(n, levels)`` chains, weakest level first, that end in ``last``."""
     import numpy as np
 
@@ -215,9 +212,7 @@ class SymbolChain(SymbolOutputs):
         """Return the largest likelihood ratio of a level, from the thresholds alone."""
         return spread(*degraded(*self.strongest.realised(), self.degradations[level:]))
 
-    def log_ratios(
-        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
-    ) -> NDArray[np.float64]:
+    def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
         """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
 
         The symbols are integers or ``(n,)`` arrays.
@@ -229,7 +224,7 @@ class SymbolChain(SymbolOutputs):
         sign = (outputs == other).astype(np.int64) - (outputs == one).astype(np.int64)
         return np.asarray(log_odds(p, q) * sign)
 
-    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+    def randomize(self, symbols: Ints, source: Source) -> Ints:
         """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest level first."""
         return chains_below(self.strongest.draw_many(symbols, source), self.degradations, source)
 

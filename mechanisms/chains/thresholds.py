@@ -17,9 +17,7 @@ from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from mechanisms.arrays import Ints, Words
 #: Largest number of inputs, and of outputs.
 MAX_SYMBOLS = 1024
 
@@ -82,7 +80,7 @@ class FiniteDraw:
         """Return the output that a random word turns ``x`` into."""
         return bisect_right(self._totals[x], word)
 
-    def apply_many(self, xs: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def apply_many(self, xs: Ints, words: Words) -> Ints:
         """Vectorised :meth:`apply`: ``(n,)`` in, a new ``(n,)`` ``int64`` out."""
         import numpy as np
 
@@ -98,7 +96,7 @@ class FiniteDraw:
             start = end
         return out
 
-    def draw_many(self, xs: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+    def draw_many(self, xs: Ints, source: Source) -> Ints:
         """Do what :meth:`apply_many` does with words drawn here."""
         return self.apply_many(xs, source.words(len(xs)))
 

@@ -13,9 +13,7 @@ from mechanisms.number.grid import EXPECTED_REPORTS, QUANTILES
 from mechanisms.number.strata import Cdf, MeanRegion, Strata, Survival, stratify
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from mechanisms.arrays import Floats, Ints
 
 #: A share of present clients must exceed so many of its standard errors to be divided by.
 _PRESENT_ERRORS = 2
@@ -58,7 +56,7 @@ class NumericEstimates:
                 yield at, Estimate(value, error, self.mean.n, self.mean.reports_by_level)
 
 
-def counts_of(reports: NDArray[np.int64]) -> tuple[int, ...]:
+def counts_of(reports: Ints) -> tuple[int, ...]:
     """Return the numbers of reports by level as integers."""
     return tuple(int(n) for n in reports)
 
@@ -87,8 +85,8 @@ def scaled(estimate: Estimate, low: float, high: float) -> Estimate:
 
 
 def threshold_estimates(
-    cells: NDArray[np.int64],
-    pairs: NDArray[np.float64],
+    cells: Ints,
+    pairs: Floats,
     low: float,
     high: float,
     quantiles: Sequence[float] = QUANTILES,
@@ -136,8 +134,8 @@ def threshold_estimates(
 
 
 def bit_estimates(
-    cells: NDArray[np.int64],
-    pairs: NDArray[np.float64],
+    cells: Ints,
+    pairs: Floats,
     low: float,
     high: float,
     draws: int = 1,
@@ -182,11 +180,7 @@ def bit_estimates(
 
 
 def split_estimates(
-    table: NDArray[np.int64],
-    pairs: Sequence[NDArray[np.float64]],
-    low: float,
-    high: float,
-    missing: bool,
+    table: Ints, pairs: Sequence[Floats], low: float, high: float, missing: bool
 ) -> NumericEstimates:
     """Estimate a mean and the means of bits from reports of all bits.
 
@@ -223,16 +217,14 @@ def split_estimates(
     return NumericEstimates(mean, gone, bit_means=bits)
 
 
-def bit_weights(bits: int) -> NDArray[np.float64]:
+def bit_weights(bits: int) -> Floats:
     """Return the weights of the bits in a value of [0, 1], most significant first."""
     import numpy as np
 
     return np.exp2(np.arange(bits - 1, -1, -1)) / (2.0**bits - 1)
 
 
-def _missing_share(
-    cells: NDArray[np.int64], pairs: NDArray[np.float64], draws: int = 1
-) -> Estimate | None:
+def _missing_share(cells: Ints, pairs: Floats, draws: int = 1) -> Estimate | None:
     """Estimate the share of missing values, whose answer does not depend on the coin."""
     if cells.shape[2] < 3:
         return None
@@ -272,7 +264,7 @@ def _mean(
     return scaled(Estimate(ratio, variance**0.5 / present, n, by_level, region=region), low, high)
 
 
-def _bit_mean(cells: NDArray[np.int64], pairs: NDArray[np.float64]) -> Estimate:
+def _bit_mean(cells: Ints, pairs: Floats) -> Estimate:
     """Estimate the share of values present with a bit set from the reports about it alone."""
     import numpy as np
 

@@ -16,9 +16,7 @@ from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from mechanisms.arrays import Bools, Floats, Ints, Words
 #: A number has at most so many bits.
 MAX_BITS = 32
 #: Bins of the thresholds that are kept apart in counts: the 6 leading bits of the coin.
@@ -42,7 +40,7 @@ def threshold_of(coin: int) -> float:
     return ((coin >> 11) + 0.5) * 2.0**-53
 
 
-def thresholds_of(coins: NDArray[np.uint64]) -> NDArray[np.float64]:
+def thresholds_of(coins: Words) -> Floats:
     """Vectorised :func:`threshold_of`: ``(n,)`` in, ``(n,)`` ``float64`` out."""
     import numpy as np
 
@@ -63,7 +61,7 @@ def exponent_of(coin: int, bits: int) -> int:
     return (1 + coin % ((1 << bits) - 1)).bit_length() - 1
 
 
-def exponents_of(coins: NDArray[np.uint64], bits: int) -> NDArray[np.int64]:
+def exponents_of(coins: Words, bits: int) -> Ints:
     """Vectorised :func:`exponent_of`: ``(n,)`` in, ``(n,)`` ``int64`` out."""
     import numpy as np
 
@@ -104,7 +102,7 @@ def neighbours(u: float, steps: int) -> Prior:
     return ((below, GRAINS - grains), (below + 1, grains)) if grains else ((below, 1),)
 
 
-def rounds_to_grid(u: NDArray[np.float64], steps: int, source: Source) -> NDArray[np.int64]:
+def rounds_to_grid(u: Floats, steps: int, source: Source) -> Ints:
     """Vectorised :func:`round_to_grid`: ``(n,)`` in [0, 1] in, ``(n,)`` ``int64`` out."""
     import numpy as np
 
@@ -140,7 +138,7 @@ def check_unit(u: float | None, missing: bool) -> None:
         raise ParameterError("a number must be scaled to [0, 1]")
 
 
-def unit_array(symbols: Any, missing: bool) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def unit_array(symbols: Any, missing: bool) -> tuple[Floats, Bools]:
     """Return ``(n,)`` numbers in [0, 1] as ``float64``, and which are missing (NaN or None).
 
     Raises

@@ -17,21 +17,15 @@ from mechanisms.frozen import frozen
 from mechanisms.levels import Probabilities
 from mechanisms.noise import Noise
 from mechanisms.number import designs, steps
-from mechanisms.number.grid import (
-    check_unit,
-    neighbours,
-    round_to_grid,
-    rounds_to_grid,
-    unit_array,
-)
+from mechanisms.number.grid import check_unit, neighbours, round_to_grid, rounds_to_grid, unit_array
 from mechanisms.number.laws import Law, Shape, contributions, worst_ends_variance, worst_variance
 from mechanisms.number.mechanism import NumberMechanism
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from mechanisms.arrays import Bools, Floats, Ints, Octets, Words
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
     from mechanisms.planner.targets import Assumed, Precision
@@ -70,13 +64,7 @@ class GridMechanism(NumberMechanism):
         steps = self.shape.steps
         return ((steps + 1, 1),) if symbol is None else neighbours(symbol, steps)
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         """Return inputs for ``(n,)`` numbers, NaN being a missing one."""
         import numpy as np
 
@@ -86,12 +74,7 @@ class GridMechanism(NumberMechanism):
         return np.where(gone, steps + 1, points)
 
     def _numeric(
-        self,
-        table: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         from mechanisms.number.gridmeans import grid_estimates
 
@@ -283,13 +266,13 @@ class WindowMechanism(GridMechanism):
             raise ParameterError("the payload is none of this mechanism")
         return output
 
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    def valid(self, payloads: Octets) -> Bools:
         """Return which of ``(n, payload_width)`` payloads are possible outputs."""
         import numpy as np
 
         possible = np.array([*self.possible, False])
         outputs = np.minimum(self.chain.symbols(payloads), self.chain.size)
-        valid: NDArray[np.bool_] = possible[outputs]
+        valid: Bools = possible[outputs]
         return valid
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
@@ -301,12 +284,8 @@ class WindowMechanism(GridMechanism):
         return one, other
 
     def log_ratios(
-        self,
-        values: tuple[Any, Any],
-        reports: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        level: int,
-    ) -> NDArray[np.float64]:
+        self, values: tuple[Any, Any], reports: Octets, chains: Words, level: int
+    ) -> Floats:
         """Return the logarithms of likelihood ratios, of values rounded at random."""
         import numpy as np
 

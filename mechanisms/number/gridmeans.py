@@ -15,9 +15,9 @@ from mechanisms.number.laws import Law, Shape, contributions, matrix
 from mechanisms.number.strata import Cdf
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from mechanisms.arrays import Floats, Ints
 #: What reports say about the spread of the values is believed but for so many standard errors.
 _SPREAD_ERRORS = 2
 
@@ -29,17 +29,17 @@ class _LevelSums:
     ``rounding`` is the most that the rounding to the inputs adds to a variance.
     """
 
-    value: NDArray[np.float64]
-    present: NDArray[np.float64]
-    square: NDArray[np.float64] | None
-    channel: NDArray[np.float64]
+    value: Floats
+    present: Floats
+    square: Floats | None
+    channel: Floats
     rounding: float
 
-    def variances(self, y: float) -> NDArray[np.float64]:
+    def variances(self, y: float) -> Floats:
         """Return the variance of ``value - y * present`` for every input."""
         each = self.value - y * self.present
         mean = self.channel @ each
-        spread: NDArray[np.float64] = self.channel @ each**2 - mean**2
+        spread: Floats = self.channel @ each**2 - mean**2
         return spread
 
     @property
@@ -97,7 +97,7 @@ class GridMeanRegion:
 def grid_estimates(
     shape: Shape,
     laws: Sequence[Law],
-    table: NDArray[np.int64],
+    table: Ints,
     low: float,
     high: float,
     quantiles: Sequence[float] | None = None,
@@ -147,7 +147,7 @@ def _level_sums(shape: Shape, law: Law) -> _LevelSums:
     return _LevelSums(value, present, square, matrix(shape, law), 1 / (4 * shape.steps**2))
 
 
-def _missing(laws: Sequence[Law], table: NDArray[np.int64]) -> Estimate:
+def _missing(laws: Sequence[Law], table: Ints) -> Estimate:
     import numpy as np
 
     pairs = np.array([[float(law.gone), float(law.here)] for law in laws])
@@ -155,11 +155,7 @@ def _missing(laws: Sequence[Law], table: NDArray[np.int64]) -> Estimate:
 
 
 def _mean(
-    levels: tuple[_LevelSums, ...],
-    table: NDArray[np.int64],
-    missing: Estimate | None,
-    low: float,
-    high: float,
+    levels: tuple[_LevelSums, ...], table: Ints, missing: Estimate | None, low: float, high: float
 ) -> Estimate:
     by_level = counts_of(table.sum(axis=1))
     n = sum(by_level)
@@ -180,7 +176,7 @@ def _mean(
     return scaled(Estimate(0.5 + y, error, n, by_level, region=region), low, high)
 
 
-def _spread(row: NDArray[np.int64], sums: _LevelSums, y: float) -> float:
+def _spread(row: Ints, sums: _LevelSums, y: float) -> float:
     """Return how much the values of a level's clients are spread at least, added up."""
     if sums.square is None or not row.any():
         return 0.0
@@ -194,7 +190,7 @@ def _spread(row: NDArray[np.int64], sums: _LevelSums, y: float) -> float:
 def _distribution(
     points: int,
     levels: tuple[_LevelSums, ...],
-    table: NDArray[np.int64],
+    table: Ints,
     missing: float,
     low: float,
     high: float,
@@ -256,7 +252,7 @@ def grid_variance(shape: Shape, law: Law, values: ArrayLike, missing: float = 0.
     return ((1 - missing) * float(present) + missing * gone) / (1 - missing) ** 2
 
 
-def worst_pictures(shape: Shape) -> list[NDArray[np.float64]]:
+def worst_pictures(shape: Shape) -> list[Floats]:
     """Return values of which some are the worst.
 
     What a report adds is quadratic in its number, but for the rounding: the worst is that all are
@@ -292,12 +288,7 @@ class SampledRegion:
 
 
 def sampled_grid_estimates(
-    shape: Shape,
-    laws: Sequence[Law],
-    table: NDArray[np.int64],
-    low: float,
-    high: float,
-    share: float,
+    shape: Shape, laws: Sequence[Law], table: Ints, low: float, high: float, share: float
 ) -> NumericEstimates:
     """Estimate a mean over all clients, of whom coins have chosen those that answer.
 
@@ -333,7 +324,7 @@ def sampled_grid_estimates(
     return replace(found, mean=replace(mean, standard_error=error, region=region))
 
 
-def _scatter(shape: Shape, laws: Sequence[Law], table: NDArray[np.int64]) -> float:
+def _scatter(shape: Shape, laws: Sequence[Law], table: Ints) -> float:
     """Return the sum of the squared distances of the contributions from their mean."""
     import numpy as np
 

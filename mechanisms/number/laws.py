@@ -27,9 +27,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.frozen import frozen
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from mechanisms.arrays import Floats
 #: Numbers of inputs: one more than a power of two, so that halves and quarters are among them.
 POINTS = (3, 5, 9, 17, 33, 65, 129, 257)
 _ROOT_BITS = 64
@@ -168,12 +166,7 @@ def moments(shape: Shape, law: Law) -> Moments:
         square = law.gone**2 * (1 - law.here) + (1 - law.gone) ** 2 * law.here
         known = 2 * law.gone / gap - square / gap**2
     return Moments(
-        excess * steps,
-        base,
-        excess * steps**2,
-        2 * (law.high - law.low),
-        law.high + law.low,
-        known,
+        excess * steps, base, excess * steps**2, 2 * (law.high - law.low), law.high + law.low, known
     )
 
 
@@ -289,7 +282,7 @@ def contributions(shape: Shape, law: Law) -> Contributions:
     return Contributions(tuple(value), tuple(present), square)
 
 
-def matrix(shape: Shape, law: Law) -> NDArray[np.float64]:
+def matrix(shape: Shape, law: Law) -> Floats:
     """Return the channel of a level as floats, ``(inputs, outputs)``.
 
     A missing value is the last input; the probabilities are correctly rounded, but for those of

@@ -22,9 +22,9 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from mechanisms.arrays import Ints, Words
     from mechanisms.items import Context, Item
     from mechanisms.number.answers import NumericEstimates
     from mechanisms.planner.targets import Assumed, Precision
@@ -100,16 +100,11 @@ class NumberMechanism(Mechanism):
 
     @abstractmethod
     def _numeric(
-        self,
-        table: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         """Return the estimates of counts that have been checked."""
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         """Yield the mean, the share of missing values, quantiles, bits and the distribution."""
         from mechanisms.items import Item, Method
 
@@ -200,7 +195,7 @@ class AnswerMechanism(NumberMechanism):
         """Return the public coin of a chain."""
         return coins.hash_id(chain, self._domain)
 
-    def coins_of(self, chains: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def coins_of(self, chains: Words) -> Words:
         """Vectorised :meth:`coin`: ``(n, 2)`` in, ``(n,)`` out."""
         return coins.hash_ids(chains, self._domain)
 

@@ -20,9 +20,9 @@ from mechanisms.number.mechanism import AnswerMechanism, answer_noise
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from mechanisms.arrays import Floats, Ints, Words
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
 
@@ -96,13 +96,7 @@ class RandomThreshold(AnswerMechanism):
             return MISSING
         return int(symbol > threshold_of(self.coin(chain)))
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         """Return symbols for ``(n,)`` numbers, NaN being a missing one."""
         import numpy as np
 
@@ -115,21 +109,14 @@ class RandomThreshold(AnswerMechanism):
         """Reports are counted by the bin of their threshold."""
         return BINS
 
-    def strata_of(
-        self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
+    def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
         """Return the bin, in [0, 64), of each chain's threshold."""
         import numpy as np
 
         return (self.coins_of(chains) >> np.uint64(58)).astype(np.int64)
 
     def _numeric(
-        self,
-        table: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         from mechanisms.number.answers import threshold_estimates
 
@@ -149,7 +136,7 @@ class RandomThreshold(AnswerMechanism):
         strata = 1 << (min(max(n // EXPECTED_REPORTS, 1), BINS).bit_length() - 1)
         pair, symbols = self.probabilities(level)[0], 2 + self.missing
 
-        def variance(x: NDArray[np.float64]) -> float:
+        def variance(x: Floats) -> float:
             above = np.clip(x * strata - np.arange(strata)[:, None], 0.0, 1.0).mean(axis=1)
             between = float((above * (1 - above)).mean())
             noise = answer_noise(pair, symbols, float(x.mean()))

@@ -28,9 +28,9 @@ from mechanisms.number.several import SeveralAnswers, coin, coin_column
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from mechanisms.arrays import Ints, Words
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
 
@@ -119,18 +119,9 @@ class SampledBit(AnswerMechanism):
             return ((MISSING, 1),)
         below, grains = split(symbol, self.resolution)
         exponent = self.exponent(chain)
-        return (
-            (below >> exponent & 1, GRAINS - grains),
-            ((below + 1) >> exponent & 1, grains),
-        )
+        return ((below >> exponent & 1, GRAINS - grains), ((below + 1) >> exponent & 1, grains))
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         """Return symbols for ``(n,)`` numbers, NaN being a missing one."""
         import numpy as np
 
@@ -144,19 +135,12 @@ class SampledBit(AnswerMechanism):
         """Reports are counted by bit, most significant first."""
         return self.bits
 
-    def strata_of(
-        self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
+    def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
         """Return the index of each chain's bit, 0 being the most significant."""
         return self.bits - 1 - exponents_of(self.coins_of(chains), self.bits)
 
     def _numeric(
-        self,
-        table: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         from mechanisms.number.answers import bit_estimates
 
@@ -276,9 +260,7 @@ class SampledBits(SeveralAnswers, NumberMechanism):
             return [((MISSING, 1),)] * self.count
         return [bit_prior(symbol, self.bits, exponent) for exponent in self.exponents(seed)]
 
-    def true_answers_many(
-        self, symbols: Any, seeds: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.int64]:
+    def true_answers_many(self, symbols: Any, seeds: Words, source: Source) -> Ints:
         """Return ``(n, count)`` symbols for ``(n,)`` numbers, NaN being a missing one."""
         import numpy as np
 
@@ -298,7 +280,7 @@ class SampledBits(SeveralAnswers, NumberMechanism):
         """Answers are counted by bit, most significant first."""
         return self.bits
 
-    def places(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def places(self, seeds: Words) -> Ints:
         """Return the index of each answer's bit, 0 being the most significant."""
         import numpy as np
 
@@ -306,12 +288,7 @@ class SampledBits(SeveralAnswers, NumberMechanism):
         return self.bits - 1 - np.stack(columns, axis=1)
 
     def _numeric(
-        self,
-        table: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         from mechanisms.number.answers import bit_estimates
 

@@ -25,9 +25,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source, SystemSource
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from mechanisms.arrays import Floats, Ints, Octets, Words
 _MASK = 2**64 - 1
 _GAMMA = 0x9E3779B97F4A7C15
 
@@ -43,7 +41,7 @@ def coin(seed: int, index: int) -> int:
     return coins.mix64((seed + (index + 1) * _GAMMA) & _MASK)
 
 
-def coin_column(seeds: NDArray[np.uint64], index: int) -> NDArray[np.uint64]:
+def coin_column(seeds: Words, index: int) -> Words:
     """Vectorised :func:`coin`: ``(n,)`` seeds in, ``(n,)`` ``uint64`` out."""
     import numpy as np
 
@@ -86,9 +84,7 @@ class SeveralAnswers(Mechanism):
         """Return the true answers to what the coins of ``seed`` ask."""
 
     @abstractmethod
-    def true_answers_many(
-        self, symbols: Any, seeds: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.int64]:
+    def true_answers_many(self, symbols: Any, seeds: Words, source: Source) -> Ints:
         """Vectorised :meth:`true_answers`: ``(n, answered)``."""
 
     @abstractmethod
@@ -96,14 +92,14 @@ class SeveralAnswers(Mechanism):
         """Return, for each answer, what it may be, with integer weights; they are independent."""
 
     @abstractmethod
-    def places(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def places(self, seeds: Words) -> Ints:
         """Return the stratum of each answer: ``(n, answered)``."""
 
     def seed(self, chain: bytes) -> int:
         """Return what the coins of a chain are drawn from."""
         return coins.hash_id(chain, self._domain)
 
-    def seeds(self, chains: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def seeds(self, chains: Words) -> Words:
         """Vectorised :meth:`seed`: ``(n, 2)`` in, ``(n,)`` out."""
         return coins.hash_ids(chains, self._domain)
 
@@ -123,13 +119,7 @@ class SeveralAnswers(Mechanism):
             product[value] = product.get(value, 0) + math.prod(w for _, w in combination)
         return tuple(product.items())
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         """Return the true answers: ``(n, answered)``."""
         return self.true_answers_many(symbols, self.seeds(chains), source)
 
@@ -138,13 +128,7 @@ class SeveralAnswers(Mechanism):
     ) -> int:
         return self.chain.forward_each(self.priors(symbol, self.seed(chain)), before, level, source)
 
-    def randomize(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.uint8]:
+    def randomize(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Octets:
         """Draw chains for ``n`` values: ``(n, levels, payload_width)`` ``uint8``."""
         n = len(symbols)
         if not (chains.shape == (n, 2) and pseudonyms.shape == (n, 2)):
@@ -155,34 +139,25 @@ class SeveralAnswers(Mechanism):
         return self.chain.payloads(self.encode_many(symbols, chains, pseudonyms, source), source)
 
     def accumulate(
-        self,
-        payloads: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        groups: NDArray[np.int64],
-        n_groups: int,
-    ) -> NDArray[np.int64]:
+        self, payloads: Octets, chains: Words, pseudonyms: Words, groups: Ints, n_groups: int
+    ) -> Ints:
         """Count the answers of valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
         places = self.places(self.seeds(chains)) + (groups * self.strata)[:, None]
         counts = self.chain.count(payloads, places, n_groups * self.strata)
         return counts.reshape(n_groups, self.count_length)
 
     def log_ratios(
-        self,
-        values: tuple[Any, Any],
-        reports: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        level: int,
-    ) -> NDArray[np.float64]:
+        self, values: tuple[Any, Any], reports: Octets, chains: Words, level: int
+    ) -> Floats:
         """Return the logarithms of likelihood ratios, under each chain's own coins."""
         one, other = (self.truths([each] * len(chains), chains) for each in values)
         return self.chain.log_ratios(one, other, reports, level)
 
-    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def truths(self, symbols: Any, chains: Words) -> Ints:
         """Return the true answers: ``(n, answered)``."""
         return self.true_answers_many(symbols, self.seeds(chains), SystemSource())
 
-    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+    def answers(self, payloads: Octets) -> Ints:
         """Return the answers that are reported: ``(n, levels, answered)``."""
         import numpy as np
 

@@ -35,9 +35,9 @@ from mechanisms.number.mechanism import NumberMechanism
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from mechanisms.arrays import Ints, Words
     from mechanisms.number.answers import NumericEstimates
 
 _CONTEXT = decimal_context(34)
@@ -162,13 +162,7 @@ class SplitBits(NumberMechanism):
         reversed_bits = int(f"{point:0{self.bits}b}"[::-1], 2)
         return reversed_bits | 1 << self.bits if self.missing else reversed_bits
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.uint64]:
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Words:
         """Return packed bits for ``(n,)`` numbers, NaN being a missing one."""
         import numpy as np
 
@@ -185,12 +179,7 @@ class SplitBits(NumberMechanism):
         return out.reshape(-1, 1)
 
     def _numeric(
-        self,
-        table: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         from mechanisms.number.answers import split_estimates
 

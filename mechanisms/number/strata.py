@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mechanisms.arrays import Floats, Ints
 #: Reports without which a stratum has no variance of its own.
 LEAST_REPORTS = 2
 #: Confidence of an interval that reaches one standard error to each side.
@@ -64,14 +65,14 @@ class Strata:
         The largest change that one answer makes in the weighted sum of ``means``.
     """
 
-    weights: NDArray[np.float64]
-    reports: NDArray[np.int64]
-    means: NDArray[np.float64]
-    sampled: NDArray[np.float64]
-    floors: NDArray[np.float64]
+    weights: Floats
+    reports: Ints
+    means: Floats
+    sampled: Floats
+    floors: Floats
     step: float
 
-    def variances(self, contrast: NDArray[np.float64]) -> NDArray[np.float64]:
+    def variances(self, contrast: Floats) -> Floats:
         """Return, by stratum, the estimated variance of ``contrast . means``.
 
         ``contrast`` has shape ``(B, 2)``; the result, ``(2, B)``, has the estimate from the
@@ -79,12 +80,12 @@ class Strata:
         """
         import numpy as np
 
-        both: NDArray[np.float64] = np.empty((2, len(contrast)))
+        both: Floats = np.empty((2, len(contrast)))
         both[0] = np.einsum("bi,bij,bj->b", contrast, self.sampled, contrast)
         both[1] = np.einsum("bi,tbij,bj->tb", contrast, self.floors, contrast).min(axis=0)
         return both
 
-    def hypothetical(self, yes: float, present: float) -> NDArray[np.float64]:
+    def hypothetical(self, yes: float, present: float) -> Floats:
         """Return the covariance of ``means`` if a share ``yes`` of those present said yes.
 
         Parameters
@@ -102,7 +103,7 @@ class Strata:
         truths = np.array([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])[: len(self.floors)]
         centred = truths - shares @ truths
         spread = np.einsum("t,ti,tj->ij", shares, centred, centred)
-        noise: NDArray[np.float64] = np.einsum("t,tbij->bij", shares, self.floors)
+        noise: Floats = np.einsum("t,tbij->bij", shares, self.floors)
         noise += spread / self.reports[:, None, None]
         return noise
 
@@ -149,9 +150,7 @@ class MeanRegion:
         return low, high
 
 
-def stratify(
-    table: NDArray[np.int64], weights: NDArray[np.float64], pairs: NDArray[np.float64]
-) -> Strata:
+def stratify(table: Ints, weights: Floats, pairs: Floats) -> Strata:
     """Debias counts of answers by coin.
 
     Parameters
@@ -192,7 +191,7 @@ def stratify(
     return Strata(weights, reports, means, sampled, floors, step)
 
 
-def _merge(reports: NDArray[np.int64]) -> NDArray[np.intp]:
+def _merge(reports: Ints) -> NDArray[np.intp]:
     """Return where the strata begin, so that each but a lone one has two reports."""
     import numpy as np
 
@@ -207,7 +206,7 @@ def _merge(reports: NDArray[np.int64]) -> NDArray[np.intp]:
     return np.array(starts)
 
 
-def _debiased(pairs: NDArray[np.float64], symbols: int) -> NDArray[np.float64]:
+def _debiased(pairs: Floats, symbols: int) -> Floats:
     """Return what each answer contributes to (yes, present), shape ``(levels, S, 2)``."""
     import numpy as np
 
@@ -219,7 +218,7 @@ def _debiased(pairs: NDArray[np.float64], symbols: int) -> NDArray[np.float64]:
     return np.stack((indicators[..., 1], present), axis=-1)
 
 
-def _noise(pairs: NDArray[np.float64], answers: NDArray[np.float64]) -> NDArray[np.float64]:
+def _noise(pairs: Floats, answers: Floats) -> Floats:
     """Return the covariance of one answer's contribution by truth, ``(levels, S, 2, 2)``."""
     import numpy as np
 
@@ -228,7 +227,7 @@ def _noise(pairs: NDArray[np.float64], answers: NDArray[np.float64]) -> NDArray[
     channel = q + (p - q) * np.eye(symbols)
     mean = np.einsum("cts,csi->cti", channel, answers)
     centred = answers[:, None] - mean[:, :, None]
-    noise: NDArray[np.float64] = np.einsum("cts,ctsi,ctsj->ctij", channel, centred, centred)
+    noise: Floats = np.einsum("cts,ctsi,ctsj->ctij", channel, centred, centred)
     return noise
 
 
@@ -241,9 +240,9 @@ class Cdf(NamedTuple):
     before the isotonic regression, which can only help: a band made of them is wide, not narrow.
     """
 
-    grid: NDArray[np.float64]
-    values: NDArray[np.float64]
-    standard_errors: NDArray[np.float64]
+    grid: Floats
+    values: Floats
+    standard_errors: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,23 +265,22 @@ class Survival:
     high: float
 
     @property
-    def edges(self) -> NDArray[np.float64]:
+    def edges(self) -> Floats:
         """Where the strata begin and end, shape ``(B + 1,)``, from 0 to 1."""
         import numpy as np
 
-        edges: NDArray[np.float64] = np.concatenate(([0.0], np.cumsum(self.strata.weights)))
+        edges: Floats = np.concatenate(([0.0], np.cumsum(self.strata.weights)))
         edges[-1] = 1.0
         return edges
 
-    def falling(self) -> NDArray[np.float64]:
+    def falling(self) -> Floats:
         """Return the isotonic estimate of survival in each stratum, shape ``(B,)``."""
         import numpy as np
 
         fit = falling_fit(
-            self.strata.means[:, 0] / self.present,
-            self.strata.reports.astype(np.float64),
+            self.strata.means[:, 0] / self.present, self.strata.reports.astype(np.float64)
         )
-        falling: NDArray[np.float64] = np.clip(fit, 0.0, 1.0)
+        falling: Floats = np.clip(fit, 0.0, 1.0)
         return falling
 
     def least_variance(self) -> float:
@@ -369,15 +367,15 @@ class QuantileRegion:
         first, last = float(edges[inside[0]]), float(edges[inside[-1] + 1])
         return min(first, self.value), max(last, self.value)
 
-    def _excess(self, length: int) -> NDArray[np.float64]:
+    def _excess(self, length: int) -> Floats:
         """Return, in standard errors, how far mean survival is above ``1 - tau``, by window."""
         import numpy as np
 
         strata, at = self.survival.strata, 1 - self.tau
 
-        def windows(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        def windows(values: Floats) -> Floats:
             sums = np.concatenate(([0.0], np.cumsum(values)))
-            differences: NDArray[np.float64] = sums[length:] - sums[:-length]
+            differences: Floats = sums[length:] - sums[:-length]
             return differences
 
         weights = strata.weights
@@ -388,5 +386,5 @@ class QuantileRegion:
         variance += at**2 * float((weights**2 * covariance[:, 1, 1]).sum())
         distance = windows(weights * strata.means[:, 0]) / total
         distance -= at * float(weights @ strata.means[:, 1])
-        excess: NDArray[np.float64] = distance / np.sqrt(variance)
+        excess: Floats = distance / np.sqrt(variance)
         return excess

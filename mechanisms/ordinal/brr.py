@@ -20,9 +20,9 @@ from mechanisms.noise import Noise
 from mechanisms.ordinal.sizes import check_epsilon, equidistant_size
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from mechanisms.arrays import Floats, Ints
     from mechanisms.items import Context, Item
     from mechanisms.ordinal.estimates import OrdinalEstimates
     from mechanisms.planner.targets import Assumed, Precision
@@ -141,7 +141,7 @@ class BipartiteRandomizedResponse(CategoryMechanism):
         windows = equidistant_windows(self.points, self.subset_size)
         return finite_chain(strongest_draw(windows, self.micros[-1], self.missing), self.micros)
 
-    def matrix(self, level: int) -> NDArray[np.float64]:
+    def matrix(self, level: int) -> Floats:
         """Return the channel of a level, ``(inputs, outputs)``."""
         return self.chain.matrix(level)
 
@@ -153,7 +153,7 @@ class BipartiteRandomizedResponse(CategoryMechanism):
 
         return ordinal(self, counts, numbers, missing=self.missing)
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         """Yield the most likely shares, the unbiased ones of groups, bounds of the mean, a CDF."""
         from mechanisms.ordinal.estimates import ordinal_items
 

@@ -21,15 +21,15 @@ from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
 from mechanisms.planner.targets import Assumed, Precision
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from mechanisms.arrays import Floats, Ints
     from mechanisms.base import Mechanism
     from mechanisms.estimators.expectation import EmEstimate
     from mechanisms.items import Context, Item
 
     #: A channel, and what makes sums over its inputs weights of its outputs.
-    Level = tuple[NDArray[np.float64], NDArray[np.float64]]
+    Level = tuple[Floats, Floats]
 
 #: A sum is in the column space if it is missed by at most this part of its largest term.
 _MISSED = 1e-6
@@ -156,7 +156,7 @@ def ordinal(
     )
 
 
-def groups_of(matrices: Sequence[NDArray[np.float64]]) -> tuple[tuple[int, ...], ...]:
+def groups_of(matrices: Sequence[Floats]) -> tuple[tuple[int, ...], ...]:
     """Return the inputs with equal rows at all levels together, in order of their first."""
     found: dict[bytes, list[int]] = {}
     for x in range(len(matrices[0])):
@@ -165,10 +165,7 @@ def groups_of(matrices: Sequence[NDArray[np.float64]]) -> tuple[tuple[int, ...],
 
 
 def ordinal_items(
-    mechanism: Mechanism,
-    counts: NDArray[np.int64],
-    context: Context,
-    shares: Iterator[Item] | None = None,
+    mechanism: Mechanism, counts: Ints, context: Context, shares: Iterator[Item] | None = None
 ) -> Iterator[Item]:
     """Yield shares, of values that reports do not distinguish together, the mean and the CDF.
 
@@ -227,12 +224,7 @@ def _levels(mechanism: Hashable) -> tuple[Level, ...]:
 class _Sums:
     """Unbiased estimates of sums over values, from all levels."""
 
-    def __init__(
-        self,
-        levels: Sequence[Level],
-        table: NDArray[np.int64],
-        sums: NDArray[np.float64],
-    ) -> None:
+    def __init__(self, levels: Sequence[Level], table: Ints, sums: Floats) -> None:
         self._by_level = tuple(int(n) for n in table.sum(axis=1))
         self._table, self._sums = table, sums
         present = [level for level, n in enumerate(self._by_level) if n]
@@ -254,7 +246,7 @@ class _Sums:
         error = math.sqrt(self._variance(weights, whole))
         return Estimate(value, error, over.n, self._by_level)
 
-    def _estimate(self, weights: list[NDArray[np.float64]], column: int) -> Estimate:
+    def _estimate(self, weights: list[Floats], column: int) -> Estimate:
         import numpy as np
 
         n, whole = sum(self._by_level), self._sums[:, column]
@@ -269,7 +261,7 @@ class _Sums:
         )
         return Estimate(total / n, math.sqrt(self._variance(weights, whole)), n, self._by_level)
 
-    def _variance(self, weights: list[NDArray[np.float64]], whole: NDArray[np.float64]) -> float:
+    def _variance(self, weights: list[Floats], whole: Floats) -> float:
         """Return the estimated variance of a mean whose weights give ``whole`` a value."""
         import numpy as np
 
@@ -287,7 +279,7 @@ class _Sums:
         return total / sum(self._by_level) ** 2
 
 
-def _inverse(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+def _inverse(matrix: Floats) -> Floats:
     """Return what makes sums output weights whose means given the values come closest to them."""
     import numpy as np
 
@@ -300,12 +292,12 @@ def _inverse(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     return inverse
 
 
-def _floor(matrix: NDArray[np.float64], largest: float) -> float:
+def _floor(matrix: Floats, largest: float) -> float:
     return float(4 * sys.float_info.epsilon * max(matrix.shape) * largest)
 
 
 def mean_precision(
-    matrix: NDArray[np.float64], assumed: Assumed, scale: float, *, missing: bool = False
+    matrix: Floats, assumed: Assumed, scale: float, *, missing: bool = False
 ) -> Precision:
     """Return how precise the bounds of the mean of ordinal values will be: the wider of the two.
 
@@ -326,7 +318,7 @@ def mean_precision(
 
 
 def mean_bound_variance(
-    matrix: NDArray[np.float64], values: Sequence[float] | None = None, *, missing: bool = False
+    matrix: Floats, values: Sequence[float] | None = None, *, missing: bool = False
 ) -> float:
     """Return n times the variance of a bound of the mean, the larger one of the two.
 
@@ -376,7 +368,7 @@ def mean_bound_variance(
     return worst
 
 
-def _spread(matrix: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+def _spread(matrix: Floats, whole: Floats) -> Floats:
     """Return the variance that a report adds to the estimated sum of ``whole``, by its value."""
     import numpy as np
 
@@ -387,5 +379,5 @@ def _spread(matrix: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[
     weights[used] = (np.linalg.pinv(scaled, rcond=1e-12) @ whole) / root[used]
     if np.abs(matrix @ weights - whole).max() > 1e-6 * np.abs(whole).max():
         raise ParameterError("the reports of this level do not determine the mean")
-    found: NDArray[np.float64] = matrix @ weights**2 - whole**2
+    found: Floats = matrix @ weights**2 - whole**2
     return found

@@ -31,9 +31,9 @@ from mechanisms.survey.design import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from mechanisms.arrays import Ints
     from mechanisms.estimate import Estimate
     from mechanisms.items import Context, Item
     from mechanisms.planner.targets import Assumed, Precision
@@ -99,7 +99,7 @@ class SurveyMechanism(CategoryMechanism):
 
         return estimate_share(self.contributions, count_table(self, counts).tolist())
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         """Yield the share of yes."""
         from mechanisms.items import Item
 

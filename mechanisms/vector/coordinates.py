@@ -16,9 +16,9 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from mechanisms.arrays import Floats, Ints, Words
     from mechanisms.estimate import Estimate
     from mechanisms.items import Context, Item
     from mechanisms.number.answers import NumericEstimates
@@ -67,7 +67,7 @@ class CoordinateSampling(SeveralAnswers):
             chosen.append(last if drawn in chosen else drawn)
         return chosen
 
-    def coordinates_many(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def coordinates_many(self, seeds: Words) -> Ints:
         """Vectorised :meth:`coordinates`: ``(n, sampled)``."""
         import numpy as np
 
@@ -87,7 +87,7 @@ class CoordinateSampling(SeveralAnswers):
             check_unit(value, missing=False)
         return symbol
 
-    def columns(self, symbols: Any, seeds: NDArray[np.uint64]) -> NDArray[np.float64]:
+    def columns(self, symbols: Any, seeds: Words) -> Floats:
         """Return the chosen coordinates of ``(n, dimensions)`` numbers: ``(n, sampled)``."""
         import numpy as np
 
@@ -160,12 +160,7 @@ class CoordinateSampling(SeveralAnswers):
 
     @abstractmethod
     def _of_coordinate(
-        self,
-        cells: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, cells: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         """Return what the counts of the answers about one coordinate say."""
 
@@ -181,7 +176,7 @@ class CoordinateSampling(SeveralAnswers):
         found = self.coordinate_estimates(counts, low, high, (), stratum=stratum)
         return tuple(each.mean for each in found)
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         """Yield the mean of each coordinate, of which n counts the answers."""
         from mechanisms.items import Item
 
@@ -190,7 +185,7 @@ class CoordinateSampling(SeveralAnswers):
         for number, each in enumerate(found, start=1):
             yield Item("mean", str(number), each, context.unit)
 
-    def reports_by_level(self, counts: NDArray[np.int64], items: Sequence[Item]) -> list[int]:
+    def reports_by_level(self, counts: Ints, items: Sequence[Item]) -> list[int]:
         """Return how many reports of each level there are: each has several answers."""
         answers: list[int] = (counts.sum(axis=1) // self.sampled).tolist()
         return answers

@@ -22,9 +22,9 @@ from mechanisms.randomness import Source
 from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED, CoordinateSampling
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from mechanisms.arrays import Floats, Ints, Words
     from mechanisms.number.answers import NumericEstimates
 
 #: The variance of values uniform in [0, 1].
@@ -134,7 +134,7 @@ class SampledHybrid(CoordinateSampling):
         """Answers are counted by coordinate."""
         return self.dimensions
 
-    def places(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def places(self, seeds: Words) -> Ints:
         """Return the coordinate of each answer."""
         return self.coordinates_many(seeds)
 
@@ -148,20 +148,13 @@ class SampledHybrid(CoordinateSampling):
         values, steps = self.values(symbol), self.grid.resolution
         return [neighbours(values[i], steps) for i in self.coordinates(seed)]
 
-    def true_answers_many(
-        self, symbols: Any, seeds: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.int64]:
+    def true_answers_many(self, symbols: Any, seeds: Words, source: Source) -> Ints:
         """Return ``(n, sampled)`` inputs for ``(n, dimensions)`` numbers."""
         columns, steps = self.columns(symbols, seeds), self.grid.resolution
         return rounds_to_grid(columns.reshape(-1), steps, source).reshape(columns.shape)
 
     def _of_coordinate(
-        self,
-        cells: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, cells: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         from mechanisms.number.gridmeans import sampled_grid_estimates
 
@@ -176,7 +169,7 @@ class SampledHybrid(CoordinateSampling):
 
         ratio = self.dimensions / self.sampled
 
-        def variance(x: NDArray[np.float64]) -> float:
+        def variance(x: Floats) -> float:
             spread = float(x.var())
             return ratio * (self.grid.variance(level, x) + spread) - spread
 

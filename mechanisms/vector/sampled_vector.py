@@ -29,9 +29,9 @@ from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED, Coordinat
 from mechanisms.vector.optimum import optimal_sampled
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from mechanisms.arrays import Ints, Words
     from mechanisms.number.answers import NumericEstimates
 
 #: Bins of the thresholds that are kept apart in counts, a coordinate: the 4 leading bits.
@@ -165,9 +165,7 @@ class SampledVector(CoordinateSampling):
                 out.append(((int(value > threshold_of(asked)), 1),))
         return out
 
-    def true_answers_many(
-        self, symbols: Any, seeds: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.int64]:
+    def true_answers_many(self, symbols: Any, seeds: Words, source: Source) -> Ints:
         """Return ``(n, sampled)`` answers for ``(n, dimensions)`` numbers."""
         import numpy as np
 
@@ -182,7 +180,7 @@ class SampledVector(CoordinateSampling):
                 out[:, place] = column > thresholds_of(asked)
         return out
 
-    def slots_of(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def slots_of(self, seeds: Words) -> Ints:
         """Return the slot of each answer within its coordinate: ``(n, sampled)``."""
         import numpy as np
 
@@ -193,17 +191,12 @@ class SampledVector(CoordinateSampling):
         shift = np.uint64(64 - (VECTOR_BINS.bit_length() - 1))
         return (np.stack(asked, axis=1) >> shift).astype(np.int64)
 
-    def places(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def places(self, seeds: Words) -> Ints:
         """Return the coordinate and slot of each answer, as one number."""
         return self.coordinates_many(seeds) * self.slots + self.slots_of(seeds)
 
     def _of_coordinate(
-        self,
-        cells: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, cells: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         from mechanisms.number.answers import bit_estimates, threshold_estimates
 
