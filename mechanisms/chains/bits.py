@@ -145,11 +145,9 @@ class BitChain(BitOutputs):
 
     @property
     def levels(self) -> int:
-        """The number of levels."""
         return len(self.ladders[0].exact)
 
     def exact_at(self, level: int) -> tuple[Probabilities, ...]:
-        """Return the exact probabilities of a level: one pair for all bits, or one a bit."""
         return tuple(ladder.exact[level] for ladder in self.ladders)
 
     def realised(self, level: int) -> list[tuple[Fraction, Fraction]]:
@@ -164,7 +162,6 @@ class BitChain(BitOutputs):
         return self._ratio(self.exact_at(level))
 
     def realised_ratio(self, level: int) -> Fraction:
-        """Return the same from the thresholds alone."""
         return self._ratio(self.realised(level))
 
     def _ratio(self, pairs: Sequence[tuple[Fraction, Fraction]]) -> Fraction:
@@ -172,11 +169,9 @@ class BitChain(BitOutputs):
         return math.prod(found, start=Fraction(1)) ** (self.width // len(found))
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:
-        """Return the probability of every vector of a level, from the thresholds alone."""
         return self._product(value, self.realised(level))
 
     def step(self, output: int, level: int) -> dict[int, Fraction]:
-        """Return the law of the vector of ``level`` given that of the level above."""
         flips = [Fraction(ladder.flips[level], GRAINS) for ladder in self.ladders]
         return self._product(output, [(1 - flip, flip) for flip in flips])
 
@@ -195,10 +190,6 @@ class BitChain(BitOutputs):
         return found
 
     def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
-        """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
-
-        The sum over the bits in which the two vectors, integers, differ.
-        """
         import numpy as np
 
         total = np.zeros(len(reports))
@@ -234,7 +225,6 @@ class BitChain(BitOutputs):
         )
 
     def draw(self, bits: int, source: Source) -> list[int]:
-        """Draw a chain backward from a vector of bits; return it weakest level first."""
         width = self.width
         if bits >> width:
             raise ParameterError(f"a vector must have {width} bits")
@@ -246,7 +236,6 @@ class BitChain(BitOutputs):
         return [*self.weaker(current, source), current]
 
     def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the vectors of all levels but the last, weakest first, from that of the last."""
         out = []
         for planes in self.flip_planes:
             last ^= bernoulli_mask(planes, self.width, source)
@@ -271,7 +260,6 @@ class BitChain(BitOutputs):
         return out
 
     def payloads(self, values: Words, source: Source) -> Octets:
-        """Draw chains for ``(n, words)`` packed vectors: ``(n, levels, payload_width)``."""
         import numpy as np
 
         out = np.empty((len(values), self.levels, self.payload_width), dtype=np.uint8)
@@ -283,17 +271,6 @@ class BitChain(BitOutputs):
     def forward(
         self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
     ) -> int:
-        """Draw the output of ``level`` given that of the level below, by exact weights.
-
-        Parameters
-        ----------
-        prior : sequence of (bits, weight)
-            The vector, or where it is itself drawn at random, its possible values.
-        previous : int
-            The output at ``level - 1``.
-        level : int
-        source : Source
-        """
         bits = prior[0][0]
         if len(prior) > 1:
             bits = choose(self.posterior_weights(prior, previous, level - 1), source)

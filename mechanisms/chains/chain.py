@@ -126,7 +126,6 @@ class SymbolOutputs(Chain):
 
     @property
     def cells(self) -> int:
-        """One count an output."""
         return self.size
 
     @abstractmethod
@@ -134,20 +133,16 @@ class SymbolOutputs(Chain):
         """Draw chains for ``(n,)`` symbols: ``(n, levels)``, weakest level first."""
 
     def exact_at(self, level: int) -> tuple[Probabilities, ...]:
-        """Return the exact probabilities of a level."""
         return (self.exact[level],)
 
     def ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level, exactly."""
         p, q = self.exact[level]
         return p / q
 
     def contains(self, output: int) -> bool:
-        """Return whether an integer is below ``size``."""
         return 0 <= output < self.size
 
     def payloads(self, values: Ints, source: Source) -> Octets:
-        """Draw chains for ``(n,)`` symbols: ``(n, levels, payload_width)`` ``uint8``."""
         import numpy as np
 
         drawn = self.randomize(values, source)
@@ -162,11 +157,9 @@ class SymbolOutputs(Chain):
         return packed.reshape(payloads.shape[:-1]).astype(np.int64)
 
     def valid(self, payloads: Octets) -> Bools:
-        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
         return self.symbols(payloads) < self.size
 
     def count(self, payloads: Octets, places: Ints, n_places: int) -> Ints:
-        """Count valid payloads by place: ``(n_places, size)`` ``int64``."""
         from mechanisms.estimators.counting import grouped_counts
 
         return grouped_counts(self.symbols(payloads), places, n_places, self.size)
@@ -182,7 +175,6 @@ class BitOutputs(Chain):
 
     @cached_property
     def payload_width(self) -> int:
-        """Bytes of a payload."""
         return -(-self.width // 8)
 
     @property
@@ -196,7 +188,6 @@ class BitOutputs(Chain):
         return -(-self.width // 64)
 
     def contains(self, output: int) -> bool:
-        """Return whether an integer has no bit beyond ``width``."""
         return not output >> self.width
 
     @cached_property
@@ -205,12 +196,10 @@ class BitOutputs(Chain):
         return 0xFF >> (-self.width % 8)
 
     def valid(self, payloads: Octets) -> Bools:
-        """Return which of ``(n, payload_width)`` payloads have their spare bits clear."""
         clear: Bools = (payloads[:, -1] & (0xFF ^ self.last_byte)) == 0
         return clear
 
     def count(self, payloads: Octets, places: Ints, n_places: int) -> Ints:
-        """Count valid payloads by place: ``(n_places, width + 1)`` ``int64``."""
         import numpy as np
 
         from mechanisms.estimators.counting import grouped_bit_sums

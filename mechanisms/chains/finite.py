@@ -72,12 +72,10 @@ class FiniteChain(SymbolOutputs):
 
     @cached_property
     def size(self) -> int:
-        """The number of outputs."""
         return self.strongest.outputs
 
     @property
     def levels(self) -> int:
-        """The number of levels."""
         return len(self.steps) + 1
 
     def table(self, level: int) -> tuple[list[Row], int]:
@@ -123,20 +121,14 @@ class FiniteChain(SymbolOutputs):
         return tuple(reversed(found))
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:
-        """Return the probability of every output of a level, from the weights alone."""
         rows, total = self.table(level)
         return {output: Fraction(entry, total) for output, entry in enumerate(rows[value])}
 
     def step(self, output: int, level: int) -> dict[int, Fraction]:
-        """Return the law of the output of ``level`` given that of the level above."""
         step = self.steps[level]
         return {o: Fraction(_weight(step, output, o), GRAINS) for o in range(self.size)}
 
     def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
-        """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
-
-        The inputs are integers or ``(n,)`` arrays.
-        """
         import numpy as np
 
         outputs, logs = self.symbols(reports), self.log_matrices[level]
@@ -199,7 +191,6 @@ class FiniteChain(SymbolOutputs):
         return max(combinations(distinct[tried].tolist(), 2), key=apart)
 
     def draw(self, symbol: int, source: Source) -> list[int]:
-        """Draw a chain backward; return its outputs, weakest level first."""
         if not 0 <= symbol < self.inputs:
             raise ParameterError(f"a symbol must lie in [0, {self.inputs})")
         words = source.bits(64 * self.levels)
@@ -207,13 +198,11 @@ class FiniteChain(SymbolOutputs):
         return [*weaker_outputs(last, self.steps, words >> 64), last]
 
     def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
         if not 0 <= last < self.size:
             raise ParameterError(f"an output must lie in [0, {self.size})")
         return weaker_outputs(last, self.steps, source.bits(64 * len(self.steps)))
 
     def randomize(self, symbols: Ints, source: Source) -> Ints:
-        """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest level first."""
         if len(symbols) and not (symbols.min() >= 0 and symbols.max() < self.inputs):
             raise ParameterError(f"symbols must lie in [0, {self.inputs})")
         return chains_below(self.strongest.draw_many(symbols, source), self.steps, source)
@@ -258,7 +247,6 @@ class FiniteChain(SymbolOutputs):
     def forward(
         self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
     ) -> int:
-        """Draw the output of ``level`` given that of the level below, by exact weights."""
         return choose(self.forward_weights(prior, previous, level), source)
 
     def _steps_to(self, level: int) -> tuple[Step, ...]:

@@ -27,26 +27,21 @@ class HadamardChain(SupportChain, SymbolOutputs):
 
     @property
     def inputs(self) -> int:
-        """The number of categories."""
         return self.domain_size
 
     @cached_property
     def size(self) -> int:
-        """The number of places."""
         return self.blocks * self.order
 
     @property
     def total(self) -> int:
-        """The number of places."""
         return self.size
 
     @property
     def share(self) -> Fraction:
-        """The share of places in an output set."""
         return Fraction(1, 2 * self.blocks)
 
     def outputs(self) -> Iterable[int]:
-        """All places."""
         return range(self.size)
 
     def place(self, x: int) -> tuple[int, int]:
@@ -55,12 +50,10 @@ class HadamardChain(SupportChain, SymbolOutputs):
         return block, row + 1
 
     def supports(self, x: int, output: int) -> bool:
-        """Return whether a place is in the output set of a category."""
         block, row = self.place(x)
         return output // self.order == block and (output & row).bit_count() % 2 == 0
 
     def supporting(self, x: Any, reports: Octets) -> Bools:
-        """Return which places are in the output set of a category."""
         import numpy as np
 
         places, (block, row) = self.symbols(reports), self.place(x)
@@ -69,15 +62,12 @@ class HadamardChain(SupportChain, SymbolOutputs):
         return found
 
     def pair(self, p: Fraction) -> Probabilities:
-        """Return the probabilities of the output set, and of the rest of the block."""
         return Probabilities(p, (1 - p) / (2 * self.blocks - 1))
 
     def uniform(self, source: Source) -> int:
-        """Draw a uniform place."""
         return source.bits(self.size.bit_length() - 1)
 
     def uniform_within(self, x: int, supporting: bool, source: Source) -> int:
-        """Draw a uniform place in, or outside, the output set of a category."""
         if not supporting:
             while self.supports(x, output := self.uniform(source)):
                 pass
@@ -90,13 +80,11 @@ class HadamardChain(SupportChain, SymbolOutputs):
         return block * self.order + column
 
     def uniform_many(self, n: int, source: Source) -> Ints:
-        """Draw ``(n,)`` uniform places."""
         import numpy as np
 
         return (source.words(n) & np.uint64(self.size - 1)).astype(np.int64)
 
     def uniform_within_many(self, xs: Ints, supporting: Bools, source: Source) -> Ints:
-        """Draw places in, or outside, the output set of each row's category."""
         import numpy as np
 
         row, block = np.divmod(xs, self.blocks)

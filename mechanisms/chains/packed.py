@@ -48,12 +48,10 @@ class PackedChain(Chain):
 
     @property
     def levels(self) -> int:
-        """The number of levels."""
         return self.single.levels
 
     @cached_property
     def payload_width(self) -> int:
-        """Bytes of a payload."""
         return -(-self.answers * self.bits // 8)
 
     @property
@@ -71,27 +69,21 @@ class PackedChain(Chain):
         return [value >> self.bits * place & mask for place in range(self.answers)]
 
     def contains(self, output: int) -> bool:
-        """Return whether an integer packs symbols."""
         return 0 <= output < self.size and max(self.unpack(output)) < self.single.size
 
     def exact_at(self, level: int) -> tuple[Probabilities, ...]:
-        """Return the exact probabilities of a level, the same for every answer."""
         return self.single.exact_at(level)
 
     def ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level: all answers can differ."""
         return self.single.ratio(level) ** self.answers
 
     def realised_ratio(self, level: int) -> Fraction:
-        """Return the same, from the sampler's integers alone."""
         return self.single.realised_ratio(level) ** self.answers
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:
-        """Return the probability of every output of a level, from the sampler's integers alone."""
         return self._product([self.single.law(symbol, level) for symbol in self.unpack(value)])
 
     def step(self, output: int, level: int) -> dict[int, Fraction]:
-        """Return the law of the output of ``level`` given that of the level above."""
         return self._product([self.single.step(symbol, level) for symbol in self.unpack(output)])
 
     def _product(self, laws: Sequence[dict[int, Fraction]]) -> dict[int, Fraction]:
@@ -102,17 +94,14 @@ class PackedChain(Chain):
         return found
 
     def draw(self, value: int, source: Source) -> list[int]:
-        """Draw a chain backward from packed symbols; return it weakest level first."""
         drawn = [self.single.draw(symbol, source) for symbol in self.unpack(value)]
         return [self.pack(answers) for answers in zip(*drawn, strict=True)]
 
     def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
         drawn = [self.single.weaker(symbol, source) for symbol in self.unpack(last)]
         return [self.pack(answers) for answers in zip(*drawn, strict=True)]
 
     def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
-        """Draw the output of ``level`` given that of the level below, by exact weights."""
         value = prior[0][0]
         if len(prior) > 1:
             value = choose(self.posterior_weights(prior, previous, level - 1), source)
@@ -144,7 +133,6 @@ class PackedChain(Chain):
         return weights
 
     def payloads(self, values: Ints, source: Source) -> Octets:
-        """Draw chains for ``(n, answers)`` symbols: ``(n, levels, payload_width)`` ``uint8``."""
         import numpy as np
 
         n, width = len(values), self.bits
@@ -165,23 +153,17 @@ class PackedChain(Chain):
         return symbols
 
     def valid(self, payloads: Octets) -> Bools:
-        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
         spare = -self.answers * self.bits % 8
         clear: Bools = payloads[:, -1] <= 0xFF >> spare
         return clear & (self.symbols(payloads) < self.single.size).all(axis=1)
 
     def count(self, payloads: Octets, places: Ints, n_places: int) -> Ints:
-        """Count the answers of valid payloads, each at its own of ``(n, answers)`` places."""
         from mechanisms.estimators.counting import grouped_counts
 
         symbols = self.symbols(payloads).reshape(-1)
         return grouped_counts(symbols, places.reshape(-1), n_places, self.single.size)
 
     def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
-        """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
-
-        Both are ``(n, answers)`` symbols. The answers are independent.
-        """
         import numpy as np
 
         symbols, width = self.symbols(reports), self.single.payload_width

@@ -33,37 +33,29 @@ class SubsetChain(SupportChain, BitOutputs):
 
     @property
     def inputs(self) -> int:
-        """The number of categories."""
         return self.width
 
     @property
     def total(self) -> int:
-        """The number of subsets."""
         return comb(self.width, self.k)
 
     @property
     def share(self) -> Fraction:
-        """The share of subsets that have a given category."""
         return Fraction(self.k, self.width)
 
     def outputs(self) -> Iterable[int]:
-        """All subsets."""
         return (sum(1 << i for i in chosen) for chosen in combinations(range(self.width), self.k))
 
     def supports(self, x: int, output: int) -> bool:
-        """Return whether a category is in a subset."""
         return bool(output >> x & 1)
 
     def supporting(self, x: Any, reports: Octets) -> Bools:
-        """Return which packed subsets have a category."""
         return bit_of(reports, x)
 
     def contains(self, output: int) -> bool:
-        """Return whether an integer has ``k`` bits, none of them beyond ``width``."""
         return super().contains(output) and output.bit_count() == self.k
 
     def valid(self, payloads: Octets) -> Bools:
-        """Return which of ``(n, payload_width)`` payloads are subsets of the right size."""
         import numpy as np
 
         sizes = np.bitwise_count(payloads).sum(axis=1, dtype=np.int64)
@@ -71,31 +63,25 @@ class SubsetChain(SupportChain, BitOutputs):
         return right
 
     def payloads(self, values: Ints, source: Source) -> Octets:
-        """Draw chains for ``(n,)`` categories: ``(n, levels, payload_width)`` ``uint8``."""
         return self.randomize(values, source)
 
     def pair(self, p: Fraction) -> Probabilities:
-        """Return the probabilities that the category, and that another, is in the subset."""
         return Probabilities(p, (self.k - p) / (self.width - 1))
 
     def uniform(self, source: Source) -> int:
-        """Draw a uniform subset of ``k``."""
         return sum(1 << i for i in uniform_subset(self.width, self.k, source))
 
     def uniform_within(self, x: int, supporting: bool, source: Source) -> int:
-        """Draw a uniform subset with, or without, a category."""
         others = uniform_subset(self.width - 1, self.k - supporting, source)
         return sum((1 << (i + (i >= x)) for i in others), supporting << x)
 
     def uniform_many(self, n: int, source: Source) -> Octets:
-        """Draw packed subsets, ``(n, ceil(width / 8))``."""
         import numpy as np
 
         none = np.zeros(n, dtype=np.int64)
         return self._packed(none, np.zeros(n, dtype=np.uint8), source)
 
     def uniform_within_many(self, xs: Ints, supporting: Bools, source: Source) -> Octets:
-        """Draw packed subsets with, or without, each row's category."""
         import numpy as np
 
         return self._packed(xs, np.where(supporting, _IN, _OUT).astype(np.uint8), source)

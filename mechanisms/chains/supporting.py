@@ -102,15 +102,12 @@ class SupportChain(Chain):
         return tuple(self.pair(p) for p in self.supported)
 
     def exact_at(self, level: int) -> tuple[Probabilities, ...]:
-        """Return the exact probabilities of a level."""
         return (self.exact[level],)
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:
-        """Return the probability of every output of a level, from the thresholds alone."""
         return {output: self.probability(value, output, level) for output in self.outputs()}
 
     def step(self, output: int, level: int) -> dict[int, Fraction]:
-        """Return the law of the output of ``level`` given that of the level above."""
         kept = Fraction(self.keeps[level], GRAINS)
         found = dict.fromkeys(self.outputs(), (1 - kept) / self.total)
         found[output] += kept
@@ -121,7 +118,6 @@ class SupportChain(Chain):
         """Return which reports support an input."""
 
     def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
-        """Return the logarithms of likelihood ratios of reports: of ``other`` to ``one``."""
         import numpy as np
 
         p, share = self.supported[level], self.share
@@ -130,11 +126,9 @@ class SupportChain(Chain):
 
     @property
     def levels(self) -> int:
-        """The number of levels."""
         return len(self.keeps) + 1
 
     def ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level, exactly."""
         p = self.supported[level]
         return p * (1 - self.share) / ((1 - p) * self.share)
 
@@ -156,14 +150,12 @@ class SupportChain(Chain):
         )
 
     def draw(self, symbol: int, source: Source) -> list[int]:
-        """Draw a chain backward; return its outputs, weakest level first."""
         if not 0 <= symbol < self.inputs:
             raise ParameterError(f"a symbol must lie in [0, {self.inputs})")
         last = self.uniform_within(symbol, source.bits(64) < self.threshold, source)
         return [*self.weaker(last, source), last]
 
     def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
         out = []
         for keep in reversed(self.keeps):
             if source.bits(64) >= keep:
@@ -204,7 +196,6 @@ class SupportChain(Chain):
     def forward(
         self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
     ) -> int:
-        """Draw the output of ``level`` given that of the level below, by exact weights."""
         [(symbol, _)] = prior
         if choose(self.forward_weights(symbol, previous, level), source):
             return previous

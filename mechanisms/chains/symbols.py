@@ -179,7 +179,6 @@ class SymbolChain(SymbolOutputs):
         return symbol_channel(self.size, *self.exact[level])
 
     def draw(self, symbol: int, source: Source) -> list[int]:
-        """Draw a chain backward; return its symbols, weakest level first."""
         if not 0 <= symbol < self.size:
             raise ParameterError(f"a symbol must lie in [0, {self.size})")
         words = source.bits(64 * len(self.exact))
@@ -187,36 +186,27 @@ class SymbolChain(SymbolOutputs):
         return [*weaker_outputs(last, self.degradations, words >> 64), last]
 
     def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
         if not 0 <= last < self.size:
             raise ParameterError(f"an output must lie in [0, {self.size})")
         words = source.bits(64 * len(self.degradations))
         return weaker_outputs(last, self.degradations, words)
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:
-        """Return the probability of every output of a level, from the thresholds alone."""
         p, q = degraded(*self.strongest.realised(), self.degradations[level:])
         return {output: p if output == value else q for output in range(self.size)}
 
     @property
     def levels(self) -> int:
-        """The number of levels."""
         return len(self.exact)
 
     def step(self, output: int, level: int) -> dict[int, Fraction]:
-        """Return the law of the output of ``level`` given that of the level above."""
         kept, other = self.degradations[level].realised()
         return {each: kept if each == output else other for each in range(self.size)}
 
     def realised_ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level, from the thresholds alone."""
         return spread(*degraded(*self.strongest.realised(), self.degradations[level:]))
 
     def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
-        """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
-
-        The symbols are integers or ``(n,)`` arrays.
-        """
         import numpy as np
 
         outputs = self.symbols(reports)
@@ -225,7 +215,6 @@ class SymbolChain(SymbolOutputs):
         return np.asarray(log_odds(p, q) * sign)
 
     def randomize(self, symbols: Ints, source: Source) -> Ints:
-        """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest level first."""
         return chains_below(self.strongest.draw_many(symbols, source), self.degradations, source)
 
     def forward_weights(
@@ -260,7 +249,6 @@ class SymbolChain(SymbolOutputs):
     def forward(
         self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
     ) -> int:
-        """Draw the output of ``level`` given that of the level below, by exact weights."""
         weights = self.forward_weights(prior, previous, level)
         return choose(weights, source)
 

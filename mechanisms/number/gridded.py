@@ -49,7 +49,6 @@ class GridMechanism(NumberMechanism):
 
     @property
     def resolution(self) -> int:
-        """The steps between the inputs for 0 and for 1."""
         return self.shape.steps
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
@@ -59,13 +58,11 @@ class GridMechanism(NumberMechanism):
         return steps + 1 if symbol is None else round_to_grid(symbol, steps, source)
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        """Return both neighbouring inputs with their weights."""
         check_unit(symbol, self.missing)
         steps = self.shape.steps
         return ((steps + 1, 1),) if symbol is None else neighbours(symbol, steps)
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
-        """Return inputs for ``(n,)`` numbers, NaN being a missing one."""
         import numpy as np
 
         values, gone = unit_array(symbols, self.missing)
@@ -82,7 +79,6 @@ class GridMechanism(NumberMechanism):
         return grid_estimates(self.shape, self.laws, table, low, high, wanted)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean."""
         from mechanisms.number.gridmeans import grid_variance, worst_pictures
 
         pictures = worst_pictures(self.shape) if values is None else [values]
@@ -165,7 +161,6 @@ class DuchiOneBit(GridMechanism):
 
     @cached_property
     def chain(self) -> SymbolChain:
-        """What is drawn."""
         return symbol_chain(2 + self.missing, self.micros)
 
     def _ratios(self) -> Sequence[Fraction]:
@@ -173,12 +168,10 @@ class DuchiOneBit(GridMechanism):
 
     @cached_property
     def shape(self) -> Shape:
-        """Two inputs, two ends."""
         return Shape(2, 0, True, self.missing)
 
     @cached_property
     def laws(self) -> tuple[Law, ...]:
-        """The exact probabilities of every level, weakest first."""
         none = Fraction(0)
         return tuple(Law(none, none, none, p, q, q, p, q) for p, q in self.chain.exact)
 
@@ -188,7 +181,6 @@ class DuchiOneBit(GridMechanism):
         return 1 << 32
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Name the end of the range that is reported."""
         low, high = context.range
         unit = f" {context.unit}" if context.unit else ""
         return (f"{low:g}{unit}", f"{high:g}{unit}", "missing")[self.output_of(payload)]
@@ -223,17 +215,14 @@ class WindowMechanism(GridMechanism):
 
     @property
     def shape(self) -> Shape:
-        """The inputs and outputs."""
         return self._designed[0]
 
     @property
     def laws(self) -> tuple[Law, ...]:
-        """The exact probabilities of every level, weakest first."""
         return self._below[1]
 
     @cached_property
     def chain(self) -> FiniteChain:
-        """What is drawn."""
         rows = (steps.rows_of(self.shape, step) for step in self._below[0])
         strongest = FiniteDraw(designs.rows_of(self.shape, self._grains))
         return FiniteChain(strongest, tuple(FiniteDraw(each) for each in rows))
@@ -254,20 +243,12 @@ class WindowMechanism(GridMechanism):
         return (cell,) * shape.cells + (end,) * (2 * shape.ends) + (gone,) * shape.missing
 
     def output_of(self, payload: bytes) -> int:
-        """Return the output in a payload.
-
-        Raises
-        ------
-        ParameterError
-            The payload is none of this mechanism.
-        """
         output = super().output_of(payload)
         if not self.possible[output]:
             raise ParameterError("the payload is none of this mechanism")
         return output
 
     def valid(self, payloads: Octets) -> Bools:
-        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
         import numpy as np
 
         possible = np.array([*self.possible, False])
@@ -286,7 +267,6 @@ class WindowMechanism(GridMechanism):
     def log_ratios(
         self, values: tuple[Any, Any], reports: Octets, chains: Words, level: int
     ) -> Floats:
-        """Return the logarithms of likelihood ratios, of values rounded at random."""
         import numpy as np
 
         laws = []

@@ -105,7 +105,6 @@ class NumberMechanism(Mechanism):
         """Return the estimates of counts that have been checked."""
 
     def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
-        """Yield the mean, the share of missing values, quantiles, bits and the distribution."""
         from mechanisms.items import Item, Method
 
         stratum = max(EXPECTED_REPORTS, context.least)
@@ -138,15 +137,12 @@ class NumberMechanism(Mechanism):
         """
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return that of the mean."""
         return precision_of_mean("the mean", partial(self.variance, level), assumed, scale)
 
     def noise(self, level: int) -> Noise | None:
-        """Return that of one answer."""
         return Noise.of(*self.exact(level)[0])
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Return the number of the output."""
         output = self.output_of(payload)
         if len(payload) > _SHOWN_BYTES:
             return f"answers to be read together, {payload.hex()}"
@@ -158,11 +154,9 @@ class NumberMechanism(Mechanism):
         return 1 << 32
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return the ends of the range."""
         return 0.0, 1.0
 
     def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
-        """Return the ends, some numbers between them and, where it can be, a missing value."""
         missing, steps = [None] * self.missing, self.resolution
         numbers = {0, steps, *some_below(steps + 1, count - 2 - len(missing), source)}
         return [number / steps for number in sorted(numbers)] + missing
@@ -181,7 +175,6 @@ class AnswerMechanism(NumberMechanism):
 
     @cached_property
     def chain(self) -> SymbolChain:
-        """What is drawn."""
         return symbol_chain(2 + self.missing, self.micros)
 
     def _ratios(self) -> Sequence[Fraction]:
@@ -200,7 +193,6 @@ class AnswerMechanism(NumberMechanism):
         return coins.hash_ids(chains, self._domain)
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Return what was asked, and the answer."""
         answer = self.output_of(payload)
         return "missing" if answer == MISSING else self._said(answer, chain, context)
 

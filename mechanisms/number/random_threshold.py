@@ -97,7 +97,6 @@ class RandomThreshold(AnswerMechanism):
         return int(symbol > threshold_of(self.coin(chain)))
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
-        """Return symbols for ``(n,)`` numbers, NaN being a missing one."""
         import numpy as np
 
         values, gone = unit_array(symbols, self.missing)
@@ -110,7 +109,6 @@ class RandomThreshold(AnswerMechanism):
         return BINS
 
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
-        """Return the bin, in [0, 64), of each chain's threshold."""
         import numpy as np
 
         return (self.coins_of(chains) >> np.uint64(58)).astype(np.int64)

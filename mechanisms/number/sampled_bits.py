@@ -113,7 +113,6 @@ class SampledBit(AnswerMechanism):
         return round_to_grid(symbol, self.resolution, source) >> self.exponent(chain) & 1
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        """Return the chain's bit of both neighbouring grid points, with their weights."""
         check_unit(symbol, self.missing)
         if symbol is None:
             return ((MISSING, 1),)
@@ -122,7 +121,6 @@ class SampledBit(AnswerMechanism):
         return ((below >> exponent & 1, GRAINS - grains), ((below + 1) >> exponent & 1, grains))
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
-        """Return symbols for ``(n,)`` numbers, NaN being a missing one."""
         import numpy as np
 
         values, gone = unit_array(symbols, self.missing)
@@ -136,7 +134,6 @@ class SampledBit(AnswerMechanism):
         return self.bits
 
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
-        """Return the index of each chain's bit, 0 being the most significant."""
         return self.bits - 1 - exponents_of(self.coins_of(chains), self.bits)
 
     def _numeric(
@@ -148,12 +145,10 @@ class SampledBit(AnswerMechanism):
         return bit_estimates(cells, self.pairs(), low, high, stratum=stratum)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean."""
         return _variance(self, level, values, n)
 
     @property
     def resolution(self) -> int:
-        """The steps of the grid."""
         return (1 << self.bits) - 1
 
     def _said(self, answer: int, chain: bytes, context: Context) -> str:
@@ -231,12 +226,10 @@ class SampledBits(SeveralAnswers, NumberMechanism):
 
     @property
     def answered(self) -> int:
-        """How many answers a report has."""
         return self.count
 
     @property
     def symbols(self) -> int:
-        """No, yes and, where it can be, missing."""
         return 2 + self.missing
 
     def exponents(self, seed: int) -> list[int]:
@@ -254,14 +247,12 @@ class SampledBits(SeveralAnswers, NumberMechanism):
         ]
 
     def priors(self, symbol: Any, seed: int) -> list[Prior]:
-        """Return the bits asked for of both neighbouring grid points, with their weights."""
         check_unit(symbol, self.missing)
         if symbol is None:
             return [((MISSING, 1),)] * self.count
         return [bit_prior(symbol, self.bits, exponent) for exponent in self.exponents(seed)]
 
     def true_answers_many(self, symbols: Any, seeds: Words, source: Source) -> Ints:
-        """Return ``(n, count)`` symbols for ``(n,)`` numbers, NaN being a missing one."""
         import numpy as np
 
         values, gone = unit_array(symbols, self.missing)
@@ -281,7 +272,6 @@ class SampledBits(SeveralAnswers, NumberMechanism):
         return self.bits
 
     def places(self, seeds: Words) -> Ints:
-        """Return the index of each answer's bit, 0 being the most significant."""
         import numpy as np
 
         columns = [exponents_of(coin_column(seeds, i), self.bits) for i in range(self.count)]
@@ -296,12 +286,10 @@ class SampledBits(SeveralAnswers, NumberMechanism):
         return bit_estimates(cells, self.pairs(), low, high, self.count, stratum)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean."""
         return _variance(self, level, values, n) / self.count
 
     @property
     def resolution(self) -> int:
-        """The steps of the grid."""
         return (1 << self.bits) - 1
 
 

@@ -62,7 +62,6 @@ class SeveralAnswers(Mechanism):
 
     @property
     def _decisions(self) -> int:
-        """The answers: each has an equal share of an amount."""
         return self.answered
 
     @property
@@ -72,7 +71,6 @@ class SeveralAnswers(Mechanism):
 
     @cached_property
     def chain(self) -> PackedChain:
-        """What is drawn."""
         shares = [Fraction(micro, self.answered) for micro in self.micros]
         return PackedChain(symbol_chain(self.symbols, shares), self.answered)
 
@@ -108,11 +106,9 @@ class SeveralAnswers(Mechanism):
         return coins.coin_domain(self.metric)
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Return the true answers, packed."""
         return self.chain.pack(self.true_answers(symbol, self.seed(chain), source))
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        """Return all that the true answers may be, packed, with integer weights."""
         product: dict[int, int] = {}
         for combination in itertools.product(*self.priors(symbol, self.seed(chain))):
             value = self.chain.pack([answer for answer, _ in combination])
@@ -120,7 +116,6 @@ class SeveralAnswers(Mechanism):
         return tuple(product.items())
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
-        """Return the true answers: ``(n, answered)``."""
         return self.true_answers_many(symbols, self.seeds(chains), source)
 
     def _forward(
@@ -129,7 +124,6 @@ class SeveralAnswers(Mechanism):
         return self.chain.forward_each(self.priors(symbol, self.seed(chain)), before, level, source)
 
     def randomize(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Octets:
-        """Draw chains for ``n`` values: ``(n, levels, payload_width)`` ``uint8``."""
         n = len(symbols)
         if not (chains.shape == (n, 2) and pseudonyms.shape == (n, 2)):
             raise ParameterError(
@@ -141,7 +135,6 @@ class SeveralAnswers(Mechanism):
     def accumulate(
         self, payloads: Octets, chains: Words, pseudonyms: Words, groups: Ints, n_groups: int
     ) -> Ints:
-        """Count the answers of valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
         places = self.places(self.seeds(chains)) + (groups * self.strata)[:, None]
         counts = self.chain.count(payloads, places, n_groups * self.strata)
         return counts.reshape(n_groups, self.count_length)
@@ -149,16 +142,13 @@ class SeveralAnswers(Mechanism):
     def log_ratios(
         self, values: tuple[Any, Any], reports: Octets, chains: Words, level: int
     ) -> Floats:
-        """Return the logarithms of likelihood ratios, under each chain's own coins."""
         one, other = (self.truths([each] * len(chains), chains) for each in values)
         return self.chain.log_ratios(one, other, reports, level)
 
     def truths(self, symbols: Any, chains: Words) -> Ints:
-        """Return the true answers: ``(n, answered)``."""
         return self.true_answers_many(symbols, self.seeds(chains), SystemSource())
 
     def answers(self, payloads: Octets) -> Ints:
-        """Return the answers that are reported: ``(n, levels, answered)``."""
         import numpy as np
 
         levels = range(payloads.shape[1])

@@ -118,7 +118,6 @@ class SplitBits(NumberMechanism):
 
     @property
     def _decisions(self) -> int:
-        """The bits, of which one may say whether there is a value."""
         return self.bits + self.missing
 
     @cached_property
@@ -135,7 +134,6 @@ class SplitBits(NumberMechanism):
 
     @cached_property
     def chain(self) -> BitChain:
-        """What is drawn."""
         columns = zip(*self._shares, strict=True)
         return BitChain(self._decisions, tuple(symmetric_bit(column) for column in columns))
 
@@ -151,7 +149,6 @@ class SplitBits(NumberMechanism):
         return self._arrange(round_to_grid(symbol, self.resolution, source))
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        """Return the bits of both neighbouring grid points, with their weights."""
         check_unit(symbol, self.missing)
         if symbol is None:
             return ((0, 1),)
@@ -163,7 +160,6 @@ class SplitBits(NumberMechanism):
         return reversed_bits | 1 << self.bits if self.missing else reversed_bits
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Words:
-        """Return packed bits for ``(n,)`` numbers, NaN being a missing one."""
         import numpy as np
 
         values, gone = unit_array(symbols, self.missing)
@@ -187,7 +183,6 @@ class SplitBits(NumberMechanism):
         return split_estimates(table, pairs, low, high, self.missing)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean."""
         import numpy as np
 
         from mechanisms.estimators.variance import split_bits_variance
@@ -203,7 +198,6 @@ class SplitBits(NumberMechanism):
 
     @property
     def resolution(self) -> int:
-        """The steps of the grid."""
         return (1 << self.bits) - 1
 
     def influence(self, level: int) -> float | None:
@@ -213,7 +207,6 @@ class SplitBits(NumberMechanism):
         return sum(weight * lie for weight, lie in zip(weights, lies, strict=False))
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return two values that differ in all bits."""
         return (None if self.missing else 0.0), 1.0
 
 

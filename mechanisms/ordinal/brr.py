@@ -137,7 +137,6 @@ class BipartiteRandomizedResponse(CategoryMechanism):
 
     @cached_property
     def chain(self) -> FiniteChain:
-        """What is drawn."""
         windows = equidistant_windows(self.points, self.subset_size)
         return finite_chain(strongest_draw(windows, self.micros[-1], self.missing), self.micros)
 
@@ -154,13 +153,11 @@ class BipartiteRandomizedResponse(CategoryMechanism):
         return ordinal(self, counts, numbers, missing=self.missing)
 
     def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
-        """Yield the most likely shares, the unbiased ones of groups, bounds of the mean, a CDF."""
         from mechanisms.ordinal.estimates import ordinal_items
 
         return ordinal_items(self, counts, context)
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return that of the wider of the two bounds of the mean."""
         from mechanisms.ordinal.estimates import mean_precision
 
         return mean_precision(self.matrix(level), assumed, scale, missing=self.missing)

@@ -60,7 +60,6 @@ class SurveyMechanism(CategoryMechanism):
 
     @cached_property
     def chain(self) -> FiniteChain:
-        """What is drawn."""
         design = self._strongest()
         cost = min(self.micros[-1], loss_micro(design.channel.ratio()))
         strongest = rounded((design.no, design.yes), cost)
@@ -100,20 +99,17 @@ class SurveyMechanism(CategoryMechanism):
         return estimate_share(self.contributions, count_table(self, counts).tolist())
 
     def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
-        """Yield the share of yes."""
         from mechanisms.items import Item
 
         yield Item("share", "yes", self.share(counts))
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return that of the share of yes."""
         from mechanisms.planner.targets import of_share
 
         part = self.contributions[level]
         return of_share("the share of yes", (part.no, part.yes), assumed)
 
     def noise(self, level: int) -> Noise | None:
-        """Return that of an answer's contribution to the share of yes."""
         part = self.contributions[level]
         low, high = min(part.scores), max(part.scores)
         return Noise(part.no, part.yes, high - low, max(high, 1 - low))
@@ -360,9 +356,7 @@ class Christofides(SurveyMechanism):
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """1 to L."""
         return tuple(range(1, len(self.cards) + 1))
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Name the card that is reported."""
         return f"card {self.output_of(payload) + 1}"

@@ -50,7 +50,6 @@ class CoordinateSampling(SeveralAnswers):
 
     @property
     def answered(self) -> int:
-        """One answer a sampled coordinate."""
         return self.sampled
 
     def influence(self, level: int) -> float | None:
@@ -210,20 +209,16 @@ class CoordinateSampling(SeveralAnswers):
         """
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return that of the mean of a coordinate."""
         variance = partial(self.variance, level)
         return precision_of_mean("the mean of a coordinate", variance, assumed, scale)
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Return the payload itself."""
         return f"answers to be read together, {payload.hex()}"
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return the vectors of zeros and of ones."""
         return (0.0,) * self.dimensions, (1.0,) * self.dimensions
 
     def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
-        """Return vectors of zeros and ones."""
         masks = some_below(1 << self.dimensions, count, source)
         places = range(self.dimensions)
         return [tuple(float(mask >> place & 1) for place in places) for mask in masks]

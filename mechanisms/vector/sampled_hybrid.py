@@ -118,7 +118,6 @@ class SampledHybrid(CoordinateSampling):
 
     @cached_property
     def chain(self) -> PackedChain:
-        """What is drawn."""
         return PackedChain(self.grid.chain, self.sampled)
 
     def _ratios(self) -> Sequence[Fraction]:
@@ -126,30 +125,24 @@ class SampledHybrid(CoordinateSampling):
         return [(most / least) ** self.sampled for most, least in pairs]
 
     def exact(self, level: int) -> tuple[Probabilities, ...]:
-        """Return the largest and the smallest probability of the output that costs most."""
         return self.grid.exact(level)
 
     @property
     def strata(self) -> int:
-        """Answers are counted by coordinate."""
         return self.dimensions
 
     def places(self, seeds: Words) -> Ints:
-        """Return the coordinate of each answer."""
         return self.coordinates_many(seeds)
 
     def true_answers(self, symbol: Any, seed: int, source: Source) -> list[int]:
-        """Return the chosen coordinates as inputs of the grid."""
         values, steps = self.values(symbol), self.grid.resolution
         return [round_to_grid(values[i], steps, source) for i in self.coordinates(seed)]
 
     def priors(self, symbol: Any, seed: int) -> list[Prior]:
-        """Return both neighbouring inputs of each chosen coordinate, with their weights."""
         values, steps = self.values(symbol), self.grid.resolution
         return [neighbours(values[i], steps) for i in self.coordinates(seed)]
 
     def true_answers_many(self, symbols: Any, seeds: Words, source: Source) -> Ints:
-        """Return ``(n, sampled)`` inputs for ``(n, dimensions)`` numbers."""
         columns, steps = self.columns(symbols, seeds), self.grid.resolution
         return rounds_to_grid(columns.reshape(-1), steps, source).reshape(columns.shape)
 
@@ -162,7 +155,6 @@ class SampledHybrid(CoordinateSampling):
         return sampled_grid_estimates(self.grid.shape, self.grid.laws, cells, low, high, share)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean of a coordinate."""
         import numpy as np
 
         from mechanisms.number.gridmeans import worst_pictures
@@ -178,7 +170,6 @@ class SampledHybrid(CoordinateSampling):
         return max(variance(each) for each in worst_pictures(self.grid.shape))
 
     def noise(self, level: int) -> Noise | None:
-        """Return that of one coordinate."""
         return self.grid.noise(level)
 
 

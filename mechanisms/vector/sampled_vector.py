@@ -141,7 +141,6 @@ class SampledVector(CoordinateSampling):
         return self.dimensions * self.slots
 
     def true_answers(self, symbol: Any, seed: int, source: Source) -> list[int]:
-        """Return the answers about the chosen coordinates of a sequence of numbers."""
         values = self.values(symbol)
         out = []
         for place, coordinate in enumerate(self.coordinates(seed)):
@@ -154,7 +153,6 @@ class SampledVector(CoordinateSampling):
         return out
 
     def priors(self, symbol: Any, seed: int) -> list[Prior]:
-        """Return the answers with their weights: two where a coordinate is rounded."""
         values = self.values(symbol)
         out: list[Prior] = []
         for place, coordinate in enumerate(self.coordinates(seed)):
@@ -166,7 +164,6 @@ class SampledVector(CoordinateSampling):
         return out
 
     def true_answers_many(self, symbols: Any, seeds: Words, source: Source) -> Ints:
-        """Return ``(n, sampled)`` answers for ``(n, dimensions)`` numbers."""
         import numpy as np
 
         columns = self.columns(symbols, seeds)
@@ -192,7 +189,6 @@ class SampledVector(CoordinateSampling):
         return (np.stack(asked, axis=1) >> shift).astype(np.int64)
 
     def places(self, seeds: Words) -> Ints:
-        """Return the coordinate and slot of each answer, as one number."""
         return self.coordinates_many(seeds) * self.slots + self.slots_of(seeds)
 
     def _of_coordinate(
@@ -243,5 +239,4 @@ class SampledVector(CoordinateSampling):
         return ratio * (noise + between) * (1 + extra / answers) - taken
 
     def noise(self, level: int) -> Noise | None:
-        """Return that of one answer."""
         return Noise.of(*self.exact(level)[0])
