@@ -1,11 +1,8 @@
 """What every mechanism is: one class, from the value on a device to the estimates of a window.
 
-A mechanism says what a value becomes before it is randomized (``encode``), by which chain that is
-randomized (``chain``), and what the counts of reports say (``estimate``). All that depends on the
-mechanism is asked of it: no other module decides by a mechanism's name or type.
-
-A device loads the class with the standard library alone; what is for many values at once, and what
-estimates, imports numpy when it is called.
+All that depends on the mechanism is asked of it: no other module decides by its name or type.
+A device loads the class with the standard library alone; what is for many values at once, and
+what estimates, imports numpy when it is called.
 """
 
 from __future__ import annotations
@@ -45,25 +42,31 @@ class Mechanism(ABC):
     """A mechanism with all its levels: immutable, the same on a device and at the aggregator.
 
     A subclass is a frozen value (:func:`mechanisms.frozen.frozen`) whose first field is
-    ``epsilon``; a mechanism with a public coin has a last field ``metric``, the name of the metric,
-    which separates its coins from those of others. Level 0 is the weakest, released first.
+    ``epsilon``. Level 0 is the weakest, released first. A parameter outside its range is a
+    ``ParameterError``.
+
+    Parameters
+    ----------
+    epsilon : float or sequence of float
+        The nominal amount, in [1e-6, 40] unless the mechanism names another range; several, rising,
+        for as many levels.
+    metric : str
+        Last, where there is a public coin: the metric's name, which separates its coins from
+        others'.
 
     Attributes
     ----------
-    name : str
-        The name in a plan.
-    types : tuple of str
-        The types of metrics that may use it.
-    coins : str
+    name, types
+        The name in a plan, and the types of metrics that may use it.
+    coins
         What public coins are hashed from: ``none``, ``chain`` or ``pseudonym``.
-    gives : str
+    gives
         What its estimates are, for people; a template over ``symbols``, the parameters and
         :meth:`figures`.
-    words : mapping
+    words
         Parameters that people are shown in other words than those of most mechanisms, as templates.
-    symbolic : bool
-        Whether a report names one of the symbols that :meth:`encode` returns, as randomized
-        response does.
+    symbolic
+        Whether a report names one of the symbols that :meth:`encode` returns.
     """
 
     name: ClassVar[str]
@@ -98,21 +101,9 @@ class Mechanism(ABC):
 
     @classmethod
     def build(cls, levels: Sequence[int], metric: str, **parameters: Any) -> Mechanism:
-        """Build the mechanism from a compiled plan.
+        """Build the mechanism from a compiled plan; see :func:`mechanisms.registry.build`.
 
-        Parameters
-        ----------
-        levels : sequence of int
-            Nominal micro-epsilons, increasing, at most 8.
-        metric : str
-            The metric's name.
-        **parameters
-            All of :meth:`parameters`.
-
-        Raises
-        ------
-        ParameterError
-            See :func:`mechanisms.registry.build`.
+        ``levels`` are nominal micro-epsilons; all of :meth:`parameters` are given.
         """
         epsilons = tuple(micro / MICRO for micro in check_ladder(levels, _MOST))
         coin = {"metric": metric} if "metric" in names_of(cls) else {}
@@ -132,13 +123,9 @@ class Mechanism(ABC):
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters that a plan may leave out, chosen for the strongest level sent.
 
-        Parameters
-        ----------
-        micro : int
-            Nominal micro-epsilon of that level; 0 if there is none.
-        given : mapping
-            What the metric says itself, for example ``domain_size``; and ``last``, the
-            micro-epsilon of the last level, sent or not.
+        ``micro`` is that level's nominal micro-epsilon, 0 if there is none; ``given`` is what the
+        metric says itself, for example ``domain_size``, and as ``last`` the micro-epsilon of the
+        last level, sent or not.
         """
         return {}
 
@@ -166,10 +153,7 @@ class Mechanism(ABC):
         """Return the input of the chain for a value."""
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        """Return all that :meth:`encode` may return, with integer weights.
-
-        Here for a value that is not rounded at random.
-        """
+        """Return all that :meth:`encode` may return, with integer weights; here one."""
         return ((self.encode(symbol, chain, pseudonym, NO_SOURCE), 1),)
 
     @abstractmethod
@@ -187,32 +171,17 @@ class Mechanism(ABC):
 
     @abstractmethod
     def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
-        """Yield all that the counts of a window say; at least one item.
+        """Yield all that the counts of a window say, at least one item.
 
-        Parameters
-        ----------
-        counts : ndarray, shape (levels, count_length), int64
-            Counts of the newest reports, by level.
-        context : Context
-            What the plan says of the metric.
+        ``counts`` are those of the newest reports, by level: ``(levels, count_length)``.
         """
 
     @abstractmethod
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
         """Return how precise the main estimate will be if all reports are of one level.
 
-        Parameters
-        ----------
-        level : int
-        assumed : Assumed
-            Of the data.
-        scale : float
-            The length of the range, of a number, an ordinal value or a coordinate.
-
-        Raises
-        ------
-        ParameterError
-            Nothing can be said of it.
+        ``scale`` is the length of the range, of a number, an ordinal value or a coordinate. A
+        ``ParameterError`` where nothing can be said of it.
         """
 
     @abstractmethod
@@ -344,34 +313,15 @@ class Mechanism(ABC):
         return self._packed(self.chain.draw(self.encode(symbol, chain, pseudonym, source), source))
 
     def draw_last(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> bytes:
-        """Draw the payload of the last level alone: a permanent response to a value.
-
-        See :meth:`weaker`, and :mod:`mechanisms.base` for when this is of use.
-        """
+        """Draw the payload of the last level alone: a permanent response, see :meth:`weaker`."""
         return self.draw(symbol, chain, pseudonym, source)[-1]
 
     def weaker(self, last: bytes, source: Source) -> tuple[bytes, ...]:
-        """Draw the payloads of the other levels, weakest first, backward from that of the last.
+        """Draw the payloads of levels 0 to ``levels - 2`` backward from that of the last.
 
         Together with ``last`` they are a chain as :meth:`draw` gives it. However often they are
         drawn anew, all of them say about the value no more than ``last`` does, and every drawing
         by itself no more than its strongest level that is seen.
-
-        Parameters
-        ----------
-        last : bytes
-            The payload of the last level.
-        source : Source
-
-        Returns
-        -------
-        tuple of bytes
-            Of levels 0 to ``levels - 2``.
-
-        Raises
-        ------
-        ParameterError
-            The payload is none of this mechanism.
         """
         return self._packed(self.chain.weaker(self.output_of(last), source))
 
@@ -398,13 +348,7 @@ class Mechanism(ABC):
         return self.chain.forward(self.prior(symbol, chain, pseudonym), before, level, source)
 
     def output_of(self, payload: bytes) -> int:
-        """Return the output in a payload.
-
-        Raises
-        ------
-        ParameterError
-            The payload is none of this mechanism.
-        """
+        """Return the output in a payload; ``ParameterError`` where it is none of this mechanism."""
         output = int.from_bytes(payload, "little")
         if not (len(payload) == self.payload_width and self.chain.contains(output)):
             raise ParameterError("the payload is none of this mechanism")
@@ -415,7 +359,7 @@ class Mechanism(ABC):
         return tuple([output.to_bytes(width, "little") for output in outputs])
 
     def randomize(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Octets:
-        """Draw chains for ``n`` values.
+        """Draw chains for ``n`` values: ``(n, levels, payload_width)``, as payloads go on the wire.
 
         Parameters
         ----------
@@ -423,12 +367,6 @@ class Mechanism(ABC):
             Values, as :meth:`encode_many` takes them.
         chains, pseudonyms : ndarray, shape (n, 2), uint64
             Ids, little-endian halves; without a public coin, anything of this shape.
-        source : Source
-
-        Returns
-        -------
-        ndarray, shape (n, levels, payload_width), uint8
-            As the payloads go on the wire.
 
         Raises
         ------
@@ -457,19 +395,9 @@ class Mechanism(ABC):
         return list(items[0].estimate.reports_by_level)
 
     def report(self, values: Any, source: Source, ids: Words | None = None) -> Octets:
-        """Randomize values at the last level only.
+        """Randomize values at the last level only: ``(n, payload_width)`` ``uint8``.
 
-        Parameters
-        ----------
-        values : array_like or sequence, shape (n, ...)
-        source : Source
-        ids : ndarray, shape (n, 2), uint64
-            What public coins are hashed from; needed where there are any.
-
-        Returns
-        -------
-        ndarray, shape (n, payload_width), uint8
-            A packed report a row, as it goes on the wire.
+        ``ids``, ``(n, 2)`` ``uint64``, are what public coins are hashed from, if there are any.
         """
         ids = self._ids(len(values), ids)
         return self.randomize(values, ids, ids, source)[:, -1]
@@ -515,16 +443,8 @@ class Mechanism(ABC):
         """Return how much likelier, as a logarithm, reports are from the second of two values.
 
         Here for values that are not rounded at random, and without coins from the chain id unless
-        the mechanism is :attr:`symbolic`.
-
-        Parameters
-        ----------
-        values : pair
-        reports : ndarray, shape (n, payload_width), uint8
-            Possible ones, of the pseudonym ``NO_ID``.
-        chains : ndarray, shape (n, 2), uint64
-            Their ids.
-        level : int
+        the mechanism is :attr:`symbolic`. ``reports``, ``(n, payload_width)``, are possible ones of
+        the pseudonym ``NO_ID``; ``chains``, ``(n, 2)``, their ids.
         """
         one, other = (
             self.truths([each] * len(chains), chains)[:, 0]
@@ -548,10 +468,7 @@ class Mechanism(ABC):
         return np.empty((len(chains), 0), dtype=np.int64)
 
     def answers(self, payloads: Octets) -> Ints:
-        """Return the symbols in ``(n, levels, payload_width)`` payloads: ``(n, levels, answers)``.
-
-        One column for each of :meth:`truths`.
-        """
+        """Return the symbols in ``(n, levels, payload_width)`` payloads: ``(n, levels, m)``."""
         import numpy as np
 
         if self.symbolic:
@@ -576,13 +493,7 @@ NO_SOURCE = _NoSource()
 
 
 def check_columns(symbols: Any, chains: Words, pseudonyms: Words) -> None:
-    """Refuse columns of different lengths: one value must never be randomized more than once.
-
-    Raises
-    ------
-    ParameterError
-        The message names the shapes.
-    """
+    """Refuse columns of different lengths: one value must never be randomized more than once."""
     import numpy as np
 
     n = len(symbols) if isinstance(symbols, (list, tuple)) else np.size(symbols)

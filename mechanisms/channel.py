@@ -58,10 +58,7 @@ class Channel:
     def ratio(self) -> Fraction:
         """Return the largest likelihood ratio of any output between any two inputs.
 
-        Raises
-        ------
-        ParameterError
-            An output is possible for one input and impossible for another: no epsilon covers it.
+        A ``ParameterError`` where an output is possible for one input and impossible for another.
         """
         worst = Fraction(1)
         for column in zip(*self.rows, strict=True):

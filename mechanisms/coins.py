@@ -69,18 +69,10 @@ def shard_of(pseudonym: bytes, shards: int) -> int:
 
 
 def bloom_positions(string: bytes, cohort: int, hashes: int, bits: int) -> tuple[int, ...]:
-    """Return the ``hashes`` positions, in ``[0, bits)``, of a string's Bloom filter.
+    """Return the ``hashes`` positions, in ``[0, bits)``, of the Bloom filter of a string in UTF-8.
 
-    Parameters
-    ----------
-    string : bytes
-        UTF-8.
-    cohort : int
-        Each cohort hashes in its own way.
-    hashes : int
-        At most 8: positions are successive 32-bit words of one SHA-256.
-    bits : int
-        Length of the filter. Positions of one string may coincide.
+    Each cohort hashes in its own way; at most 8 positions are successive 32-bit words of one
+    SHA-256, and may coincide.
     """
     digest = sha256(b"sotto.bloom\0" + cohort.to_bytes(4, "little") + string)
     words = int.from_bytes(digest, "little")

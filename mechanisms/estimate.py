@@ -34,19 +34,16 @@ class Estimate:
     """An estimate from randomized reports.
 
     The population is the reports that were accepted: their true values are fixed, the
-    randomization is random, and standard error and interval cover that alone. ``value`` is the
-    unbiased one and can therefore be negative or above one.
+    randomization is random, and standard error and interval cover that alone.
 
     Parameters
     ----------
     value : float
-        NaN if the reports determine nothing.
+        The unbiased one, which can be negative or above one; NaN if nothing is determined.
     standard_error : float
         Of ``value``, estimated; infinite if the reports determine nothing.
-    n : int
-        Reports behind the estimate.
-    reports_by_level : tuple of int
-        The same, by level, weakest first.
+    n, reports_by_level : int, tuple of int
+        Reports behind the estimate; the same by level, weakest first.
     detection_floor : float or None
         Of a share: the smallest true share whose estimate exceeds the two-sided 5 % threshold
         of a share of zero with power 0.8. Above 1, no share can be told from none.
@@ -71,22 +68,9 @@ class Estimate:
     region: Region | None = field(default=None, repr=False, compare=False)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return a two-sided confidence interval.
+        """Return the two-sided interval at a ``level`` in (0, 1), of the randomization.
 
-        Parameters
-        ----------
-        level : float in (0, 1)
-            Probability, over the randomization, that the interval covers the truth.
-
-        Returns
-        -------
-        (float, float)
-            Infinite on both sides if the reports determine nothing.
-
-        Raises
-        ------
-        ParameterError
-            ``level`` is not in (0, 1).
+        It is infinite on both sides if the reports determine nothing.
         """
         if not 0 < level < 1:
             raise ParameterError(f"level must lie in (0, 1), got {level}")
@@ -155,11 +139,7 @@ class ShareNoise:
 
     @cached_property
     def detection_floor(self) -> float:
-        """The smallest true share that is told from zero (see :class:`Estimate`).
-
-        Its estimate exceeds z(0.975) times the standard deviation at a share of zero with
-        probability 0.8.
-        """
+        """The smallest true share that is told from zero; see :class:`Estimate`."""
         threshold = two_sided(1 - FLOOR_ERROR) * math.sqrt(self.variance(0.0))
         power = _NORMAL.inv_cdf(FLOOR_POWER)
 
@@ -173,18 +153,16 @@ class ShareNoise:
 
 @dataclass(frozen=True)
 class ShareRegion:
-    """The shares that a two-sided test of the estimate does not reject.
+    """The shares in [0, 1] that a two-sided test of the estimate does not reject.
 
-    The estimate of a share is a sum over independent reports, so that its mean and variance at
-    a hypothetical true share are known; the test is normal with a continuity correction of half
-    of the largest step that one report makes. Only shares in [0, 1] are tested.
+    The estimate is a sum over independent reports, so that its mean and variance at a hypothetical
+    true share are known; the test is normal, with a continuity correction of half a step.
     """
 
     value: float
     noise: ShareNoise
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Return the ends of the interval at confidence ``level``."""
         z, noise = two_sided(level), self.noise
 
         def keeps(share: float) -> bool:

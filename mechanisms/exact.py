@@ -40,22 +40,9 @@ _LARGEST_EXPONENT = 1000
 
 @lru_cache(maxsize=4096)
 def exp_bounds(exponent: Fraction) -> tuple[Fraction, Fraction]:
-    """Enclose the exponential of a rational number.
+    """Enclose the exponential of a rational number in [0, 1000].
 
-    Parameters
-    ----------
-    exponent : Fraction
-        In [0, 1000].
-
-    Returns
-    -------
-    lower, upper : Fraction
-        ``lower <= e**exponent <= upper``, 1e-49 apart relatively; both are 1 for exponent 0.
-
-    Raises
-    ------
-    ParameterError
-        The exponent is outside its interval.
+    The bounds are 1e-49 apart relatively, and both 1 for exponent 0.
 
     Examples
     --------
@@ -78,29 +65,14 @@ def exp_micro(micro: int | Fraction) -> tuple[Fraction, Fraction]:
 
 
 def loss_micro(ratio: Fraction) -> int:
-    """Return the smallest micro-epsilon that covers a likelihood ratio, rounded upward.
+    """Return the smallest micro-epsilon for which ``ratio <= e**(micro / 1e6)`` is proved.
 
-    Parameters
-    ----------
-    ratio : Fraction
-        The largest likelihood ratio of a channel, at least 1.
-
-    Returns
-    -------
-    int
-        The smallest ``micro`` for which ``ratio <= e**(micro / 1e6)`` is proved; 0 for ratio 1.
-
-    Raises
-    ------
-    ParameterError
-        The ratio is below 1, or above e^1000.
+    ``ratio``, in [1, e^1000], is the largest likelihood ratio of a channel.
 
     Examples
     --------
-    >>> loss_micro(Fraction(3))
-    1098613
-    >>> loss_micro(Fraction(1))
-    0
+    >>> loss_micro(Fraction(3)), loss_micro(Fraction(1))
+    (1098613, 0)
     """
     if not 1 <= ratio <= exp_bounds(Fraction(_LARGEST_EXPONENT))[0]:
         raise ParameterError(f"a largest likelihood ratio lies in [1, e^{_LARGEST_EXPONENT}]")
@@ -116,14 +88,9 @@ def loss_micro(ratio: Fraction) -> int:
 
 
 def to_micro(epsilon: float | Fraction) -> int:
-    """Return an epsilon in micro-epsilon, rounded down.
+    """Return an epsilon in [0.000001, 1000] in micro-epsilon, rounded down.
 
     A float is taken as the decimal number that it prints as.
-
-    Raises
-    ------
-    ParameterError
-        The epsilon is below one micro-epsilon, above 1000, or not a number.
 
     Examples
     --------

@@ -1,9 +1,8 @@
 """Frozen values: what ``@dataclass(frozen=True)`` makes, at a small part of its cost.
 
-The standard library's loads ``inspect`` and compiles the methods of each class anew whenever a
-process starts, which was a third of what a device paid before it could record anything. These
-share their methods. Type checkers, ``dataclasses.fields`` and ``dataclasses.replace`` take them
-for dataclasses. Where nothing runs on a device, dataclasses serve as well.
+The standard library's loads ``inspect`` and compiles each class's methods whenever a process
+starts, a third of what a device paid before it could record anything. These share their methods.
+Type checkers, ``dataclasses.fields`` and ``dataclasses.replace`` take them for dataclasses.
 """
 
 from __future__ import annotations

@@ -27,11 +27,8 @@ class Context:
     range : (float, float)
         Lowest and highest value of a number, of a coordinate, or of the points.
     unit : str or None
-        Of the metric.
-    missing : bool
-        Whether a value can be missing.
-    ordered : bool
-        Whether the symbols are ordered.
+    missing, ordered : bool
+        Whether a value can be missing, and whether the symbols are ordered.
     points : sequence of float, optional
         The numbers that ordered symbols stand for; by default their ranks.
     candidates : sequence of str
@@ -83,7 +80,6 @@ class Item:
     ----------
     kind, item : str
         Together unique in a window.
-    estimate : Estimate
     unit : str or None
         ``share``, or the metric's own.
     display : float or None
@@ -92,8 +88,6 @@ class Item:
         Of a candidate string.
     confounded_with : tuple of str
         The candidates between which reports cannot tell; nothing is determined of them.
-    method : Method
-        How far value and interval can be relied on.
     """
 
     kind: str

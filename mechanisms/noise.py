@@ -12,14 +12,8 @@ from typing import NamedTuple
 class Noise(NamedTuple):
     """The unbiased contribution of one report to a share, or to a mean of numbers in [0, 1].
 
-    Parameters
-    ----------
-    no, yes : float
-        Its variance where the true answer is 0, and where it is 1.
-    step : float
-        The largest difference between two contributions.
-    lie : float
-        The largest distance of a contribution from a true answer.
+    ``no`` and ``yes`` are its variances where the true answer is 0 and 1, ``step`` is the largest
+    difference between two contributions, ``lie`` their largest distance from a true answer.
     """
 
     no: float
@@ -43,13 +37,9 @@ class Noise(NamedTuple):
     def total(self, categories: int) -> float:
         """Return n times the variance of the shares of so many categories, added up.
 
-        A category of share f has ``f yes + (1 - f) no``; shares add up to one, so that the sum is
-        the same whatever the distribution.
-
-        References
-        ----------
-        T. Wang et al., "Locally Differentially Private Protocols for Frequency Estimation",
-        USENIX Security 2017, equation 4 with the population fixed.
+        A category of share f has ``f yes + (1 - f) no``, and shares add up to one (T. Wang et al.,
+        "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017,
+        equation 4 with the population fixed).
 
         Examples
         --------

@@ -1,9 +1,4 @@
-"""Where randomness comes from.
-
-Everything that protects a person draws from :class:`SystemSource`, the operating system's
-cryptographically secure generator. It keeps no pool, so that neither a fork nor a copied
-process can hand out the same bits twice.
-"""
+"""Where randomness comes from."""
 
 from __future__ import annotations
 
@@ -27,7 +22,9 @@ class Source(Protocol):
 
 
 class SystemSource:
-    """The operating system's CSPRNG, one system call a draw, nothing kept between draws.
+    """The operating system's cryptographically secure generator: what protects a person draws here.
+
+    It keeps no pool, so that neither a fork nor a copied process can hand out the same bits twice.
 
     Examples
     --------
@@ -38,12 +35,10 @@ class SystemSource:
     __slots__ = ()
 
     def bits(self, n: int) -> int:
-        """Return a uniform integer in ``[0, 2**n)``."""
         size = (n + 7) >> 3
         return int.from_bytes(os.urandom(size), "little") >> (8 * size - n)
 
     def words(self, n: int) -> Words:
-        """Return ``(n,)`` independent uniform 64-bit words."""
         import numpy as np
 
         return np.frombuffer(os.urandom(8 * n), dtype="<u8").astype(np.uint64, copy=False)

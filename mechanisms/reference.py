@@ -172,12 +172,6 @@ def sections(documented: type | ModuleType) -> dict[str, str]:
     """Return the sections of a docstring as Markdown, what is before them under the empty name.
 
     References of a class may be its module's.
-
-    Examples
-    --------
-    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
-    >>> sections(GeneralizedRandomizedResponse)[""]
-    'Report the true category, or with a smaller probability each of the others.'
     """
     parts = _UNDERLINED.split(inspect.getdoc(documented) or "")
     found = {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}

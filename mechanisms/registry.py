@@ -1,8 +1,4 @@
-"""The mechanisms of plans, by name; each class is imported when it is first asked for.
-
-Importing this module loads no mechanism, and each needs the standard library alone; numpy is
-imported by the vectorised methods.
-"""
+"""The mechanisms of plans, by name; each class is imported when it is first asked for."""
 
 from __future__ import annotations
 
@@ -14,12 +10,7 @@ from mechanisms.errors import ParameterError
 
 
 def mechanism_class(name: object) -> type[Mechanism]:
-    """Return the class of a mechanism.
-
-    Raises
-    ------
-    ParameterError
-        There is none of this name.
+    """Return the class of a mechanism; a ``ParameterError`` where there is none of this name.
 
     Examples
     --------
@@ -60,9 +51,8 @@ def build(spec: Mapping[str, object], levels: Sequence[int], metric: str) -> Mec
     ------
     ParameterError
         The name is unknown, a parameter is missing, superfluous, of the wrong type or outside
-        its range, or the thresholds of 64 bits cannot honour a level (which is named).
-    UnrelatedLevelsError
-        A level is no degradation of the one above it.
+        its range, or the thresholds of 64 bits cannot honour a level (which is named); as
+        ``UnrelatedLevelsError`` where a level is no degradation of the one above it.
 
     Examples
     --------
@@ -92,21 +82,14 @@ def build(spec: Mapping[str, object], levels: Sequence[int], metric: str) -> Mec
 
 
 def supports_constant(spec: Mapping[str, object]) -> bool:
-    """Return whether a mechanism can answer for a constant value.
+    """Return whether a mechanism, the object of a compiled plan, can answer for a constant value.
 
     Its reports must not depend on a public coin: coins are hashed from the chain id or the
     pseudonym, and both change from period to period, while the permanent response was drawn under
     those of the first.
 
-    Parameters
-    ----------
-    spec : mapping
-        The ``mechanism`` object of a compiled plan.
-
     Examples
     --------
-    >>> supports_constant({"name": "grr", "domain_size": 5})
-    True
     >>> rappor = {"name": "rappor", "bits": 64, "hashes": 2}
     >>> supports_constant({**rappor, "cohorts": 1}), supports_constant({**rappor, "cohorts": 8})
     (True, False)

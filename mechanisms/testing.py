@@ -1,8 +1,4 @@
-"""Seeded randomness, for tests and simulations only.
-
-In ``clientsdk`` and ``pipelines`` only ``clientsdk.testing`` imports this module; a test holds that
-line. What it draws can be predicted by anyone who knows the seed and protects nobody.
-"""
+"""Seeded randomness, for tests and simulations only; it protects nobody."""
 
 from __future__ import annotations
 
@@ -16,12 +12,10 @@ if TYPE_CHECKING:
 
 
 class SeededSource:
-    """A reproducible :class:`~mechanisms.randomness.Source`.
+    """A reproducible :class:`~mechanisms.randomness.Source`: equal seeds give equal draws.
 
-    Parameters
-    ----------
-    seed : int
-        Equal seeds give equal draws.
+    In ``clientsdk`` and ``pipelines`` only ``clientsdk.testing`` imports it; a test holds that
+    line.
 
     Examples
     --------
@@ -35,11 +29,9 @@ class SeededSource:
         self._generator: np.random.Generator | None = None
 
     def bits(self, n: int) -> int:
-        """Return a pseudo-random integer in ``[0, 2**n)``."""
         return self._random.getrandbits(n)
 
     def words(self, n: int) -> Words:
-        """Return ``(n,)`` pseudo-random 64-bit words."""
         import numpy as np
 
         if self._generator is None:

@@ -22,21 +22,11 @@ if TYPE_CHECKING:
 
 
 def planes_of(thresholds: Sequence[int], width: int) -> tuple[int, ...]:
-    """Arrange 64-bit thresholds in planes.
+    """Arrange 64-bit thresholds, one for each bit or a single one for all, in planes.
 
-    Parameters
-    ----------
-    thresholds : sequence of int in [0, 2**64)
-        One for each bit, or a single one for all.
-    width : int
-        The number of bits.
-
-    Returns
-    -------
-    tuple of int
-        Most significant plane first; bit ``i`` of a plane belongs to bit ``i`` of the vector.
-        Planes below the last one that is not empty are left out: what is undecided then is
-        equal so far, hence not below.
+    The most significant plane is first; bit ``i`` of a plane belongs to bit ``i`` of the vector.
+    Planes below the last one that is not empty are left out: what is undecided then is equal so
+    far, hence not below.
 
     Examples
     --------
@@ -59,13 +49,7 @@ def planes_of(thresholds: Sequence[int], width: int) -> tuple[int, ...]:
 def bernoulli_mask(planes: Sequence[int], width: int, source: Source) -> int:
     """Return ``width`` independent bits, bit ``i`` being 1 with its threshold's probability.
 
-    Parameters
-    ----------
-    planes : sequence of int
-        From :func:`planes_of`.
-    width : int
-    source : Source
-        Asked for enough planes at once that mostly one request suffices.
+    The source is asked for enough planes at once that mostly one request suffices.
     """
     full = (1 << width) - 1
     batch = width.bit_length() + 2
@@ -84,19 +68,10 @@ def bernoulli_mask(planes: Sequence[int], width: int, source: Source) -> int:
 
 
 def bernoulli_lanes(planes: Sequence[int], lanes: int, n: int, source: Source) -> Words:
-    """Vectorised :func:`bernoulli_mask` for ``n`` vectors of ``64 * lanes`` bits.
+    """Vectorised :func:`bernoulli_mask` for ``n`` vectors of ``64 * lanes`` bits: ``(n, lanes)``.
 
-    Parameters
-    ----------
-    planes : sequence of int
-        From :func:`planes_of`; where bits have thresholds of their own, for at most 64 bits.
-    lanes, n : int
-
-    Returns
-    -------
-    ndarray, shape (n, lanes), uint64
-        Bit ``i`` of a vector is bit ``i % 64`` of lane ``i // 64``. Bits beyond the width of
-        the planes carry no meaning.
+    Bit ``i`` of a vector is bit ``i % 64`` of lane ``i // 64``; bits beyond the width of the planes
+    carry no meaning. Where bits have thresholds of their own, there are at most 64.
     """
     import numpy as np
 

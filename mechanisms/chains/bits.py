@@ -67,17 +67,9 @@ def changed_ratio(p: Fraction, q: Fraction) -> Fraction:
 def symmetric_bit(exponents: Sequence[Fraction]) -> BitLadder:
     """Build the ladder of a bit that is flipped whichever it is.
 
-    Parameters
-    ----------
-    exponents : sequence of Fraction
-        The epsilon of the bit at each level, increasing.
-
-    Raises
-    ------
-    ParameterError
-        An amount is too small for 64-bit thresholds.
-    UnrelatedLevelsError
-        A level is not below the realised level above it.
+    ``exponents`` are the epsilons of the bit at each level, increasing. ``ParameterError`` where an
+    amount is too small for 64-bit thresholds, as ``UnrelatedLevelsError`` where a level is not
+    below the realised one above it.
     """
     flip = ceil_fraction(GRAINS / (exp_bounds(exponents[-1])[0] + 1))
     return _degrade(GRAINS - flip, flip, exponents)
@@ -86,7 +78,7 @@ def symmetric_bit(exponents: Sequence[Fraction]) -> BitLadder:
 def one_sided_bit(exponents: Sequence[Fraction]) -> BitLadder:
     """Build the ladder of a bit of optimized unary encoding: a 1 is reported as 1 half the time.
 
-    Parameters, errors: as :func:`symmetric_bit`; the exponents are those of the whole vector.
+    As :func:`symmetric_bit`; the exponents are those of the whole vector.
     """
     zero = ceil_fraction(GRAINS / (exp_bounds(exponents[-1])[0] + 1))
     return _degrade(HALF, zero, exponents)
@@ -122,15 +114,7 @@ def _degrade(one: int, zero: int, exponents: Sequence[Fraction]) -> BitLadder:
 
 @frozen
 class BitChain(BitOutputs):
-    """The levels of independently randomized bits.
-
-    Parameters
-    ----------
-    width : int
-        The number of bits.
-    ladders : tuple of BitLadder
-        One for each bit, or a single one for all.
-    """
+    """The levels of independently randomized bits, with a ladder for each bit, or one for all."""
 
     width: int
     ladders: tuple[BitLadder, ...]
@@ -155,10 +139,7 @@ class BitChain(BitOutputs):
         return [ladder.realised(level) for ladder in self.ladders]
 
     def ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level if every bit can change.
-
-        A mechanism whose inputs differ in fewer bits has a smaller one.
-        """
+        """Return the largest likelihood ratio of a level if every bit can change."""
         return self._ratio(self.exact_at(level))
 
     def realised_ratio(self, level: int) -> Fraction:

@@ -39,18 +39,8 @@ Step = FiniteDraw | SymbolDraw
 class FiniteChain(SymbolOutputs):
     """The levels of any finite mechanism.
 
-    Parameters
-    ----------
-    strongest : FiniteDraw
-        Draws the strongest level from the input.
-    steps : tuple of FiniteDraw or SymbolDraw
-        ``steps[k]`` draws level k from the output of level k + 1. All levels have the same outputs,
-        of which some may never occur.
-
-    Raises
-    ------
-    ParameterError
-        A step has other inputs or outputs than the strongest level has outputs.
+    ``strongest`` draws the strongest level from the input, ``steps[k]`` level k from the output of
+    level k + 1. All levels have the same outputs, of which some may never occur.
     """
 
     strongest: FiniteDraw
@@ -101,10 +91,7 @@ class FiniteChain(SymbolOutputs):
     def exact(self) -> tuple[Probabilities, ...]:
         """Of every level the probabilities, largest and smallest, of the output that certifies it.
 
-        Raises
-        ------
-        ParameterError
-            An output is possible for one input and impossible for another: no epsilon covers it.
+        ``ParameterError`` where an output is possible for one input and impossible for another.
         """
         rows: list[Row] = list(dict.fromkeys(self.strongest.weights))
         total, found = GRAINS, []
@@ -210,25 +197,10 @@ class FiniteChain(SymbolOutputs):
     def forward_weights(
         self, prior: Sequence[tuple[int, int]], previous: int, level: int
     ) -> dict[int, int]:
-        """Integer weights of the outputs of ``level`` given that of the level below.
+        """Integer weights of the outputs of ``level`` given that of the level below, ``previous``.
 
-        Parameters
-        ----------
-        prior : sequence of (symbol, weight)
-            The symbol, or where it is itself drawn at random, its possible values.
-        previous : int
-            The output at ``level - 1``.
-        level : int
-
-        Returns
-        -------
-        dict
-            Proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior.
-
-        Raises
-        ------
-        ParameterError
-            There is no such level, or the previous output is impossible for the prior.
+        They are proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior: the symbol, or
+        where it is itself drawn at random, its possible values with their weights.
         """
         if not 1 <= level < self.levels:
             raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
@@ -258,12 +230,10 @@ class FiniteChain(SymbolOutputs):
 def finite_chain(
     strongest: FiniteDraw, ladder: Sequence[int], steps: Sequence[Step] | None = None
 ) -> FiniteChain:
-    """Build the chain below a strongest level.
+    """Build the chain below a strongest level that honours the last amount of a ladder.
 
     Parameters
     ----------
-    strongest : FiniteDraw
-        Honours the last amount of the ladder.
     ladder : sequence of int
         Nominal micro-epsilons, increasing.
     steps : sequence of FiniteDraw or SymbolDraw, optional
@@ -273,9 +243,8 @@ def finite_chain(
     Raises
     ------
     ParameterError
-        The steps do not fit, or an amount is too small for 64-bit thresholds.
-    UnrelatedLevelsError
-        A level exceeds its amount, or is not below the realised level above it.
+        The steps do not fit, or an amount is too small for 64-bit thresholds; as
+        ``UnrelatedLevelsError`` where a level exceeds its amount, or is not below the one above it.
     """
     if steps is None:
         chain = _noisy_chain(strongest, ladder)

@@ -108,18 +108,10 @@ def block_order(domain_size: int, blocks: int) -> int:
 
 
 def walsh_hadamard(values: Ints) -> Ints:
-    """Return the Walsh-Hadamard transform of integers along the last axis.
+    """Return the Walsh-Hadamard transform of int64 along the last axis, a power of two b long.
 
-    Parameters
-    ----------
-    values : ndarray, shape (..., b), int64
-        b a power of two.
-
-    Returns
-    -------
-    ndarray, shape (..., b), int64
-        Entry r is the sum of the values times row r of the Hadamard matrix, whose entry at c is
-        −1 to the number of bits that r and c share.
+    Entry r is the sum of the values times row r of the Hadamard matrix, whose entry at c is −1 to
+    the number of bits that r and c share.
 
     Examples
     --------

@@ -23,15 +23,7 @@ if TYPE_CHECKING:
 
 @frozen
 class PackedChain(Chain):
-    """Independent chains of one kind, their symbols packed into an integer.
-
-    Parameters
-    ----------
-    single : SymbolChain or FiniteChain
-        What every answer goes through.
-    answers : int
-        How many there are; the first one has the lowest bits.
-    """
+    """Independent chains of one kind, packed into an integer, the first one lowest."""
 
     single: SymbolChain | FiniteChain
     answers: int

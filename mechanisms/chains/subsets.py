@@ -117,8 +117,6 @@ class SubsetChain(SupportChain, BitOutputs):
 def uniform_subset(n: int, k: int, source: Source) -> set[int]:
     """Draw a uniform subset of ``k`` of ``n`` numbers from one uniform integer, by Floyd's method.
 
-    References
-    ----------
     J. Bentley, B. Floyd, "Programming Pearls: A Sample of Brilliance", CACM 30(9), 1987.
 
     Examples

@@ -34,12 +34,8 @@ if TYPE_CHECKING:
 class SupportChain(Chain):
     """The levels of such a mechanism.
 
-    Parameters
-    ----------
-    threshold : int
-        The strongest level's output supports the input for so many of 2**64 random words.
-    keeps : tuple of int
-        For ``keeps[k]`` of 2**64 words level k is the output of level k + 1, else uniform.
+    The strongest level's output supports the input for ``threshold`` of 2**64 random words; for
+    ``keeps[k]`` of them level k is the output of level k + 1, else uniform.
     """
 
     threshold: int
@@ -208,18 +204,9 @@ class SupportChain(Chain):
 def support_thresholds(share: Fraction, ladder: Sequence[int]) -> tuple[int, tuple[int, ...]]:
     """Return the threshold and the keeps that honour a ladder in micro-epsilon.
 
-    Parameters
-    ----------
-    share : Fraction in (0, 1)
-        The share of outputs that support an input.
-    ladder : sequence of int
-
-    Raises
-    ------
-    ParameterError
-        An amount is too small, or too large, for 64-bit thresholds.
-    UnrelatedLevelsError
-        A level is not below the realised level above it.
+    ``share``, in (0, 1), is that of outputs that support an input. ``ParameterError`` where 64-bit
+    thresholds cannot honour an amount, as ``UnrelatedLevelsError`` where a level is not below the
+    realised one above it.
 
     Examples
     --------

@@ -56,12 +56,7 @@ class SymbolDraw:
     def realised(self) -> tuple[Fraction, Fraction]:
         """Return the probabilities of keeping and of a given other symbol, from the thresholds.
 
-        All words beyond ``keep`` go to the others, ``other`` words each, however many that makes.
-
-        Raises
-        ------
-        ParameterError
-            The thresholds do not cover all words.
+        Refuses thresholds that do not cover all words.
         """
         if self.keep + (self.size - 1) * self.other != GRAINS:
             raise ParameterError("the thresholds of a draw do not cover all words")
@@ -220,20 +215,10 @@ class SymbolChain(SymbolOutputs):
     def forward_weights(
         self, prior: Sequence[tuple[int, int]], previous: int, level: int
     ) -> dict[int, int]:
-        """Integer weights of the outputs of ``level`` given that of the level below.
+        """Integer weights of the outputs of ``level`` given that of the level below, ``previous``.
 
-        Parameters
-        ----------
-        prior : sequence of (symbol, weight)
-            The symbol, or where it is itself drawn at random, its possible values.
-        previous : int
-            The output at ``level - 1``.
-        level : int
-
-        Returns
-        -------
-        dict
-            Proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior.
+        They are proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior: the symbol, or
+        where it is itself drawn at random, its possible values with their weights.
         """
         if not 1 <= level < len(self.exact):
             raise ParameterError(f"level must lie in [1, {len(self.exact)}), not {level}")
@@ -266,13 +251,8 @@ def symbol_chain(size: int, ladder: Sequence[int | Fraction]) -> SymbolChain:
 
     The strongest level has ``other = ceil(2**64 / (e**eps + size - 1))``. A degradation has the
     smallest ``other`` for which the exact product stays within the weaker level's amount.
-
-    Raises
-    ------
-    ParameterError
-        The domain is too small or too large, or the amounts too small for it.
-    UnrelatedLevelsError
-        A level is not below the realised level above it.
+    ``ParameterError`` where the domain is too small or too large, or the amounts too small for it;
+    as ``UnrelatedLevelsError`` where a level is not below the realised one above it.
     """
     check_int("domain_size", size, 2, MAX_SYMBOLS)
     number = len(ladder)

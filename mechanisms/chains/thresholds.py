@@ -34,17 +34,8 @@ _SLACK = 1 + Fraction(1, 1 << 30)
 class FiniteDraw:
     """One random word decides: an output by the integer weights of the input's row.
 
-    Parameters
-    ----------
-    weights : tuple of tuple of int
-        ``weights[x][o]`` of the 2**64 values of a random word turn ``x`` into ``o``; every row
-        sums to 2**64. An output of weight zero is never drawn.
-
-    Raises
-    ------
-    ParameterError
-        There are no rows, or more than 1024 rows or columns, or they differ in length, or a row
-        has a negative weight or another sum.
+    ``weights[x][o]`` of the 2**64 values of a random word turn ``x`` into ``o``; an output of
+    weight zero is never drawn. There are 1 to 1024 rows, of as many columns, each of sum 2**64.
 
     Examples
     --------
@@ -113,27 +104,11 @@ class FiniteDraw:
 def rounded(rows: Sequence[Sequence[Fraction]], micro: int) -> FiniteDraw:
     """Round a channel to integers over 2**64 whose largest exact ratio is within e^epsilon.
 
-    A tiny share of the uniform law over the possible outputs is mixed in first, just enough for
-    the rounding, by less than a grain an entry, never to exceed the amount. Equal rows stay equal
-    and impossible outputs impossible.
-
-    Parameters
-    ----------
-    rows : sequence of sequence of Fraction
-        The probabilities, a row an input. They may exceed the amount by as little as the
-        mixing takes back.
-    micro : int
-        The amount, in micro-epsilon.
-
-    Returns
-    -------
-    FiniteDraw
-
-    Raises
-    ------
-    ParameterError
-        The rows are no distributions, or exceed the amount by so much, or the amount is so
-        large or so small, that more than 2**-16 of the uniform would be needed.
+    A tiny share of the uniform law over the possible outputs is mixed in first, just enough for the
+    rounding, by less than a grain an entry, never to exceed the amount. Equal rows stay equal and
+    impossible outputs impossible. The rows, one an input, may exceed the amount by as little as the
+    mixing takes back; ``ParameterError`` where they are no distributions, or more than 2**-16 of
+    the uniform would be needed.
 
     Examples
     --------

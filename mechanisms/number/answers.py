@@ -29,10 +29,8 @@ class NumericEstimates:
         Of the values present, after clipping.
     missing : Estimate or None
         Share of the reports whose value is missing, where the plan allows that.
-    cdf : Cdf or None
-        Distribution function of the values present (random threshold and square wave only).
-    quantiles : dict of float to Estimate, or None
-        By probability (random threshold and square wave only).
+    cdf, quantiles : Cdf, dict of float to Estimate, or None
+        Of the values present; quantiles by probability (random threshold and square wave only).
     bit_means : tuple of Estimate, or None
         Share of the values present with each bit set, most significant first (bit-aware
         mechanisms only).
@@ -103,7 +101,6 @@ def threshold_estimates(
         Probability that an answer is kept, and that it becomes a given other one.
     low, high : float
         The range.
-    quantiles : sequence of float in (0, 1)
     share : float in (0, 1]
         Share of the clients that answer, where the coins choose them too.
     stratum : int
@@ -143,18 +140,8 @@ def bit_estimates(
 ) -> NumericEstimates:
     """Estimate a mean and the means of bits from answers about sampled bits.
 
-    Parameters
-    ----------
-    cells : ndarray, shape (levels, bits, symbols), integers
-        Answers by their bit, most significant first.
-    pairs : ndarray, shape (levels, 2)
-        Probability that an answer is kept, and that it becomes a given other one.
-    low, high : float
-        The range.
-    draws : int
-        Answers that a report has, each about a bit of its own.
-    stratum : int
-        Answers that a stratum is expected to have, at least.
+    As :func:`threshold_estimates`, but that ``cells`` has the answers by their bit, most
+    significant first, and a report has ``draws`` answers, each about a bit of its own.
     """
     import numpy as np
 

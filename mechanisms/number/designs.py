@@ -1,7 +1,6 @@
 """The strongest level: how wide a window is, how much the ends get, and the integers over 2**64.
 
-All decisions are taken in exact rational numbers, so that a device and the aggregator take the
-same ones.
+Decisions are taken in exact rational numbers: the same on a device and at the aggregator.
 """
 
 from __future__ import annotations
@@ -46,18 +45,11 @@ def check_points(points: int) -> None:
 
 
 def least_variance_design(points: int, missing: bool, micro: int, mixed: bool) -> Design:
-    """Return the design with the least variance at one epsilon.
+    """Return the design with the least variance at one nominal amount.
 
-    Parameters
-    ----------
-    points : int
-    missing : bool
-    micro : int
-        The nominal amount.
-    mixed : bool
-        Whether some of the probability may go to the ends (the Hybrid Mechanism): then the variance
-        is the worst case's. Otherwise all is the cells' (the Piecewise Mechanism), and the
-        variance is that of uniform numbers.
+    Where ``mixed``, some of the probability may go to the ends (the Hybrid Mechanism): then the
+    variance is the worst case's. Otherwise all is the cells' (the Piecewise Mechanism), and the
+    variance is that of uniform numbers.
 
     Notes
     -----
@@ -92,12 +84,7 @@ def least_variance_design(points: int, missing: bool, micro: int, mixed: bool) -
 def square_wave_shape(points: int, missing: bool, micro: int) -> Shape:
     """Return the shape whose window is closest to the square wave's.
 
-    Its half-width is b = (ε e^ε − e^ε + 1) / (2 e^ε (e^ε − 1 − ε)).
-
-    References
-    ----------
-    Z. Li, T. Wang, M. Lopuhaä-Zwakenberg, N. Li, B. Škorić, "Estimating Numerical Distributions
-    under Local Differential Privacy", SIGMOD 2020, section 5.
+    Its half-width is b = (ε e^ε − e^ε + 1) / (2 e^ε (e^ε − 1 − ε)) (Li et al., section 5).
     """
     check_points(points)
     epsilon = Fraction(micro, MICRO)
@@ -110,18 +97,8 @@ def square_wave_shape(points: int, missing: bool, micro: int) -> Shape:
 def strongest(shape: Shape, share: Fraction, micro: int) -> Grains:
     """Return the integers of the strongest level; the largest likelihood ratio is within e^ε.
 
-    Parameters
-    ----------
-    shape : Shape
-    share : Fraction
-        How much of the probability is the cells'; what the integers leave over is added to it.
-    micro : int
-        The nominal amount.
-
-    Raises
-    ------
-    ParameterError
-        64-bit thresholds cannot tell the inputs apart at so small an amount.
+    ``share`` is how much of the probability is the cells'; what the integers leave over is added
+    to it. A ``ParameterError`` where 64-bit thresholds cannot tell the inputs apart.
     """
     bound = exp_micro(micro)[0]
     low = step = 0

@@ -1,8 +1,7 @@
 """Numbers in [0, 1] as public coins and grids see them.
 
-A random threshold and the index of a sampled bit are public coins, hashes of the chain id; the
-grid of an l-bit number has 2**l points, and a value between two of them goes to either with the
-probability that keeps its mean.
+The grid of an l-bit number has 2**l points, and a value between two of them goes to either with
+the probability that keeps its mean.
 """
 
 from __future__ import annotations
@@ -70,14 +69,9 @@ def exponents_of(coins: Words, bits: int) -> Ints:
 
 
 def split(u: float, steps: int) -> tuple[int, int]:
-    """Return the point below ``u`` and the grains, of 2**64, that go to the next one.
+    """Return the point below ``u``, in [0, 1], and the grains, of 2**64, that go to the next one.
 
-    Parameters
-    ----------
-    u : float
-        In [0, 1]; the caller has checked it.
-    steps : int
-        Between 0 and 1; if it is a power of two, nothing is lost in the division.
+    There are ``steps`` between 0 and 1; if that is a power of two, the division loses nothing.
 
     Examples
     --------
@@ -124,13 +118,7 @@ def bit_prior(u: float, bits: int, exponent: int) -> Prior:
 
 
 def check_unit(u: float | None, missing: bool) -> None:
-    """Refuse what is no number in [0, 1], and a missing value where none is allowed.
-
-    Raises
-    ------
-    ParameterError
-        The message never contains the value.
-    """
+    """Refuse what is no number in [0, 1], and a missing value where none is allowed."""
     if u is None:
         if not missing:
             raise ParameterError("this mechanism has no symbol for a missing value")
@@ -141,10 +129,7 @@ def check_unit(u: float | None, missing: bool) -> None:
 def unit_array(symbols: Any, missing: bool) -> tuple[Floats, Bools]:
     """Return ``(n,)`` numbers in [0, 1] as ``float64``, and which are missing (NaN or None).
 
-    Raises
-    ------
-    ParameterError
-        As :func:`check_unit`, or they are no numbers. The message never contains a value.
+    Refuses as :func:`check_unit`; no message contains a value.
     """
     import numpy as np
 

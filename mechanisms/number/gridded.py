@@ -111,18 +111,6 @@ class GridMechanism(NumberMechanism):
 class DuchiOneBit(GridMechanism):
     """Round a number in [0, 1] at random to 0 or 1, and report that by randomized response.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    missing : bool
-        Whether a value can be missing, which is then a third answer.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
     Privacy
     -------
     Any two numbers, or a number and a missing value, are neighbours; the largest likelihood ratio
@@ -187,7 +175,13 @@ class DuchiOneBit(GridMechanism):
 
 
 class WindowMechanism(GridMechanism):
-    """A mechanism whose inputs each have a window of likelier cells."""
+    """A mechanism whose inputs each have a window of likelier cells.
+
+    Parameters
+    ----------
+    points : int
+        The inputs: 3, 5, 9, 17, 33, 65, 129 or 257.
+    """
 
     points: int
 
@@ -284,21 +278,6 @@ class WindowMechanism(GridMechanism):
 class PiecewiseMechanism(WindowMechanism):
     """Report a cell of a grid, likelier within a window around the number than outside of it.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    points : int
-        3, 5, 9, 17, 33, 65, 129 or 257; the number is first rounded at random to one of so many
-        equally spaced inputs.
-    missing : bool
-        Whether a value can be missing, which is then one more output.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
     Privacy
     -------
     Any two numbers, or a number and a missing value, are neighbours; the largest likelihood ratio
@@ -352,21 +331,6 @@ class PiecewiseMechanism(WindowMechanism):
 class HybridMechanism(WindowMechanism):
     """Answer by the Piecewise Mechanism or by one bit, so that the variance is the same everywhere.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    points : int
-        3, 5, 9, 17, 33, 65, 129 or 257; the number is first rounded at random to one of so many
-        equally spaced inputs.
-    missing : bool
-        Whether a value can be missing, which is then one more output.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
     Privacy
     -------
     Any two numbers, or a number and a missing value, are neighbours; the largest likelihood ratio
@@ -374,10 +338,8 @@ class HybridMechanism(WindowMechanism):
 
     Relaxation
     ----------
-    Exact, by the degradations of :mod:`mechanisms.number.steps`: the part of the cells that
-    gives the least worst-case variance is turned into the bit, and what is then too certain is
-    replaced. At half the epsilon the variance is within 8 % of that of a mechanism made for it,
-    where that is 2 or less.
+    Exact, as that of :class:`PiecewiseMechanism`. At half the epsilon the variance is within 8 % of
+    that of a mechanism made for it, where that is 2 or less.
 
     Utility
     -------
@@ -419,21 +381,6 @@ class HybridMechanism(WindowMechanism):
 @frozen
 class SquareWave(WindowMechanism):
     """Report a cell of a grid, likelier within a window made for estimating the distribution.
-
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    points : int
-        3, 5, 9, 17, 33, 65, 129 or 257; the number is first rounded at random to one of so many
-        equally spaced inputs.
-    missing : bool
-        Whether a value can be missing, which is then one more output.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------

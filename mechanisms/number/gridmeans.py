@@ -53,22 +53,13 @@ class _LevelSums:
 
 @dataclass(frozen=True, eq=False)
 class GridMeanRegion:
-    """The means of the values present that a two-sided test does not reject.
+    """The means in [0, 1] of the values present that a two-sided test does not reject.
 
     Under a hypothetical mean m, the sum of value − (m − 1/2) × present has mean zero and at most
     the variance of reports about the input where that is largest; the test is normal with a
-    continuity correction of half the step between two outputs. Only means in [0, 1] are tested.
-
-    Parameters
-    ----------
-    levels : tuple
-        The contributions of every level.
-    reports : tuple of int
-        Reports of every level.
-    value, present : float
-        Sums of the contributions.
-    low, high : float
-        What 0 and 1 stand for.
+    continuity correction of half the step between two outputs. ``levels`` are the contributions
+    of every level and ``reports`` its reports; ``value`` and ``present`` are sums of contributions;
+    ``low`` and ``high`` are what 0 and 1 stand for.
     """
 
     levels: tuple[_LevelSums, ...]
@@ -79,7 +70,6 @@ class GridMeanRegion:
     high: float
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Return the ends of the interval at confidence ``level``."""
         z = two_sided(level)
         used = [(sums, n) for sums, n in zip(self.levels, self.reports, strict=True) if n]
         half = min(sums.step for sums, _ in used) / 2
@@ -104,16 +94,7 @@ def grid_estimates(
 ) -> NumericEstimates:
     """Estimate mean and missing share, and where quantiles are asked for the distribution.
 
-    Parameters
-    ----------
-    shape : Shape
-    laws : sequence of Law
-        Of every level.
-    table : ndarray, shape (levels, outputs), integers
-    low, high : float
-        The range.
-    quantiles : sequence of float in (0, 1), optional
-        With them the distribution is estimated too.
+    ``laws`` are those of every level; ``table``, ``(levels, outputs)``, counts the reports.
 
     Notes
     -----
@@ -222,15 +203,8 @@ def _quantile(cdf: Cdf, tau: float, by_level: tuple[int, ...]) -> Estimate:
 def grid_variance(shape: Shape, law: Law, values: ArrayLike, missing: float = 0.0) -> float:
     """Return the variance of the mean of a mechanism on a grid, times the number of reports.
 
-    Parameters
-    ----------
-    shape : Shape
-    law : Law
-        Of the level that all report.
-    values : array_like, shape (n,)
-        Those present, in [0, 1].
-    missing : float in [0, 1)
-        Share of the reports whose value is missing; the variance is that of one report of any kind.
+    All reports are of one level; ``values``, those present, lie in [0, 1]. With a share ``missing``
+    in [0, 1) of missing values the variance is that of one report of any kind.
 
     Examples
     --------
@@ -269,19 +243,13 @@ def worst_pictures(shape: Shape) -> list[Floats]:
 class SampledRegion:
     """What a region covers, made wider by what the choice of the clients adds.
 
-    Parameters
-    ----------
-    chosen : Region
-        Of the mean of the clients that were chosen.
-    error : float
-        Standard deviation, at most, between their mean and that of all.
+    ``error`` is the standard deviation, at most, between the mean of those chosen and that of all.
     """
 
     chosen: Region
     error: float
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Return the ends of the interval at confidence ``level``, or more."""
         low, high = self.chosen.interval(level)
         half = two_sided(level) * self.error
         return low - half, high + half
@@ -290,19 +258,7 @@ class SampledRegion:
 def sampled_grid_estimates(
     shape: Shape, laws: Sequence[Law], table: Ints, low: float, high: float, share: float
 ) -> NumericEstimates:
-    """Estimate a mean over all clients, of whom coins have chosen those that answer.
-
-    Parameters
-    ----------
-    shape : Shape
-    laws : sequence of Law
-        Of every level.
-    table : ndarray, shape (levels, outputs), integers
-        The answers.
-    low, high : float
-        The range.
-    share : float in (0, 1]
-        Share of the clients that answer.
+    """Estimate a mean over all clients, of whom coins have chosen a share that answers.
 
     Notes
     -----

@@ -38,17 +38,8 @@ class Shape:
     """The inputs and outputs of a mechanism.
 
     Outputs are numbered: the cells in the order of the numbers, the lower and the upper end,
-    gone. Input ``points`` is a missing value.
-
-    Parameters
-    ----------
-    points : int
-        Inputs, one of :data:`POINTS`.
-    width : int
-        Cells of a window, odd; 0 if there are no cells.
-    ends : bool
-    missing : bool
-        Whether a value can be missing.
+    gone. Inputs are one of :data:`POINTS` in number, and where a value can be missing one more;
+    a window has ``width`` cells, an odd number, or 0 if there are none.
     """
 
     points: int
@@ -89,14 +80,11 @@ class Law(NamedTuple):
 
     Attributes
     ----------
-    inside, outside : Fraction
-        Of a cell within the window of a number, and outside of it.
-    blank : Fraction
-        Of a cell for a missing value.
-    high, low : Fraction
-        Of the upper end for the numbers 1 and 0; of the lower end, for 0 and 1.
-    middle : Fraction
-        Of an end for a missing value.
+    inside, outside, blank : Fraction
+        Of a cell within the window of a number, outside of it, and for a missing value.
+    high, low, middle : Fraction
+        Of the upper end for the numbers 1 and 0 (of the lower end, for 0 and 1); of either for a
+        missing value.
     gone, here : Fraction
         Of gone for a missing value, and for a number.
     """
@@ -221,9 +209,7 @@ def _root(value: Fraction) -> Fraction:
 
 
 class Contributions(NamedTuple):
-    """What each output of a level contributes to the estimates: exact, and unbiased.
-
-    A contribution is a number for every output whose mean, given the input, is what is estimated.
+    """What each output of a level contributes: exact numbers, unbiased given the input.
 
     Attributes
     ----------
@@ -245,10 +231,8 @@ class Contributions(NamedTuple):
 def contributions(shape: Shape, law: Law) -> Contributions:
     """Return the contributions of a level.
 
-    Notes
-    -----
-    Many contributions are unbiased; of those that are linear in the position of a cell, these
-    have the least worst-case variance (see :func:`balance`).
+    Of those that are linear in the position of a cell they have the least worst-case variance
+    (see :func:`balance`).
 
     Examples
     --------

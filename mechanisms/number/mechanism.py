@@ -1,7 +1,4 @@
-"""What all mechanisms for a number share.
-
-Values lie in [0, 1] once clipped to the plan's range and scaled; estimates are scaled back.
-"""
+"""What all mechanisms for a number share."""
 
 from __future__ import annotations
 
@@ -34,7 +31,12 @@ _SHOWN_BYTES = 4
 
 
 class NumberMechanism(Mechanism):
-    """A mechanism for a number in [0, 1], or where ``missing``, for None (NaN among many)."""
+    """A mechanism for a number in [0, 1], or where ``missing``, for None (NaN among many).
+
+    Values are clipped to the plan's range and scaled; estimates are scaled back. Where a mechanism
+    has ``bits`` or ``points``, a number is first rounded at random, without bias, to a grid of
+    2**bits or of so many points. A missing value is answered like one more number.
+    """
 
     types: ClassVar[tuple[str, ...]] = ("number",)
     gives = "mean"
@@ -63,11 +65,6 @@ class NumberMechanism(Mechanism):
         stratum : int
             Reports that a stratum is expected to have, at least.
 
-        Raises
-        ------
-        ParameterError
-            The counts have the wrong shape, the range is empty or a quantile is outside (0, 1).
-
         Notes
         -----
         All levels have equal weights. ``threshold`` and ``sampled_bit`` are post-stratified by
@@ -77,12 +74,11 @@ class NumberMechanism(Mechanism):
         probability proportional to its weight, so the plain average over such a stratum is
         unbiased for its part.
 
-        The mean of the values present is a ratio; its standard error is the delta method's, and
-        its bias of order 1/n.
-
-        The standard error for ``threshold`` subtracts the smallest variance of values that agrees
-        with the estimated distribution; bit means do not bound that variance from below, so that
-        for ``sampled_bit`` nothing is subtracted and the interval covers more than it states.
+        The mean of the values present is a ratio; its standard error is the delta method's, and its
+        bias of order 1/n. The standard error for ``threshold`` subtracts the smallest variance of
+        values that agrees with the estimated distribution; bit means do not bound that variance
+        from below, so that for ``sampled_bit`` nothing is subtracted and the interval covers more
+        than it states.
 
         Examples
         --------
@@ -122,18 +118,11 @@ class NumberMechanism(Mechanism):
 
     @abstractmethod
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean, all reports being of one level.
+        """Return n times the variance of the estimated mean, all n reports being of one level.
 
-        The values are fixed, the randomization is random, and no value is missing, though it may be
-        possible to say that it is.
-
-        Parameters
-        ----------
-        level : int
-        values : array_like, shape (N,), optional
-            In [0, 1], a picture of the data; by default those for which the variance is largest.
-        n : int
-            Reports, on which the number of strata depends.
+        The values are fixed, the randomization is random, and none is missing, though it could be.
+        ``values``, in [0, 1], are a picture of the data; by default those for which the variance is
+        largest.
         """
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
@@ -220,15 +209,9 @@ def precision_of_mean(what: str, variance: Any, assumed: Assumed, scale: float) 
 def answer_noise(pair: tuple[float, float], symbols: int, mean: float) -> float:
     """Return the variance of the debiased answers no, yes and, of three, missing, less the mean.
 
-    Parameters
-    ----------
-    pair : (float, float)
-        Probability that an answer is kept, and that it becomes a given other one.
-    symbols : int
-        2 or 3.
-    mean : float in [0, 1]
-        Share of yes, all being present. An answer "missing" is read as such and compared with
-        the estimated share of those present.
+    ``pair`` has the probability that an answer is kept, and that it becomes a given other one;
+    ``mean`` is the share of yes, all being present. An answer "missing" is read as such and
+    compared with the estimated share of those present.
 
     Examples
     --------

@@ -31,20 +31,6 @@ if TYPE_CHECKING:
 class RandomThreshold(AnswerMechanism):
     """Say, by randomized response, whether a number is above a random public threshold.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    missing : bool
-        Whether a value can be missing, which is then a third answer.
-    metric : str
-        Separates the thresholds of different metrics.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
     Privacy
     -------
     Any two numbers, or a number and a missing value, are neighbours; the largest likelihood ratio

@@ -1,4 +1,10 @@
-"""One sampled bit of a number, or several, which bits being public."""
+"""One sampled bit of a number, or several, which bits being public.
+
+References
+----------
+G. Cormode, I. L. Markov, "Bit-efficient Numerical Aggregation and Stronger Privacy for Trust in
+Federated Analytics", arXiv:2108.01521 (bit-pushing).
+"""
 
 from __future__ import annotations
 
@@ -44,19 +50,8 @@ class SampledBit(AnswerMechanism):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
     bits : int
-        In [1, 32]; the number is first rounded at random to a grid of 2**bits points.
-    missing : bool
-        Whether a value can be missing, which is then a third answer.
-    metric : str
-        Separates the coins of different metrics.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+        In [1, 32].
 
     Privacy
     -------
@@ -78,11 +73,6 @@ class SampledBit(AnswerMechanism):
     ---
     Where the means of bits are wanted besides that of the number, up to epsilon 2; from then on
     several sampled bits. For the mean alone, the random threshold.
-
-    References
-    ----------
-    G. Cormode, I. L. Markov, "Bit-efficient Numerical Aggregation and Stronger Privacy for Trust in
-    Federated Analytics", arXiv:2108.01521 (bit-pushing).
 
     Examples
     --------
@@ -163,21 +153,9 @@ class SampledBits(SeveralAnswers, NumberMechanism):
     Parameters
     ----------
     epsilon : float or sequence of float
-        In [1e-6, 40 count], the nominal amount; several, rising, for as many levels.
-    bits : int
-        In [1, 32]; for every answer the number is first rounded at random to a grid of 2**bits
-        points.
-    count : int
-        In [1, 32], the number of answers, each at epsilon / count.
-    missing : bool
-        Whether a value can be missing, which is then a third answer.
-    metric : str
-        Separates the coins of different metrics.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+        In [1e-6, 40 count].
+    bits, count : int
+        In [1, 32]. For each of ``count`` answers, at epsilon / count, the number is rounded anew.
 
     Privacy
     -------
@@ -199,11 +177,6 @@ class SampledBits(SeveralAnswers, NumberMechanism):
     ---
     One bit is best up to epsilon 2, two at 4, four at 8 (worst case). For the mean alone other
     mechanisms are better there; this one gives the means of the bits.
-
-    References
-    ----------
-    G. Cormode, I. L. Markov, "Bit-efficient Numerical Aggregation and Stronger Privacy for Trust in
-    Federated Analytics", arXiv:2108.01521 (bit-pushing).
 
     Examples
     --------

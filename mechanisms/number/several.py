@@ -1,9 +1,8 @@
 """Mechanisms whose reports are several answers, each about a public coin of its own.
 
-The answers of a report are randomized independently, each with the same share of the epsilon, so
-that the likelihood ratio of a report is at most the product of those of its answers. What an
-answer is about (a bit, a threshold, a coordinate) is decided by coins that are drawn from the
-chain id: SplitMix64, seeded with the hash of the id.
+The answers of a report are randomized independently, each with the same share of the epsilon.
+What an answer is about (a bit, a threshold, a coordinate) is decided by coins that are drawn from
+the chain id: SplitMix64, seeded with the hash of the id.
 """
 
 from __future__ import annotations

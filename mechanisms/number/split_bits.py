@@ -55,18 +55,11 @@ class SplitBits(NumberMechanism):
     Parameters
     ----------
     epsilon : float or sequence of float
-        At least 1e-6, the nominal amount; at most what gives the most significant bit 40. Several,
-        rising, for as many levels.
+        At least 1e-6; at most what gives the most significant bit 40.
     bits : int
-        In [1, 32]; the number is first rounded at random to a grid of 2**bits points.
+        In [1, 32].
     missing : bool
-        Whether a value can be missing; then one more bit, which weighs as much as the most
-        significant one, says whether it is there.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+        Whether one more bit, which weighs as much as the first, says that there is a value.
 
     Privacy
     -------
@@ -212,14 +205,7 @@ class SplitBits(NumberMechanism):
 
 @lru_cache(maxsize=1024)
 def split_epsilon(epsilon: Fraction, weights: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
-    """Split an epsilon over bits so that the variance of their weighted sum is least.
-
-    Parameters
-    ----------
-    epsilon : Fraction
-        Positive.
-    weights : tuple of Fraction
-        The positive weights of the bits.
+    """Split a positive epsilon over bits so that the variance of their weighted sum is least.
 
     Returns
     -------

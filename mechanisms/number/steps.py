@@ -68,20 +68,9 @@ def steps_below(
 
 
 def degrade(shape: Shape, law: Law, micro: int) -> Step:
-    """Return the step to the level of a weaker amount.
+    """Return the step to the level of a weaker amount, ``law`` being that of the level above.
 
-    Parameters
-    ----------
-    shape : Shape
-    law : Law
-        Of the level above.
-    micro : int
-        The nominal amount of the weaker level.
-
-    Raises
-    ------
-    ParameterError, UnrelatedLevelsError
-        64-bit thresholds cannot place the level below the one above.
+    A ``ParameterError`` where 64-bit thresholds cannot place the level below it.
     """
     bound = exp_micro(micro)[0]
     largest, smallest = law.worst(shape)

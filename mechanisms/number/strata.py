@@ -51,9 +51,8 @@ class Strata:
 
     Attributes
     ----------
-    weights : ndarray, shape (B,)
-        They sum to one.
-    reports : ndarray, shape (B,)
+    weights, reports : ndarray, shape (B,)
+        Weights sum to one.
     means : ndarray, shape (B, 2)
         Share of the clients, unbiased.
     sampled : ndarray, shape (B, 2, 2)
@@ -86,16 +85,7 @@ class Strata:
         return both
 
     def hypothetical(self, yes: float, present: float) -> Floats:
-        """Return the covariance of ``means`` if a share ``yes`` of those present said yes.
-
-        Parameters
-        ----------
-        yes, present : float in [0, 1]
-
-        Returns
-        -------
-        ndarray, shape (B, 2, 2)
-        """
+        """Return the covariance, ``(B, 2, 2)``, of ``means`` if ``yes`` of those present said so."""
         import numpy as np
 
         # The truths are no, yes and, where there is one, missing.
@@ -110,19 +100,12 @@ class Strata:
 
 @dataclass(frozen=True, eq=False)
 class MeanRegion:
-    """The means of the values present that a two-sided test does not reject.
+    """The means in [0, 1] of the values present that a two-sided test does not reject.
 
     Under a hypothetical mean, the weighted sum of (yes − mean × present) has mean zero, and a
     variance that is largest if every stratum has the same share; the test is normal with a
-    continuity correction of half a step. Only means in [0, 1] are tested.
-
-    Parameters
-    ----------
-    strata : Strata
-    present : float
-        Estimated share of the clients whose value is present.
-    low, high : float
-        What 0 and 1 stand for.
+    continuity correction of half a step. ``present`` is the estimated share of the clients whose
+    value is present; ``low`` and ``high`` are what 0 and 1 stand for.
     """
 
     strata: Strata
@@ -131,7 +114,6 @@ class MeanRegion:
     high: float
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Return the ends of the interval at confidence ``level``."""
         import numpy as np
 
         z, strata = two_sided(level), self.strata
@@ -249,14 +231,8 @@ class Cdf(NamedTuple):
 class Survival:
     """The survival function of the values present, in [0, 1].
 
-    Attributes
-    ----------
-    strata : Strata
-        In the order of their thresholds.
-    present : float
-        Estimated share of clients whose value is present, above 0.
-    low, high : float
-        What 0 and 1 stand for.
+    ``strata`` are in the order of their thresholds; ``present``, above 0, is the estimated share of
+    clients whose value is present; ``low`` and ``high`` are what 0 and 1 stand for.
     """
 
     strata: Strata
@@ -348,7 +324,6 @@ class QuantileRegion:
     value: float
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Return the ends of the interval at confidence ``level``."""
         import numpy as np
 
         survival = self.survival

@@ -39,8 +39,6 @@ class BipartiteRandomizedResponse(CategoryMechanism):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
     domain_size : int
         In [2, 1024], the number of values; they are equally far apart.
     subset_size : int
@@ -50,11 +48,6 @@ class BipartiteRandomizedResponse(CategoryMechanism):
     missing : bool
         Whether the last value stands for a missing one. A report of it is what a whole window is
         for a point: so likely where it is true, and so unlikely for every other value.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -200,21 +193,9 @@ def probabilities(points: int, size: int, epsilon: float) -> tuple[float, float]
 
 
 def equidistant_row(points: int, epsilon: float, value: int) -> list[float]:
-    """Return the law of the report of one of N equidistant points (Equation 7).
+    """Return the law of the report of one of N = ``points`` equidistant values (Equation 7).
 
-    Parameters
-    ----------
-    points : int
-        N, at least 2.
-    epsilon : float
-        In (0, 700].
-    value : int
-        In [0, N).
-
-    Returns
-    -------
-    list of float
-        Of length N; the size is :func:`~mechanisms.ordinal.search.equidistant_size`.
+    Epsilon lies in (0, 700]; the size is :func:`~mechanisms.ordinal.sizes.equidistant_size`.
     """
     category(value, points)
     size = equidistant_size(points, epsilon)
@@ -226,8 +207,8 @@ def equidistant_row(points: int, epsilon: float, value: int) -> list[float]:
 def channel_rank(points: int, size: int) -> int:
     """Return the rank of the channel of equidistant points, N − m + 1.
 
-    Values at the ends share the window of m candidates there. From m = 2 on the channel has
-    no inverse: reports do not say how often each value occurs.
+    Values at the ends share the window of m candidates there. From m = 2 on reports do not say how
+    often each value occurs.
 
     Examples
     --------

@@ -73,12 +73,10 @@ def ordinal(
     *,
     missing: bool = False,
 ) -> OrdinalEstimates:
-    """Estimate from the newest reports of all levels.
+    """Estimate from the newest reports of all levels of ``brr`` or ``grr``.
 
     Parameters
     ----------
-    mechanism : Mechanism
-        ``brr`` or ``grr``.
     counts : array_like, shape (levels, count_length), integers
         Counts of the newest reports, by level.
     numbers : sequence of float, optional
@@ -86,15 +84,6 @@ def ordinal(
         0, 1, 2, ...
     missing : bool
         Whether the last value stands for a missing one.
-
-    Returns
-    -------
-    OrdinalEstimates
-
-    Raises
-    ------
-    ParameterError
-        The counts or numbers do not fit, or the mechanism is of another kind.
 
     Notes
     -----
@@ -169,13 +158,7 @@ def ordinal_items(
 ) -> Iterator[Item]:
     """Yield shares, of values that reports do not distinguish together, the mean and the CDF.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-    counts : ndarray, shape (levels, count_length)
-    context : Context
-    shares : iterator of Item, optional
-        Where reports distinguish all values; by default the most likely ones.
+    ``shares`` are those where reports distinguish all values; by default the most likely ones.
     """
     from mechanisms.items import Item, Method
 
@@ -301,16 +284,7 @@ def mean_precision(
 ) -> Precision:
     """Return how precise the bounds of the mean of ordinal values will be: the wider of the two.
 
-    Parameters
-    ----------
-    matrix : ndarray, shape (inputs, outputs)
-        The channel of a level.
-    assumed : Assumed
-        ``values`` are points in [0, 1].
-    scale : float
-        The length of the range.
-    missing : bool
-        Whether the last input stands for a missing value.
+    As :func:`mean_bound_variance`; ``scale`` is the length of the range.
     """
     unit = mean_bound_variance(matrix, assumed.values, missing=missing)
     data = "the worst values" if assumed.values is None else "the values given"
@@ -331,11 +305,6 @@ def mean_bound_variance(
         point of which the variance is largest, if all are there.
     missing : bool
         Whether the last input stands for a missing value.
-
-    Notes
-    -----
-    As in :func:`ordinal`: weights g with C g = f, of all of them those
-    that vary least if all values are alike, and Σ (C g² − f²)(x) over the values.
 
     Examples
     --------

@@ -35,14 +35,7 @@ def check_epsilon(epsilon: float | Fraction) -> None:
 
 
 def exp_less(epsilon: float | Fraction, left: Number, right: Number) -> bool:
-    """Whether ``e**epsilon * left < right``, decided exactly.
-
-    Parameters
-    ----------
-    epsilon : float or Fraction
-        In (0, 700].
-    left, right : number
-        At least 0.
+    """Whether ``e**epsilon * left < right`` for numbers of at least 0, decided exactly.
 
     Examples
     --------
@@ -62,14 +55,7 @@ def exp_less(epsilon: float | Fraction, left: Number, right: Number) -> bool:
 
 
 def local_size(losses: Sequence[Number], epsilon: float | Fraction) -> int:
-    """Return how many candidates a single value would favour (Algorithm 1).
-
-    Parameters
-    ----------
-    losses : sequence of number
-        Of all candidates, in any order.
-    epsilon : float or Fraction
-        In (0, 700].
+    """Return how many candidates a single value, with these losses, would favour (Algorithm 1).
 
     Examples
     --------
@@ -97,12 +83,6 @@ def local_size(losses: Sequence[Number], epsilon: float | Fraction) -> int:
 def local_sizes(loss: Sequence[Sequence[Number]], epsilon: float | Fraction) -> tuple[int, ...]:
     """Return how many candidates every value would favour by itself (Algorithm 2, lines 1 to 8).
 
-    Raises
-    ------
-    ParameterError
-        The loss is none (see :func:`loss_matrix`), or epsilon is
-        outside (0, 700].
-
     Examples
     --------
     >>> loss = [[0, 1, 3, 4, 8], [1, 0, 2, 3, 7], [3, 2, 0, 1, 5], [4, 3, 1, 0, 4], [8, 7, 5, 4, 0]]
@@ -114,21 +94,10 @@ def local_sizes(loss: Sequence[Sequence[Number]], epsilon: float | Fraction) -> 
 
 
 def equidistant_size(points: int, epsilon: float | Fraction) -> int:
-    """Return the smallest of :func:`local_sizes` of equidistant points, in closed form.
+    """Return m, the smallest of :func:`local_sizes` of N = ``points`` equidistant ones, at least 2.
 
-    With more favoured candidates some value would lose utility.
-
-    Parameters
-    ----------
-    points : int
-        N, at least 2.
-    epsilon : float or Fraction
-        In (0, 700].
-
-    Returns
-    -------
-    int
-        m = min(m1, largest odd number up to i), where m1 is the end's and i the middle's.
+    With more favoured candidates some value would lose utility. m is the lesser of m1, the end's
+    size, and of the largest odd number up to i, the middle's.
 
     Notes
     -----
@@ -200,12 +169,7 @@ def _log(ratio: Fraction) -> float:
 
 
 def loss_matrix(rows: Sequence[Sequence[Number]]) -> Loss:
-    """Return a loss as tuples, after a check.
-
-    Raises
-    ------
-    ParameterError
-        It is not square, an entry is negative or not finite, or one on the diagonal not zero.
+    """Return a loss as tuples; it is square, finite, never negative, and zero on the diagonal.
 
     Examples
     --------

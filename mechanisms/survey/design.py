@@ -32,12 +32,8 @@ MAX_CARDS = 1024
 class Contribution(NamedTuple):
     """What the answers of one level contribute to the share.
 
-    Parameters
-    ----------
-    scores : tuple of float
-        The unbiased contribution of each answer.
-    no, yes : float
-        Their variances for a respondent whose truth is no, and yes.
+    ``scores`` are the unbiased contributions of each answer; ``no`` and ``yes`` their variances for
+    a respondent whose truth is no, and yes.
     """
 
     scores: tuple[float, ...]
@@ -52,14 +48,9 @@ class Design:
     Parameters
     ----------
     no, yes : tuple of Fraction
-        The probabilities of the answers of a no, and of a yes.
+        The probabilities of the answers of a no, and of a yes, whose mean answers differ.
     numbers : tuple of int
         The number that each answer is.
-
-    Raises
-    ------
-    ParameterError
-        The mean answer of a no is that of a yes.
 
     Examples
     --------
@@ -92,13 +83,7 @@ class Design:
 
     @property
     def certified(self) -> int:
-        """The same in micro-epsilon, exact and rounded up.
-
-        Raises
-        ------
-        ParameterError
-            No epsilon covers the design.
-        """
+        """The same in micro-epsilon, exact, rounded up; ``ParameterError`` if infinite."""
         return self.channel.certified
 
     def means(self) -> tuple[Fraction, Fraction]:
@@ -106,28 +91,15 @@ class Design:
         return _moments(self.no, self.numbers)[0], _moments(self.yes, self.numbers)[0]
 
     def noise(self, share: Number) -> Fraction:
-        """Return the variance that the randomization of one respondent adds to the estimate.
-
-        Parameters
-        ----------
-        share : number in [0, 1]
-            The true share of yes.
-        """
+        """Return the variance that one respondent's randomization adds, at a true share of yes."""
         true = yes_share(share)
         no, yes = self._spreads()
         return (1 - true) * no + true * yes
 
     def variance(self, share: Number, n: int, population: int) -> Fraction:
-        """Return the exact variance of the estimated share.
+        """Return the exact variance of the share that ``n`` of a ``population`` answer with.
 
-        Parameters
-        ----------
-        share : number in [0, 1]
-            The true share of yes in the population.
-        n : int
-            Respondents, in [1, population].
-        population : int
-            From which they are drawn without replacement.
+        ``share``, in [0, 1], is the true one; respondents are drawn without replacement.
         """
         return sampling_variance(yes_share(share), n, population) + self.noise(share) / n
 
@@ -141,12 +113,8 @@ class Design:
             census, the worst one if it is not known.
         variance : number, positive
         population : int or None
-            None for a census, in which the population is the sample.
-
-        Raises
-        ------
-        ParameterError
-            A parameter is outside its range, or not even everyone is enough.
+            None for a census, in which the population is the sample. A ``ParameterError`` where not
+            even everyone is enough.
 
         Examples
         --------
@@ -177,22 +145,9 @@ class Design:
         return Contribution(scores, float(no), float(yes))
 
     def estimate(self, answers: Sequence[int]) -> Estimate:
-        """Estimate the share of yes among the respondents from their answers.
+        """Estimate the share of yes among the respondents; see :func:`estimate_share`.
 
-        Parameters
-        ----------
-        answers : sequence of int
-            Members of :attr:`numbers`.
-
-        Returns
-        -------
-        Estimate
-            See :func:`estimate_share`.
-
-        Raises
-        ------
-        ParameterError
-            An answer is not one of this design.
+        ``answers`` are members of :attr:`numbers`.
         """
         counts = dict.fromkeys(self.numbers, 0)
         for answer in answers:
@@ -225,12 +180,8 @@ def warner_of(epsilon: Number) -> Design:
 def simmons(p: Number, y: Number) -> Design:
     """Return Simmons' design.
 
-    Parameters
-    ----------
-    p : number
-        In (0, 1), the probability of the sensitive question.
-    y : number
-        In (0, 1), the known share of yes to the unrelated one.
+    The sensitive question is asked with probability p in (0, 1), and y in (0, 1) is the known share
+    of yes to the unrelated one.
 
     Examples
     --------
@@ -254,17 +205,9 @@ def simmons_of(epsilon: Number, y: Number = Fraction(1, 2)) -> Design:
 def christofides(cards: Sequence[Number]) -> Design:
     """Return Christofides' design.
 
-    Parameters
-    ----------
-    cards : sequence of number
-        The weights of the cards 1 to L, 2 <= L <= 1024, none negative: probabilities, or how many
-        of each a deck has from which every respondent draws with replacement.
-
-    Raises
-    ------
-    ParameterError
-        A weight is negative or there are too few or too many, or the mean card is (L+1)/2, so that
-        the mean answer says nothing about the share.
+    ``cards`` are the weights of the cards 1 to L, 2 <= L <= 1024, none negative: probabilities, or
+    how many of each a deck has from which every respondent draws with replacement. Their mean is
+    not (L+1)/2, with which the mean answer would say nothing about the share.
 
     Examples
     --------
@@ -287,14 +230,9 @@ def christofides(cards: Sequence[Number]) -> Design:
 
 
 def christofides_of(epsilon: Number, middle: Number) -> Design:
-    """Return the design with three cards of a given epsilon and share of middle cards.
+    """Return the design with three cards of an epsilon in (0, 1000] and a share of middle cards.
 
-    Parameters
-    ----------
-    epsilon : number
-        In (0, 1000].
-    middle : number
-        In [0, 1), the probability p_2 of card 2; p_3/p_1 is e^epsilon.
+    ``middle``, in [0, 1), is the probability p_2 of card 2; p_3/p_1 is e^epsilon.
     """
     share, likely = rational(middle, "middle"), odds(epsilon)
     if not 0 <= share < 1:
@@ -304,21 +242,10 @@ def christofides_of(epsilon: Number, middle: Number) -> Design:
 
 
 def cards_of(epsilon: Number, middle: Number, total: int = 1_000_000) -> tuple[int, int, int]:
-    """Return three integer weights of cards that reach an epsilon from below.
+    """Return three integer weights, of sum ``total``, that reach an epsilon from below.
 
-    Parameters
-    ----------
-    epsilon : number
-        In (0, 1000].
-    middle : number
-        In [0, 1), about the share of middle cards.
-    total : int
-        The sum of the weights; the larger, the closer.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range, or the total too small for the epsilon.
+    Epsilon lies in (0, 1000]; ``middle``, in [0, 1), is about the share of middle cards. The larger
+    the total, the closer; a ``ParameterError`` where it is too small.
 
     Examples
     --------
@@ -347,18 +274,9 @@ def cards_epsilon(cards: Sequence[Number]) -> float:
 def estimate_share(parts: Sequence[Contribution], counts: Sequence[Sequence[int]]) -> Estimate:
     """Estimate the share of yes among the respondents, all levels with equal weights a report.
 
-    Parameters
-    ----------
-    parts : sequence of Contribution
-        One a level.
-    counts : sequence of sequences of int, shape (levels, L)
-        Respondents by level and answer.
-
-    Returns
-    -------
-    Estimate
-        Unbiased. The standard error covers the randomization alone, the respondents being those
-        who answered, and below 200 respondents the interval inverts a test.
+    ``parts`` are one a level; ``counts``, ``(levels, L)``, are respondents by level and answer. The
+    standard error covers the randomization alone, the respondents being those who answered, and
+    below 200 respondents the interval inverts a test.
 
     Examples
     --------
@@ -397,10 +315,7 @@ def estimate_share(parts: Sequence[Contribution], counts: Sequence[Sequence[int]
 
 
 def sampling_variance(share: Fraction, n: int, population: int) -> Fraction:
-    """Return the variance of the true share in a sample drawn without replacement.
-
-    ``share (1 - share) / n * (N - n) / (N - 1)``; 0 for a census.
-    """
+    """Return ``share (1 - share) / n * (N - n) / (N - 1)``, that of a draw without replacement."""
     if not 1 <= n <= population:
         raise ParameterError(f"n must lie in [1, population = {population}], not {n}")
     if n == population:
@@ -425,12 +340,7 @@ def odds(epsilon: Number) -> Fraction:
 
 
 def rational(value: Number, name: str) -> Fraction:
-    """Return a number exactly; a float is taken as the decimal number that it prints as.
-
-    Raises
-    ------
-    ParameterError
-        The number is not finite; the message calls it ``name``.
+    """Return a finite number exactly; a float is taken as the decimal number that it prints as.
 
     Examples
     --------
@@ -447,10 +357,7 @@ def rational(value: Number, name: str) -> Fraction:
 def log_ratio(one: Fraction, other: Fraction) -> float:
     """Return ``ln(one / other)`` to the last digits, close to 1 and far from it.
 
-    Parameters
-    ----------
-    one, other : Fraction
-        At least 0. Infinite where only ``other`` is 0, 0 where both are.
+    Infinite where only ``other`` is 0, 0 where both are.
 
     Examples
     --------

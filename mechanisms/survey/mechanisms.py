@@ -1,9 +1,4 @@
-"""The survey designs as mechanisms: one answer to a yes-or-no question, relaxed over levels.
-
-A weaker level is the same kind of design with more chance in it: uniform noise makes a weaker
-Warner or Christofides design of one, and asking the unrelated question again a weaker Simmons
-design.
-"""
+"""The survey designs as mechanisms: one answer to a yes-or-no question, relaxed over levels."""
 
 from __future__ import annotations
 
@@ -42,7 +37,7 @@ if TYPE_CHECKING:
 class SurveyMechanism(CategoryMechanism):
     """A survey design with all its levels: values are 0 for no and 1 for yes, counts one an answer.
 
-    Yes and no are neighbours. That somebody answered is not protected.
+    A weaker level is the same kind of design with more chance in it.
     """
 
     types = ("survey",)
@@ -83,15 +78,7 @@ class SurveyMechanism(CategoryMechanism):
     def share(self, counts: ArrayLike) -> Estimate:
         """Estimate the share of yes; see :func:`mechanisms.survey.design.estimate_share`.
 
-        Parameters
-        ----------
-        counts : array_like, shape (levels, count_length), integers
-            Newest answers by level, as :meth:`accumulate` lays them out.
-
-        Raises
-        ------
-        ParameterError
-            The counts have the wrong shape or are negative.
+        ``counts``, ``(levels, count_length)``, are the newest answers by level.
         """
         from mechanisms.estimators.frequency import count_table
         from mechanisms.survey.design import estimate_share
@@ -119,16 +106,7 @@ class SurveyMechanism(CategoryMechanism):
 class Warner(SurveyMechanism):
     """Answer the sensitive question truly with probability p, and its contrary otherwise.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels. p follows from it;
-        :func:`mechanisms.survey.design.warner` has the design of a given p.
-
-    Raises
-    ------
-    ParameterError
-        The parameter is outside its range.
+    p follows from epsilon; :func:`mechanisms.survey.design.warner` has the design of a given p.
 
     Privacy
     -------
@@ -176,16 +154,9 @@ class Simmons(SurveyMechanism):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels. p follows from it.
     unrelated : int
         In [1, 99], the known share y of yes to the unrelated question, in percent. The device
-        answers it by chance: no true attribute of anybody is used.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+        answers it by chance: no true attribute of anybody is used. p follows from epsilon.
 
     Privacy
     -------
@@ -272,20 +243,12 @@ class Christofides(SurveyMechanism):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
     cards : tuple of int
         How many of each card 1 to L a full deck has, 2 <= L <= 1024, each at least 1; every
         respondent draws from a full deck of their own. They determine the epsilon of the last
-        level, which may be less than the nominal one. By default three that reach it, one in a
-        hundred in the middle (:func:`mechanisms.survey.design.cards_of`).
-
-    Raises
-    ------
-    ParameterError
-        The cards cost more than the last level, or are none from which a share can be estimated.
-    UnrelatedLevelsError
-        They cost no more than the last level but one.
+        level, which may be less than the nominal one but is more than the last but one. By default
+        three that reach it, one in a hundred in the middle
+        (:func:`mechanisms.survey.design.cards_of`).
 
     Privacy
     -------
@@ -297,9 +260,9 @@ class Christofides(SurveyMechanism):
 
     Utility
     -------
-    Variance v + V/(n (L+1−2μ)²) with μ and V mean and variance of a card and
-    v = π(1−π)/n · (N−n)/(N−1) (Theorem 3.1). At a given epsilon least without middle cards, where
-    for L = 3 it is Warner's (Theorem 5.5), and growing with their share.
+    Variance v + V/(n (L+1−2μ)²) with μ and V mean and variance of a card and v as in
+    :class:`Warner` (Theorem 3.1). At a given epsilon least without middle cards, where for L = 3 it
+    is Warner's (Theorem 5.5), and growing with their share.
 
     Use
     ---

@@ -29,7 +29,18 @@ MAX_DIMENSIONS, MAX_SAMPLED = 1024, 64
 
 
 class CoordinateSampling(SeveralAnswers):
-    """Answers about different coordinates of a vector of ``dimensions`` numbers in [0, 1]."""
+    """Answers about different coordinates of a vector of numbers in [0, 1].
+
+    Parameters
+    ----------
+    epsilon : float or sequence of float
+        In [1e-6, 40 sampled], the nominal amount of the whole vector.
+    dimensions : int
+        In [1, 1024], the number of coordinates.
+    sampled : int, optional
+        In [1, min(dimensions, 64)], how many different coordinates a report is about, each at
+        epsilon / sampled; by default as many as give the least variance.
+    """
 
     types: ClassVar[tuple[str, ...]] = ("vector",)
     gives = "mean of each of {dimensions} coordinates, {sampled} of them a report"
@@ -108,16 +119,7 @@ class CoordinateSampling(SeveralAnswers):
     ) -> tuple[NumericEstimates, ...]:
         """Estimate the mean of each coordinate, and its distribution or its bits.
 
-        Parameters
-        ----------
-        counts : array_like, shape (levels, count_length), integers
-            Counts of the newest reports, by level, as :meth:`accumulate` lays them out.
-        low, high : float
-            The range of all coordinates.
-        quantiles : sequence of float in (0, 1)
-            Which quantiles to estimate (thresholds only).
-        stratum : int
-            Answers that a stratum is expected to have, at least.
+        Parameters, errors: as :meth:`mechanisms.number.mechanism.NumberMechanism.numeric`.
 
         Returns
         -------
@@ -125,11 +127,6 @@ class CoordinateSampling(SeveralAnswers):
             One a coordinate. The mean is that of all clients, whose coordinates were sampled at
             random; ``n`` counts the answers about the coordinate. The distribution function and the
             quantiles come with thresholds, the means of the bits with bits, neither with a grid.
-
-        Raises
-        ------
-        ParameterError
-            The counts have the wrong shape, the range is empty or a quantile is outside (0, 1).
 
         Notes
         -----
@@ -191,21 +188,11 @@ class CoordinateSampling(SeveralAnswers):
 
     @abstractmethod
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean of a coordinate.
+        """Return n times the variance of the estimated mean of a coordinate; n are the reports.
 
-        Parameters
-        ----------
-        level : int
-            That of all reports.
-        values : array_like, shape (N,), optional
-            In [0, 1], a picture of the coordinate; by default the worst.
-        n : int
-            Reports, on which the number of strata depends.
-
-        Notes
-        -----
-        With r = d/k and S the scatter of one answer around the mean it is r S − Var(X): whether a
-        client answers is random too.
+        All reports are of one level; ``values``, in [0, 1], are a picture of the coordinate, by
+        default the worst. With r = d/k and S the scatter of one answer around the mean it is r S −
+        Var(X): whether a client answers is random too.
         """
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:

@@ -1,7 +1,8 @@
 """Variances of sampled bits and coordinates, and how many to sample.
 
 Numbers lie in [-1, 1] here, as in the literature, where the noise of one answer is 4 f(ε) with
-f(ε) = e^ε/(e^ε−1)² = 1/(4 sinh²(ε/2)); on [0, 1] every variance is a quarter.
+f(ε) = e^ε/(e^ε−1)² = 1/(4 sinh²(ε/2)); on [0, 1] every variance is a quarter. Epsilons are
+positive, those of a whole report.
 """
 
 from __future__ import annotations
@@ -17,10 +18,6 @@ UNIFORM_SPREAD = 1 / 6
 def answer_noise(epsilon: float) -> float:
     """Return the variance 1/(4 sinh²(ε/2)) of one debiased binary answer.
 
-    Parameters
-    ----------
-    epsilon : float, positive
-
     Examples
     --------
     >>> round(answer_noise(1.0), 6)
@@ -33,18 +30,10 @@ def answer_noise(epsilon: float) -> float:
 
 
 def push_variance(value: float, epsilon: float) -> float:
-    """Return the variance C² − x² of one sampled bit of a number, not stratified.
+    """Return the variance C² − x² of one sampled bit of x in [-1, 1], not stratified.
 
-    Parameters
-    ----------
-    value : float in [-1, 1]
-    epsilon : float, positive
-
-    Notes
-    -----
     C = (e^ε+1)/(e^ε−1). A bit is sampled with its share of the range, which is optimal in the
-    worst case, and the debiased answer then has exactly the law of one-bit response (Duchi et
-    al.).
+    worst case, and the debiased answer then has exactly the law of one-bit response (Duchi et al.).
 
     Examples
     --------
@@ -56,13 +45,6 @@ def push_variance(value: float, epsilon: float) -> float:
 
 def k_push_variance(value: float, epsilon: float, draws: int) -> float:
     """Return the variance (C(ε/k)² − x²)/k of ``draws`` = k bits sampled independently.
-
-    Parameters
-    ----------
-    value : float in [-1, 1]
-    epsilon : float, positive
-        Of all answers together.
-    draws : int, positive
 
     Examples
     --------
@@ -93,20 +75,9 @@ def sampled_vector_variance(
 ) -> float:
     """Return n times the variance of the mean of a coordinate in [0, 1], to leading order.
 
-    Parameters
-    ----------
-    dimensions, sampled : int
-        d, and the k ≤ d coordinates that a report is about.
-    epsilon : float, positive
-        Of the whole report.
-    spread : float in [0, 1/4]
-        E|X−X'|/2 of the values, for thresholds; Σ w_i π_i(1−π_i), for bits. 1/6 is that of
-        uniform values for thresholds, 1/4 the largest.
-
-    Returns
-    -------
-    float
-        (d/k)(f(ε/k) + spread); the variance of the values is still to be subtracted.
+    It is (d/k)(f(ε/k) + spread) for k of d coordinates; the variance of the values is still to be
+    subtracted. ``spread``, in [0, 1/4], is E|X−X'|/2 of the values for thresholds and
+    Σ w_i π_i(1−π_i) for bits: 1/6 for uniform values and thresholds, 1/4 at the most.
 
     Examples
     --------
@@ -123,13 +94,10 @@ def sampled_vector_variance(
 def optimal_sampled(dimensions: int, epsilon: float, spread: float = UNIFORM_SPREAD) -> int:
     """Return how many coordinates a report should be about, for the least variance.
 
-    Parameters, errors: as :func:`sampled_vector_variance`.
-
-    Notes
-    -----
-    The variance is proportional to a (f(a) + spread), a = ε/k being the epsilon of an answer. It is
-    least at a = 2.66 for uniform values and at 2.18 in the worst case; the 2.5 of Wang et al.
-    (k = max(1, min(d, ⌊ε/2.5⌋)), ICDE 2019) is for the Piecewise and Hybrid mechanisms.
+    As :func:`sampled_vector_variance`, which is proportional to a (f(a) + spread), a = ε/k being
+    the epsilon of an answer. It is least at a = 2.66 for uniform values and at 2.18 in the worst
+    case; the 2.5 of Wang et al. (k = max(1, min(d, ⌊ε/2.5⌋)), ICDE 2019) is for the Piecewise and
+    Hybrid mechanisms.
 
     Examples
     --------

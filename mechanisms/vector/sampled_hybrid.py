@@ -39,23 +39,8 @@ class SampledHybrid(CoordinateSampling):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        From 1e-6 for each sampled coordinate to 40 for each, the nominal amount of the whole
-        vector; several, rising, for as many levels.
-    dimensions : int
-        In [1, 1024], the number of coordinates, each scaled to [0, 1].
-    sampled : int, optional
-        In [1, min(dimensions, 64)], how many different coordinates a report is about, each at
-        epsilon / sampled; by default :func:`optimal_sampled_hybrid`.
     points : int
         3, 5, 9, 17, 33, 65, 129 or 257: a coordinate is first rounded at random to one of so many.
-    metric : str
-        Separates the coins of different metrics.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -177,19 +162,8 @@ class SampledHybrid(CoordinateSampling):
 def optimal_sampled_hybrid(dimensions: int, micro: int, points: int = 33) -> int:
     """Return how many coordinates a report should be about, for the least variance.
 
-    Parameters
-    ----------
-    dimensions : int
-    micro : int
-        Micro-epsilon of the whole report.
-    points : int
-        Of the grid.
-
-    Returns
-    -------
-    int
-        The first k for which (d/k) (V(ε/k) + 1/12) rises, V being the worst-case variance of one
-        answer and 1/12 the variance of uniform values.
+    It is the first k for which (d/k) (V(ε/k) + 1/12) rises, V being the worst-case variance of one
+    answer on a grid of ``points`` and 1/12 the variance of uniform values.
 
     Examples
     --------

@@ -44,24 +44,9 @@ class SampledVector(CoordinateSampling):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40 sampled], the nominal amount of the whole vector; several, rising, for as many
-        levels.
-    dimensions : int
-        In [1, 1024], the number of coordinates, each scaled to [0, 1].
-    sampled : int, optional
-        In [1, min(dimensions, 64)], how many different coordinates a report is about, each at
-        epsilon / sampled; by default :func:`~mechanisms.vector.optimum.optimal_sampled`.
     bits : int
         0 asks whether a coordinate is above a random threshold; 1 to 32 asks for one bit of the
         coordinate, rounded at random to a grid of 2**bits points.
-    metric : str
-        Separates the coins of different metrics.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -203,9 +188,7 @@ class SampledVector(CoordinateSampling):
         return threshold_estimates(cells, pairs, low, high, quantiles, share, stratum)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean of a coordinate.
-
-        Of thresholds the worst values have the distribution function 1/2 + (x − 1/2)/r, some at
+        """Of thresholds the worst values have the distribution function 1/2 + (x − 1/2)/r, some at
         either end and the others uniform in between.
 
         Examples
