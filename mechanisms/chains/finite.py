@@ -14,29 +14,27 @@ from itertools import combinations
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.chains.chain import SymbolOutputs
-from mechanisms.chains.symbols import SymbolDraw, chains_below, weaker_outputs
+from mechanisms.chains.chain import Prior
+from mechanisms.chains.symbols import StepChain, SymbolDraw
 from mechanisms.chains.thresholds import FiniteDraw, Row, rounded
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
-from mechanisms.randomness import Source
-from mechanisms.sampling import choose
 
 if TYPE_CHECKING:
-    from mechanisms.arrays import Floats, Ints, Octets
-__all__ = ["FiniteChain", "FiniteDraw", "Step", "finite_chain", "rounded"]
+    from mechanisms.arrays import Floats, Octets
+    from mechanisms.chains.symbols import Step
+
+__all__ = ["FiniteChain", "FiniteDraw", "finite_chain", "rounded"]
 
 #: Inputs of which all pairs are tried for the worst, both ends among them.
 TRIED = 100
-#: A degradation: any, or uniform noise.
-Step = FiniteDraw | SymbolDraw
 
 
 @frozen
-class FiniteChain(SymbolOutputs):
+class FiniteChain(StepChain):
     """The levels of any finite mechanism.
 
     ``strongest`` draws the strongest level from the input, ``steps[k]`` level k from the output of
@@ -64,16 +62,18 @@ class FiniteChain(SymbolOutputs):
     def size(self) -> int:
         return self.strongest.outputs
 
-    @property
-    def levels(self) -> int:
-        return len(self.steps) + 1
-
     def table(self, level: int) -> tuple[list[Row], int]:
         """Return the exact channel of a level as integer rows and what every row sums to."""
-        rows, total = list(self.strongest.weights), GRAINS
-        for step in reversed(self._steps_to(level)):
-            rows, total = _through(rows, total, step), total * GRAINS
-        return rows, total
+        return self._down(self.strongest.weights, level)
+
+    def _down(self, rows: Sequence[Row], level: int) -> tuple[list[Row], int]:
+        """Return what rows of the strongest level become at another, and what they sum to."""
+        if not 0 <= level < self.levels:
+            raise ParameterError(f"level must lie in [0, {self.levels}), not {level}")
+        found, total = list(rows), GRAINS
+        for step in reversed(self.steps[level:]):
+            found, total = _through(found, total, step), total * GRAINS
+        return found, total
 
     def channel(self, level: int) -> Channel:
         """Return the exact channel of a level."""
@@ -121,29 +121,6 @@ class FiniteChain(SymbolOutputs):
         outputs, logs = self.symbols(reports), self.log_matrices[level]
         return np.asarray(logs[other, outputs] - logs[one, outputs])
 
-    def farthest(self, level: int) -> tuple[int, int]:
-        """Return the inputs of which most outputs say nearly the largest ratio, then the farthest.
-
-        Of at most 100 inputs, both ends among them, all pairs are tried.
-        """
-        import numpy as np
-
-        matrix = self.matrix(level % self.levels)
-        # Outputs that no input has say nothing.
-        matrix = matrix[:, matrix.max(axis=0) > 0]
-        logs = np.log(matrix)
-        largest = float((logs.max(axis=0) - logs.min(axis=0)).max())
-
-        def said(pair: tuple[int, int]) -> tuple[float, int]:
-            one, other = pair
-            far = np.abs(logs[one] - logs[other]) > 0.999 * largest
-            return round(float((matrix[one] + matrix[other])[far].sum()), 6), other - one
-
-        distinct = np.sort(np.unique(matrix, axis=0, return_index=True)[1])
-        some = np.linspace(0, len(distinct) - 1, min(len(distinct), 100)).astype(int)
-        one, other = max(combinations(distinct[some].tolist(), 2), key=said)
-        return one, other
-
     @cached_property
     def log_matrices(self) -> list[Floats]:
         """The logarithms of the channels of all levels.
@@ -177,54 +154,18 @@ class FiniteChain(SymbolOutputs):
         tried = np.linspace(0, len(distinct) - 1, min(len(distinct), TRIED)).astype(int)
         return max(combinations(distinct[tried].tolist(), 2), key=apart)
 
-    def draw(self, symbol: int, source: Source) -> list[int]:
-        if not 0 <= symbol < self.inputs:
-            raise ParameterError(f"a symbol must lie in [0, {self.inputs})")
-        words = source.bits(64 * self.levels)
-        last = self.strongest.apply(symbol, words & (GRAINS - 1))
-        return [*weaker_outputs(last, self.steps, words >> 64), last]
-
-    def weaker(self, last: int, source: Source) -> list[int]:
-        if not 0 <= last < self.size:
-            raise ParameterError(f"an output must lie in [0, {self.size})")
-        return weaker_outputs(last, self.steps, source.bits(64 * len(self.steps)))
-
-    def randomize(self, symbols: Ints, source: Source) -> Ints:
-        if len(symbols) and not (symbols.min() >= 0 and symbols.max() < self.inputs):
-            raise ParameterError(f"symbols must lie in [0, {self.inputs})")
-        return chains_below(self.strongest.draw_many(symbols, source), self.steps, source)
-
-    def forward_weights(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int
-    ) -> dict[int, int]:
-        """Integer weights of the outputs of ``level`` given that of the level below, ``previous``.
-
-        They are proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior: the symbol, or
-        where it is itself drawn at random, its possible values with their weights.
-        """
+    def forward_weights(self, prior: Prior, previous: int, level: int) -> dict[int, int]:
         if not 1 <= level < self.levels:
             raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
         weights = [0] * self.size
         for symbol, share in prior:
-            rows, total = [self.strongest.weights[symbol]], GRAINS
-            for step in reversed(self._steps_to(level)):
-                rows, total = _through(rows, total, step), total * GRAINS
+            rows, _ = self._down([self.strongest.weights[symbol]], level)
             weights = [have + share * more for have, more in zip(weights, rows[0], strict=True)]
         step = self.steps[level - 1]
         joint = {o: have * _weight(step, o, previous) for o, have in enumerate(weights)}
         if not any(joint.values()):
             raise ParameterError("the previous output is impossible for this value")
         return joint
-
-    def forward(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
-    ) -> int:
-        return choose(self.forward_weights(prior, previous, level), source)
-
-    def _steps_to(self, level: int) -> tuple[Step, ...]:
-        if not 0 <= level < self.levels:
-            raise ParameterError(f"level must lie in [0, {self.levels}), not {level}")
-        return self.steps[level:]
 
 
 def finite_chain(

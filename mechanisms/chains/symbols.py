@@ -7,12 +7,13 @@ random word, the first ``keep`` keep the symbol and ``other`` go to each other s
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mechanisms.chains.chain import SymbolOutputs, log_odds, spread
+from mechanisms.chains.chain import Prior, SymbolOutputs, log_odds, spread
 from mechanisms.channel import Channel, symbol_channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError, check_int
 from mechanisms.exact import ceil_fraction, exp_micro
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mechanisms.arrays import Floats, Ints, Octets, Words
+    from mechanisms.chains.thresholds import FiniteDraw
+
+    #: Draws a level from the output of the next stronger one, without the value.
+    Step: TypeAlias = "FiniteDraw | SymbolDraw"
+
 #: Largest number of symbols: thresholds of 64 bits then still honour one micro-epsilon.
 MAX_SYMBOLS = 1 << 20
 #: So many draws at once are worth a table of what the 16 leading bits of a word decide, of so many
@@ -121,19 +127,7 @@ class SymbolDraw:
         return np.where(words < keep, _KEPT, moved.astype(np.int64))
 
 
-class Degradation(Protocol):
-    """Draws a weaker level from the output of the next stronger one, without the value."""
-
-    def apply(self, symbol: int, word: int) -> int:
-        """Return the output that a random word turns ``symbol`` into."""
-        ...
-
-    def draw_many(self, symbols: Ints, source: Source) -> Ints:
-        """Draw ``(n,)`` outputs from as many."""
-        ...
-
-
-def weaker_outputs(last: int, steps: Sequence[Degradation], words: int) -> list[int]:
+def weaker_outputs(last: int, steps: Sequence[Step], words: int) -> list[int]:
     """Return the outputs below the last level's, weakest first; a word of 64 bits a step."""
     out = []
     for step in reversed(steps):
@@ -144,7 +138,7 @@ def weaker_outputs(last: int, steps: Sequence[Degradation], words: int) -> list[
     return out
 
 
-def chains_below(last: Ints, steps: Sequence[Degradation], source: Source) -> Ints:
+def chains_below(last: Ints, steps: Sequence[Step], source: Source) -> Ints:
     """Return ``(n, levels)`` chains, weakest level first, that end in ``last``."""
     import numpy as np
 
@@ -156,50 +150,76 @@ def chains_below(last: Ints, steps: Sequence[Degradation], source: Source) -> In
     return out
 
 
-@frozen
-class SymbolChain(SymbolOutputs):
-    """The levels of generalized randomized response.
+class StepChain(SymbolOutputs):
+    """A chain whose strongest level is drawn from the input, the others each by a step.
 
-    ``strongest`` is drawn from the symbol; ``degradations[k]`` draws level k from level k + 1.
-    ``exact`` are the exact products, weakest first.
+    ``steps[k]`` draws level k from the output of level k + 1, without another look at the input.
     """
+
+    strongest: Step
+    steps: tuple[Step, ...]
+
+    @property
+    def inputs(self) -> int:
+        """The number of inputs."""
+        return self.size
+
+    @property
+    def levels(self) -> int:
+        return len(self.steps) + 1
+
+    def draw(self, symbol: int, source: Source) -> list[int]:
+        if not 0 <= symbol < self.inputs:
+            raise ParameterError(f"a symbol must lie in [0, {self.inputs})")
+        words = source.bits(64 * self.levels)
+        last = self.strongest.apply(symbol, words & WORD)
+        return [*weaker_outputs(last, self.steps, words >> 64), last]
+
+    def weaker(self, last: int, source: Source) -> list[int]:
+        if not 0 <= last < self.size:
+            raise ParameterError(f"an output must lie in [0, {self.size})")
+        return weaker_outputs(last, self.steps, source.bits(64 * len(self.steps)))
+
+    def randomize(self, symbols: Ints, source: Source) -> Ints:
+        if len(symbols) and not (symbols.min() >= 0 and symbols.max() < self.inputs):
+            raise ParameterError(f"symbols must lie in [0, {self.inputs})")
+        return chains_below(self.strongest.draw_many(symbols, source), self.steps, source)
+
+    @abstractmethod
+    def forward_weights(self, prior: Prior, previous: int, level: int) -> dict[int, int]:
+        """Integer weights of the outputs of ``level`` given that of the level below, ``previous``.
+
+        They are proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior: the symbol, or
+        where it is itself drawn at random, its possible values with their weights.
+        """
+
+    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
+        return choose(self.forward_weights(prior, previous, level), source)
+
+
+@frozen
+class SymbolChain(StepChain):
+    """The levels of generalized randomized response; ``exact`` are the exact products."""
 
     size: int
     strongest: SymbolDraw
-    degradations: tuple[SymbolDraw, ...]
+    steps: tuple[SymbolDraw, ...]
     exact: tuple[Probabilities, ...]
 
     def channel(self, level: int) -> Channel:
         """Return the exact channel of a level."""
         return symbol_channel(self.size, *self.exact[level])
 
-    def draw(self, symbol: int, source: Source) -> list[int]:
-        if not 0 <= symbol < self.size:
-            raise ParameterError(f"a symbol must lie in [0, {self.size})")
-        words = source.bits(64 * len(self.exact))
-        last = self.strongest.apply(symbol, words & WORD)
-        return [*weaker_outputs(last, self.degradations, words >> 64), last]
-
-    def weaker(self, last: int, source: Source) -> list[int]:
-        if not 0 <= last < self.size:
-            raise ParameterError(f"an output must lie in [0, {self.size})")
-        words = source.bits(64 * len(self.degradations))
-        return weaker_outputs(last, self.degradations, words)
-
     def law(self, value: int, level: int) -> dict[int, Fraction]:
-        p, q = degraded(*self.strongest.realised(), self.degradations[level:])
+        p, q = degraded(*self.strongest.realised(), self.steps[level:])
         return {output: p if output == value else q for output in range(self.size)}
 
-    @property
-    def levels(self) -> int:
-        return len(self.exact)
-
     def step(self, output: int, level: int) -> dict[int, Fraction]:
-        kept, other = self.degradations[level].realised()
+        kept, other = self.steps[level].realised()
         return {each: kept if each == output else other for each in range(self.size)}
 
     def realised_ratio(self, level: int) -> Fraction:
-        return spread(*degraded(*self.strongest.realised(), self.degradations[level:]))
+        return spread(*degraded(*self.strongest.realised(), self.steps[level:]))
 
     def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
         import numpy as np
@@ -209,20 +229,10 @@ class SymbolChain(SymbolOutputs):
         sign = (outputs == other).astype(np.int64) - (outputs == one).astype(np.int64)
         return np.asarray(log_odds(p, q) * sign)
 
-    def randomize(self, symbols: Ints, source: Source) -> Ints:
-        return chains_below(self.strongest.draw_many(symbols, source), self.degradations, source)
-
-    def forward_weights(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int
-    ) -> dict[int, int]:
-        """Integer weights of the outputs of ``level`` given that of the level below, ``previous``.
-
-        They are proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior: the symbol, or
-        where it is itself drawn at random, its possible values with their weights.
-        """
+    def forward_weights(self, prior: Prior, previous: int, level: int) -> dict[int, int]:
         if not 1 <= level < len(self.exact):
             raise ParameterError(f"level must lie in [1, {len(self.exact)}), not {level}")
-        pair, step = self.exact[level], self.degradations[level - 1]
+        pair, step = self.exact[level], self.steps[level - 1]
         scale = pair.p.denominator * pair.q.denominator
         p, q = int(pair.p * scale), int(pair.q * scale)
         weights: dict[int, int] = {}
@@ -230,12 +240,6 @@ class SymbolChain(SymbolOutputs):
             stronger = sum(weight * (p if x == out else q) for x, weight in prior)
             weights[out] = stronger * (step.keep if out == previous else step.other)
         return weights
-
-    def forward(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
-    ) -> int:
-        weights = self.forward_weights(prior, previous, level)
-        return choose(weights, source)
 
 
 def degraded(p: Fraction, q: Fraction, steps: Sequence[SymbolDraw]) -> tuple[Fraction, Fraction]:

@@ -254,7 +254,7 @@ class WindowMechanism(GridMechanism):
         """Return the two that most outputs tell apart as far as they can."""
         steps = self.shape.steps
         one, other = (
-            None if place > steps else place / steps for place in self.chain.farthest(level)
+            None if place > steps else place / steps for place in self.chain.worst_inputs(level)
         )
         return one, other
 

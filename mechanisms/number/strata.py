@@ -85,7 +85,7 @@ class Strata:
         return both
 
     def hypothetical(self, yes: float, present: float) -> Floats:
-        """Return the covariance, ``(B, 2, 2)``, of ``means`` if ``yes`` of those present said so."""
+        """Return the covariance, ``(B, 2, 2)``, of ``means`` if ``yes`` of those here said so."""
         import numpy as np
 
         # The truths are no, yes and, where there is one, missing.
