@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from mechanisms.chains.chain import Chain, Prior, SymbolOutputs
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, to_micro
-from mechanisms.frozen import names_of, types_of
-from mechanisms.levels import MAX_DECISION_EPSILON, Amounts, Probabilities, certify, check_ladder
+from mechanisms.frozen import types_of
+from mechanisms.levels import Amounts, Probabilities, certify, check_ladder
 from mechanisms.randomness import Source, SystemSource
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ Epsilon = float | Sequence[float]
 #: What stands for the ids of a chain or of a pseudonym where no coin is hashed from them.
 NO_ID = bytes(16)
 
-#: No amount is more than so many decisions at their largest epsilon: that is epsilon 1000.
-_MOST = 1000 // MAX_DECISION_EPSILON
 #: The types of parameters, as they are declared: a bool is no int, and a truth is a bool.
 _KINDS: dict[str, type] = {"int": int, "bool": bool, "str": str, "tuple[int, ...]": tuple}
 
@@ -100,21 +98,6 @@ class Mechanism(ABC):
         return {name: _KINDS[texts[name]] for name in texts if name not in ("epsilon", "metric")}
 
     @classmethod
-    def build(cls, levels: Sequence[int], metric: str, **parameters: Any) -> Mechanism:
-        """Build the mechanism from a compiled plan; see :func:`mechanisms.registry.build`.
-
-        ``levels`` are nominal micro-epsilons; all of :meth:`parameters` are given.
-        """
-        epsilons = tuple(micro / MICRO for micro in check_ladder(levels, _MOST))
-        coin = {"metric": metric} if "metric" in names_of(cls) else {}
-        made = cls(epsilons, **parameters, **coin)  # type: ignore[call-arg]
-        for name, value in parameters.items():
-            # What people may leave out, a plan may not.
-            if getattr(made, name) != value:
-                raise ParameterError(f"{name} must be chosen, not {value!r}")
-        return made
-
-    @classmethod
     def coinless(cls, spec: Mapping[str, object]) -> bool:
         """Return whether reports of a plan's ``mechanism`` object are read without any coin."""
         return cls.coins == "none"
@@ -166,7 +149,7 @@ class Mechanism(ABC):
         return 1
 
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints | None:
-        """Return the stratum of each report, or None where there is a single one."""
+        """Return the stratum of each report, or answer, or None where there is a single one."""
         return None
 
     @abstractmethod
@@ -386,7 +369,7 @@ class Mechanism(ABC):
     ) -> Ints:
         """Count valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
         strata = self.strata_of(chains, pseudonyms)
-        places = groups if strata is None else groups * self.strata + strata
+        places = groups if strata is None else (groups * self.strata + strata.T).T
         counts = self.chain.count(payloads, places, n_groups * self.strata)
         return counts.reshape(n_groups, self.count_length)
 
@@ -479,13 +462,10 @@ class Mechanism(ABC):
 class _NoSource:
     """Refuses: a value that is rounded at random has more than one encoding."""
 
-    def bits(self, n: int) -> int:
-        """Refuse."""
+    def bits(self, n: int) -> Any:
         raise NotImplementedError("a mechanism that rounds at random must define its prior")
 
-    def words(self, n: int) -> Any:
-        """Refuse."""
-        raise NotImplementedError("a mechanism that rounds at random must define its prior")
+    words = bits
 
 
 #: For a value that is not rounded at random.
@@ -496,10 +476,10 @@ def check_columns(symbols: Any, chains: Words, pseudonyms: Words) -> None:
     """Refuse columns of different lengths: one value must never be randomized more than once."""
     import numpy as np
 
-    n = len(symbols) if isinstance(symbols, (list, tuple)) else np.size(symbols)
-    flat = isinstance(symbols, (list, tuple)) or np.ndim(symbols) == 1
-    if not (flat and chains.shape == (n, 2) and pseudonyms.shape == (n, 2)):
+    listed = isinstance(symbols, (list, tuple))
+    n = len(symbols) if listed else (np.shape(symbols) or (1,))[0]
+    if not chains.shape == pseudonyms.shape == (n, 2):
         raise ParameterError(
-            f"values must be one-dimensional with as many ids of shape (n, 2), not {n} values "
-            f"with chains {chains.shape} and pseudonyms {pseudonyms.shape}"
+            f"{n} values need as many ids of shape (n, 2), not chains {chains.shape} and "
+            f"pseudonyms {pseudonyms.shape}"
         )

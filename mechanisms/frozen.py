@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from dataclasses import Field
     from inspect import Signature
 
@@ -121,31 +122,27 @@ def _fields_of(kind: Any) -> dict[str, Field[Any]]:
     return {field.name: field for field in dataclasses.fields(made)}
 
 
-class _Fields:
-    """What ``dataclasses`` asks a class for, found out when it does."""
+def _signature_of(kind: Any) -> Signature:
+    from inspect import Parameter, Signature
 
-    def __get__(self, value: object, kind: type) -> dict[str, Field[Any]]:
-        return _fields_of(kind)
+    defaults, how = kind._defaults, Parameter.POSITIONAL_OR_KEYWORD
+    return Signature(
+        [
+            Parameter(name, how, default=defaults.get(name, Parameter.empty), annotation=field.type)
+            for name, field in _fields_of(kind).items()
+        ],
+        return_annotation=None,
+    )
 
 
-class _Signature:
-    """What ``inspect`` and ``help`` ask a class for, found out when they do."""
+class _Asked:
+    """What ``dataclasses``, ``inspect`` and ``help`` ask a class for, found out when they do."""
 
-    def __get__(self, value: object, kind: Any) -> Signature:
-        from inspect import Parameter, Signature
+    def __init__(self, find: Callable[[type], object]) -> None:
+        self._find = find
 
-        return Signature(
-            [
-                Parameter(
-                    name,
-                    Parameter.POSITIONAL_OR_KEYWORD,
-                    default=kind._defaults.get(name, Parameter.empty),
-                    annotation=field.type,
-                )
-                for name, field in _fields_of(kind).items()
-            ],
-            return_annotation=None,
-        )
+    def __get__(self, value: object, kind: type) -> object:
+        return self._find(kind)
 
 
 _METHODS: dict[str, Any] = {
@@ -155,6 +152,6 @@ _METHODS: dict[str, Any] = {
     "__repr__": shown,
     "__setattr__": _refuse,
     "__delattr__": _refuse,
-    "__dataclass_fields__": _Fields(),
-    "__signature__": _Signature(),
+    "__dataclass_fields__": _Asked(_fields_of),
+    "__signature__": _Asked(_signature_of),
 }

@@ -7,6 +7,12 @@ from importlib import import_module
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
+from mechanisms.exact import MICRO
+from mechanisms.frozen import names_of
+from mechanisms.levels import MAX_DECISION_EPSILON, check_ladder
+
+#: No amount is more than so many decisions at their largest epsilon: that is epsilon 1000.
+_MOST = 1000 // MAX_DECISION_EPSILON
 
 
 def mechanism_class(name: object) -> type[Mechanism]:
@@ -72,13 +78,15 @@ def build(spec: Mapping[str, object], levels: Sequence[int], metric: str) -> Mec
     if extra:
         takes = ", ".join(wanted) or "no parameters"
         raise ParameterError(f"mechanism {name} takes {takes}, not {', '.join(extra)}")
-    for field, type_ in wanted.items():
-        value = spec.get(field)
-        if type(value) is not type_:
-            raise ParameterError(
-                f"mechanism {name}: {field} must be of type {type_.__name__}, not {value!r}"
-            )
-    return kind.build(levels, metric, **{field: spec[field] for field in wanted})
+    epsilons = tuple(micro / MICRO for micro in check_ladder(levels, _MOST))
+    given = {field: spec.get(field) for field in wanted}
+    coin = {"metric": metric} if "metric" in names_of(kind) else {}
+    made = kind(epsilons, **given, **coin)  # type: ignore[call-arg]
+    for field, value in given.items():
+        # What people may leave out, a plan may not.
+        if getattr(made, field) != value:
+            raise ParameterError(f"{field} must be chosen, not {value!r}")
+    return made
 
 
 def supports_constant(spec: Mapping[str, object]) -> bool:

@@ -3,6 +3,12 @@
 Every weaker level is the next stronger one with each bit flipped with a probability that does not
 depend on it: symmetric and optimized unary encoding, Bloom filters and split bits all degrade in
 this way.
+
+A bit that is 1 with probability t / 2**64 is "a random 64-bit word is below t". Word and threshold
+are compared from the most significant bit down: after the first position in which they differ the
+outcome is known, so that half of all open comparisons are decided by each random bit. All bits of
+a vector are compared at once, a *plane* of equal significance after another, until none is open
+(about log2(width) + 1.3 planes). The outcome is exactly that of comparing whole words.
 """
 
 from __future__ import annotations
@@ -13,7 +19,6 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.chains.bitplanes import bernoulli_lanes, bernoulli_mask, planes_of
 from mechanisms.chains.chain import BitOutputs, bit_of, spread
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_bounds
@@ -23,7 +28,11 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from mechanisms.arrays import Floats, Octets, Words
+
 HALF = GRAINS // 2
 #: Bits of a word in the vectorised draws, whose thresholds are those of one word.
 LANE = 64
@@ -288,3 +297,79 @@ class BitChain(BitOutputs):
                 exact[bits] *= one if output >> index & 1 else 1 - one
         scale = math.lcm(*(value.denominator for value in exact.values()))
         return {bits: int(value * scale) for bits, value in exact.items()}
+
+
+def planes_of(thresholds: Sequence[int], width: int) -> tuple[int, ...]:
+    """Arrange 64-bit thresholds, one for each bit or a single one for all, in planes.
+
+    The most significant plane is first; bit ``i`` of a plane belongs to bit ``i`` of the vector.
+    Planes below the last one that is not empty are left out: what is undecided then is equal so
+    far, hence not below.
+
+    Examples
+    --------
+    >>> planes_of([3 << 62], 4)
+    (15, 15)
+    """
+    if len(thresholds) == 1:
+        full = (1 << width) - 1
+        planes = [full * (thresholds[0] >> (63 - plane) & 1) for plane in range(64)]
+    else:
+        planes = [
+            sum((t >> (63 - plane) & 1) << i for i, t in enumerate(thresholds))
+            for plane in range(64)
+        ]
+    while planes and not planes[-1]:
+        planes.pop()
+    return tuple(planes)
+
+
+def bernoulli_mask(planes: Sequence[int], width: int, source: Source) -> int:
+    """Return ``width`` independent bits, bit ``i`` being 1 with its threshold's probability.
+
+    The source is asked for enough planes at once that mostly one request suffices.
+    """
+    full = (1 << width) - 1
+    batch = width.bit_length() + 2
+    undecided, mask, left, words = full, 0, 0, 0
+    for plane in planes:
+        if not left:
+            left, words = batch, source.bits(batch * width)
+        differ = undecided & (plane ^ words)
+        mask |= differ & plane
+        undecided ^= differ
+        if not undecided:
+            break
+        words >>= width
+        left -= 1
+    return mask
+
+
+def bernoulli_lanes(planes: Sequence[int], lanes: int, n: int, source: Source) -> Words:
+    """Vectorised :func:`bernoulli_mask` for ``n`` vectors of ``64 * lanes`` bits: ``(n, lanes)``.
+
+    Bit ``i`` of a vector is bit ``i % 64`` of lane ``i // 64``; bits beyond the width of the planes
+    carry no meaning. Where bits have thresholds of their own, there are at most 64.
+    """
+    import numpy as np
+
+    mask = np.zeros(n * lanes, dtype=np.uint64)
+    undecided = np.full(n * lanes, 2**64 - 1, dtype=np.uint64)
+    active: NDArray[np.intp] | None = None
+    for plane in planes:
+        bits = np.uint64(plane & (2**64 - 1))
+        differ = source.words(len(undecided)) ^ bits
+        differ &= undecided
+        undecided ^= differ
+        differ &= bits
+        if active is None:
+            mask |= differ
+        else:
+            mask[active] |= differ
+        open_lanes = np.flatnonzero(undecided)
+        if len(open_lanes) < 0.8 * len(undecided):
+            undecided = undecided[open_lanes]
+            active = open_lanes if active is None else active[open_lanes]
+        if not len(open_lanes):
+            break
+    return mask.reshape(n, lanes)

@@ -126,7 +126,7 @@ def check_unit(u: float | None, missing: bool) -> None:
         raise ParameterError("a number must be scaled to [0, 1]")
 
 
-def unit_array(symbols: Any, missing: bool) -> tuple[Floats, Bools]:
+def unit_array(symbols: Any, missing: bool, axes: int = 1) -> tuple[Floats, Bools]:
     """Return ``(n,)`` numbers in [0, 1] as ``float64``, and which are missing (NaN or None).
 
     Refuses as :func:`check_unit`; no message contains a value.
@@ -138,6 +138,9 @@ def unit_array(symbols: Any, missing: bool) -> tuple[Floats, Bools]:
         given = given.astype(np.float64)
     if given.dtype.kind not in "fiu":
         raise ParameterError(f"numbers must be real, not of type {given.dtype}")
+    if given.ndim != axes:
+        wanted = "one-dimensional" if axes == 1 else "rows of numbers"
+        raise ParameterError(f"values must be {wanted}, not {given.ndim}-dimensional")
     u = given.astype(np.float64)
     gone = np.isnan(u)
     if not missing and gone.any():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
-from mechanisms.errors import ParameterError, check_int
+from mechanisms.errors import check_int
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.number.grid import (
@@ -229,8 +229,6 @@ class SampledBits(SeveralAnswers, NumberMechanism):
         import numpy as np
 
         values, gone = unit_array(symbols, self.missing)
-        if values.ndim != 1:
-            raise ParameterError(f"values must be one-dimensional, not {values.ndim}-dimensional")
         values = np.where(gone, 0.0, values)
         out = np.empty((len(values), self.count), dtype=np.int64)
         for place in range(self.count):

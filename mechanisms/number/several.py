@@ -20,7 +20,6 @@ from mechanisms.base import Mechanism
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.packed import PackedChain
 from mechanisms.chains.symbols import symbol_chain
-from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source, SystemSource
 
 if TYPE_CHECKING:
@@ -122,21 +121,8 @@ class SeveralAnswers(Mechanism):
     ) -> int:
         return self.chain.forward_each(self.priors(symbol, self.seed(chain)), before, level, source)
 
-    def randomize(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Octets:
-        n = len(symbols)
-        if not (chains.shape == (n, 2) and pseudonyms.shape == (n, 2)):
-            raise ParameterError(
-                f"{n} values need as many ids of shape (n, 2), not chains {chains.shape} and "
-                f"pseudonyms {pseudonyms.shape}"
-            )
-        return self.chain.payloads(self.encode_many(symbols, chains, pseudonyms, source), source)
-
-    def accumulate(
-        self, payloads: Octets, chains: Words, pseudonyms: Words, groups: Ints, n_groups: int
-    ) -> Ints:
-        places = self.places(self.seeds(chains)) + (groups * self.strata)[:, None]
-        counts = self.chain.count(payloads, places, n_groups * self.strata)
-        return counts.reshape(n_groups, self.count_length)
+    def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
+        return self.places(self.seeds(chains))
 
     def log_ratios(
         self, values: tuple[Any, Any], reports: Octets, chains: Words, level: int

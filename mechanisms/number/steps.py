@@ -90,29 +90,9 @@ def degrade(shape: Shape, law: Law, micro: int) -> Step:
 
 def after(shape: Shape, law: Law, step: Step) -> Law:
     """Return the exact law of a level after a step."""
-    stays = kept(shape, step)
-    cell_stays = stays - 2 * step.lift
-    gone_stays = stays - _places(shape) * step.stray
-    excess = (law.inside - law.outside) * shape.width
-    lift = step.lift * (shape.cells * law.outside + excess)
-    slope = step.slope * excess * shape.steps
-    blank_lift = step.lift * shape.cells * law.blank
-    stray_cell, stray_end = (0, step.stray) if shape.ends else (step.stray, 0)
-
-    def whole(grains: Fraction | int) -> Fraction:
-        return Fraction(grains) / GRAINS
-
-    cell, end = step.cell + law.here * stray_cell, step.end + lift + law.here * stray_end
-    return Law(
-        inside=whole(law.inside * cell_stays + cell),
-        outside=whole(law.outside * cell_stays + cell),
-        blank=whole(law.blank * cell_stays + step.cell + law.gone * stray_cell),
-        high=whole(law.high * stays + end + slope),
-        low=whole(law.low * stays + end - slope),
-        middle=whole(law.middle * stays + step.end + blank_lift + law.gone * stray_end),
-        gone=whole(law.gone * gone_stays + step.gone),
-        here=whole(law.here * gone_stays + step.gone),
-    )
+    lift, slope, stray = (Fraction(each, GRAINS) for each in step[3:])
+    noise = tuple(Fraction(each, GRAINS) for each in step[:3])
+    return _moved(shape, law, Fraction(kept(shape, step), GRAINS), noise, lift, slope, stray)
 
 
 def rows_of(shape: Shape, step: Step) -> tuple[tuple[int, ...], ...]:
@@ -179,7 +159,8 @@ def _search(shape: Shape, law: Law, variance: Callable[[Parts], Fraction | None]
 def _step(shape: Shape, law: Law, bound: Fraction, parts: Parts) -> Step | None:
     """Return the step that moves parts of the cells and of gone, with the least noise then."""
     lifted, strayed = (Fraction(part, _PARTS) for part in parts)
-    moved = _moved(shape, law, lifted, strayed)
+    slope = lifted / 2 / max(shape.cells - 1, 1)
+    moved = _moved(shape, law, 1, (0, 0, 0), lifted / 2, slope, strayed / _places(shape))
     needs = [largest - bound * smallest for largest, smallest in moved.columns(shape)]
     cell, end, gone = (max(need, Fraction(0)) for need in needs)
     total = shape.cells * cell + 2 * shape.ends * end + shape.missing * gone + bound - 1
@@ -189,25 +170,33 @@ def _step(shape: Shape, law: Law, bound: Fraction, parts: Parts) -> Step | None:
     if not stays > 0:
         return None
     lift = int(lifted * stays / 2)
-    slope = lift // max(shape.cells - 1, 1)
-    return step._replace(lift=lift, slope=slope, stray=int(strayed * stays / _places(shape)))
+    tilt, stray = lift // max(shape.cells - 1, 1), int(strayed * stays / _places(shape))
+    return step._replace(lift=lift, slope=tilt, stray=stray)
 
 
-def _moved(shape: Shape, law: Law, lifted: Fraction, strayed: Fraction) -> Law:
-    """Return the law after parts of the cells and of gone are moved."""
+def _moved(
+    shape: Shape,
+    law: Law,
+    stays: Fraction | int,
+    noise: Sequence[Fraction | int],
+    lift: Fraction,
+    slope: Fraction,
+    stray: Fraction,
+) -> Law:
+    """Return the law after a step whose parts, of one, are named as those of :class:`Step`."""
+    cell, end, gone = noise
     excess = (law.inside - law.outside) * shape.width
-    lift = lifted / 2 * (shape.cells * law.outside + excess)
-    slope = lifted / 2 * excess * shape.steps / max(shape.cells - 1, 1)
-    blank_lift = lifted / 2 * shape.cells * law.blank
-    stray = strayed / _places(shape)
-    stray_cell, stray_end = (Fraction(0), stray) if shape.ends else (stray, Fraction(0))
+    lifted = lift * (shape.cells * law.outside + excess)
+    sloped = slope * excess * shape.steps
+    cell_stays, gone_stays = stays - 2 * lift, stays - _places(shape) * stray
+    to_cell, to_end = (0, stray) if shape.ends else (stray, 0)
     return Law(
-        inside=law.inside * (1 - lifted) + law.here * stray_cell,
-        outside=law.outside * (1 - lifted) + law.here * stray_cell,
-        blank=law.blank * (1 - lifted) + law.gone * stray_cell,
-        high=law.high + lift + slope + law.here * stray_end,
-        low=law.low + lift - slope + law.here * stray_end,
-        middle=law.middle + blank_lift + law.gone * stray_end,
-        gone=law.gone * (1 - strayed),
-        here=law.here * (1 - strayed),
+        inside=law.inside * cell_stays + cell + law.here * to_cell,
+        outside=law.outside * cell_stays + cell + law.here * to_cell,
+        blank=law.blank * cell_stays + cell + law.gone * to_cell,
+        high=law.high * stays + end + lifted + law.here * to_end + sloped,
+        low=law.low * stays + end + lifted + law.here * to_end - sloped,
+        middle=law.middle * stays + end + lift * shape.cells * law.blank + law.gone * to_end,
+        gone=law.gone * gone_stays + gone,
+        here=law.here * gone_stays + gone,
     )

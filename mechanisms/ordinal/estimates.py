@@ -341,12 +341,8 @@ def _spread(matrix: Floats, whole: Floats) -> Floats:
     """Return the variance that a report adds to the estimated sum of ``whole``, by its value."""
     import numpy as np
 
-    root = np.sqrt(matrix.mean(axis=0))
-    used = root > 0
-    scaled = matrix[:, used] / root[used]
-    weights = np.zeros(matrix.shape[1])
-    weights[used] = (np.linalg.pinv(scaled, rcond=1e-12) @ whole) / root[used]
-    if np.abs(matrix @ weights - whole).max() > 1e-6 * np.abs(whole).max():
+    weights = _inverse(matrix) @ whole
+    if np.abs(matrix @ weights - whole).max() > _MISSED * np.abs(whole).max():
         raise ParameterError("the reports of this level do not determine the mean")
     found: Floats = matrix @ weights**2 - whole**2
     return found

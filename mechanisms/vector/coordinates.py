@@ -101,10 +101,11 @@ class CoordinateSampling(SeveralAnswers):
         """Return the chosen coordinates of ``(n, dimensions)`` numbers: ``(n, sampled)``."""
         import numpy as np
 
-        values = unit_array(symbols, missing=False)[0]
-        if not len(values):
-            values = values.reshape(0, self.dimensions)
-        if values.ndim != 2 or values.shape[1] != self.dimensions:
+        given = np.asarray(symbols)
+        if not len(given):
+            given = given.reshape(0, self.dimensions)
+        values = unit_array(given, missing=False, axes=2)[0]
+        if values.shape[1] != self.dimensions:
             raise ParameterError(f"vectors must have shape (n, {self.dimensions})")
         return np.take_along_axis(values, self.coordinates_many(seeds), axis=1)
 
