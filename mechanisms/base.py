@@ -327,7 +327,6 @@ class Mechanism(ABC):
     def _forward(
         self, symbol: Any, before: int, level: int, chain: bytes, pseudonym: bytes, source: Source
     ) -> int:
-        """Return the output of ``level`` given that of the level below."""
         return self.chain.forward(self.prior(symbol, chain, pseudonym), before, level, source)
 
     def output_of(self, payload: bytes) -> int:
@@ -361,7 +360,6 @@ class Mechanism(ABC):
         return self.chain.payloads(inputs, source)
 
     def valid(self, payloads: Octets) -> Bools:
-        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
         return self.chain.valid(payloads)
 
     def accumulate(

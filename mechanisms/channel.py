@@ -47,12 +47,10 @@ class Channel:
 
     @property
     def inputs(self) -> int:
-        """The number of inputs."""
         return len(self.rows)
 
     @property
     def outputs(self) -> int:
-        """The number of outputs."""
         return len(self.rows[0])
 
     def ratio(self) -> Fraction:

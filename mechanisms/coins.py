@@ -27,8 +27,6 @@ _SECOND = 0x94D049BB133111EB
 def mix64(x: int) -> int:
     """Return the SplitMix64 finalizer of ``x``, a bijection of ``[0, 2**64)``.
 
-    Examples
-    --------
     >>> hex(mix64(1))
     '0x5692161d100b05e5'
     """

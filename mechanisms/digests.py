@@ -19,8 +19,6 @@ except ImportError:
 def sha256(content: bytes) -> bytes:
     """Return the digest: 32 bytes.
 
-    Examples
-    --------
     >>> sha256(b"abc").hex()[:16]
     'ba7816bf8f01cfea'
     """

@@ -90,8 +90,6 @@ def nothing(reports_by_level: tuple[int, ...]) -> Estimate:
 def two_sided(level: float) -> float:
     """Return how many standard errors a normal interval reaches to each side.
 
-    Examples
-    --------
     >>> round(two_sided(0.95), 4)
     1.96
     """

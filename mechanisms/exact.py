@@ -44,8 +44,6 @@ def exp_bounds(exponent: Fraction) -> tuple[Fraction, Fraction]:
 
     The bounds are 1e-49 apart relatively, and both 1 for exponent 0.
 
-    Examples
-    --------
     >>> lower, upper = exp_bounds(Fraction(1))
     >>> lower < upper, float(lower)
     (True, 2.718281828459045)
@@ -69,8 +67,6 @@ def loss_micro(ratio: Fraction) -> int:
 
     ``ratio``, in [1, e^1000], is the largest likelihood ratio of a channel.
 
-    Examples
-    --------
     >>> loss_micro(Fraction(3)), loss_micro(Fraction(1))
     (1098613, 0)
     """
@@ -92,8 +88,6 @@ def to_micro(epsilon: float | Fraction) -> int:
 
     A float is taken as the decimal number that it prints as.
 
-    Examples
-    --------
     >>> to_micro(0.1)
     100000
     """

@@ -26,8 +26,6 @@ def frozen(kind: Class) -> Class:
     class adds is named by decorating it too. A method that the class has itself is kept; a
     ``__post_init__`` is called once all values are there.
 
-    Examples
-    --------
     >>> @frozen
     ... class Point:
     ...     x: "int"

@@ -25,8 +25,6 @@ class Noise(NamedTuple):
     def of(cls, p: Fraction, q: Fraction) -> Noise:
         """Return that of a yes which has probability p where it is true, and q where it is not.
 
-        Examples
-        --------
         >>> Noise.of(Fraction(3, 4), Fraction(1, 4))
         Noise(no=0.75, yes=0.75, step=2.0, lie=1.5)
         """
@@ -41,8 +39,6 @@ class Noise(NamedTuple):
         "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017,
         equation 4 with the population fixed).
 
-        Examples
-        --------
         >>> Noise.of(Fraction(3, 4), Fraction(1, 4)).total(2)
         1.5
         """

@@ -26,8 +26,6 @@ class SystemSource:
 
     It keeps no pool, so that neither a fork nor a copied process can hand out the same bits twice.
 
-    Examples
-    --------
     >>> 0 <= SystemSource().bits(64) < 2**64
     True
     """

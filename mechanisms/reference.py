@@ -130,7 +130,6 @@ _CLAIMS = "What some of them claim, and what is true; `sotto audit` shows it by 
 
 
 def page() -> str:
-    """Return the page."""
     lines = [*_INTRODUCTION.splitlines(), ""]
     for group in GROUPS:
         lines += [f"**{group.title}**" + (f" (of {group.question})" * bool(group.question)), ""]
@@ -162,7 +161,6 @@ def documented(folder: str) -> Iterator[type]:
 
 
 def papers() -> list[ModuleType]:
-    """Return the modules that each reproduce a paper."""
     package = import_module("mechanisms.papers")
     names = [found.name for found in iter_modules(package.__path__, "mechanisms.papers.")]
     return [import_module(name) for name in names if name != "mechanisms.papers.claims"]
@@ -183,8 +181,6 @@ def sections(documented: type | ModuleType) -> dict[str, str]:
 def source(documented: type) -> str:
     """Return who published a mechanism first, where and when.
 
-    Examples
-    --------
     >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
     >>> source(GeneralizedRandomizedResponse)
     'S. L. Warner, JASA 60(309), 1965'

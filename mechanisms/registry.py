@@ -18,8 +18,6 @@ _MOST = 1000 // MAX_DECISION_EPSILON
 def mechanism_class(name: object) -> type[Mechanism]:
     """Return the class of a mechanism; a ``ParameterError`` where there is none of this name.
 
-    Examples
-    --------
     >>> mechanism_class("grr").__name__
     'GeneralizedRandomizedResponse'
     """
@@ -33,8 +31,6 @@ def mechanism_class(name: object) -> type[Mechanism]:
 def mechanisms_for(kind: str) -> list[str]:
     """Return the names of the mechanisms that a type of metric may use; their classes are imported.
 
-    Examples
-    --------
     >>> mechanisms_for("ordinal")
     ['brr', 'grr']
     """
@@ -44,24 +40,13 @@ def mechanisms_for(kind: str) -> list[str]:
 def build(spec: Mapping[str, object], levels: Sequence[int], metric: str) -> Mechanism:
     """Build a mechanism from a compiled plan.
 
-    Parameters
-    ----------
-    spec : mapping
-        The ``mechanism`` object of the metric: ``name`` and that mechanism's parameters.
-    levels : sequence of int
-        Nominal micro-epsilons, increasing, at most 8.
-    metric : str
-        The metric's name, which separates its public coins from those of others.
+    ``spec`` is the ``mechanism`` object of the metric: ``name`` and that mechanism's parameters;
+    ``levels`` are nominal micro-epsilons, increasing, at most 8; ``metric``, its name, separates
+    its public coins from those of others. ``ParameterError`` where the name is unknown, a parameter
+    is missing, superfluous, of the wrong type or outside its range, or the thresholds of 64 bits
+    cannot honour a level (which is named); as ``UnrelatedLevelsError`` where a level is no
+    degradation of the one above it.
 
-    Raises
-    ------
-    ParameterError
-        The name is unknown, a parameter is missing, superfluous, of the wrong type or outside
-        its range, or the thresholds of 64 bits cannot honour a level (which is named); as
-        ``UnrelatedLevelsError`` where a level is no degradation of the one above it.
-
-    Examples
-    --------
     >>> from mechanisms.randomness import SystemSource
     >>> grr = build({"name": "grr", "domain_size": 5}, [500_000, 1_000_000], "colour")
     >>> len(grr.draw(3, bytes(16), bytes(16), SystemSource()))
@@ -96,8 +81,6 @@ def supports_constant(spec: Mapping[str, object]) -> bool:
     pseudonym, and both change from period to period, while the permanent response was drawn under
     those of the first.
 
-    Examples
-    --------
     >>> rappor = {"name": "rappor", "bits": 64, "hashes": 2}
     >>> supports_constant({**rappor, "cohorts": 1}), supports_constant({**rappor, "cohorts": 8})
     (True, False)

@@ -12,8 +12,6 @@ from mechanisms.randomness import Source
 def uniform_below(bound: int, source: Source) -> int:
     """Return a uniform integer in ``[0, bound)`` by rejection.
 
-    Examples
-    --------
     >>> from mechanisms.randomness import SystemSource
     >>> uniform_below(1, SystemSource())
     0

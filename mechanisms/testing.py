@@ -17,8 +17,6 @@ class SeededSource:
     In ``clientsdk`` and ``pipelines`` only ``clientsdk.testing`` imports it; a test holds that
     line.
 
-    Examples
-    --------
     >>> SeededSource(1).bits(64) == SeededSource(1).bits(64)
     True
     """

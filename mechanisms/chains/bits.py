@@ -69,7 +69,6 @@ class BitLadder:
 
 
 def changed_ratio(p: Fraction, q: Fraction) -> Fraction:
-    """Return the largest likelihood ratio when one bit changes."""
     return max(spread(p, q), spread(1 - p, 1 - q))
 
 
@@ -203,7 +202,6 @@ class BitChain(BitOutputs):
 
     @cached_property
     def one_planes(self) -> tuple[int, ...]:
-        """Planes of the probability that the strongest level reports a 1 as 1."""
         return planes_of([ladder.one for ladder in self.ladders], self.width)
 
     @cached_property
@@ -306,8 +304,6 @@ def planes_of(thresholds: Sequence[int], width: int) -> tuple[int, ...]:
     Planes below the last one that is not empty are left out: what is undecided then is equal so
     far, hence not below.
 
-    Examples
-    --------
     >>> planes_of([3 << 62], 4)
     (15, 15)
     """

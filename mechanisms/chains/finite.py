@@ -55,7 +55,6 @@ class FiniteChain(StepChain):
 
     @property
     def inputs(self) -> int:
-        """The number of inputs."""
         return self.strongest.inputs
 
     @cached_property
@@ -173,19 +172,11 @@ def finite_chain(
 ) -> FiniteChain:
     """Build the chain below a strongest level that honours the last amount of a ladder.
 
-    Parameters
-    ----------
-    ladder : sequence of int
-        Nominal micro-epsilons, increasing.
-    steps : sequence of FiniteDraw or SymbolDraw, optional
-        The degradations, weakest first. By default each keeps the output or replaces it by a
-        uniform one, with the least noise for which the exact product honours the weaker amount.
-
-    Raises
-    ------
-    ParameterError
-        The steps do not fit, or an amount is too small for 64-bit thresholds; as
-        ``UnrelatedLevelsError`` where a level exceeds its amount, or is not below the one above it.
+    The ladder has nominal micro-epsilons, increasing. ``steps`` are the degradations, weakest
+    first; by default each keeps the output or replaces it by a uniform one, with the least noise
+    for which the exact product honours the weaker amount. ``ParameterError`` where the steps do not
+    fit, or an amount is too small for 64-bit thresholds; as ``UnrelatedLevelsError`` where a level
+    exceeds its amount, or is not below the one above it.
     """
     if steps is None:
         chain = _noisy_chain(strongest, ladder)
@@ -203,7 +194,6 @@ def finite_chain(
 
 
 def _noisy_chain(strongest: FiniteDraw, ladder: Sequence[int]) -> FiniteChain:
-    """Build the chain whose weaker levels add uniform noise."""
     size = strongest.outputs
     columns = list(zip(*dict.fromkeys(strongest.weights), strict=True))
     rows, total = [tuple(map(max, columns)), tuple(map(min, columns))], GRAINS
@@ -255,7 +245,6 @@ def _through(rows: Iterable[Row], total: int, step: Step) -> list[Row]:
 
 
 def _widest(most: Row, least: Row, total: int) -> Probabilities:
-    """Return the extremes of the column with the largest ratio."""
     high, low = 1, 1
     for one, other in zip(most, least, strict=True):
         if one and not other:

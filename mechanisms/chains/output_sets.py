@@ -113,8 +113,6 @@ def walsh_hadamard(values: Ints) -> Ints:
     Entry r is the sum of the values times row r of the Hadamard matrix, whose entry at c is −1 to
     the number of bits that r and c share.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> walsh_hadamard(np.array([1, 2, 3, 4]))
     array([10, -2, -4,  0])

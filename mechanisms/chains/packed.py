@@ -30,7 +30,6 @@ class PackedChain(Chain):
 
     @cached_property
     def bits(self) -> int:
-        """Bits of an answer."""
         return (self.single.size - 1).bit_length()
 
     @cached_property
@@ -56,7 +55,6 @@ class PackedChain(Chain):
         return sum(symbol << self.bits * place for place, symbol in enumerate(symbols))
 
     def unpack(self, value: int) -> list[int]:
-        """Return the symbols in an integer."""
         mask = (1 << self.bits) - 1
         return [value >> self.bits * place & mask for place in range(self.answers)]
 

@@ -119,8 +119,6 @@ def uniform_subset(n: int, k: int, source: Source) -> set[int]:
 
     J. Bentley, B. Floyd, "Programming Pearls: A Sample of Brilliance", CACM 30(9), 1987.
 
-    Examples
-    --------
     >>> from mechanisms.randomness import SystemSource
     >>> len(uniform_subset(10, 4, SystemSource()))
     4

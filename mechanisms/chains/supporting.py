@@ -136,7 +136,6 @@ class SupportChain(Chain):
         return (1 - p) / ((1 - self.share) * self.total)
 
     def channel(self, level: int) -> Channel:
-        """Return the exact channel of a level, over :meth:`outputs`; for small ones."""
         outputs = tuple(self.outputs())
         return Channel(
             tuple(
@@ -161,7 +160,6 @@ class SupportChain(Chain):
         return out
 
     def randomize(self, symbols: Ints, source: Source) -> NDArray[Any]:
-        """Draw chains for ``(n,)`` symbols; return ``(n, levels, ...)``, weakest level first."""
         import numpy as np
 
         n = len(symbols)
@@ -208,8 +206,6 @@ def support_thresholds(share: Fraction, ladder: Sequence[int]) -> tuple[int, tup
     thresholds cannot honour an amount, as ``UnrelatedLevelsError`` where a level is not below the
     realised one above it.
 
-    Examples
-    --------
     >>> threshold, keeps = support_thresholds(Fraction(1, 2), [1_000_000, 2_000_000])
     >>> round(threshold / 2**64, 4), round(keeps[0] / 2**64, 4)
     (0.8808, 0.6068)

@@ -119,7 +119,6 @@ class SymbolDraw:
         return np.where(low == high, low, _OPEN).astype(np.int16)
 
     def _indices(self, words: Words) -> Ints:
-        """Return to which of the others, counted without the symbol, words move; or that none."""
         import numpy as np
 
         keep, other = np.uint64(self.keep), np.uint64(self.other)
@@ -161,7 +160,6 @@ class StepChain(SymbolOutputs):
 
     @property
     def inputs(self) -> int:
-        """The number of inputs."""
         return self.size
 
     @property
@@ -207,7 +205,6 @@ class SymbolChain(StepChain):
     exact: tuple[Probabilities, ...]
 
     def channel(self, level: int) -> Channel:
-        """Return the exact channel of a level."""
         return symbol_channel(self.size, *self.exact[level])
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:

@@ -37,8 +37,6 @@ class FiniteDraw:
     ``weights[x][o]`` of the 2**64 values of a random word turn ``x`` into ``o``; an output of
     weight zero is never drawn. There are 1 to 1024 rows, of as many columns, each of sum 2**64.
 
-    Examples
-    --------
     >>> draw = FiniteDraw(((2**64, 0), (2**63, 2**63)))
     >>> draw.apply(0, 2**64 - 1), draw.apply(1, 2**63 - 1), draw.apply(1, 2**63)
     (0, 0, 1)
@@ -55,24 +53,19 @@ class FiniteDraw:
 
     @property
     def inputs(self) -> int:
-        """The number of inputs."""
         return len(self.weights)
 
     @property
     def outputs(self) -> int:
-        """The number of outputs."""
         return len(self.weights[0]) if self.weights else 0
 
     def weight(self, x: int, output: int) -> int:
-        """Return how many of 2**64 values turn ``x`` into ``output``."""
         return self.weights[x][output]
 
     def apply(self, x: int, word: int) -> int:
-        """Return the output that a random word turns ``x`` into."""
         return bisect_right(self._totals[x], word)
 
     def apply_many(self, xs: Ints, words: Words) -> Ints:
-        """Vectorised :meth:`apply`: ``(n,)`` in, a new ``(n,)`` ``int64`` out."""
         import numpy as np
 
         out = np.empty(len(xs), dtype=np.int64)
@@ -88,7 +81,6 @@ class FiniteDraw:
         return out
 
     def draw_many(self, xs: Ints, source: Source) -> Ints:
-        """Do what :meth:`apply_many` does with words drawn here."""
         return self.apply_many(xs, source.words(len(xs)))
 
     @cached_property
@@ -110,8 +102,6 @@ def rounded(rows: Sequence[Sequence[Fraction]], micro: int) -> FiniteDraw:
     mixing takes back; ``ParameterError`` where they are no distributions, or more than 2**-16 of
     the uniform would be needed.
 
-    Examples
-    --------
     >>> rows = [[Fraction(3, 4), Fraction(1, 4)], [Fraction(1, 4), Fraction(3, 4)]]
     >>> draw = rounded(rows, 1_098_613)
     >>> round(draw.weights[0][0] / 2**64, 12)
@@ -138,8 +128,6 @@ def rounded(rows: Sequence[Sequence[Fraction]], micro: int) -> FiniteDraw:
 def to_grains(row: Sequence[Fraction]) -> Row:
     """Round a single distribution to integers that sum to 2**64; zeros stay zeros.
 
-    Examples
-    --------
     >>> sum(to_grains([Fraction(1, 3)] * 3)) == 2**64
     True
     """
@@ -168,7 +156,6 @@ def _share(excess: Fraction, bound: Fraction, used: int) -> int:
 
 
 def _round(row: Row, used: Sequence[bool], share: int) -> Row:
-    """Mix a row with the uniform and round it, by largest remainders."""
     noise = share // sum(used)
     mixed = [
         entry * (_FINE - share) // _FINE + noise if place else 0

@@ -49,14 +49,11 @@ def least_variance_design(points: int, missing: bool, micro: int, mixed: bool) -
 
     Where ``mixed``, some of the probability may go to the ends (the Hybrid Mechanism): then the
     variance is the worst case's. Otherwise all is the cells' (the Piecewise Mechanism), and the
-    variance is that of uniform numbers.
-
-    Notes
-    -----
-    For every odd width, the cells alone have the variance P + (1/g − 1) y² at x = 1/2 + y, where
-    g is by how much the window is likelier than the same cells are otherwise; the ends alone have
-    D − y². Answers by the cells with probability g make the variance g P + (1 − g) D whatever the
-    number is. Wang et al. choose the width so that P is least.
+    variance is that of uniform numbers. For every odd width, the cells alone have the variance P +
+    (1/g − 1) y² at x = 1/2 + y, where g is by how much the window is likelier than the same cells
+    are otherwise; the ends alone have D − y². Answers by the cells with probability g make the
+    variance g P + (1 − g) D whatever the number is. Wang et al. choose the width so that P is
+    least.
     """
     check_points(points)
     steps = points - 1

@@ -31,8 +31,6 @@ QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 def threshold_of(coin: int) -> float:
     """Return the threshold, in (0, 1], of a 64-bit coin.
 
-    Examples
-    --------
     >>> threshold_of(1 << 63) - 0.5 < 1e-15
     True
     """
@@ -52,8 +50,6 @@ def exponent_of(coin: int, bits: int) -> int:
 
     Bit e has probability 2**e / (2**bits - 1): its share of the range.
 
-    Examples
-    --------
     >>> [exponent_of(coin, 2) for coin in range(6)]
     [0, 1, 1, 0, 1, 1]
     """
@@ -73,8 +69,6 @@ def split(u: float, steps: int) -> tuple[int, int]:
 
     There are ``steps`` between 0 and 1; if that is a power of two, the division loses nothing.
 
-    Examples
-    --------
     >>> split(0.5, 3) == (1, 2**63)
     True
     """

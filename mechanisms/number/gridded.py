@@ -177,17 +177,13 @@ class DuchiOneBit(GridMechanism):
 class WindowMechanism(GridMechanism):
     """A mechanism whose inputs each have a window of likelier cells.
 
-    Parameters
-    ----------
-    points : int
-        The inputs: 3, 5, 9, 17, 33, 65, 129 or 257.
+    ``points`` is the number of inputs: 3, 5, 9, 17, 33, 65, 129 or 257.
     """
 
     points: int
 
     @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return 65 points."""
         return {"points": 65}
 
     @abstractmethod
@@ -251,7 +247,6 @@ class WindowMechanism(GridMechanism):
         return valid
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return the two that most outputs tell apart as far as they can."""
         steps = self.shape.steps
         one, other = (
             None if place > steps else place / steps for place in self.chain.worst_inputs(level)
@@ -307,11 +302,6 @@ class PiecewiseMechanism(WindowMechanism):
     ----------
     N. Wang et al., "Collecting and Analyzing Multidimensional Data with Local Differential
     Privacy", ICDE 2019, Algorithm 2.
-
-    Examples
-    --------
-    >>> PiecewiseMechanism(epsilon=2.0, points=33).certified()
-    2000000
     """
 
     epsilon: Epsilon
@@ -358,11 +348,6 @@ class HybridMechanism(WindowMechanism):
     ----------
     N. Wang et al., "Collecting and Analyzing Multidimensional Data with Local Differential
     Privacy", ICDE 2019, section III-C.
-
-    Examples
-    --------
-    >>> HybridMechanism(epsilon=2.0, points=33).certified()
-    2000000
     """
 
     epsilon: Epsilon
@@ -406,11 +391,6 @@ class SquareWave(WindowMechanism):
     ----------
     Z. Li, T. Wang, M. Lopuhaä-Zwakenberg, N. Li, B. Škorić, "Estimating Numerical Distributions
     under Local Differential Privacy", SIGMOD 2020, section 5.
-
-    Examples
-    --------
-    >>> SquareWave(epsilon=1.0, points=33).certified()
-    1000000
     """
 
     epsilon: Epsilon

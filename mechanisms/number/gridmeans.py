@@ -94,15 +94,12 @@ def grid_estimates(
 ) -> NumericEstimates:
     """Estimate mean and missing share, and where quantiles are asked for the distribution.
 
-    ``laws`` are those of every level; ``table``, ``(levels, outputs)``, counts the reports.
-
-    Notes
-    -----
-    The mean adds up the exact contributions of all reports, whatever their levels. What varies is
-    the randomization: from the scatter of the contributions goes off what the reports say
-    about the spread of the values, less two standard errors of that and less what the rounding to
-    the grid adds at most. Where they say nothing (one bit), nothing goes off, and the
-    interval covers more than it states.
+    ``laws`` are those of every level; ``table``, ``(levels, outputs)``, counts the reports. The
+    mean adds up the exact contributions of all reports, whatever their levels. What varies is the
+    randomization: from the scatter of the contributions goes off what the reports say about the
+    spread of the values, less two standard errors of that and less what the rounding to the grid
+    adds at most. Where they say nothing (one bit), nothing goes off, and the interval covers more
+    than it states.
     """
     reports = table.sum(axis=1)
     by_level, n = counts_of(reports), int(reports.sum())
@@ -193,7 +190,6 @@ def _distribution(
 
 
 def _quantile(cdf: Cdf, tau: float, by_level: tuple[int, ...]) -> Estimate:
-    """Return where the estimated distribution function reaches ``tau``."""
     import numpy as np
 
     value = float(np.interp(tau, cdf.values, cdf.grid))
@@ -206,8 +202,6 @@ def grid_variance(shape: Shape, law: Law, values: ArrayLike, missing: float = 0.
     All reports are of one level; ``values``, those present, lie in [0, 1]. With a share ``missing``
     in [0, 1) of missing values the variance is that of one report of any kind.
 
-    Examples
-    --------
     >>> from mechanisms.number.gridded import DuchiOneBit
     >>> duchi = DuchiOneBit(1.0)
     >>> round(grid_variance(duchi.shape, duchi.laws[0], [0.5, 0.5]), 6)
@@ -260,8 +254,6 @@ def sampled_grid_estimates(
 ) -> NumericEstimates:
     """Estimate a mean over all clients, of whom coins have chosen a share that answers.
 
-    Notes
-    -----
     Given the values, the variance is the scatter of the contributions less ``share`` times the
     spread of the values. :func:`grid_estimates`, of the clients that answer, subtracts the whole
     spread: the two are weighted accordingly.
@@ -281,7 +273,6 @@ def sampled_grid_estimates(
 
 
 def _scatter(shape: Shape, laws: Sequence[Law], table: Ints) -> float:
-    """Return the sum of the squared distances of the contributions from their mean."""
     import numpy as np
 
     n = int(table.sum())

@@ -49,17 +49,14 @@ class Shape:
 
     @property
     def steps(self) -> int:
-        """Steps between the inputs for 0 and for 1."""
         return self.points - 1
 
     @property
     def cells(self) -> int:
-        """The number of cells."""
         return self.width + self.steps if self.width else 0
 
     @property
     def size(self) -> int:
-        """The number of outputs."""
         return self.cells + 2 * self.ends + self.missing
 
     @property
@@ -143,7 +140,6 @@ class Moments(NamedTuple):
 
 
 def moments(shape: Shape, law: Law) -> Moments:
-    """Return the moments of a level."""
     width, cells, steps = shape.width, shape.cells, shape.steps
     excess = (law.inside - law.outside) * width
     base = law.outside * Fraction(cells * (cells**2 - 1), 12)
@@ -234,8 +230,6 @@ def contributions(shape: Shape, law: Law) -> Contributions:
     Of those that are linear in the position of a cell they have the least worst-case variance
     (see :func:`balance`).
 
-    Examples
-    --------
     >>> from mechanisms.number.gridded import DuchiOneBit
     >>> duchi = DuchiOneBit(1.0)
     >>> [float(each) for each in contributions(duchi.shape, duchi.laws[0]).value]

@@ -74,17 +74,15 @@ class NumberMechanism(Mechanism):
         probability proportional to its weight, so the plain average over such a stratum is
         unbiased for its part.
 
-        The mean of the values present is a ratio; its standard error is the delta method's, and its
-        bias of order 1/n. The standard error for ``threshold`` subtracts the smallest variance of
-        values that agrees with the estimated distribution; bit means do not bound that variance
-        from below, so that for ``sampled_bit`` nothing is subtracted and the interval covers more
-        than it states.
+        The mean of the values present is a ratio; its standard error is the delta method's, and
+        its bias of order 1/n. That for ``threshold`` subtracts the smallest variance of values that
+        agrees with the estimated distribution; bit means do not bound that variance from below: for
+        ``sampled_bit`` nothing is subtracted, and the interval covers more than it states.
 
         Examples
         --------
         >>> from mechanisms.number.random_threshold import RandomThreshold
-        >>> below_and_above = [[7, 9] * 64]
-        >>> result = RandomThreshold(1.0).numeric(below_and_above, 2.0, 5.0)
+        >>> result = RandomThreshold(1.0).numeric([[7, 9] * 64], 2.0, 5.0)
         >>> round(result.mean.value, 2), round(result.mean.standard_error, 2)
         (3.91, 0.09)
         """
@@ -174,11 +172,9 @@ class AnswerMechanism(NumberMechanism):
         return coins.coin_domain(self.metric)
 
     def coin(self, chain: bytes) -> int:
-        """Return the public coin of a chain."""
         return coins.hash_id(chain, self._domain)
 
     def coins_of(self, chains: Words) -> Words:
-        """Vectorised :meth:`coin`: ``(n, 2)`` in, ``(n,)`` out."""
         return coins.hash_ids(chains, self._domain)
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
@@ -191,7 +187,6 @@ class AnswerMechanism(NumberMechanism):
 
 
 def check_estimated(low: float, high: float, quantiles: Sequence[float]) -> None:
-    """Refuse an empty range, and a quantile outside (0, 1)."""
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ParameterError(f"range must be finite and increasing, got [{low}, {high}]")
     if not all(0 < tau < 1 for tau in quantiles):
@@ -213,8 +208,6 @@ def answer_noise(pair: tuple[float, float], symbols: int, mean: float) -> float:
     ``mean`` is the share of yes, all being present. An answer "missing" is read as such and
     compared with the estimated share of those present.
 
-    Examples
-    --------
     >>> answer_noise((0.75, 0.25), 2, 0.1), answer_noise((0.5, 0.25), 3, 0.5)
     (0.75, 2.75)
     """

@@ -62,9 +62,8 @@ class RandomThreshold(AnswerMechanism):
     --------
     >>> import numpy as np
     >>> from mechanisms.testing import SeededSource
-    >>> threshold = RandomThreshold(epsilon=1.0)
     >>> chains = np.arange(6, dtype=np.uint64).reshape(3, 2)
-    >>> threshold.report(np.array([0.1, 0.5, 0.9]), SeededSource(1), chains).shape
+    >>> RandomThreshold(1.0).report(np.array([0.1, 0.5, 0.9]), SeededSource(1), chains).shape
     (3, 1)
     """
 
@@ -110,8 +109,6 @@ class RandomThreshold(AnswerMechanism):
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
         """Return n times the variance of the estimated mean.
 
-        Examples
-        --------
         >>> round(4 * RandomThreshold(1.0).variance(0), 2)
         4.02
         """
@@ -137,8 +134,6 @@ class RandomThreshold(AnswerMechanism):
     def worst_variance(self, level: int) -> float:
         """Return the same of the worst data and many reports, by the standard library alone.
 
-        Examples
-        --------
         >>> round(4 * RandomThreshold(1.0).worst_variance(0), 6)
         4.016028
         """

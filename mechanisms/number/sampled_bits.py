@@ -73,11 +73,6 @@ class SampledBit(AnswerMechanism):
     ---
     Where the means of bits are wanted besides that of the number, up to epsilon 2; from then on
     several sampled bits. For the mean alone, the random threshold.
-
-    Examples
-    --------
-    >>> SampledBit(epsilon=2.0, bits=10).certified()
-    2000000
     """
 
     epsilon: Epsilon
@@ -177,11 +172,6 @@ class SampledBits(SeveralAnswers, NumberMechanism):
     ---
     One bit is best up to epsilon 2, two at 4, four at 8 (worst case). For the mean alone other
     mechanisms are better there; this one gives the means of the bits.
-
-    Examples
-    --------
-    >>> SampledBits(epsilon=4.0, bits=10, count=2).certified()
-    4000000
     """
 
     epsilon: Epsilon

@@ -31,8 +31,6 @@ _GAMMA = 0x9E3779B97F4A7C15
 def coin(seed: int, index: int) -> int:
     """Return output ``index`` of SplitMix64 seeded with ``seed``.
 
-    Examples
-    --------
     >>> hex(coin(0, 0))
     '0xe220a8397b1dcdaf'
     """
@@ -64,7 +62,6 @@ class SeveralAnswers(Mechanism):
 
     @property
     def symbols(self) -> int:
-        """How many different answers there are."""
         return 2
 
     @cached_property

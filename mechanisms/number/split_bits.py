@@ -207,14 +207,9 @@ class SplitBits(NumberMechanism):
 def split_epsilon(epsilon: Fraction, weights: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
     """Split a positive epsilon over bits so that the variance of their weighted sum is least.
 
-    Returns
-    -------
-    tuple of Fraction
-        The share of each bit, rounded down to 1e-24; they sum to at most ``epsilon``. A larger
-        epsilon gives every bit a larger share, so ladders of split bits are always related.
+    The shares, rounded down to 1e-24, sum to at most ``epsilon``. A larger epsilon gives every bit
+    a larger share, so ladders of split bits are always related.
 
-    Examples
-    --------
     >>> shares = split_epsilon(Fraction(1), (Fraction(8, 15), Fraction(4, 15)))
     >>> [round(float(share), 4) for share in shares]
     [0.6135, 0.3865]

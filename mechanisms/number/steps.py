@@ -89,7 +89,6 @@ def degrade(shape: Shape, law: Law, micro: int) -> Step:
 
 
 def after(shape: Shape, law: Law, step: Step) -> Law:
-    """Return the exact law of a level after a step."""
     lift, slope, stray = (Fraction(each, GRAINS) for each in step[3:])
     noise = tuple(Fraction(each, GRAINS) for each in step[:3])
     return _moved(shape, law, Fraction(kept(shape, step), GRAINS), noise, lift, slope, stray)
@@ -132,7 +131,6 @@ def _variance(shape: Shape, law: Law) -> Fraction | None:
 
 
 def _search(shape: Shape, law: Law, variance: Callable[[Parts], Fraction | None]) -> Parts:
-    """Return the parts with the least variance that is found by going downhill."""
     most = (_PARTS * (shape.ends and law.inside > 0), (_PARTS - 1) * shape.missing)
     tried: dict[Parts, Fraction | None] = {}
 

@@ -278,7 +278,6 @@ class Survival:
         return float(max(square.sum() - (width @ survival) ** 2, 0.0))
 
     def cdf(self) -> Cdf:
-        """Return the distribution function."""
         import numpy as np
 
         edges = self.edges

@@ -42,9 +42,9 @@ class BipartiteRandomizedResponse(CategoryMechanism):
     domain_size : int
         In [2, 1024], the number of values; they are equally far apart.
     subset_size : int
-        In [1, points), how many candidates are favoured, the same at all levels: m; points are the
-        values that are not missing, N of them. By default the largest number with which every
-        value has at least the utility of randomized response, at the last level.
+        In [1, points), how many candidates are favoured at all levels: m; points are the N values
+        that are not missing. By default the largest number with which every value has at least the
+        utility of randomized response, at the last level.
     missing : bool
         Whether the last value stands for a missing one. A report of it is what a whole window is
         for a point: so likely where it is true, and so unlikely for every other value.
@@ -84,13 +84,9 @@ class BipartiteRandomizedResponse(CategoryMechanism):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from mechanisms.testing import SeededSource
     >>> brr = BipartiteRandomizedResponse(epsilon=1.0, domain_size=20)
     >>> brr.subset_size, round(brr.p, 4), round(brr.q, 4), brr.certified()
     (7, 0.0849, 0.0312, 1000000)
-    >>> brr.report(np.array([0, 19]), SeededSource(1)).shape
-    (2, 1)
     """
 
     epsilon: Epsilon
@@ -115,7 +111,6 @@ class BipartiteRandomizedResponse(CategoryMechanism):
 
     @property
     def points(self) -> int:
-        """The number of values that are not missing."""
         return self.domain_size - self.missing
 
     def _check(self) -> None:
@@ -134,7 +129,6 @@ class BipartiteRandomizedResponse(CategoryMechanism):
         return finite_chain(strongest_draw(windows, self.micros[-1], self.missing), self.micros)
 
     def matrix(self, level: int) -> Floats:
-        """Return the channel of a level, ``(inputs, outputs)``."""
         return self.chain.matrix(level)
 
     def estimates(
@@ -160,15 +154,12 @@ class BipartiteRandomizedResponse(CategoryMechanism):
         return None
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return the pair of values that most reports distinguish, then the farthest."""
         return self.chain.worst_inputs(level)
 
 
 def equidistant_windows(points: int, size: int) -> Windows:
     """Return the windows of equidistant points: each value and its nearest.
 
-    Examples
-    --------
     >>> equidistant_windows(4, 3)
     ((0, 1, 2), (0, 1, 2), (1, 2, 3), (1, 2, 3))
     """
@@ -179,8 +170,6 @@ def equidistant_windows(points: int, size: int) -> Windows:
 def probabilities(points: int, size: int, epsilon: float) -> tuple[float, float]:
     """Return the probability of a favoured candidate and that of another (Equation 7).
 
-    Examples
-    --------
     >>> high, low = probabilities(7, 3, 0.5)
     >>> round(high, 6), round(low, 6)
     (0.184294, 0.11178)
@@ -210,8 +199,6 @@ def channel_rank(points: int, size: int) -> int:
     Values at the ends share the window of m candidates there. From m = 2 on reports do not say how
     often each value occurs.
 
-    Examples
-    --------
     >>> channel_rank(20, equidistant_size(20, 1.0))
     14
     """

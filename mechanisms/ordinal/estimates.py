@@ -75,32 +75,20 @@ def ordinal(
 ) -> OrdinalEstimates:
     """Estimate from the newest reports of all levels of ``brr`` or ``grr``.
 
-    Parameters
-    ----------
-    counts : array_like, shape (levels, count_length), integers
-        Counts of the newest reports, by level.
-    numbers : sequence of float, optional
-        What the values stand for, in increasing order, missing ones not among them; by default
-        0, 1, 2, ...
-    missing : bool
-        Whether the last value stands for a missing one.
+    ``counts`` has the shape ``(levels, count_length)``. ``numbers`` are what the values stand for,
+    in increasing order, missing ones not among them, by default 0, 1, 2, ...; ``missing`` says
+    whether the last value stands for a missing one.
 
-    Notes
-    -----
     Of all weights g with C g = f those are taken whose estimate varies least if all values are
     alike: they depend on no counts, so that the estimate is unbiased. Levels are averaged with
     equal weights a report. The variance given the values, Σ (C g² − f²)(x), is a sum over the
     values too and estimated like one, within its least and largest possible amount; of levels
     with fewer than 200 reports the largest is taken. Intervals are normal.
 
-    References
-    ----------
     D. G. Horvitz, D. J. Thompson, "A Generalization of Sampling Without Replacement from a Finite
     Universe", JASA 47(260), 1952; C. F. Manski, "Partial Identification of Probability
     Distributions", Springer 2003 (bounds).
 
-    Examples
-    --------
     >>> from mechanisms.ordinal.brr import BipartiteRandomizedResponse
     >>> brr = BipartiteRandomizedResponse(epsilon=2.0, domain_size=5, subset_size=3)
     >>> found = brr.estimates([[250, 320, 330, 220, 80]])
@@ -215,7 +203,6 @@ class _Sums:
         self._weights = [inverse @ sums for _, inverse, _ in self._levels]
 
     def estimate(self, column: int) -> Estimate:
-        """Estimate the mean, over the reports, of one column of the sums."""
         return self._estimate([weights[:, column] for weights in self._weights], column)
 
     def quotient(self, column: int, below: int) -> Estimate:
@@ -296,18 +283,11 @@ def mean_bound_variance(
 ) -> float:
     """Return n times the variance of a bound of the mean, the larger one of the two.
 
-    Parameters
-    ----------
-    matrix : ndarray, shape (inputs, outputs)
-        The channel of a level; its points are evenly spaced in [0, 1].
-    values : sequence of float in [0, 1], optional
-        A picture of the data, each at the nearest point; by default the worst: for every bound the
-        point of which the variance is largest, if all are there.
-    missing : bool
-        Whether the last input stands for a missing value.
+    The points of a level's channel are evenly spaced in [0, 1]. ``values`` are a picture of the
+    data, each at the nearest point; by default the worst: for every bound the point of which the
+    variance is largest, if all are there. ``missing`` says whether the last input is a missing
+    value.
 
-    Examples
-    --------
     >>> from mechanisms.ordinal.brr import BipartiteRandomizedResponse
     >>> round(mean_bound_variance(BipartiteRandomizedResponse(2.0, 5, 3).matrix(0)), 4)
     0.297

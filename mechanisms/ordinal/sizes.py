@@ -29,7 +29,6 @@ _SURE = 1e-12
 
 
 def check_epsilon(epsilon: float | Fraction) -> None:
-    """Refuse an epsilon outside (0, 700]."""
     if not 0 < epsilon <= LARGEST:
         raise ParameterError(f"epsilon must lie in (0, {LARGEST}], not {epsilon}")
 
@@ -37,8 +36,6 @@ def check_epsilon(epsilon: float | Fraction) -> None:
 def exp_less(epsilon: float | Fraction, left: Number, right: Number) -> bool:
     """Whether ``e**epsilon * left < right`` for numbers of at least 0, decided exactly.
 
-    Examples
-    --------
     >>> exp_less(1.0, 1, 2.718281828459045), exp_less(1.0, 1, 2.7182818284590455)
     (False, True)
     """
@@ -57,8 +54,6 @@ def exp_less(epsilon: float | Fraction, left: Number, right: Number) -> bool:
 def local_size(losses: Sequence[Number], epsilon: float | Fraction) -> int:
     """Return how many candidates a single value, with these losses, would favour (Algorithm 1).
 
-    Examples
-    --------
     >>> local_size([0, 1, 3, 4, 8], 1.0)
     2
     """
@@ -83,8 +78,6 @@ def local_size(losses: Sequence[Number], epsilon: float | Fraction) -> int:
 def local_sizes(loss: Sequence[Sequence[Number]], epsilon: float | Fraction) -> tuple[int, ...]:
     """Return how many candidates every value would favour by itself (Algorithm 2, lines 1 to 8).
 
-    Examples
-    --------
     >>> loss = [[0, 1, 3, 4, 8], [1, 0, 2, 3, 7], [3, 2, 0, 1, 5], [4, 3, 1, 0, 4], [8, 7, 5, 4, 0]]
     >>> local_sizes(loss, 1.0)
     (2, 2, 2, 2, 1)
@@ -97,22 +90,13 @@ def equidistant_size(points: int, epsilon: float | Fraction) -> int:
     """Return m, the smallest of :func:`local_sizes` of N = ``points`` equidistant ones, at least 2.
 
     With more favoured candidates some value would lose utility. m is the lesser of m1, the end's
-    size, and of the largest odd number up to i, the middle's.
+    size, and of the largest odd number up to i, the middle's. With E = e^ε and h = e^{ε/2}, m1 =
+    ⌊(√(N²E + (E−1)²/4) − N + (E−1)/2)/(E−1)⌋, and i is N/(h+1) + 1 for even N, (√(E(N²−1)+1) −
+    N)/(E−1) + 1 for odd N. As published (S. Zhang et al., "Bipartite Randomized Response Mechanism
+    for Local Differential Privacy", Algorithm 3) an even ⌊i⌋ becomes i + 1 instead of i − 1, and
+    the middle is not looked at from ε = 1 on; for a quarter of all sizes and epsilons that is not
+    what the search finds.
 
-    Notes
-    -----
-    With E = e^ε and h = e^{ε/2}, m1 = ⌊(√(N²E + (E−1)²/4) − N + (E−1)/2)/(E−1)⌋, and i is
-    N/(h+1) + 1 for even N, (√(E(N²−1)+1) − N)/(E−1) + 1 for odd N. As published an even ⌊i⌋
-    becomes i + 1 instead of i − 1, and the middle is not looked at from ε = 1 on; for a quarter of
-    all sizes and epsilons that is not what the search finds.
-
-    References
-    ----------
-    S. Zhang et al., "Bipartite Randomized Response Mechanism for Local Differential Privacy",
-    Algorithm 3, corrected.
-
-    Examples
-    --------
     >>> equidistant_size(100, 1.0), equidistant_size(5, 1.0)
     (37, 1)
     """
@@ -171,8 +155,6 @@ def _log(ratio: Fraction) -> float:
 def loss_matrix(rows: Sequence[Sequence[Number]]) -> Loss:
     """Return a loss as tuples; it is square, finite, never negative, and zero on the diagonal.
 
-    Examples
-    --------
     >>> loss_matrix([[0, 1], [2, 0]])
     ((0, 1), (2, 0))
     """
@@ -192,8 +174,6 @@ def loss_matrix(rows: Sequence[Sequence[Number]]) -> Loss:
 def equidistant(points: int) -> Loss:
     """Return the distances |x − y| of equidistant points.
 
-    Examples
-    --------
     >>> equidistant(3)
     ((0, 1, 2), (1, 0, 1), (2, 1, 0))
     """

@@ -87,7 +87,6 @@ class Design:
         return self.channel.certified
 
     def means(self) -> tuple[Fraction, Fraction]:
-        """Return the mean answer of a no, and of a yes."""
         return _moments(self.no, self.numbers)[0], _moments(self.yes, self.numbers)[0]
 
     def noise(self, share: Number) -> Fraction:
@@ -104,20 +103,12 @@ class Design:
         return sampling_variance(yes_share(share), n, population) + self.noise(share) / n
 
     def sample_size(self, share: Number, variance: Number, population: int | None = None) -> int:
-        """Return the smallest sample whose estimate has at most a given variance.
+        """Return the smallest sample whose estimate has at most a given, positive variance.
 
-        Parameters
-        ----------
-        share : number in [0, 1]
-            The true share of yes; for a design whose noise depends on it, or a sample that is no
-            census, the worst one if it is not known.
-        variance : number, positive
-        population : int or None
-            None for a census, in which the population is the sample. A ``ParameterError`` where not
-            even everyone is enough.
+        ``share`` is the true share of yes; for a design whose noise depends on it, or a sample that
+        is no census, the worst one if it is not known. Without a ``population`` the sample is a
+        census; ``ParameterError`` where not even everyone is enough.
 
-        Examples
-        --------
         >>> warner_of(0.01).sample_size(0.1, 0.1)
         100000
         """
@@ -157,7 +148,6 @@ class Design:
         return estimate_share([self.contribution], [list(counts.values())])
 
     def _spreads(self) -> tuple[Fraction, Fraction]:
-        """Return the variance of the contribution of a no, and of a yes."""
         low, high = self.means()
         no, yes = (_moments(row, self.numbers)[1] for row in (self.no, self.yes))
         return no / (high - low) ** 2, yes / (high - low) ** 2
@@ -183,8 +173,6 @@ def simmons(p: Number, y: Number) -> Design:
     The sensitive question is asked with probability p in (0, 1), and y in (0, 1) is the known share
     of yes to the unrelated one.
 
-    Examples
-    --------
     >>> design = simmons(0.3, 0.5)
     >>> round(float(design.variance(0.1, 100, 100)), 6), round(design.epsilon, 6)
     (0.025278, 0.619039)
@@ -209,8 +197,6 @@ def christofides(cards: Sequence[Number]) -> Design:
     how many of each a deck has from which every respondent draws with replacement. Their mean is
     not (L+1)/2, with which the mean answer would say nothing about the share.
 
-    Examples
-    --------
     >>> design = christofides((0.4, 0.01, 0.59))
     >>> round(float(design.variance(0.1, 100, 100)), 6), round(design.epsilon, 6)
     (0.06606, 0.388658)
@@ -247,8 +233,6 @@ def cards_of(epsilon: Number, middle: Number, total: int = 1_000_000) -> tuple[i
     Epsilon lies in (0, 1000]; ``middle``, in [0, 1), is about the share of middle cards. The larger
     the total, the closer; a ``ParameterError`` where it is too small.
 
-    Examples
-    --------
     >>> cards_of(0.4, 0.01)
     (397300, 9999, 592701)
     """
@@ -262,8 +246,6 @@ def cards_of(epsilon: Number, middle: Number, total: int = 1_000_000) -> tuple[i
 def cards_epsilon(cards: Sequence[Number]) -> float:
     """Return the loss of an answer (Theorem 5.4), the largest |ln(p_k / p_{L+1−k})|.
 
-    Examples
-    --------
     >>> round(cards_epsilon((0.1, 0.2, 0.3, 0.4)), 4)
     1.3863
     """
@@ -278,8 +260,6 @@ def estimate_share(parts: Sequence[Contribution], counts: Sequence[Sequence[int]
     standard error covers the randomization alone, the respondents being those who answered, and
     below 200 respondents the interval inverts a test.
 
-    Examples
-    --------
     >>> estimate = estimate_share([warner(0.75).contribution], [[300, 700]])
     >>> round(estimate.value, 3), round(estimate.standard_error, 4)
     (0.9, 0.0274)
@@ -324,7 +304,6 @@ def sampling_variance(share: Fraction, n: int, population: int) -> Fraction:
 
 
 def yes_share(value: Number) -> Fraction:
-    """Return a share of yes exactly, after a check."""
     share = rational(value, "share")
     if not 0 <= share <= 1:
         raise ParameterError(f"share must lie in [0, 1], not {value}")
@@ -342,8 +321,6 @@ def odds(epsilon: Number) -> Fraction:
 def rational(value: Number, name: str) -> Fraction:
     """Return a finite number exactly; a float is taken as the decimal number that it prints as.
 
-    Examples
-    --------
     >>> rational(0.1, "share")
     Fraction(1, 10)
     """
@@ -359,8 +336,6 @@ def log_ratio(one: Fraction, other: Fraction) -> float:
 
     Infinite where only ``other`` is 0, 0 where both are.
 
-    Examples
-    --------
     >>> log_ratio(Fraction(10**20 + 1), Fraction(10**20))
     1e-20
     """
@@ -377,7 +352,6 @@ def log_ratio(one: Fraction, other: Fraction) -> float:
 
 
 def _chance(value: Number, name: str) -> Fraction:
-    """Return a number in (0, 1) exactly, after a check."""
     exact = rational(value, name)
     if not 0 < exact < 1:
         raise ParameterError(f"{name} must lie in (0, 1), not {value}")
@@ -385,7 +359,6 @@ def _chance(value: Number, name: str) -> Fraction:
 
 
 def _moments(row: Row, numbers: Sequence[int]) -> tuple[Fraction, Fraction]:
-    """Return mean and variance of ``numbers`` with the probabilities ``row``."""
     mean = sum((p * k for p, k in zip(row, numbers, strict=True)), Fraction(0))
     square = sum((p * (k - mean) ** 2 for p, k in zip(row, numbers, strict=True)), Fraction(0))
     return mean, square

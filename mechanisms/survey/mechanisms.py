@@ -199,7 +199,6 @@ class Simmons(SurveyMechanism):
 
     @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a question that half answer with yes, which costs no precision."""
         return {"unrelated": 50}
 
     def _check(self) -> None:
@@ -288,7 +287,6 @@ class Christofides(SurveyMechanism):
 
     @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return three cards that reach the last epsilon, one in a hundred in the middle."""
         last = given["last"]
         return {
             "cards": cards_of(Fraction(last, MICRO), Fraction(1, 100)) if last > 0 else (1,) * 3

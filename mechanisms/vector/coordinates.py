@@ -78,7 +78,6 @@ class CoordinateSampling(SeveralAnswers):
         return chosen
 
     def coordinates_many(self, seeds: Words) -> Ints:
-        """Vectorised :meth:`coordinates`: ``(n, sampled)``."""
         import numpy as np
 
         chosen = np.empty((len(seeds), self.sampled), dtype=np.int64)
@@ -90,7 +89,6 @@ class CoordinateSampling(SeveralAnswers):
         return chosen
 
     def values(self, symbol: Any) -> Sequence[float]:
-        """Return the numbers of a vector, after a check."""
         if not (isinstance(symbol, (tuple, list)) and len(symbol) == self.dimensions):
             raise ParameterError(f"a vector must be a tuple of {self.dimensions} numbers")
         for value in symbol:
@@ -98,7 +96,6 @@ class CoordinateSampling(SeveralAnswers):
         return symbol
 
     def columns(self, symbols: Any, seeds: Words) -> Floats:
-        """Return the chosen coordinates of ``(n, dimensions)`` numbers: ``(n, sampled)``."""
         import numpy as np
 
         given = np.asarray(symbols)
@@ -120,25 +117,18 @@ class CoordinateSampling(SeveralAnswers):
     ) -> tuple[NumericEstimates, ...]:
         """Estimate the mean of each coordinate, and its distribution or its bits.
 
-        Parameters, errors: as :meth:`mechanisms.number.mechanism.NumberMechanism.numeric`.
+        Parameters and errors are those of
+        :meth:`mechanisms.number.mechanism.NumberMechanism.numeric`. The mean is that of all
+        clients, whose coordinates were sampled at random; ``n`` counts the answers about the
+        coordinate. The distribution function and the quantiles come with thresholds, the means of
+        the bits with bits, neither with a grid.
 
-        Returns
-        -------
-        tuple of NumericEstimates
-            One a coordinate. The mean is that of all clients, whose coordinates were sampled at
-            random; ``n`` counts the answers about the coordinate. The distribution function and the
-            quantiles come with thresholds, the means of the bits with bits, neither with a grid.
-
-        Notes
-        -----
         All levels have equal weights, so that a level may depend on values. A coordinate's answers
         are post-stratified by threshold or bit (see :mod:`mechanisms.number.strata`): its clients
         are a random subset of all, chosen by coins. Estimates of different coordinates are all but
         uncorrelated through the randomization; through the sampling they have a covariance that is
         of the order of that of the values, over n.
 
-        Examples
-        --------
         >>> from mechanisms.vector.sampled_vector import SampledVector
         >>> vector = SampledVector(1.0, dimensions=2, sampled=1, bits=1)
         >>> above, below = vector.coordinate_estimates([[30, 70, 60, 40]])

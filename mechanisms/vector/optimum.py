@@ -18,8 +18,6 @@ UNIFORM_SPREAD = 1 / 6
 def answer_noise(epsilon: float) -> float:
     """Return the variance 1/(4 sinh²(ε/2)) of one debiased binary answer.
 
-    Examples
-    --------
     >>> round(answer_noise(1.0), 6)
     0.920674
     """
@@ -35,8 +33,6 @@ def push_variance(value: float, epsilon: float) -> float:
     C = (e^ε+1)/(e^ε−1). A bit is sampled with its share of the range, which is optimal in the
     worst case, and the debiased answer then has exactly the law of one-bit response (Duchi et al.).
 
-    Examples
-    --------
     >>> round(push_variance(0.25, 1.0), 6)
     4.620194
     """
@@ -46,8 +42,6 @@ def push_variance(value: float, epsilon: float) -> float:
 def k_push_variance(value: float, epsilon: float, draws: int) -> float:
     """Return the variance (C(ε/k)² − x²)/k of ``draws`` = k bits sampled independently.
 
-    Examples
-    --------
     >>> round(k_push_variance(0.25, 4.0, 2), 6)
     0.830781
     """
@@ -62,8 +56,6 @@ def k_push_variance(value: float, epsilon: float, draws: int) -> float:
 def optimal_draws(epsilon: float, most: int = 32) -> int:
     """Return the number of sampled bits with the least variance in the worst case, x = 0.
 
-    Examples
-    --------
     >>> [optimal_draws(epsilon) for epsilon in (1.0, 2.0, 4.0, 8.0)]
     [1, 1, 2, 4]
     """
@@ -79,8 +71,6 @@ def sampled_vector_variance(
     subtracted. ``spread``, in [0, 1/4], is E|X−X'|/2 of the values for thresholds and
     Σ w_i π_i(1−π_i) for bits: 1/6 for uniform values and thresholds, 1/4 at the most.
 
-    Examples
-    --------
     >>> round(sampled_vector_variance(16, 1, 2.0), 4)
     5.5629
     """
@@ -99,8 +89,6 @@ def optimal_sampled(dimensions: int, epsilon: float, spread: float = UNIFORM_SPR
     case; the 2.5 of Wang et al. (k = max(1, min(d, ⌊ε/2.5⌋)), ICDE 2019) is for the Piecewise and
     Hybrid mechanisms.
 
-    Examples
-    --------
     >>> [optimal_sampled(64, epsilon) for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0)]
     [1, 1, 2, 3, 6]
     """

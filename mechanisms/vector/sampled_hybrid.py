@@ -37,10 +37,8 @@ POINTS = 33
 class SampledHybrid(CoordinateSampling):
     """Answer by the Hybrid Mechanism about a few coordinates of a vector, chosen by public coins.
 
-    Parameters
-    ----------
-    points : int
-        3, 5, 9, 17, 33, 65, 129 or 257: a coordinate is first rounded at random to one of so many.
+    A coordinate is first rounded at random to one of ``points``, of which there are as in
+    :class:`~mechanisms.number.gridded.WindowMechanism`.
 
     Privacy
     -------
@@ -68,11 +66,6 @@ class SampledHybrid(CoordinateSampling):
     ----------
     N. Wang et al., "Collecting and Analyzing Multidimensional Data with Local Differential
     Privacy", ICDE 2019, Algorithm 4.
-
-    Examples
-    --------
-    >>> SampledHybrid(epsilon=6.0, dimensions=16).sampled
-    2
     """
 
     epsilon: Epsilon
@@ -165,8 +158,6 @@ def optimal_sampled_hybrid(dimensions: int, micro: int, points: int = 33) -> int
     It is the first k for which (d/k) (V(ε/k) + 1/12) rises, V being the worst-case variance of one
     answer on a grid of ``points`` and 1/12 the variance of uniform values.
 
-    Examples
-    --------
     >>> [optimal_sampled_hybrid(64, epsilon * 1_000_000) for epsilon in (1, 4, 6, 16)]
     [1, 1, 2, 4]
     """
