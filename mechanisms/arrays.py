@@ -1,12 +1,18 @@
-"""Arrays by the type of their entries, for signatures: imported by type checkers alone."""
+"""Numpy, loaded when it is first used, and arrays by the type of their entries.
+
+A device loads the mechanisms with the standard library alone: what is for many values at once
+takes ``np`` from here.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["ArrayLike", "Bools", "Floats", "Ints", "NDArray", "Octets", "Words", "np"]
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -15,3 +21,19 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
     #: Payloads.
     Octets = NDArray[np.uint8]
+else:
+    ArrayLike = NDArray = Ints = Floats = Bools = Words = Octets = Any
+
+    class _Numpy:
+        """Numpy's names, each looked up once."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            import numpy
+
+            found = getattr(numpy, name)
+            setattr(self, name, found)
+            return found
+
+    np = _Numpy()

@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from mechanisms.arrays import Bools, Floats, Ints, Octets, Words, np
 from mechanisms.chains.chain import Chain, Prior, SymbolOutputs
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, to_micro
@@ -22,7 +23,6 @@ from mechanisms.levels import Amounts, Probabilities, certify, check_ladder
 from mechanisms.randomness import Source, SystemSource
 
 if TYPE_CHECKING:
-    from mechanisms.arrays import Bools, Floats, Ints, Octets, Words
     from mechanisms.items import Context, Item
     from mechanisms.noise import Noise
     from mechanisms.planner.targets import Assumed, Precision
@@ -265,8 +265,6 @@ class Mechanism(ABC):
 
     def pairs(self, index: int = 0) -> Floats:
         """Return (p, q) at every level, ``(levels, 2)``: the only ones, or those of one bit."""
-        import numpy as np
-
         return np.array([self.probabilities(level)[index] for level in range(self.levels)])
 
     @property
@@ -385,15 +383,11 @@ class Mechanism(ABC):
 
     def tally(self, reports: Octets, ids: Words | None = None) -> Ints:
         """Count reports of the last level: ``(levels, count_length)`` ``int64``, which add up."""
-        import numpy as np
-
         groups = np.full(len(reports), self.levels - 1)
         ids = self._ids(len(reports), ids)
         return self.accumulate(reports, ids, ids, groups, self.levels)
 
     def _ids(self, n: int, ids: Words | None) -> Words:
-        import numpy as np
-
         if ids is None:
             if self.coins != "none":
                 raise ParameterError(f"{self.name} needs ids, from which its coins are hashed")
@@ -441,8 +435,6 @@ class Mechanism(ABC):
         What :meth:`answers` would be without randomization; no columns where reports are not
         single symbols that coins may choose.
         """
-        import numpy as np
-
         if self.symbolic:
             found: Ints = self.encode_many(symbols, chains, chains, SystemSource())
             return found[:, None]
@@ -450,8 +442,6 @@ class Mechanism(ABC):
 
     def answers(self, payloads: Octets) -> Ints:
         """Return the symbols in ``(n, levels, payload_width)`` payloads: ``(n, levels, m)``."""
-        import numpy as np
-
         if self.symbolic:
             return cast(SymbolOutputs, self.chain).symbols(payloads)[:, :, None]
         return np.empty((*payloads.shape[:2], 0), dtype=np.int64)
@@ -472,8 +462,6 @@ NO_SOURCE = _NoSource()
 
 def check_columns(symbols: Any, chains: Words, pseudonyms: Words) -> None:
     """Refuse columns of different lengths: one value must never be randomized more than once."""
-    import numpy as np
-
     listed = isinstance(symbols, (list, tuple))
     n = len(symbols) if listed else (np.shape(symbols) or (1,))[0]
     if not chains.shape == pseudonyms.shape == (n, 2):

@@ -12,12 +12,10 @@ The finalizer is that of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from mechanisms.arrays import Words, np
 from mechanisms.digests import sha256
 
-if TYPE_CHECKING:
-    from mechanisms.arrays import Words
 _MASK = 2**64 - 1
 _WORD = 2**32 - 1
 _FIRST = 0xBF58476D1CE4E5B9
@@ -79,8 +77,6 @@ def bloom_positions(string: bytes, cohort: int, hashes: int, bits: int) -> tuple
 
 def mix64s(x: Words) -> Words:
     """Vectorised :func:`mix64`: ``(n,)`` in, a new ``(n,)`` ``uint64`` out."""
-    import numpy as np
-
     x = x ^ (x >> np.uint64(30))
     x *= np.uint64(_FIRST)
     x ^= x >> np.uint64(27)
@@ -91,13 +87,9 @@ def mix64s(x: Words) -> Words:
 
 def hash_ids(identifiers: Words, dom: int) -> Words:
     """Vectorised :func:`hash_id`: ``(n, 2)`` ``uint64`` in, ``(n,)`` ``uint64`` out."""
-    import numpy as np
-
     return mix64s(mix64s(identifiers[:, 0] ^ np.uint64(dom)) ^ identifiers[:, 1])
 
 
 def shards_of(pseudonyms: Words, shards: int) -> Words:
     """Vectorised :func:`shard_of`: ``(n, 2)`` in, ``(n,)`` ``uint64`` in ``[0, shards)`` out."""
-    import numpy as np
-
     return hash_ids(pseudonyms, SHARD) % np.uint64(shards)

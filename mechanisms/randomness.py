@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from mechanisms.arrays import Words
+from mechanisms.arrays import Words, np
 
 
 class Source(Protocol):
@@ -37,6 +36,4 @@ class SystemSource:
         return int.from_bytes(os.urandom(size), "little") >> (8 * size - n)
 
     def words(self, n: int) -> Words:
-        import numpy as np
-
         return np.frombuffer(os.urandom(8 * n), dtype="<u8").astype(np.uint64, copy=False)

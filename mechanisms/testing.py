@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from mechanisms.arrays import Words
+from mechanisms.arrays import Words, np
 
 
 class SeededSource:
@@ -30,8 +26,6 @@ class SeededSource:
         return self._random.getrandbits(n)
 
     def words(self, n: int) -> Words:
-        import numpy as np
-
         if self._generator is None:
             self._generator = np.random.default_rng(self._seed)
         return self._generator.integers(0, 2**64, size=n, dtype=np.uint64)

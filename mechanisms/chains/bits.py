@@ -17,8 +17,9 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mechanisms.arrays import Floats, NDArray, Octets, Words, np
 from mechanisms.chains.chain import BitOutputs, bit_of, spread
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_bounds
@@ -26,12 +27,6 @@ from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from mechanisms.arrays import Floats, Octets, Words
 
 HALF = GRAINS // 2
 #: Bits of a word in the vectorised draws, whose thresholds are those of one word.
@@ -179,8 +174,6 @@ class BitChain(BitOutputs):
         return found
 
     def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
-        import numpy as np
-
         total = np.zeros(len(reports))
         for bit in range(self.width):
             if (one ^ other) >> bit & 1:
@@ -248,8 +241,6 @@ class BitChain(BitOutputs):
         return out
 
     def payloads(self, values: Words, source: Source) -> Octets:
-        import numpy as np
-
         out = np.empty((len(values), self.levels, self.payload_width), dtype=np.uint8)
         for level, drawn in enumerate(self.randomize(values, source)):
             out[:, level] = drawn.astype("<u8", copy=False).view(np.uint8)[:, : self.payload_width]
@@ -347,8 +338,6 @@ def bernoulli_lanes(planes: Sequence[int], lanes: int, n: int, source: Source) -
     Bit ``i`` of a vector is bit ``i % 64`` of lane ``i // 64``; bits beyond the width of the planes
     carry no meaning. Where bits have thresholds of their own, there are at most 64.
     """
-    import numpy as np
-
     mask = np.zeros(n * lanes, dtype=np.uint64)
     undecided = np.full(n * lanes, 2**64 - 1, dtype=np.uint64)
     active: NDArray[np.intp] | None = None

@@ -6,14 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from mechanisms.arrays import Bools, Floats, Ints, Octets, np
 from mechanisms.errors import ParameterError
 from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
 
-if TYPE_CHECKING:
-    from mechanisms.arrays import Bools, Floats, Ints, Octets
 #: Possible encodings of a value with integer weights; more than one where it is rounded at random.
 Prior = Sequence[tuple[int, int]]
 
@@ -143,16 +142,12 @@ class SymbolOutputs(Chain):
         return 0 <= output < self.size
 
     def payloads(self, values: Ints, source: Source) -> Octets:
-        import numpy as np
-
         drawn = self.randomize(values, source)
         packed = np.ascontiguousarray(drawn.astype(f"<u{self.payload_width}"))
         return packed.view(np.uint8).reshape(*drawn.shape, self.payload_width)
 
     def symbols(self, payloads: Octets) -> Ints:
         """Return the symbols in ``(..., payload_width)`` payloads."""
-        import numpy as np
-
         packed = np.ascontiguousarray(payloads).view(f"<u{self.payload_width}")
         return packed.reshape(payloads.shape[:-1]).astype(np.int64)
 
@@ -200,8 +195,6 @@ class BitOutputs(Chain):
         return clear
 
     def count(self, payloads: Octets, places: Ints, n_places: int) -> Ints:
-        import numpy as np
-
         from mechanisms.estimators.counting import grouped_bit_sums
 
         counts = np.empty((n_places, self.width + 1), dtype=np.int64)

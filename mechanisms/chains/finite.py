@@ -14,6 +14,7 @@ from itertools import combinations
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import Floats, Octets, np
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.symbols import StepChain, SymbolDraw
 from mechanisms.chains.thresholds import FiniteDraw, Row, rounded
@@ -24,7 +25,6 @@ from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 
 if TYPE_CHECKING:
-    from mechanisms.arrays import Floats, Octets
     from mechanisms.chains.symbols import Step
 
 __all__ = ["FiniteChain", "FiniteDraw", "finite_chain", "rounded"]
@@ -81,8 +81,6 @@ class FiniteChain(StepChain):
 
     def matrix(self, level: int) -> Floats:
         """Return the channel of a level as floats, ``(inputs, size)``, each correctly rounded."""
-        import numpy as np
-
         rows, total = self.table(level)
         return np.array([[entry / total for entry in row] for row in rows])
 
@@ -115,8 +113,6 @@ class FiniteChain(StepChain):
         return {o: Fraction(_weight(step, output, o), GRAINS) for o in range(self.size)}
 
     def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
-        import numpy as np
-
         outputs, logs = self.symbols(reports), self.log_matrices[level]
         return np.asarray(logs[other, outputs] - logs[one, outputs])
 
@@ -126,8 +122,6 @@ class FiniteChain(StepChain):
 
         Outputs that no input has stay out of reports, so that their infinities are never read.
         """
-        import numpy as np
-
         with np.errstate(divide="ignore"):
             return [np.log(self.matrix(level)) for level in range(self.levels)]
 
@@ -136,8 +130,6 @@ class FiniteChain(StepChain):
 
         Of such pairs the farthest; of many inputs so many are tried that lie evenly.
         """
-        import numpy as np
-
         matrix = self.matrix(level % self.levels)
         # Outputs that no input has say nothing.
         matrix = matrix[:, matrix.max(axis=0) > 0]

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mechanisms.arrays import Bools, Ints, Octets, np
 from mechanisms.chains.chain import SymbolOutputs
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.frozen import frozen
 from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    from mechanisms.arrays import Bools, Ints, Octets
 
 
 @frozen
@@ -54,8 +52,6 @@ class HadamardChain(SupportChain, SymbolOutputs):
         return output // self.order == block and (output & row).bit_count() % 2 == 0
 
     def supporting(self, x: Any, reports: Octets) -> Bools:
-        import numpy as np
-
         places, (block, row) = self.symbols(reports), self.place(x)
         odd = np.bitwise_count(places & row) % 2 == 1
         found: Bools = (places // self.order == block) & ~odd
@@ -80,13 +76,9 @@ class HadamardChain(SupportChain, SymbolOutputs):
         return block * self.order + column
 
     def uniform_many(self, n: int, source: Source) -> Ints:
-        import numpy as np
-
         return (source.words(n) & np.uint64(self.size - 1)).astype(np.int64)
 
     def uniform_within_many(self, xs: Ints, supporting: Bools, source: Source) -> Ints:
-        import numpy as np
-
         row, block = np.divmod(xs, self.blocks)
         row += 1
         out = self.uniform_many(len(xs), source)
@@ -117,8 +109,6 @@ def walsh_hadamard(values: Ints) -> Ints:
     >>> walsh_hadamard(np.array([1, 2, 3, 4]))
     array([10, -2, -4,  0])
     """
-    import numpy as np
-
     shape = values.shape
     out = values.astype(np.int64)
     half = 1

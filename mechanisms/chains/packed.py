@@ -7,8 +7,9 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mechanisms.arrays import Bools, Floats, Ints, Octets, np
 from mechanisms.chains.chain import Chain, Prior
 from mechanisms.chains.finite import FiniteChain
 from mechanisms.chains.symbols import SymbolChain
@@ -16,9 +17,6 @@ from mechanisms.frozen import frozen
 from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose
-
-if TYPE_CHECKING:
-    from mechanisms.arrays import Bools, Floats, Ints, Octets
 
 
 @frozen
@@ -123,8 +121,6 @@ class PackedChain(Chain):
         return weights
 
     def payloads(self, values: Ints, source: Source) -> Octets:
-        import numpy as np
-
         n, width = len(values), self.bits
         drawn = self.single.randomize(values.reshape(-1), source)
         bits = drawn.reshape(n, self.answers, self.levels, 1) >> np.arange(width) & 1
@@ -134,8 +130,6 @@ class PackedChain(Chain):
 
     def symbols(self, payloads: Octets) -> Ints:
         """Return the symbols in ``(n, payload_width)`` payloads: ``(n, answers)``."""
-        import numpy as np
-
         width = self.bits
         bits = np.unpackbits(payloads, axis=1, count=self.answers * width, bitorder="little")
         weights = 1 << np.arange(width, dtype=np.int64)
@@ -154,8 +148,6 @@ class PackedChain(Chain):
         return grouped_counts(symbols, places.reshape(-1), n_places, self.single.size)
 
     def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
-        import numpy as np
-
         symbols, width = self.symbols(reports), self.single.payload_width
         total = np.zeros(len(reports))
         for place in range(self.answers):

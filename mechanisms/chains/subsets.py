@@ -7,8 +7,9 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from math import comb, perm
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mechanisms.arrays import Bools, Ints, Octets, np
 from mechanisms.chains.chain import BitOutputs, bit_of
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.frozen import frozen
@@ -16,8 +17,6 @@ from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
 
-if TYPE_CHECKING:
-    from mechanisms.arrays import Bools, Ints, Octets
 #: Random keys that are held at once.
 _KEYS = 1 << 20
 #: Where a category's own key goes: nowhere (0), among those taken, or behind all others.
@@ -56,8 +55,6 @@ class SubsetChain(SupportChain, BitOutputs):
         return super().contains(output) and output.bit_count() == self.k
 
     def valid(self, payloads: Octets) -> Bools:
-        import numpy as np
-
         sizes = np.bitwise_count(payloads).sum(axis=1, dtype=np.int64)
         right: Bools = super().valid(payloads) & (sizes == self.k)
         return right
@@ -76,14 +73,10 @@ class SubsetChain(SupportChain, BitOutputs):
         return sum((1 << (i + (i >= x)) for i in others), supporting << x)
 
     def uniform_many(self, n: int, source: Source) -> Octets:
-        import numpy as np
-
         none = np.zeros(n, dtype=np.int64)
         return self._packed(none, np.zeros(n, dtype=np.uint8), source)
 
     def uniform_within_many(self, xs: Ints, supporting: Bools, source: Source) -> Octets:
-        import numpy as np
-
         return self._packed(xs, np.where(supporting, _IN, _OUT).astype(np.uint8), source)
 
     def _packed(self, xs: Ints, place: Octets, source: Source) -> Octets:
@@ -92,8 +85,6 @@ class SubsetChain(SupportChain, BitOutputs):
         Rows in which the last key taken equals another are drawn again. What remains treats all
         other categories alike, so that the subset is exactly uniform.
         """
-        import numpy as np
-
         n, width = len(xs), self.width
         out = np.empty((n, -(-width // 8)), dtype=np.uint8)
         some = max(1, _KEYS // width)

@@ -13,8 +13,9 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mechanisms.arrays import Bools, Floats, Ints, NDArray, Octets, np
 from mechanisms.chains.chain import Chain, log_odds
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
@@ -23,11 +24,6 @@ from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from mechanisms.arrays import Bools, Floats, Ints, Octets
 
 
 @frozen
@@ -114,8 +110,6 @@ class SupportChain(Chain):
         """Return which reports support an input."""
 
     def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
-        import numpy as np
-
         p, share = self.supported[level], self.share
         inside = self.supporting(other, reports).astype(np.int64) - self.supporting(one, reports)
         return np.asarray(log_odds(p * (1 - share), (1 - p) * share) * inside)
@@ -160,8 +154,6 @@ class SupportChain(Chain):
         return out
 
     def randomize(self, symbols: Ints, source: Source) -> NDArray[Any]:
-        import numpy as np
-
         n = len(symbols)
         supporting = source.words(n) < np.uint64(self.threshold)
         current = self.uniform_within_many(symbols, supporting, source)

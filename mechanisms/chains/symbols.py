@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mechanisms.arrays import Floats, Ints, NDArray, Octets, Words, np
 from mechanisms.chains.chain import Prior, SymbolOutputs, log_odds, spread
 from mechanisms.channel import Channel, symbol_channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError, check_int
@@ -23,10 +24,6 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from mechanisms.arrays import Floats, Ints, Octets, Words
     from mechanisms.chains.thresholds import FiniteDraw
 
     #: Draws a level from the output of the next stronger one, without the value.
@@ -77,8 +74,6 @@ class SymbolDraw:
 
     def apply_many(self, symbols: Ints, words: Words) -> Ints:
         """Vectorised :meth:`apply`: ``(n,)`` in, a new ``(n,)`` ``int64`` out."""
-        import numpy as np
-
         moved = np.flatnonzero(words >= np.uint64(self.keep))
         out = symbols.copy()
         index = (words[moved] - np.uint64(self.keep)) // np.uint64(self.other)
@@ -93,8 +88,6 @@ class SymbolDraw:
         Outcomes are intervals of the 2**64 words, so that where both ends of the words with the
         same 16 leading bits have one outcome, no further bit is drawn. The law is the same.
         """
-        import numpy as np
-
         if len(symbols) < TABLE_DRAWS or self.size > TABLE_SYMBOLS:
             return self.apply_many(symbols, source.words(len(symbols)))
         heads = source.words(-(-len(symbols) // 4)).view(np.uint16)[: len(symbols)]
@@ -112,15 +105,11 @@ class SymbolDraw:
     @cached_property
     def _outcomes(self) -> NDArray[np.int16]:
         """What the 16 leading bits of a word decide: a move, :data:`_KEPT` or :data:`_OPEN`."""
-        import numpy as np
-
         first = np.arange(1 << 16, dtype=np.uint64) << np.uint64(48)
         low, high = (self._indices(words) for words in (first, first | np.uint64(2**48 - 1)))
         return np.where(low == high, low, _OPEN).astype(np.int16)
 
     def _indices(self, words: Words) -> Ints:
-        import numpy as np
-
         keep, other = np.uint64(self.keep), np.uint64(self.other)
         moved = (np.maximum(words, keep) - keep) // other
         return np.where(words < keep, _KEPT, moved.astype(np.int64))
@@ -139,8 +128,6 @@ def weaker_outputs(last: int, steps: Sequence[Step], words: int) -> list[int]:
 
 def chains_below(last: Ints, steps: Sequence[Step], source: Source) -> Ints:
     """Return ``(n, levels)`` chains, weakest level first, that end in ``last``."""
-    import numpy as np
-
     out = np.empty((len(last), len(steps) + 1), dtype=np.int64)
     out[:, -1] = current = last
     for level in range(len(steps) - 1, -1, -1):
@@ -219,8 +206,6 @@ class SymbolChain(StepChain):
         return spread(*degraded(*self.strongest.realised(), self.steps[level:]))
 
     def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
-        import numpy as np
-
         outputs = self.symbols(reports)
         p, q = self.exact[level]
         sign = (outputs == other).astype(np.int64) - (outputs == one).astype(np.int64)

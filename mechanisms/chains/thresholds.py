@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
+from mechanisms.arrays import Ints, Words, np
 from mechanisms.errors import ParameterError
 from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
 
-if TYPE_CHECKING:
-    from mechanisms.arrays import Ints, Words
 #: Largest number of inputs, and of outputs.
 MAX_SYMBOLS = 1024
 
@@ -66,8 +64,6 @@ class FiniteDraw:
         return bisect_right(self._totals[x], word)
 
     def apply_many(self, xs: Ints, words: Words) -> Ints:
-        import numpy as np
-
         out = np.empty(len(xs), dtype=np.int64)
         order = np.argsort(xs.astype(np.uint16), kind="stable")
         ends = np.cumsum(np.bincount(xs, minlength=self.inputs)).tolist()

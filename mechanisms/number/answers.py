@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from mechanisms.arrays import Floats, Ints, np
 from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
 from mechanisms.estimators.frequency import shares
 from mechanisms.number.grid import EXPECTED_REPORTS, QUANTILES
 from mechanisms.number.strata import Cdf, MeanRegion, Strata, Survival, stratify
-
-if TYPE_CHECKING:
-    from mechanisms.arrays import Floats, Ints
 
 #: A share of present clients must exceed so many of its standard errors to be divided by.
 _PRESENT_ERRORS = 2
@@ -106,8 +103,6 @@ def threshold_estimates(
     stratum : int
         Reports that a stratum is expected to have, at least.
     """
-    import numpy as np
-
     levels, bins = cells.shape[:2]
     reports = cells.sum(axis=(1, 2))
     by_level, n = counts_of(reports), int(reports.sum())
@@ -143,8 +138,6 @@ def bit_estimates(
     As :func:`threshold_estimates`, but that ``cells`` has the answers by their bit, most
     significant first, and a report has ``draws`` answers, each about a bit of its own.
     """
-    import numpy as np
-
     reports = cells.sum(axis=(1, 2))
     by_level, n = counts_of(reports // draws), int(reports.sum())
     missing = _missing_share(cells, pairs, draws)
@@ -206,8 +199,6 @@ def split_estimates(
 
 def bit_weights(bits: int) -> Floats:
     """Return the weights of the bits in a value of [0, 1], most significant first."""
-    import numpy as np
-
     return np.exp2(np.arange(bits - 1, -1, -1)) / (2.0**bits - 1)
 
 
@@ -223,8 +214,6 @@ def _missing_share(cells: Ints, pairs: Floats, draws: int = 1) -> Estimate | Non
 
 def _present(strata: Strata) -> float | None:
     """Return the share of clients present, or None where it can hardly be told from zero."""
-    import numpy as np
-
     present = float(strata.weights @ strata.means[:, 1])
     contrast = np.stack((np.zeros_like(strata.weights), strata.weights), axis=1)
     error = float(strata.variances(contrast).sum(axis=1).max()) ** 0.5
@@ -240,8 +229,6 @@ def _mean(
     spread: float,
 ) -> Estimate:
     """Estimate the mean of values present, ``spread`` being the least variance they can have."""
-    import numpy as np
-
     n = sum(by_level)
     ratio = float(strata.weights @ strata.means[:, 0]) / present
     contrast = strata.weights[:, None] * np.array([1.0, -ratio])
@@ -253,8 +240,6 @@ def _mean(
 
 def _bit_mean(cells: Ints, pairs: Floats) -> Estimate:
     """Estimate the share of values present with a bit set from the reports about it alone."""
-    import numpy as np
-
     reports = cells.sum(axis=1)
     by_level = counts_of(reports)
     if not reports.any():

@@ -7,15 +7,14 @@ the probability that keeps its mean.
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mechanisms.arrays import Bools, Floats, Ints, Words, np
 from mechanisms.chains.chain import Prior
 from mechanisms.errors import ParameterError
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
 
-if TYPE_CHECKING:
-    from mechanisms.arrays import Bools, Floats, Ints, Words
 #: A number has at most so many bits.
 MAX_BITS = 32
 #: Bins of the thresholds that are kept apart in counts: the 6 leading bits of the coin.
@@ -39,8 +38,6 @@ def threshold_of(coin: int) -> float:
 
 def thresholds_of(coins: Words) -> Floats:
     """Vectorised :func:`threshold_of`: ``(n,)`` in, ``(n,)`` ``float64`` out."""
-    import numpy as np
-
     shifted = (coins >> np.uint64(11)).astype(np.float64)
     return (shifted + 0.5) * 2.0**-53
 
@@ -58,8 +55,6 @@ def exponent_of(coin: int, bits: int) -> int:
 
 def exponents_of(coins: Words, bits: int) -> Ints:
     """Vectorised :func:`exponent_of`: ``(n,)`` in, ``(n,)`` ``int64`` out."""
-    import numpy as np
-
     draws = coins % np.uint64((1 << bits) - 1) + np.uint64(1)
     return np.frexp(draws.astype(np.float64))[1].astype(np.int64) - 1
 
@@ -92,8 +87,6 @@ def neighbours(u: float, steps: int) -> Prior:
 
 def rounds_to_grid(u: Floats, steps: int, source: Source) -> Ints:
     """Vectorised :func:`round_to_grid`: ``(n,)`` in [0, 1] in, ``(n,)`` ``int64`` out."""
-    import numpy as np
-
     scaled = u * float(steps)
     below = np.floor(scaled)
     grains = ((scaled - below) * 2.0**64).astype(np.uint64)
@@ -125,8 +118,6 @@ def unit_array(symbols: Any, missing: bool, axes: int = 1) -> tuple[Floats, Bool
 
     Refuses as :func:`check_unit`; no message contains a value.
     """
-    import numpy as np
-
     given = np.asarray(symbols)
     if given.dtype == object and all(u is None or type(u) in (int, float) for u in given.flat):
         given = given.astype(np.float64)

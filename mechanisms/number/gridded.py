@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mechanisms.arrays import ArrayLike, Bools, Floats, Ints, Octets, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.finite import FiniteChain, FiniteDraw
@@ -23,9 +24,6 @@ from mechanisms.number.mechanism import NumberMechanism
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from mechanisms.arrays import Bools, Floats, Ints, Octets, Words
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
     from mechanisms.planner.targets import Assumed, Precision
@@ -63,8 +61,6 @@ class GridMechanism(NumberMechanism):
         return ((steps + 1, 1),) if symbol is None else neighbours(symbol, steps)
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
-        import numpy as np
-
         values, gone = unit_array(symbols, self.missing)
         steps = self.shape.steps
         points = rounds_to_grid(np.where(gone, 0.0, values), steps, source)
@@ -239,8 +235,6 @@ class WindowMechanism(GridMechanism):
         return output
 
     def valid(self, payloads: Octets) -> Bools:
-        import numpy as np
-
         possible = np.array([*self.possible, False])
         outputs = np.minimum(self.chain.symbols(payloads), self.chain.size)
         valid: Bools = possible[outputs]
@@ -256,8 +250,6 @@ class WindowMechanism(GridMechanism):
     def log_ratios(
         self, values: tuple[Any, Any], reports: Octets, chains: Words, level: int
     ) -> Floats:
-        import numpy as np
-
         laws = []
         for value in values:
             inputs, weights = zip(*self.prior(value, b"", b""), strict=True)

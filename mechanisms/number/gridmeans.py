@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from mechanisms.arrays import ArrayLike, Floats, Ints, np
 from mechanisms.estimate import SCORE_REPORTS, Estimate, Region, kept_interval, nothing, two_sided
 from mechanisms.estimators.expectation import expectation_maximization
 from mechanisms.estimators.frequency import shares
@@ -14,10 +14,6 @@ from mechanisms.number.answers import NumericEstimates, counts_of, scaled, usabl
 from mechanisms.number.laws import Law, Shape, contributions, matrix
 from mechanisms.number.strata import Cdf
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from mechanisms.arrays import Floats, Ints
 #: What reports say about the spread of the values is believed but for so many standard errors.
 _SPREAD_ERRORS = 2
 
@@ -45,8 +41,6 @@ class _LevelSums:
     @property
     def step(self) -> float:
         """The least difference between the contributions of two outputs."""
-        import numpy as np
-
         gaps = np.diff(np.unique(self.value[self.channel.any(axis=0)]))
         return float(gaps.min()) if gaps.size else 0.0
 
@@ -117,8 +111,6 @@ def grid_estimates(
 
 
 def _level_sums(shape: Shape, law: Law) -> _LevelSums:
-    import numpy as np
-
     exact = contributions(shape, law)
     value, present = (np.array(row, dtype=float) for row in (exact.value, exact.present))
     square = None if exact.square is None else np.array(exact.square, dtype=float)
@@ -126,8 +118,6 @@ def _level_sums(shape: Shape, law: Law) -> _LevelSums:
 
 
 def _missing(laws: Sequence[Law], table: Ints) -> Estimate:
-    import numpy as np
-
     pairs = np.array([[float(law.gone), float(law.here)] for law in laws])
     return shares(table[:, -1:], table.sum(axis=1), pairs)[0]
 
@@ -174,8 +164,6 @@ def _distribution(
     high: float,
 ) -> Cdf:
     """Estimate the distribution of the values present; those missing are mixed into every row."""
-    import numpy as np
-
     gone = min(max(missing, 0.0), 1.0)
     channels = []
     for sums in levels:
@@ -190,8 +178,6 @@ def _distribution(
 
 
 def _quantile(cdf: Cdf, tau: float, by_level: tuple[int, ...]) -> Estimate:
-    import numpy as np
-
     value = float(np.interp(tau, cdf.values, cdf.grid))
     return Estimate(value, math.inf, sum(by_level), by_level)
 
@@ -207,8 +193,6 @@ def grid_variance(shape: Shape, law: Law, values: ArrayLike, missing: float = 0.
     >>> round(grid_variance(duchi.shape, duchi.laws[0], [0.5, 0.5]), 6)
     1.170674
     """
-    import numpy as np
-
     x = np.asarray(values, dtype=np.float64)
     exact, channel = contributions(shape, law), matrix(shape, law)
     centre = float(x.mean()) - 0.5
@@ -226,8 +210,6 @@ def worst_pictures(shape: Shape) -> list[Floats]:
     What a report adds is quadratic in its number, but for the rounding: the worst is that all are
     the same, at an input or half-way between two, or that all are 0 or 1.
     """
-    import numpy as np
-
     same = np.linspace(0, 1, 2 * shape.steps + 1)[:, None]
     apart = (np.arange(20) < np.arange(1, 20)[:, None]).astype(float)
     return [*same, *apart]
@@ -273,8 +255,6 @@ def sampled_grid_estimates(
 
 
 def _scatter(shape: Shape, laws: Sequence[Law], table: Ints) -> float:
-    import numpy as np
-
     n = int(table.sum())
     values = np.array([[float(value) for value in contributions(shape, law).value] for law in laws])
     centred = values - (table * values).sum() / n

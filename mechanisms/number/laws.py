@@ -21,13 +21,12 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from mechanisms.arrays import Floats, np
 from mechanisms.errors import ParameterError
 from mechanisms.frozen import frozen
 
-if TYPE_CHECKING:
-    from mechanisms.arrays import Floats
 #: Numbers of inputs: one more than a power of two, so that halves and quarters are among them.
 POINTS = (3, 5, 9, 17, 33, 65, 129, 257)
 _ROOT_BITS = 64
@@ -266,8 +265,6 @@ def matrix(shape: Shape, law: Law) -> Floats:
     A missing value is the last input; the probabilities are correctly rounded, but for those of
     the ends between 0 and 1.
     """
-    import numpy as np
-
     points, cells = shape.points, shape.cells
     numbers, row = np.arange(points)[:, None], np.arange(cells)
     out = np.zeros((points + shape.missing, shape.size))

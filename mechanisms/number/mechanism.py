@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mechanisms import coins
+from mechanisms.arrays import ArrayLike, Ints, Words
 from mechanisms.base import Mechanism
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError
@@ -19,9 +20,6 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from mechanisms.arrays import Ints, Words
     from mechanisms.items import Context, Item
     from mechanisms.number.answers import NumericEstimates
     from mechanisms.planner.targets import Assumed, Precision

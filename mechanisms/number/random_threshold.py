@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.frozen import frozen
 from mechanisms.number.grid import (
@@ -20,9 +21,6 @@ from mechanisms.number.mechanism import AnswerMechanism, answer_noise
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from mechanisms.arrays import Floats, Ints, Words
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
 
@@ -82,8 +80,6 @@ class RandomThreshold(AnswerMechanism):
         return int(symbol > threshold_of(self.coin(chain)))
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
-        import numpy as np
-
         values, gone = unit_array(symbols, self.missing)
         thresholds = thresholds_of(self.coins_of(chains))
         return np.where(gone, MISSING, values > thresholds).astype(np.int64)
@@ -94,8 +90,6 @@ class RandomThreshold(AnswerMechanism):
         return BINS
 
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
-        import numpy as np
-
         return (self.coins_of(chains) >> np.uint64(58)).astype(np.int64)
 
     def _numeric(
@@ -112,8 +106,6 @@ class RandomThreshold(AnswerMechanism):
         >>> round(4 * RandomThreshold(1.0).variance(0), 2)
         4.02
         """
-        import numpy as np
-
         strata = 1 << (min(max(n // EXPECTED_REPORTS, 1), BINS).bit_length() - 1)
         pair, symbols = self.probabilities(level)[0], 2 + self.missing
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import ArrayLike, Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
 from mechanisms.errors import check_int
@@ -34,9 +35,6 @@ from mechanisms.number.several import SeveralAnswers, coin, coin_column
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from mechanisms.arrays import Ints, Words
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
 
@@ -106,8 +104,6 @@ class SampledBit(AnswerMechanism):
         return ((below >> exponent & 1, GRAINS - grains), ((below + 1) >> exponent & 1, grains))
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
-        import numpy as np
-
         values, gone = unit_array(symbols, self.missing)
         points = rounds_to_grid(np.where(gone, 0.0, values), self.resolution, source)
         exponents = exponents_of(self.coins_of(chains), self.bits)
@@ -216,8 +212,6 @@ class SampledBits(SeveralAnswers, NumberMechanism):
         return [bit_prior(symbol, self.bits, exponent) for exponent in self.exponents(seed)]
 
     def true_answers_many(self, symbols: Any, seeds: Words, source: Source) -> Ints:
-        import numpy as np
-
         values, gone = unit_array(symbols, self.missing)
         values = np.where(gone, 0.0, values)
         out = np.empty((len(values), self.count), dtype=np.int64)
@@ -233,8 +227,6 @@ class SampledBits(SeveralAnswers, NumberMechanism):
         return self.bits
 
     def places(self, seeds: Words) -> Ints:
-        import numpy as np
-
         columns = [exponents_of(coin_column(seeds, i), self.bits) for i in range(self.count)]
         return self.bits - 1 - np.stack(columns, axis=1)
 
@@ -258,8 +250,6 @@ def _variance(
     mechanism: SampledBit | SampledBits, level: int, values: ArrayLike | None, n: int
 ) -> float:
     """Return n times the variance of the mean if a report has one answer."""
-    import numpy as np
-
     from mechanisms.estimators.variance import bit_means
     from mechanisms.number.answers import bit_weights
 

@@ -13,17 +13,16 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mechanisms import coins
+from mechanisms.arrays import Floats, Ints, Octets, Words, np
 from mechanisms.base import Mechanism
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.packed import PackedChain
 from mechanisms.chains.symbols import symbol_chain
 from mechanisms.randomness import Source, SystemSource
 
-if TYPE_CHECKING:
-    from mechanisms.arrays import Floats, Ints, Octets, Words
 _MASK = 2**64 - 1
 _GAMMA = 0x9E3779B97F4A7C15
 
@@ -39,8 +38,6 @@ def coin(seed: int, index: int) -> int:
 
 def coin_column(seeds: Words, index: int) -> Words:
     """Vectorised :func:`coin`: ``(n,)`` seeds in, ``(n,)`` ``uint64`` out."""
-    import numpy as np
-
     return coins.mix64s(seeds + np.uint64((index + 1) * _GAMMA & _MASK))
 
 
@@ -131,7 +128,5 @@ class SeveralAnswers(Mechanism):
         return self.true_answers_many(symbols, self.seeds(chains), SystemSource())
 
     def answers(self, payloads: Octets) -> Ints:
-        import numpy as np
-
         levels = range(payloads.shape[1])
         return np.stack([self.chain.symbols(payloads[:, level]) for level in levels], axis=1)

@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import ArrayLike, Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.chains.bits import BitChain, symmetric_bit
 from mechanisms.chains.chain import Prior
@@ -35,9 +36,6 @@ from mechanisms.number.mechanism import NumberMechanism
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from mechanisms.arrays import Ints, Words
     from mechanisms.number.answers import NumericEstimates
 
 _CONTEXT = decimal_context(34)
@@ -153,8 +151,6 @@ class SplitBits(NumberMechanism):
         return reversed_bits | 1 << self.bits if self.missing else reversed_bits
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Words:
-        import numpy as np
-
         values, gone = unit_array(symbols, self.missing)
         rounded = rounds_to_grid(np.where(gone, 0.0, values), self.resolution, source)
         points = rounded.astype(np.uint64)
@@ -176,8 +172,6 @@ class SplitBits(NumberMechanism):
         return split_estimates(table, pairs, low, high, self.missing)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        import numpy as np
-
         from mechanisms.estimators.variance import split_bits_variance
 
         pairs = self.probabilities(level)

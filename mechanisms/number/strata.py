@@ -25,17 +25,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from mechanisms.arrays import Floats, Ints, NDArray, np
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate, kept_interval, two_sided
 from mechanisms.estimators.isotonic import falling_fit
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from mechanisms.arrays import Floats, Ints
 #: Reports without which a stratum has no variance of its own.
 LEAST_REPORTS = 2
 #: Confidence of an interval that reaches one standard error to each side.
@@ -77,8 +73,6 @@ class Strata:
         ``contrast`` has shape ``(B, 2)``; the result, ``(2, B)``, has the estimate from the
         scatter and the floor.
         """
-        import numpy as np
-
         both: Floats = np.empty((2, len(contrast)))
         both[0] = np.einsum("bi,bij,bj->b", contrast, self.sampled, contrast)
         both[1] = np.einsum("bi,tbij,bj->tb", contrast, self.floors, contrast).min(axis=0)
@@ -86,8 +80,6 @@ class Strata:
 
     def hypothetical(self, yes: float, present: float) -> Floats:
         """Return the covariance, ``(B, 2, 2)``, of ``means`` if ``yes`` of those here said so."""
-        import numpy as np
-
         # The truths are no, yes and, where there is one, missing.
         shares = np.array([present * (1 - yes), present * yes, 1 - present])[: len(self.floors)]
         truths = np.array([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])[: len(self.floors)]
@@ -114,8 +106,6 @@ class MeanRegion:
     high: float
 
     def interval(self, level: float) -> tuple[float, float]:
-        import numpy as np
-
         z, strata = two_sided(level), self.strata
         yes, here = (float(total) for total in strata.weights @ strata.means)
 
@@ -151,8 +141,6 @@ def stratify(table: Ints, weights: Floats, pairs: Floats) -> Strata:
     strata chosen from n alone so that each expects 20 reports, one that gets fewer than two has
     probability below 5e-8, which bounds the bias.
     """
-    import numpy as np
-
     starts = _merge(table.sum(axis=(0, 2)))
     table = np.add.reduceat(table, starts, axis=1)
     weights = np.add.reduceat(weights, starts)
@@ -175,8 +163,6 @@ def stratify(table: Ints, weights: Floats, pairs: Floats) -> Strata:
 
 def _merge(reports: Ints) -> NDArray[np.intp]:
     """Return where the strata begin, so that each but a lone one has two reports."""
-    import numpy as np
-
     starts, inside = [0], 0
     for coin, number in enumerate(reports):
         if inside >= LEAST_REPORTS:
@@ -190,8 +176,6 @@ def _merge(reports: Ints) -> NDArray[np.intp]:
 
 def _debiased(pairs: Floats, symbols: int) -> Floats:
     """Return what each answer contributes to (yes, present), shape ``(levels, S, 2)``."""
-    import numpy as np
-
     if symbols not in (2, 3):
         raise ParameterError(f"an answer has 2 or 3 symbols, not {symbols}")
     p, q = pairs.T[:, :, None]
@@ -202,8 +186,6 @@ def _debiased(pairs: Floats, symbols: int) -> Floats:
 
 def _noise(pairs: Floats, answers: Floats) -> Floats:
     """Return the covariance of one answer's contribution by truth, ``(levels, S, 2, 2)``."""
-    import numpy as np
-
     symbols = answers.shape[1]
     p, q = pairs.T[:, :, None, None]
     channel = q + (p - q) * np.eye(symbols)
@@ -243,16 +225,12 @@ class Survival:
     @property
     def edges(self) -> Floats:
         """Where the strata begin and end, shape ``(B + 1,)``, from 0 to 1."""
-        import numpy as np
-
         edges: Floats = np.concatenate(([0.0], np.cumsum(self.strata.weights)))
         edges[-1] = 1.0
         return edges
 
     def falling(self) -> Floats:
         """Return the isotonic estimate of survival in each stratum, shape ``(B,)``."""
-        import numpy as np
-
         fit = falling_fit(
             self.strata.means[:, 0] / self.present, self.strata.reports.astype(np.float64)
         )
@@ -265,8 +243,6 @@ class Survival:
         Within a stratum, survival is taken as high as in the stratum before up to one point, and
         as low as in the next one from there on.
         """
-        import numpy as np
-
         survival, width = self.falling(), self.strata.weights
         before = np.concatenate(([1.0], survival[:-1]))
         after = np.concatenate((survival[1:], [0.0]))
@@ -278,8 +254,6 @@ class Survival:
         return float(max(square.sum() - (width @ survival) ** 2, 0.0))
 
     def cdf(self) -> Cdf:
-        import numpy as np
-
         edges = self.edges
         middle = (edges[:-1] + edges[1:]) / 2
         shares = self.strata.means[:, 0] / self.present
@@ -290,8 +264,6 @@ class Survival:
 
     def quantile(self, tau: float, reports_by_level: tuple[int, ...]) -> Estimate:
         """Estimate the value below which a share ``tau`` of the values present lies."""
-        import numpy as np
-
         edges = self.edges
         knots = np.concatenate(([0.0], (edges[:-1] + edges[1:]) / 2, [1.0]))
         shares = np.concatenate(([0.0], 1 - self.falling(), [1.0]))
@@ -323,8 +295,6 @@ class QuantileRegion:
     value: float
 
     def interval(self, level: float) -> tuple[float, float]:
-        import numpy as np
-
         survival = self.survival
         count = len(survival.strata.weights)
         windows = max(1, (count - 1).bit_length())
@@ -343,8 +313,6 @@ class QuantileRegion:
 
     def _excess(self, length: int) -> Floats:
         """Return, in standard errors, how far mean survival is above ``1 - tau``, by window."""
-        import numpy as np
-
         strata, at = self.survival.strata, 1 - self.tau
 
         def windows(values: Floats) -> Floats:

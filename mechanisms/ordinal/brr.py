@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mechanisms.arrays import ArrayLike, Floats, Ints
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import CategoryMechanism, category
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain
@@ -20,9 +21,6 @@ from mechanisms.noise import Noise
 from mechanisms.ordinal.sizes import check_epsilon, equidistant_size
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from mechanisms.arrays import Floats, Ints
     from mechanisms.items import Context, Item
     from mechanisms.ordinal.estimates import OrdinalEstimates
     from mechanisms.planner.targets import Assumed, Precision

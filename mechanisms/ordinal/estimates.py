@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
+from mechanisms.arrays import ArrayLike, Floats, Ints, np
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
 from mechanisms.planner.targets import Assumed, Precision
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from mechanisms.arrays import Floats, Ints
     from mechanisms.base import Mechanism
     from mechanisms.estimators.expectation import EmEstimate
     from mechanisms.items import Context, Item
@@ -99,8 +97,6 @@ def ordinal(
     >>> [round(bound.value, 2) for bound in found.mean_bounds]
     [1.0, 1.68]
     """
-    import numpy as np
-
     from mechanisms.estimators.expectation import expectation_maximization
     from mechanisms.estimators.frequency import count_table
 
@@ -217,8 +213,6 @@ class _Sums:
         return Estimate(value, error, over.n, self._by_level)
 
     def _estimate(self, weights: list[Floats], column: int) -> Estimate:
-        import numpy as np
-
         n, whole = sum(self._by_level), self._sums[:, column]
         for (matrix, _, _), g in zip(self._levels, weights, strict=True):
             if np.abs(matrix @ g - whole).max() > _MISSED * np.abs(whole).max():
@@ -233,8 +227,6 @@ class _Sums:
 
     def _variance(self, weights: list[Floats], whole: Floats) -> float:
         """Return the estimated variance of a mean whose weights give ``whole`` a value."""
-        import numpy as np
-
         total = 0.0
         for (matrix, inverse, level), g in zip(self._levels, weights, strict=True):
             each = np.maximum(matrix @ g**2 - whole**2, 0.0)
@@ -251,8 +243,6 @@ class _Sums:
 
 def _inverse(matrix: Floats) -> Floats:
     """Return what makes sums output weights whose means given the values come closest to them."""
-    import numpy as np
-
     spread = np.sqrt(matrix.mean(axis=0))
     used = spread > 0
     left, singular, right = np.linalg.svd(matrix[:, used] / spread[used], full_matrices=False)
@@ -292,8 +282,6 @@ def mean_bound_variance(
     >>> round(mean_bound_variance(BipartiteRandomizedResponse(2.0, 5, 3).matrix(0)), 4)
     0.297
     """
-    import numpy as np
-
     points = len(matrix) - missing
     places = np.linspace(0.0, 1.0, points)
     present = np.arange(len(matrix)) < points
@@ -319,8 +307,6 @@ def mean_bound_variance(
 
 def _spread(matrix: Floats, whole: Floats) -> Floats:
     """Return the variance that a report adds to the estimated sum of ``whole``, by its value."""
-    import numpy as np
-
     weights = _inverse(matrix) @ whole
     if np.abs(matrix @ weights - whole).max() > _MISSED * np.abs(whole).max():
         raise ParameterError("the reports of this level do not determine the mean")

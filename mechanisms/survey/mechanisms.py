@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import ArrayLike, Ints
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import CategoryMechanism
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain, rounded
@@ -26,9 +27,6 @@ from mechanisms.survey.design import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from mechanisms.arrays import Ints
     from mechanisms.estimate import Estimate
     from mechanisms.items import Context, Item
     from mechanisms.planner.targets import Assumed, Precision

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.errors import ParameterError, check_int
 from mechanisms.exact import to_micro
 from mechanisms.number.grid import EXPECTED_REPORTS, QUANTILES, check_unit, unit_array
@@ -16,9 +17,6 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from mechanisms.arrays import Floats, Ints, Words
     from mechanisms.estimate import Estimate
     from mechanisms.items import Context, Item
     from mechanisms.number.answers import NumericEstimates
@@ -78,8 +76,6 @@ class CoordinateSampling(SeveralAnswers):
         return chosen
 
     def coordinates_many(self, seeds: Words) -> Ints:
-        import numpy as np
-
         chosen = np.empty((len(seeds), self.sampled), dtype=np.int64)
         for place in range(self.sampled):
             last = self.dimensions - self.sampled + place
@@ -96,8 +92,6 @@ class CoordinateSampling(SeveralAnswers):
         return symbol
 
     def columns(self, symbols: Any, seeds: Words) -> Floats:
-        import numpy as np
-
         given = np.asarray(symbols)
         if not len(given):
             given = given.reshape(0, self.dimensions)

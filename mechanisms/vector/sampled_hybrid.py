@@ -7,6 +7,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.packed import PackedChain
@@ -22,9 +23,6 @@ from mechanisms.randomness import Source
 from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED, CoordinateSampling
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from mechanisms.arrays import Floats, Ints, Words
     from mechanisms.number.answers import NumericEstimates
 
 #: The variance of values uniform in [0, 1].
@@ -133,8 +131,6 @@ class SampledHybrid(CoordinateSampling):
         return sampled_grid_estimates(self.grid.shape, self.grid.laws, cells, low, high, share)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        import numpy as np
-
         from mechanisms.number.gridmeans import worst_pictures
 
         ratio = self.dimensions / self.sampled

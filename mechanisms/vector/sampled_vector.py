@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import ArrayLike, Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
 from mechanisms.errors import check_int
@@ -29,9 +30,6 @@ from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED, Coordinat
 from mechanisms.vector.optimum import optimal_sampled
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from mechanisms.arrays import Ints, Words
     from mechanisms.number.answers import NumericEstimates
 
 #: Bins of the thresholds that are kept apart in counts, a coordinate: the 4 leading bits.
@@ -138,8 +136,6 @@ class SampledVector(CoordinateSampling):
         return out
 
     def true_answers_many(self, symbols: Any, seeds: Words, source: Source) -> Ints:
-        import numpy as np
-
         columns = self.columns(symbols, seeds)
         out = np.empty(columns.shape, dtype=np.int64)
         for place, column in enumerate(columns.T):
@@ -153,8 +149,6 @@ class SampledVector(CoordinateSampling):
 
     def slots_of(self, seeds: Words) -> Ints:
         """Return the slot of each answer within its coordinate: ``(n, sampled)``."""
-        import numpy as np
-
         asked = [coin_column(seeds, self.sampled + place) for place in range(self.sampled)]
         if self.bits:
             exponents = [exponents_of(coins, self.bits) for coins in asked]
@@ -183,8 +177,6 @@ class SampledVector(CoordinateSampling):
         >>> round(SampledVector(1.0, dimensions=4, sampled=1).variance(0), 2)
         4.45
         """
-        import numpy as np
-
         from mechanisms.estimators.variance import bit_means
         from mechanisms.number.answers import bit_weights
 
