@@ -16,14 +16,6 @@ from mechanisms.number.laws import POINTS, Law, Shape
 _COARSE = 1 << 32
 
 
-class Design(NamedTuple):
-    """A shape, the share of the cells in it, and the variance of a report that is made least."""
-
-    shape: Shape
-    share: Fraction
-    variance: Fraction
-
-
 class Grains(NamedTuple):
     """The integer probabilities of a strongest level, of 2**64.
 
@@ -44,8 +36,10 @@ def check_points(points: int) -> None:
         raise ParameterError(f"points must be one of {allowed}, not {points}")
 
 
-def least_variance_design(points: int, missing: bool, micro: int, mixed: bool) -> Design:
-    """Return the design with the least variance at one nominal amount.
+def least_variance_design(
+    points: int, missing: bool, micro: int, mixed: bool
+) -> tuple[Fraction, Shape, Fraction]:
+    """Return the least variance at a nominal amount, its shape, and the share of the cells in it.
 
     Where ``mixed``, some of the probability may go to the ends (the Hybrid Mechanism): then the
     variance is the worst case's. Otherwise all is the cells' (the Piecewise Mechanism), and the
@@ -60,7 +54,7 @@ def least_variance_design(points: int, missing: bool, micro: int, mixed: bool) -
     exp = _coarse_exp(micro)
     symbols = 2 + missing
     ends = (exp + 1) * (exp + symbols - 1) / (4 * (exp - 1) ** 2)
-    best = Design(Shape(points, 0, True, missing), Fraction(0), ends) if mixed else None
+    found = [(ends, Shape(points, 0, True, missing), Fraction(0))] if mixed else []
     for width in range(1, steps + 1, 2):
         shape = Shape(points, width, True, missing)
         whole = shape.rest + width * exp
@@ -68,14 +62,11 @@ def least_variance_design(points: int, missing: bool, micro: int, mixed: bool) -
         cells = shape.cells
         scatter = cells * (cells**2 - 1) + (exp - 1) * width * (width**2 - 1)
         middle = scatter / (12 * whole * (steps * gain) ** 2)
-        found = [Design(shape, Fraction(1), middle + (1 / gain - 1) / (4 if mixed else 12))]
+        variance = middle + (1 / gain - 1) / (4 if mixed else 12)
+        found.append((variance, shape, Fraction(1)))
         if mixed and middle < ends:
-            found.append(Design(shape, gain, gain * middle + (1 - gain) * ends))
-        for design in found:
-            if best is None or design.variance < best.variance:
-                best = design
-    assert best is not None
-    return best
+            found.append((gain * middle + (1 - gain) * ends, shape, gain))
+    return min(found, key=lambda design: design[0])
 
 
 def square_wave_shape(points: int, missing: bool, micro: int) -> Shape:

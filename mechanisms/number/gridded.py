@@ -147,9 +147,6 @@ class DuchiOneBit(GridMechanism):
     def chain(self) -> SymbolChain:
         return symbol_chain(2 + self.missing, self.micros)
 
-    def _ratios(self) -> Sequence[Fraction]:
-        return [p / q for p, q in self.chain.exact]
-
     @cached_property
     def shape(self) -> Shape:
         return Shape(2, 0, True, self.missing)
@@ -182,13 +179,10 @@ class WindowMechanism(GridMechanism):
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
         return {"points": 65}
 
-    @abstractmethod
-    def _design(self) -> tuple[Shape, Fraction]:
-        """Return the shape, and how much of the probability is the cells'."""
-
     @cached_property
+    @abstractmethod
     def _designed(self) -> tuple[Shape, Fraction]:
-        return self._design()
+        """The shape, and how much of the probability is the cells'."""
 
     @cached_property
     def _grains(self) -> designs.Grains:
@@ -302,11 +296,10 @@ class PiecewiseMechanism(WindowMechanism):
 
     name = "piecewise"
 
-    def _design(self) -> tuple[Shape, Fraction]:
-        found = designs.least_variance_design(
-            self.points, self.missing, self.micros[-1], mixed=False
-        )
-        return found.shape, found.share
+    @cached_property
+    def _designed(self) -> tuple[Shape, Fraction]:
+        micro = self.micros[-1]
+        return designs.least_variance_design(self.points, self.missing, micro, mixed=False)[1:]
 
 
 @frozen
@@ -348,11 +341,10 @@ class HybridMechanism(WindowMechanism):
 
     name = "hybrid"
 
-    def _design(self) -> tuple[Shape, Fraction]:
-        found = designs.least_variance_design(
-            self.points, self.missing, self.micros[-1], mixed=True
-        )
-        return found.shape, found.share
+    @cached_property
+    def _designed(self) -> tuple[Shape, Fraction]:
+        micro = self.micros[-1]
+        return designs.least_variance_design(self.points, self.missing, micro, mixed=True)[1:]
 
 
 @frozen
@@ -393,6 +385,7 @@ class SquareWave(WindowMechanism):
     gives = "mean; quantiles and distribution, biased toward a smooth one"
     distribution = True
 
-    def _design(self) -> tuple[Shape, Fraction]:
+    @cached_property
+    def _designed(self) -> tuple[Shape, Fraction]:
         shape = designs.square_wave_shape(self.points, self.missing, self.micros[-1])
         return shape, Fraction(1)

@@ -177,10 +177,7 @@ def worst_variance(shape: Shape, law: Law) -> Fraction:
 
     All values are present and on the input grid.
     """
-    given = moments(shape, law)
-    part = balance(given)
-    cells = part**2 / given.slope**2 if part else Fraction(0)
-    ends = (1 - part) ** 2 * given.end_base / given.end_slope**2 if part != 1 else Fraction(0)
+    given, cells, ends = _weighted(shape, law)
     middle = cells * given.base + ends
     return max(middle, middle + (cells * given.curve - given.known) / 4)
 
@@ -191,11 +188,17 @@ def worst_ends_variance(shape: Shape, law: Law) -> Fraction:
     Where values can be missing this can be more than that of any number which all have: what
     reports say of being present then counts for nothing, since it is multiplied by the mean.
     """
+    given, cells, ends = _weighted(shape, law)
+    return cells * given.base + ends + (cells * given.curve - 1) / 4
+
+
+def _weighted(shape: Shape, law: Law) -> tuple[Moments, Fraction, Fraction]:
+    """Return the moments, the weight of a cell's squared position, and the variance of the end."""
     given = moments(shape, law)
     part = balance(given)
     cells = part**2 / given.slope**2 if part else Fraction(0)
     ends = (1 - part) ** 2 * given.end_base / given.end_slope**2 if part != 1 else Fraction(0)
-    return cells * given.base + ends + (cells * given.curve - 1) / 4
+    return given, cells, ends
 
 
 def _root(value: Fraction) -> Fraction:

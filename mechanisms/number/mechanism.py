@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -161,9 +160,6 @@ class AnswerMechanism(NumberMechanism):
     @cached_property
     def chain(self) -> SymbolChain:
         return symbol_chain(2 + self.missing, self.micros)
-
-    def _ratios(self) -> Sequence[Fraction]:
-        return [p / q for p, q in self.chain.exact]
 
     @cached_property
     def _domain(self) -> int:

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.frozen import frozen
-from mechanisms.number.grid import (
-    BINS,
-    EXPECTED_REPORTS,
-    MISSING,
-    check_unit,
-    threshold_of,
-    thresholds_of,
-    unit_array,
-)
+from mechanisms.number import grid
 from mechanisms.number.mechanism import AnswerMechanism, answer_noise
 from mechanisms.randomness import Source
 
@@ -74,20 +66,20 @@ class RandomThreshold(AnswerMechanism):
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         """Return 1 where the number is above the chain's threshold, 2 where it is missing."""
-        check_unit(symbol, self.missing)
+        grid.check_unit(symbol, self.missing)
         if symbol is None:
-            return MISSING
-        return int(symbol > threshold_of(self.coin(chain)))
+            return grid.MISSING
+        return int(symbol > grid.threshold_of(self.coin(chain)))
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
-        values, gone = unit_array(symbols, self.missing)
-        thresholds = thresholds_of(self.coins_of(chains))
-        return np.where(gone, MISSING, values > thresholds).astype(np.int64)
+        values, gone = grid.unit_array(symbols, self.missing)
+        thresholds = grid.thresholds_of(self.coins_of(chains))
+        return np.where(gone, grid.MISSING, values > thresholds).astype(np.int64)
 
     @property
     def strata(self) -> int:
         """Reports are counted by the bin of their threshold."""
-        return BINS
+        return grid.BINS
 
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
         return (self.coins_of(chains) >> np.uint64(58)).astype(np.int64)
@@ -97,7 +89,7 @@ class RandomThreshold(AnswerMechanism):
     ) -> NumericEstimates:
         from mechanisms.number.answers import threshold_estimates
 
-        cells = table.reshape(len(table), BINS, -1)
+        cells = table.reshape(len(table), grid.BINS, -1)
         return threshold_estimates(cells, self.pairs(), low, high, quantiles, stratum=stratum)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
@@ -106,7 +98,7 @@ class RandomThreshold(AnswerMechanism):
         >>> round(4 * RandomThreshold(1.0).variance(0), 2)
         4.02
         """
-        strata = 1 << (min(max(n // EXPECTED_REPORTS, 1), BINS).bit_length() - 1)
+        strata = 1 << (min(max(n // grid.EXPECTED_REPORTS, 1), grid.BINS).bit_length() - 1)
         pair, symbols = self.probabilities(level)[0], 2 + self.missing
 
         def variance(x: Floats) -> float:
@@ -140,7 +132,7 @@ class RandomThreshold(AnswerMechanism):
         low, high = context.range
         side = "above" if answer else "at most"
         unit = f" {context.unit}" if context.unit else ""
-        return f"{side} {low + threshold_of(self.coin(chain)) * (high - low):.6g}{unit}"
+        return f"{side} {low + grid.threshold_of(self.coin(chain)) * (high - low):.6g}{unit}"
 
 
 def _uniform_and_atom(shift: float) -> tuple[float, float]:

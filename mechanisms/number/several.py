@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -65,9 +64,6 @@ class SeveralAnswers(Mechanism):
     def chain(self) -> PackedChain:
         shares = [Fraction(micro, self.answered) for micro in self.micros]
         return PackedChain(symbol_chain(self.symbols, shares), self.answered)
-
-    def _ratios(self) -> Sequence[Fraction]:
-        return [self.chain.ratio(level) for level in range(self.chain.levels)]
 
     @abstractmethod
     def true_answers(self, symbol: Any, seed: int, source: Source) -> list[int]:

@@ -24,14 +24,7 @@ from mechanisms.exact import MICRO, decimal_context
 from mechanisms.frozen import frozen
 from mechanisms.levels import MAX_DECISION_EPSILON
 from mechanisms.noise import Noise
-from mechanisms.number.grid import (
-    MAX_BITS,
-    check_unit,
-    neighbours,
-    round_to_grid,
-    rounds_to_grid,
-    unit_array,
-)
+from mechanisms.number import grid
 from mechanisms.number.mechanism import NumberMechanism
 from mechanisms.randomness import Source
 
@@ -99,7 +92,7 @@ class SplitBits(NumberMechanism):
     gives = "mean, and the share of each of {bits} bits"
 
     def _check(self) -> None:
-        check_int("bits", self.bits, 1, MAX_BITS)
+        check_int("bits", self.bits, 1, grid.MAX_BITS)
         for number, split in enumerate(self._shares, start=1):
             if not max(split) <= MAX_DECISION_EPSILON:
                 raise ParameterError(
@@ -134,16 +127,16 @@ class SplitBits(NumberMechanism):
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         """Return the bits of the number, rounded to the grid, most significant lowest."""
-        check_unit(symbol, self.missing)
+        grid.check_unit(symbol, self.missing)
         if symbol is None:
             return 0
-        return self._arrange(round_to_grid(symbol, self.resolution, source))
+        return self._arrange(grid.round_to_grid(symbol, self.resolution, source))
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        check_unit(symbol, self.missing)
+        grid.check_unit(symbol, self.missing)
         if symbol is None:
             return ((0, 1),)
-        points = neighbours(symbol, self.resolution)
+        points = grid.neighbours(symbol, self.resolution)
         return tuple((self._arrange(point), weight) for point, weight in points)
 
     def _arrange(self, point: int) -> int:
@@ -151,8 +144,8 @@ class SplitBits(NumberMechanism):
         return reversed_bits | 1 << self.bits if self.missing else reversed_bits
 
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Words:
-        values, gone = unit_array(symbols, self.missing)
-        rounded = rounds_to_grid(np.where(gone, 0.0, values), self.resolution, source)
+        values, gone = grid.unit_array(symbols, self.missing)
+        rounded = grid.rounds_to_grid(np.where(gone, 0.0, values), self.resolution, source)
         points = rounded.astype(np.uint64)
         out = np.zeros(len(points), dtype=np.uint64)
         for index in range(self.bits):

@@ -12,17 +12,7 @@ from mechanisms.errors import check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
 from mechanisms.noise import Noise
-from mechanisms.number.grid import (
-    EXPECTED_REPORTS,
-    MAX_BITS,
-    bit_prior,
-    exponent_of,
-    exponents_of,
-    round_to_grid,
-    rounds_to_grid,
-    threshold_of,
-    thresholds_of,
-)
+from mechanisms.number import grid
 from mechanisms.number.mechanism import answer_noise
 from mechanisms.number.several import coin, coin_column
 from mechanisms.randomness import Source
@@ -100,7 +90,7 @@ class SampledVector(CoordinateSampling):
 
     def _check(self) -> None:
         super()._check()
-        check_int("bits", self.bits, 0, MAX_BITS)
+        check_int("bits", self.bits, 0, grid.MAX_BITS)
 
     @property
     def slots(self) -> int:
@@ -118,10 +108,10 @@ class SampledVector(CoordinateSampling):
         for place, coordinate in enumerate(self.coordinates(seed)):
             asked, value = coin(seed, self.sampled + place), values[coordinate]
             if self.bits:
-                point = round_to_grid(value, (1 << self.bits) - 1, source)
-                out.append(point >> exponent_of(asked, self.bits) & 1)
+                point = grid.round_to_grid(value, (1 << self.bits) - 1, source)
+                out.append(point >> grid.exponent_of(asked, self.bits) & 1)
             else:
-                out.append(int(value > threshold_of(asked)))
+                out.append(int(value > grid.threshold_of(asked)))
         return out
 
     def priors(self, symbol: Any, seed: int) -> list[Prior]:
@@ -130,9 +120,9 @@ class SampledVector(CoordinateSampling):
         for place, coordinate in enumerate(self.coordinates(seed)):
             asked, value = coin(seed, self.sampled + place), values[coordinate]
             if self.bits:
-                out.append(bit_prior(value, self.bits, exponent_of(asked, self.bits)))
+                out.append(grid.bit_prior(value, self.bits, grid.exponent_of(asked, self.bits)))
             else:
-                out.append(((int(value > threshold_of(asked)), 1),))
+                out.append(((int(value > grid.threshold_of(asked)), 1),))
         return out
 
     def true_answers_many(self, symbols: Any, seeds: Words, source: Source) -> Ints:
@@ -141,17 +131,17 @@ class SampledVector(CoordinateSampling):
         for place, column in enumerate(columns.T):
             asked = coin_column(seeds, self.sampled + place)
             if self.bits:
-                points = rounds_to_grid(column, (1 << self.bits) - 1, source)
-                out[:, place] = points >> exponents_of(asked, self.bits) & 1
+                points = grid.rounds_to_grid(column, (1 << self.bits) - 1, source)
+                out[:, place] = points >> grid.exponents_of(asked, self.bits) & 1
             else:
-                out[:, place] = column > thresholds_of(asked)
+                out[:, place] = column > grid.thresholds_of(asked)
         return out
 
     def slots_of(self, seeds: Words) -> Ints:
         """Return the slot of each answer within its coordinate: ``(n, sampled)``."""
         asked = [coin_column(seeds, self.sampled + place) for place in range(self.sampled)]
         if self.bits:
-            exponents = [exponents_of(coins, self.bits) for coins in asked]
+            exponents = [grid.exponents_of(coins, self.bits) for coins in asked]
             return self.bits - 1 - np.stack(exponents, axis=1)
         shift = np.uint64(64 - (VECTOR_BINS.bit_length() - 1))
         return (np.stack(asked, axis=1) >> shift).astype(np.int64)
@@ -190,9 +180,9 @@ class SampledVector(CoordinateSampling):
             means, weights = bit_means(x, self.bits), bit_weights(self.bits)
             between = 0.25 if values is None else float(weights @ (means * (1 - means)))
             tails = np.cumsum(weights[::-1])[::-1]
-            extra = max(int((answers * tails >= EXPECTED_REPORTS).sum()) - 1, 0)
+            extra = max(int((answers * tails >= grid.EXPECTED_REPORTS).sum()) - 1, 0)
         else:
-            most = min(max(int(answers) // EXPECTED_REPORTS, 1), VECTOR_BINS)
+            most = min(max(int(answers) // grid.EXPECTED_REPORTS, 1), VECTOR_BINS)
             strata = 1 << (most.bit_length() - 1)
             above = np.clip(x * strata - np.arange(strata)[:, None], 0.0, 1.0).mean(axis=1)
             between, extra = float((above * (1 - above)).mean()), strata - 1
