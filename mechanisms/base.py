@@ -106,9 +106,8 @@ class Mechanism(ABC):
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters that a plan may leave out, chosen for the strongest level sent.
 
-        ``micro`` is that level's nominal micro-epsilon, 0 if there is none; ``given`` is what the
-        metric says itself, for example ``domain_size``, and as ``last`` the micro-epsilon of the
-        last level, sent or not.
+        ``micro`` is that level's, 0 if there is none; ``given`` is what the metric says itself, for
+        example ``domain_size``, and as ``last`` the micro-epsilon of the last level, sent or not.
         """
         return {}
 
@@ -154,34 +153,26 @@ class Mechanism(ABC):
 
     @abstractmethod
     def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
-        """Yield all that the counts of a window say, at least one item.
-
-        ``counts`` are those of the newest reports, by level: ``(levels, count_length)``.
-        """
+        """Yield all that the newest counts, ``(levels, count_length)``, say: at least one item."""
 
     @abstractmethod
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
         """Return how precise the main estimate will be if all reports are of one level.
 
-        ``scale`` is the length of the range, of a number, an ordinal value or a coordinate. A
-        ``ParameterError`` where nothing can be said of it.
+        ``scale`` is the length of the range; ``ParameterError`` where nothing can be said.
         """
 
     @abstractmethod
     def noise(self, level: int) -> Noise | None:
-        """Return what one report adds, or None where an estimate is no sum over reports.
-
-        By the standard library alone: plans are checked and mechanisms chosen with it.
-        """
+        """Return what one report adds (None: estimates are no sums of reports), by stdlib alone."""
 
     def influence(self, level: int) -> float | None:
-        """Return how far one forged report among n moves an estimate, times n.
+        """Return how far one forged report among n moves an estimate, times n; None as for noise.
 
         A report that claims a symbol counts (1 - q) / (p - q), or if that is more, one that denies
         it moves it by p / (p - q); shares lie in [0, 1], and so do numbers once scaled. Whoever
         forges a report also chooses its coins. The mean of numbers that can be missing is divided
-        by the share that is present, and so is what it is moved by. None where an estimate is no
-        sum over reports.
+        by the share that is present, and so is what it is moved by.
         """
         noise = self.noise(level)
         return None if noise is None else noise.lie
@@ -191,10 +182,7 @@ class Mechanism(ABC):
         return {}
 
     def shared_noise(self, level: int) -> float:
-        """Return the part of the noise of reports of the level below that one of ``level`` has.
-
-        Reports of one device that are all drawn from the same permanent response share it.
-        """
+        """Return the part of the noise of ``level`` that is also in reports of the level below."""
         last, sent = self.noise(level), self.noise(level - 1)
         if last is None or sent is None:
             return 1.0
@@ -241,7 +229,7 @@ class Mechanism(ABC):
         return self.amounts.nominal[level]
 
     def certified(self, level: int = -1) -> int:
-        """Return the micro-epsilon that a chain up to a level costs at most, the last by default.
+        """Return the micro-epsilon that a chain up to a level, by default the last, costs at most.
 
         From the realised probabilities, rounded up; never above the nominal amount.
         """
@@ -341,17 +329,9 @@ class Mechanism(ABC):
     def randomize(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Octets:
         """Draw chains for ``n`` values: ``(n, levels, payload_width)``, as payloads go on the wire.
 
-        Parameters
-        ----------
-        symbols : array_like or sequence, shape (n, ...)
-            Values, as :meth:`encode_many` takes them.
-        chains, pseudonyms : ndarray, shape (n, 2), uint64
-            Ids, little-endian halves; without a public coin, anything of this shape.
-
-        Raises
-        ------
-        ParameterError
-            A value is none of the mechanism's, or the columns differ in length.
+        ``chains`` and ``pseudonyms`` are ids, ``(n, 2)``, little-endian halves; without a public
+        coin anything of this shape. ``ParameterError`` where a value is none of the mechanism's, or
+        the columns differ in length.
         """
         check_columns(symbols, chains, pseudonyms)
         inputs = self.encode_many(symbols, chains, pseudonyms, source)
@@ -374,10 +354,7 @@ class Mechanism(ABC):
         return list(items[0].estimate.reports_by_level)
 
     def report(self, values: Any, source: Source, ids: Words | None = None) -> Octets:
-        """Randomize values at the last level only: ``(n, payload_width)`` ``uint8``.
-
-        ``ids``, ``(n, 2)`` ``uint64``, are what public coins are hashed from, if there are any.
-        """
+        """Randomize values at the last level: ``(n, payload_width)``; coins come from ``ids``."""
         ids = self._ids(len(values), ids)
         return self.randomize(values, ids, ids, source)[:, -1]
 
@@ -430,10 +407,9 @@ class Mechanism(ABC):
         return self.chain.log_ratios(one, other, reports, level)
 
     def truths(self, symbols: Any, chains: Words) -> Ints:
-        """Return what values are under the coins of their chains: ``(n, answers)``.
+        """Return what :meth:`answers` would be without randomization: ``(n, answers)``.
 
-        What :meth:`answers` would be without randomization; no columns where reports are not
-        single symbols that coins may choose.
+        No columns where reports are not single symbols that coins may choose.
         """
         if self.symbolic:
             found: Ints = self.encode_many(symbols, chains, chains, SystemSource())

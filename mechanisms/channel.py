@@ -54,10 +54,7 @@ class Channel:
         return len(self.rows[0])
 
     def ratio(self) -> Fraction:
-        """Return the largest likelihood ratio of any output between any two inputs.
-
-        A ``ParameterError`` where an output is possible for one input and impossible for another.
-        """
+        """Return the largest likelihood ratio; refuse an output that only some inputs have."""
         worst = Fraction(1)
         for column in zip(*self.rows, strict=True):
             low, high = min(column), max(column)

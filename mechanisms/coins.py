@@ -1,12 +1,9 @@
 """Public coins: what both sides compute from an identifier, each for a purpose of its own.
 
 The bin of a random threshold, the bit that a report is about, the cohort of a string and the
-shard of a device cost no bytes on the wire: they are hashes of the chain id or the pseudonym.
-Each purpose has its own domain, so that no two of them are correlated. The scalar functions
-need the standard library alone; their vectorised twins take ids as ``(n, 2)`` ``uint64``
-(little-endian halves, bytes 0..7 first).
-
-The finalizer is that of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+shard of a device cost no bytes on the wire: they are hashes of the chain id or the pseudonym, each
+purpose in its own domain, so that no two of them are correlated. Vectorised twins take ids as
+``(n, 2)`` ``uint64`` (little-endian halves, bytes 0..7 first).
 """
 
 from __future__ import annotations
@@ -25,8 +22,7 @@ _SECOND = 0x94D049BB133111EB
 def mix64(x: int) -> int:
     """Return the SplitMix64 finalizer of ``x``, a bijection of ``[0, 2**64)``.
 
-    >>> hex(mix64(1))
-    '0x5692161d100b05e5'
+    Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
     """
     x = ((x ^ (x >> 30)) * _FIRST) & _MASK
     x = ((x ^ (x >> 27)) * _SECOND) & _MASK

@@ -68,10 +68,7 @@ class Estimate:
     region: Region | None = field(default=None, repr=False, compare=False)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return the two-sided interval at a ``level`` in (0, 1), of the randomization.
-
-        It is infinite on both sides if the reports determine nothing.
-        """
+        """Return the two-sided interval at a ``level`` in (0, 1); infinite if nothing is known."""
         if not 0 < level < 1:
             raise ParameterError(f"level must lie in (0, 1), got {level}")
         if self.region is not None:
@@ -88,11 +85,7 @@ def nothing(reports_by_level: tuple[int, ...]) -> Estimate:
 
 
 def two_sided(level: float) -> float:
-    """Return how many standard errors a normal interval reaches to each side.
-
-    >>> round(two_sided(0.95), 4)
-    1.96
-    """
+    """Return how many standard errors a normal interval reaches to each side: 1.96 at 0.95."""
     # From the upper tail, which keeps its digits when the level is close to one.
     return -_NORMAL.inv_cdf((1 - level) / 2)
 
@@ -171,10 +164,7 @@ class ShareRegion:
 
 
 def kept_interval(value: float, keeps: Callable[[float], bool]) -> tuple[float, float]:
-    """Return the interval around ``value`` of what a test keeps, as far as [0, 1] reaches.
-
-    ``value`` itself is kept, and so lies in the interval even where it is outside [0, 1].
-    """
+    """Return the interval around ``value``, which is kept, of what a test keeps within [0, 1]."""
     low, high = min(value, 0.0), max(value, 1.0)
     if not keeps(low):
         low = _boundary(low, value, lambda share: not keeps(share))

@@ -25,13 +25,6 @@ def frozen(kind: Class) -> Class:
     Annotations are texts (``from __future__ import annotations``), and what a subclass of such a
     class adds is named by decorating it too. A method that the class has itself is kept; a
     ``__post_init__`` is called once all values are there.
-
-    >>> @frozen
-    ... class Point:
-    ...     x: "int"
-    ...     y: "int" = 0
-    >>> Point(1), Point(1, y=2) == Point(1, 2)
-    (Point(x=1, y=0), True)
     """
     made: Any = kind
     inherited: tuple[str, ...] = getattr(made, "__match_args__", ())

@@ -1,7 +1,4 @@
-"""What one report adds to an estimate: its noise, and how far a forged one reaches.
-
-Exact probabilities, by the standard library alone: for checking and choosing in a plan.
-"""
+"""What one report adds to an estimate, by the standard library alone."""
 
 from __future__ import annotations
 
@@ -23,11 +20,7 @@ class Noise(NamedTuple):
 
     @classmethod
     def of(cls, p: Fraction, q: Fraction) -> Noise:
-        """Return that of a yes which has probability p where it is true, and q where it is not.
-
-        >>> Noise.of(Fraction(3, 4), Fraction(1, 4))
-        Noise(no=0.75, yes=0.75, step=2.0, lie=1.5)
-        """
+        """Return that of a yes which has probability p where it is true, and q where it is not."""
         gap = p - q
         exact = (q * (1 - q) / gap**2, p * (1 - p) / gap**2, 1 / gap, max(1 - q, p) / gap)
         return cls(*map(float, exact))
@@ -38,8 +31,5 @@ class Noise(NamedTuple):
         A category of share f has ``f yes + (1 - f) no``, and shares add up to one (T. Wang et al.,
         "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017,
         equation 4 with the population fixed).
-
-        >>> Noise.of(Fraction(3, 4), Fraction(1, 4)).total(2)
-        1.5
         """
         return self.yes + (categories - 1) * self.no

@@ -167,10 +167,7 @@ def papers() -> list[ModuleType]:
 
 
 def sections(documented: type | ModuleType) -> dict[str, str]:
-    """Return the sections of a docstring as Markdown, what is before them under the empty name.
-
-    References of a class may be its module's.
-    """
+    """Return a docstring's sections as Markdown; references of a class may be its module's."""
     parts = _UNDERLINED.split(inspect.getdoc(documented) or "")
     found = {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
     if "References" not in found:
@@ -179,12 +176,7 @@ def sections(documented: type | ModuleType) -> dict[str, str]:
 
 
 def source(documented: type) -> str:
-    """Return who published a mechanism first, where and when.
-
-    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
-    >>> source(GeneralizedRandomizedResponse)
-    'S. L. Warner, JASA 60(309), 1965'
-    """
+    """Return who published a mechanism first, where and when."""
     text = _SENTENCE.split(" ".join(sections(documented)["References"].split()))[0].rstrip(".")
     dated = _DATED.match(text)
     return re.sub(r', "[^"]*"', "", dated[0]) if dated else text

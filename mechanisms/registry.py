@@ -16,11 +16,7 @@ _MOST = 1000 // MAX_DECISION_EPSILON
 
 
 def mechanism_class(name: object) -> type[Mechanism]:
-    """Return the class of a mechanism; a ``ParameterError`` where there is none of this name.
-
-    >>> mechanism_class("grr").__name__
-    'GeneralizedRandomizedResponse'
-    """
+    """Return the class of a mechanism; a ``ParameterError`` where there is none of this name."""
     if not isinstance(name, str) or name not in REGISTRY:
         raise ParameterError(f"mechanism must be one of {', '.join(REGISTRY)}, not {name!r}")
     module, _, kind = REGISTRY[name].partition(":")
@@ -29,11 +25,7 @@ def mechanism_class(name: object) -> type[Mechanism]:
 
 
 def mechanisms_for(kind: str) -> list[str]:
-    """Return the names of the mechanisms that a type of metric may use; their classes are imported.
-
-    >>> mechanisms_for("ordinal")
-    ['brr', 'grr']
-    """
+    """Name the mechanisms that a type of metric may use; it imports their classes."""
     return [name for name in REGISTRY if kind in mechanism_class(name).types]
 
 
@@ -80,10 +72,6 @@ def supports_constant(spec: Mapping[str, object]) -> bool:
     Its reports must not depend on a public coin: coins are hashed from the chain id or the
     pseudonym, and both change from period to period, while the permanent response was drawn under
     those of the first.
-
-    >>> rappor = {"name": "rappor", "bits": 64, "hashes": 2}
-    >>> supports_constant({**rappor, "cohorts": 1}), supports_constant({**rappor, "cohorts": 8})
-    (True, False)
     """
     return mechanism_class(spec.get("name")).coinless(spec)
 

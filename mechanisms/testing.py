@@ -12,9 +12,6 @@ class SeededSource:
 
     In ``clientsdk`` and ``pipelines`` only ``clientsdk.testing`` imports it; a test holds that
     line.
-
-    >>> SeededSource(1).bits(64) == SeededSource(1).bits(64)
-    True
     """
 
     def __init__(self, seed: int) -> None:

@@ -1,14 +1,10 @@
 """Chains of independent bits, in integers over 2**64.
 
 Every weaker level is the next stronger one with each bit flipped with a probability that does not
-depend on it: symmetric and optimized unary encoding, Bloom filters and split bits all degrade in
-this way.
-
-A bit that is 1 with probability t / 2**64 is "a random 64-bit word is below t". Word and threshold
-are compared from the most significant bit down: after the first position in which they differ the
-outcome is known, so that half of all open comparisons are decided by each random bit. All bits of
-a vector are compared at once, a *plane* of equal significance after another, until none is open
-(about log2(width) + 1.3 planes). The outcome is exactly that of comparing whole words.
+depend on it. A bit that is 1 with probability t / 2**64 is "a random 64-bit word is below t". Word
+and threshold are compared from the most significant bit down: half of all open comparisons are
+decided by each random bit. All bits of a vector are compared at once, a *plane* of equal
+significance after another, until none is open (about log2(width) + 1.3 planes).
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from mechanisms.arrays import Floats, NDArray, Octets, Words, np
-from mechanisms.chains.chain import BitOutputs, bit_of, spread
+from mechanisms.chains.chain import BitOutputs, Prior, bit_of, spread
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_bounds
 from mechanisms.frozen import frozen
@@ -79,10 +75,7 @@ def symmetric_bit(exponents: Sequence[Fraction]) -> BitLadder:
 
 
 def one_sided_bit(exponents: Sequence[Fraction]) -> BitLadder:
-    """Build the ladder of a bit of optimized unary encoding: a 1 is reported as 1 half the time.
-
-    As :func:`symmetric_bit`; the exponents are those of the whole vector.
-    """
+    """Build that of a bit whose 1 stays 1 half the time; exponents are the whole vector's."""
     zero = ceil_fraction(GRAINS / (exp_bounds(exponents[-1])[0] + 1))
     return _degrade(HALF, zero, exponents)
 
@@ -247,9 +240,7 @@ class BitChain(BitOutputs):
         out[:, :, -1] &= self.last_byte
         return out
 
-    def forward(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
-    ) -> int:
+    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
         bits = prior[0][0]
         if len(prior) > 1:
             bits = choose(self.posterior_weights(prior, previous, level - 1), source)
@@ -273,9 +264,7 @@ class BitChain(BitOutputs):
             1: one * (GRAINS - flip if previous else flip),
         }
 
-    def posterior_weights(
-        self, prior: Sequence[tuple[int, int]], output: int, level: int
-    ) -> dict[int, int]:
+    def posterior_weights(self, prior: Prior, output: int, level: int) -> dict[int, int]:
         """Integer weights of the vectors of ``prior`` given the output of ``level``."""
         exact: dict[int, Fraction] = {}
         for bits, weight in prior:
@@ -312,10 +301,7 @@ def planes_of(thresholds: Sequence[int], width: int) -> tuple[int, ...]:
 
 
 def bernoulli_mask(planes: Sequence[int], width: int, source: Source) -> int:
-    """Return ``width`` independent bits, bit ``i`` being 1 with its threshold's probability.
-
-    The source is asked for enough planes at once that mostly one request suffices.
-    """
+    """Return ``width`` independent bits, bit ``i`` being 1 with its threshold's probability."""
     full = (1 << width) - 1
     batch = width.bit_length() + 2
     undecided, mask, left, words = full, 0, 0, 0

@@ -56,10 +56,7 @@ class Chain(ABC):
         """Return the largest likelihood ratio of a level, exactly."""
 
     def realised_ratio(self, level: int) -> Fraction:
-        """Return the same from the sampler's integers alone.
-
-        Here for chains that keep nothing but those, and multiply them out when they are asked.
-        """
+        """Return the same from the sampler's integers alone; here for chains that keep no more."""
         return self.ratio(level)
 
     @abstractmethod
@@ -68,10 +65,7 @@ class Chain(ABC):
 
     @abstractmethod
     def step(self, output: int, level: int) -> dict[int, Fraction]:
-        """Return the law of the output of ``level`` given that of the level above.
-
-        From the sampler's integers alone, as :meth:`law`; for small mechanisms.
-        """
+        """Return the law of the output of ``level`` given the one above, as :meth:`law` does."""
 
     @abstractmethod
     def draw(self, value: int, source: Source) -> list[int]:
@@ -99,10 +93,7 @@ class Chain(ABC):
 
     @abstractmethod
     def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
-        """Return how much likelier, as a logarithm, reports are from input ``other`` than ``one``.
-
-        The inputs are integers, or where a chain says so, ``(n,)`` arrays.
-        """
+        """Return how much likelier, as a logarithm, inputs ``other`` make reports than ``one``."""
 
 
 class SymbolOutputs(Chain):
@@ -217,13 +208,7 @@ def log_odds(one: Fraction, other: Fraction) -> float:
 
 
 def spread(one: Fraction, other: Fraction) -> Fraction:
-    """Return the larger ratio of two probabilities.
-
-    Raises
-    ------
-    ParameterError
-        One of them is zero.
-    """
+    """Return the larger ratio of two probabilities; refuse a zero, which tells inputs apart."""
     if not min(one, other) > 0:
         raise ParameterError("an output tells inputs apart with certainty")
     return max(one / other, other / one)

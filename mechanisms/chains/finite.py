@@ -35,11 +35,7 @@ TRIED = 100
 
 @frozen
 class FiniteChain(StepChain):
-    """The levels of any finite mechanism.
-
-    ``strongest`` draws the strongest level from the input, ``steps[k]`` level k from the output of
-    level k + 1. All levels have the same outputs, of which some may never occur.
-    """
+    """The levels of any finite mechanism; all have the same outputs, some perhaps never drawn."""
 
     strongest: FiniteDraw
     steps: tuple[Step, ...] = ()
@@ -86,10 +82,7 @@ class FiniteChain(StepChain):
 
     @cached_property
     def exact(self) -> tuple[Probabilities, ...]:
-        """Of every level the probabilities, largest and smallest, of the output that certifies it.
-
-        ``ParameterError`` where an output is possible for one input and impossible for another.
-        """
+        """The probabilities, largest and smallest, of the output that certifies each level."""
         rows: list[Row] = list(dict.fromkeys(self.strongest.weights))
         total, found = GRAINS, []
         for done in range(self.levels):
@@ -118,18 +111,12 @@ class FiniteChain(StepChain):
 
     @cached_property
     def log_matrices(self) -> list[Floats]:
-        """The logarithms of the channels of all levels.
-
-        Outputs that no input has stay out of reports, so that their infinities are never read.
-        """
+        """The logarithms of the channels of all levels; their infinities are never read."""
         with np.errstate(divide="ignore"):
             return [np.log(self.matrix(level)) for level in range(self.levels)]
 
     def worst_inputs(self, level: int) -> tuple[int, int]:
-        """Return the pair that most outputs tell apart by nearly the largest ratio.
-
-        Of such pairs the farthest; of many inputs so many are tried that lie evenly.
-        """
+        """Return the farthest pair that most outputs tell apart by nearly the largest ratio."""
         matrix = self.matrix(level % self.levels)
         # Outputs that no input has say nothing.
         matrix = matrix[:, matrix.max(axis=0) > 0]
@@ -162,13 +149,11 @@ class FiniteChain(StepChain):
 def finite_chain(
     strongest: FiniteDraw, ladder: Sequence[int], steps: Sequence[Step] | None = None
 ) -> FiniteChain:
-    """Build the chain below a strongest level that honours the last amount of a ladder.
+    """Build the chain below a strongest level that honours the last micro-epsilon of a ladder.
 
-    The ladder has nominal micro-epsilons, increasing. ``steps`` are the degradations, weakest
-    first; by default each keeps the output or replaces it by a uniform one, with the least noise
-    for which the exact product honours the weaker amount. ``ParameterError`` where the steps do not
-    fit, or an amount is too small for 64-bit thresholds; as ``UnrelatedLevelsError`` where a level
-    exceeds its amount, or is not below the one above it.
+    ``steps`` are the degradations, weakest first; by default each keeps the output or replaces it
+    by a uniform one, with the least noise for which the exact product honours the weaker amount.
+    ``UnrelatedLevelsError`` where a level exceeds its amount, or is not below the one above it.
     """
     if steps is None:
         chain = _noisy_chain(strongest, ladder)

@@ -104,10 +104,6 @@ def walsh_hadamard(values: Ints) -> Ints:
 
     Entry r is the sum of the values times row r of the Hadamard matrix, whose entry at c is −1 to
     the number of bits that r and c share.
-
-    >>> import numpy as np
-    >>> walsh_hadamard(np.array([1, 2, 3, 4]))
-    array([10, -2, -4,  0])
     """
     shape = values.shape
     out = values.astype(np.int64)

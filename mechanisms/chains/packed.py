@@ -45,7 +45,6 @@ class PackedChain(Chain):
 
     @property
     def cells(self) -> int:
-        """One count a symbol: answers are counted one by one."""
         return self.single.size
 
     def pack(self, symbols: Sequence[int]) -> int:

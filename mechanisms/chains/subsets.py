@@ -109,10 +109,6 @@ def uniform_subset(n: int, k: int, source: Source) -> set[int]:
     """Draw a uniform subset of ``k`` of ``n`` numbers from one uniform integer, by Floyd's method.
 
     J. Bentley, B. Floyd, "Programming Pearls: A Sample of Brilliance", CACM 30(9), 1987.
-
-    >>> from mechanisms.randomness import SystemSource
-    >>> len(uniform_subset(10, 4, SystemSource()))
-    4
     """
     chosen: set[int] = set()
     left = uniform_below(_orders(n, k), source)

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from mechanisms.arrays import Bools, Floats, Ints, NDArray, Octets, np
-from mechanisms.chains.chain import Chain, log_odds
+from mechanisms.chains.chain import Chain, Prior, log_odds
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import exp_micro
@@ -179,9 +179,7 @@ class SupportChain(Chain):
         scale = same.denominator * new.denominator
         return {1: int(same * scale), 0: int(new * scale)}
 
-    def forward(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
-    ) -> int:
+    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
         [(symbol, _)] = prior
         if choose(self.forward_weights(symbol, previous, level), source):
             return previous
@@ -197,10 +195,6 @@ def support_thresholds(share: Fraction, ladder: Sequence[int]) -> tuple[int, tup
     ``share``, in (0, 1), is that of outputs that support an input. ``ParameterError`` where 64-bit
     thresholds cannot honour an amount, as ``UnrelatedLevelsError`` where a level is not below the
     realised one above it.
-
-    >>> threshold, keeps = support_thresholds(Fraction(1, 2), [1_000_000, 2_000_000])
-    >>> round(threshold / 2**64, 4), round(keeps[0] / 2**64, 4)
-    (0.8808, 0.6068)
     """
     number = len(ladder)
     threshold = int(_honest(share, ladder[-1]) * GRAINS)

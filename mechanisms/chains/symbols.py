@@ -42,10 +42,7 @@ _KEPT, _OPEN = -1, -2
 
 @frozen
 class SymbolDraw:
-    """One random word decides: keep a symbol, or move to one of the others.
-
-    ``keep + (size - 1) * other == 2**64`` and ``0 < other <= keep``.
-    """
+    """Keep a symbol for ``keep`` random words, move to each of the others for ``other`` words."""
 
     size: int
     keep: int
@@ -57,10 +54,7 @@ class SymbolDraw:
         return Probabilities(Fraction(self.keep, GRAINS), Fraction(self.other, GRAINS))
 
     def realised(self) -> tuple[Fraction, Fraction]:
-        """Return the probabilities of keeping and of a given other symbol, from the thresholds.
-
-        Refuses thresholds that do not cover all words.
-        """
+        """Return the same from thresholds that cover all words."""
         if self.keep + (self.size - 1) * self.other != GRAINS:
             raise ParameterError("the thresholds of a draw do not cover all words")
         return Fraction(self.keep, GRAINS), Fraction(self.other, GRAINS)
@@ -237,8 +231,6 @@ def symbol_chain(size: int, ladder: Sequence[int | Fraction]) -> SymbolChain:
 
     The strongest level has ``other = ceil(2**64 / (e**eps + size - 1))``. A degradation has the
     smallest ``other`` for which the exact product stays within the weaker level's amount.
-    ``ParameterError`` where the domain is too small or too large, or the amounts too small for it;
-    as ``UnrelatedLevelsError`` where a level is not below the realised one above it.
     """
     check_int("domain_size", size, 2, MAX_SYMBOLS)
     number = len(ladder)

@@ -122,11 +122,7 @@ def rounded(rows: Sequence[Sequence[Fraction]], micro: int) -> FiniteDraw:
 
 
 def to_grains(row: Sequence[Fraction]) -> Row:
-    """Round a single distribution to integers that sum to 2**64; zeros stay zeros.
-
-    >>> sum(to_grains([Fraction(1, 3)] * 3)) == 2**64
-    True
-    """
+    """Round a single distribution to integers that sum to 2**64; zeros stay zeros."""
     fine = tuple(_fine(entry) for entry in row)
     if not (fine and min(fine) >= 0 and _FINE - len(fine) <= sum(fine) <= _FINE):
         raise ParameterError("a row must be a distribution")

@@ -90,18 +90,10 @@ def threshold_estimates(
 ) -> NumericEstimates:
     """Estimate mean, distribution and quantiles from answers about random thresholds.
 
-    Parameters
-    ----------
-    cells : ndarray, shape (levels, bins, symbols), integers
-        Answers by the bin of their threshold; the number of bins is a power of two.
-    pairs : ndarray, shape (levels, 2)
-        Probability that an answer is kept, and that it becomes a given other one.
-    low, high : float
-        The range.
-    share : float in (0, 1]
-        Share of the clients that answer, where the coins choose them too.
-    stratum : int
-        Reports that a stratum is expected to have, at least.
+    ``cells``, ``(levels, bins, symbols)``, counts the answers by the bin of their threshold, a
+    power of two of them. ``pairs``, ``(levels, 2)``, are the probabilities that an answer is kept,
+    and that it becomes a given other one. ``share``, in (0, 1], is that of the clients that answer,
+    where the coins choose them too; a stratum is expected to have ``stratum`` reports, at least.
     """
     levels, bins = cells.shape[:2]
     reports = cells.sum(axis=(1, 2))
@@ -164,16 +156,9 @@ def split_estimates(
 ) -> NumericEstimates:
     """Estimate a mean and the means of bits from reports of all bits.
 
-    Parameters
-    ----------
-    table : ndarray, shape (levels, bits + 1), integers
-        How many reports have each bit set, and how many there are.
-    pairs : sequence of ndarray, shape (levels, 2)
-        Of each bit, the probabilities that a 1, and a 0, is reported as 1.
-    low, high : float
-        The range.
-    missing : bool
-        Whether the last bit says that the value is there.
+    ``table``, ``(levels, bits + 1)``, counts the reports that have each bit set, and all of them;
+    ``pairs`` are of each bit the probabilities, ``(levels, 2)``, that a 1, and a 0, is reported as
+    1. ``missing`` says whether the last bit says that the value is there.
     """
     sums, reports = table[:, :-1], table[:, -1]
     by_level, n = counts_of(reports), int(reports.sum())

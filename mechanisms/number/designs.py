@@ -17,10 +17,9 @@ _COARSE = 1 << 32
 
 
 class Grains(NamedTuple):
-    """The integer probabilities of a strongest level, of 2**64.
+    """The integer probabilities, of 2**64, of a strongest level.
 
-    ``inside`` and ``outside`` of a cell; ``low`` of an end at its least, with ``step`` more for
-    every input.
+    ``low`` is that of an end at its least; it has ``step`` more for every input.
     """
 
     inside: int

@@ -81,10 +81,7 @@ class GridMechanism(NumberMechanism):
         return max(grid_variance(self.shape, self.laws[level], each) for each in pictures)
 
     def worst_variance(self, level: int) -> float:
-        """Return the same of the worst data, by the standard library alone.
-
-        The rounding is taken at its most, which is a little too much.
-        """
+        """Return that of the worst data, and most rounding, by the standard library alone."""
         shape, law = self.shape, self.laws[level]
         rounding = 1 / (4 * shape.steps**2) if shape.cells else 0.0
         return float(max(worst_variance(shape, law), worst_ends_variance(shape, law))) + rounding
@@ -168,10 +165,7 @@ class DuchiOneBit(GridMechanism):
 
 
 class WindowMechanism(GridMechanism):
-    """A mechanism whose inputs each have a window of likelier cells.
-
-    ``points`` is the number of inputs: 3, 5, 9, 17, 33, 65, 129 or 257.
-    """
+    """A mechanism whose inputs, 3, 5, 9, ... or 257 ``points``, have windows of likelier cells."""
 
     points: int
 

@@ -20,10 +20,7 @@ _SPREAD_ERRORS = 2
 
 @dataclass(frozen=True, eq=False)
 class _LevelSums:
-    """Contributions of one level as floats, shape ``(outputs,)``, and its channel.
-
-    ``rounding`` is the most that the rounding to the inputs adds to a variance.
-    """
+    """Contributions of one level as floats, its channel, and what rounding adds to a variance."""
 
     value: Floats
     present: Floats
@@ -187,11 +184,6 @@ def grid_variance(shape: Shape, law: Law, values: ArrayLike, missing: float = 0.
 
     All reports are of one level; ``values``, those present, lie in [0, 1]. With a share ``missing``
     in [0, 1) of missing values the variance is that of one report of any kind.
-
-    >>> from mechanisms.number.gridded import DuchiOneBit
-    >>> duchi = DuchiOneBit(1.0)
-    >>> round(grid_variance(duchi.shape, duchi.laws[0], [0.5, 0.5]), 6)
-    1.170674
     """
     x = np.asarray(values, dtype=np.float64)
     exact, channel = contributions(shape, law), matrix(shape, law)
@@ -217,10 +209,7 @@ def worst_pictures(shape: Shape) -> list[Floats]:
 
 @dataclass(frozen=True)
 class SampledRegion:
-    """What a region covers, made wider by what the choice of the clients adds.
-
-    ``error`` is the standard deviation, at most, between the mean of those chosen and that of all.
-    """
+    """A region made wider by the error, at most, between the mean of those chosen and of all."""
 
     chosen: Region
     error: float

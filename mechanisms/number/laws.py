@@ -74,15 +74,10 @@ class Extremes(NamedTuple):
 class Law(NamedTuple):
     """The exact probabilities of one level.
 
-    Attributes
-    ----------
-    inside, outside, blank : Fraction
-        Of a cell within the window of a number, outside of it, and for a missing value.
-    high, low, middle : Fraction
-        Of the upper end for the numbers 1 and 0 (of the lower end, for 0 and 1); of either for a
-        missing value.
-    gone, here : Fraction
-        Of gone for a missing value, and for a number.
+    ``inside``, ``outside`` and ``blank`` are those of a cell within the window of a number, outside
+    of it, and for a missing value; ``high``, ``low`` and ``middle`` of the upper end for the
+    numbers 1 and 0 (of the lower end, for 0 and 1) and of either for a missing value; ``gone`` and
+    ``here`` of gone for a missing value, and for a number.
     """
 
     inside: Fraction
@@ -173,10 +168,7 @@ def balance(given: Moments) -> Fraction:
 
 
 def worst_variance(shape: Shape, law: Law) -> Fraction:
-    """Return n times the variance of the mean if all have the number where that is largest.
-
-    All values are present and on the input grid.
-    """
+    """Return n times the variance of the mean if all have the input where that is largest."""
     given, cells, ends = _weighted(shape, law)
     middle = cells * given.base + ends
     return max(middle, middle + (cells * given.curve - given.known) / 4)
@@ -209,15 +201,9 @@ def _root(value: Fraction) -> Fraction:
 class Contributions(NamedTuple):
     """What each output of a level contributes: exact numbers, unbiased given the input.
 
-    Attributes
-    ----------
-    value : tuple of Fraction
-        Of mean x − 1/2 for the number x on the input grid, 0 for a missing value.
-    present : tuple of Fraction
-        Of mean 1 for a number, 0 for a missing value.
-    square : tuple of Fraction, or None
-        Of mean (x − 1/2)² for a number, 0 for a missing value; None where the outputs do not
-        determine it.
+    ``value`` has mean x − 1/2 for the number x on the input grid, ``present`` mean 1, ``square``
+    mean (x − 1/2)²; all have mean 0 for a missing value. ``square`` is None where the outputs do
+    not determine it.
     """
 
     value: tuple[Fraction, ...]
@@ -227,16 +213,7 @@ class Contributions(NamedTuple):
 
 @lru_cache(maxsize=64)
 def contributions(shape: Shape, law: Law) -> Contributions:
-    """Return the contributions of a level.
-
-    Of those that are linear in the position of a cell they have the least worst-case variance
-    (see :func:`balance`).
-
-    >>> from mechanisms.number.gridded import DuchiOneBit
-    >>> duchi = DuchiOneBit(1.0)
-    >>> [float(each) for each in contributions(duchi.shape, duchi.laws[0]).value]
-    [-1.0819767068693265, 1.0819767068693265]
-    """
+    """Return the contributions of a level of least worst-case variance; see :func:`balance`."""
     given = moments(shape, law)
     part = balance(given)
     middle = Fraction(shape.cells - 1, 2)

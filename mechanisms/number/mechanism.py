@@ -201,9 +201,6 @@ def answer_noise(pair: tuple[float, float], symbols: int, mean: float) -> float:
     ``pair`` has the probability that an answer is kept, and that it becomes a given other one;
     ``mean`` is the share of yes, all being present. An answer "missing" is read as such and
     compared with the estimated share of those present.
-
-    >>> answer_noise((0.75, 0.25), 2, 0.1), answer_noise((0.5, 0.25), 3, 0.5)
-    (0.75, 2.75)
     """
     p, q = pair
     gap = p - q

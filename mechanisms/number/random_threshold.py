@@ -93,11 +93,6 @@ class RandomThreshold(AnswerMechanism):
         return threshold_estimates(cells, self.pairs(), low, high, quantiles, stratum=stratum)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean.
-
-        >>> round(4 * RandomThreshold(1.0).variance(0), 2)
-        4.02
-        """
         strata = 1 << (min(max(n // grid.EXPECTED_REPORTS, 1), grid.BINS).bit_length() - 1)
         pair, symbols = self.probabilities(level)[0], 2 + self.missing
 
@@ -116,11 +111,7 @@ class RandomThreshold(AnswerMechanism):
         return max(variance(np.clip(middles - shift, 0.0, 1.0)) for shift in shifts)
 
     def worst_variance(self, level: int) -> float:
-        """Return the same of the worst data and many reports, by the standard library alone.
-
-        >>> round(4 * RandomThreshold(1.0).worst_variance(0), 6)
-        4.016028
-        """
+        """Return that of the worst data and many reports, by the standard library alone."""
         pair, symbols = self.probabilities(level)[0], 2 + self.missing
         # Uniform up to a point, the rest at 0 or at 1: F(x) = x + s has ∫ F(1 − F) − Var(X) of it.
         return max(

@@ -68,10 +68,7 @@ def steps_below(
 
 
 def degrade(shape: Shape, law: Law, micro: int) -> Step:
-    """Return the step to the level of a weaker amount, ``law`` being that of the level above.
-
-    A ``ParameterError`` where 64-bit thresholds cannot place the level below it.
-    """
+    """Return the step to the level of a weaker amount, ``law`` being that of the level above."""
     bound = exp_micro(micro)[0]
     largest, smallest = law.worst(shape)
     if not bound * smallest < largest:

@@ -1,24 +1,17 @@
 """Strata: reports grouped by their public coin, each group standing for a known part of a mean.
 
-The mean of values in [0, 1] is the integral of the survival function, and it is the weighted
-sum of the bits of a binary expansion. Either way it is a sum over coins (thresholds, or bits)
-of a weight times the share of clients that answer "yes" to that coin. Every client answers one
-coin, drawn independently of his value; the coins are grouped into strata, and the shares of the
-strata are added with the strata's exact weights in place of the random numbers of reports that
-they happened to get. That is post-stratification.
-
-For n clients with fixed values of which random subsets answer the coins, with h_b the share of
-"yes" in stratum b of weight w_b and n_b reports, and f_b the noise of one debiased answer,
+The mean of values in [0, 1] is the integral of the survival function, and the weighted sum of the
+bits of a binary expansion: a sum over coins (thresholds, or bits) of a weight times the share of
+clients that answer "yes" to that coin. Every client answers one coin, drawn independently of his
+value; the shares of the strata are added with their exact weights in place of the random numbers of
+reports that they happened to get. That is post-stratification. For n clients with fixed values, h_b
+the share of "yes" in stratum b of weight w_b and n_b reports, and f_b the noise of one debiased
+answer,
 
     Var = sum_b w_b**2 (h_b (1 - h_b) + f_b) / n_b  -  S**2 / n,
 
 S**2 being the variance of the values among the clients (J. Neyman's result for randomised
-allocation, with the strata as treatments).
-
-The share of clients above a random threshold is the survival function, averaged over the stratum of
-the threshold. Survival only falls, which is all that is assumed: isotonic regression gives the
-curve, and an average over strata to one side of a point bounds the curve at the point, which gives
-intervals of quantiles that hold for every distribution.
+allocation, with the strata as treatments). Of survival only that it falls is assumed.
 """
 
 from __future__ import annotations
@@ -43,21 +36,11 @@ class Strata:
     """Debiased means of each stratum, with the estimated covariance of their errors.
 
     The last axes of length 2 are (yes, present): "yes" is one for a client who is present and
-    answers yes to his coin.
-
-    Attributes
-    ----------
-    weights, reports : ndarray, shape (B,)
-        Weights sum to one.
-    means : ndarray, shape (B, 2)
-        Share of the clients, unbiased.
-    sampled : ndarray, shape (B, 2, 2)
-        Unbiased estimate of the covariance of ``means`` from the scatter of the answers.
-    floors : ndarray, shape (T, B, 2, 2)
-        Covariance of ``means`` from the randomization alone if the truth of all clients were the
-        same, one entry a truth: what the variance is at least.
-    step : float
-        The largest change that one answer makes in the weighted sum of ``means``.
+    answers yes to his coin. ``weights``, ``(B,)``, sum to one; ``means``, ``(B, 2)``, are unbiased
+    shares of the clients; ``sampled``, ``(B, 2, 2)``, estimates their covariance from the scatter
+    of the answers; ``floors``, ``(T, B, 2, 2)``, is the covariance from the randomization alone if
+    the truth of all clients were the same, one entry a truth: what the variance is at least;
+    ``step`` is the largest change that one answer makes in the weighted sum of ``means``.
     """
 
     weights: Floats
@@ -125,17 +108,11 @@ class MeanRegion:
 def stratify(table: Ints, weights: Floats, pairs: Floats) -> Strata:
     """Debias counts of answers by coin.
 
-    Parameters
-    ----------
-    table : ndarray, shape (levels, coins, S), integers
-        Answers at each level; S is 2 (no, yes) or 3 (no, yes, missing). There is at least one.
-    weights : ndarray, shape (coins,)
-        Probability of each coin, which is also its weight in the mean; they sum to one.
-    pairs : ndarray, shape (levels, 2)
-        Probability that an answer is kept, and that it becomes a given other one.
+    ``table``, ``(levels, coins, S)``, counts at least one answer; S is 2 (no, yes) or 3 (no, yes,
+    missing). ``weights``, ``(coins,)``, are the probabilities of the coins, which are also their
+    weights in the mean; ``pairs``, ``(levels, 2)``, the probabilities that an answer is kept, and
+    that it becomes a given other one.
 
-    Notes
-    -----
     Neighbouring strata are merged until each has two reports. A merged stratum is unbiased for
     its part as long as the merging does not look at the numbers of reports; with the number of
     strata chosen from n alone so that each expects 20 reports, one that gets fewer than two has
@@ -211,11 +188,7 @@ class Cdf(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Survival:
-    """The survival function of the values present, in [0, 1].
-
-    ``strata`` are in the order of their thresholds; ``present``, above 0, is the estimated share of
-    clients whose value is present; ``low`` and ``high`` are what 0 and 1 stand for.
-    """
+    """The survival function of the values present; ``strata`` are in order of their thresholds."""
 
     strata: Strata
     present: float
@@ -238,11 +211,7 @@ class Survival:
         return falling
 
     def least_variance(self) -> float:
-        """Return the smallest variance of values in [0, 1] that agrees with the estimate.
-
-        Within a stratum, survival is taken as high as in the stratum before up to one point, and
-        as low as in the next one from there on.
-        """
+        """Return the smallest variance of values in [0, 1] that agrees with the estimate."""
         survival, width = self.falling(), self.strata.weights
         before = np.concatenate(([1.0], survival[:-1]))
         after = np.concatenate((survival[1:], [0.0]))

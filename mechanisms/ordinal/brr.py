@@ -166,12 +166,7 @@ def equidistant_windows(points: int, size: int) -> Windows:
 
 
 def probabilities(points: int, size: int, epsilon: float) -> tuple[float, float]:
-    """Return the probability of a favoured candidate and that of another (Equation 7).
-
-    >>> high, low = probabilities(7, 3, 0.5)
-    >>> round(high, 6), round(low, 6)
-    (0.184294, 0.11178)
-    """
+    """Return the probability of a favoured candidate and that of another (Equation 7)."""
     check_epsilon(epsilon)
     _check_size(points, size)
     rest = math.exp(-epsilon)
@@ -192,14 +187,7 @@ def equidistant_row(points: int, epsilon: float, value: int) -> list[float]:
 
 
 def channel_rank(points: int, size: int) -> int:
-    """Return the rank of the channel of equidistant points, N − m + 1.
-
-    Values at the ends share the window of m candidates there. From m = 2 on reports do not say how
-    often each value occurs.
-
-    >>> channel_rank(20, equidistant_size(20, 1.0))
-    14
-    """
+    """Return the rank of the channel of equidistant points: values at the ends share a window."""
     _check_size(points, size)
     return points - size + 1
 

@@ -2,9 +2,7 @@
 
 A sum Σ f(x) over the values has an unbiased estimate if and only if f = C g for weights g of the
 outputs: f lies in the column space of the channel. Values with equal rows, such as those near
-an end, which share their favoured candidates, then cannot be distinguished by anyone. What
-lies in that space is estimated without bias, whatever the levels have to do with the values; all
-shares by maximum likelihood, which is biased.
+an end, then cannot be distinguished by anyone.
 """
 
 from __future__ import annotations
@@ -39,22 +37,19 @@ class OrdinalEstimates:
 
     Attributes
     ----------
-    groups : tuple of tuple of int
-        Values, in order, that reports do not distinguish at any level.
-    group_shares : tuple of Estimate
-        Unbiased: the share of each group.
+    groups, group_shares : tuple of tuple of int, tuple of Estimate
+        Values, in order, that reports do not distinguish at any level; their shares, unbiased.
     cumulative : tuple of Estimate
         Unbiased: the share of values up to 0, 1, ..., N − 2, in their order, missing ones not
         among them; nothing where a group of more values than one is cut in two.
     mean_bounds : (Estimate, Estimate)
         What the mean over values that are not missing is at least and at most, wherever values are
-        in their groups: unbiased, but that division by the share that is not missing is unbiased
-        only for many reports. Both are the same if reports distinguish every value.
+        in their groups, the same if reports distinguish every value: unbiased, where values can be
+        missing only for many reports.
     shares : EmEstimate
         The most likely shares of all values. They are biased: none is negative, and what reports
         leave open is decided by no data (their error is infinite). The errors are those of the
-        estimate without that limit; an interval of them is no confidence interval at a share
-        near zero.
+        estimate without that limit, no confidence interval at a share near zero.
     """
 
     groups: tuple[tuple[int, ...], ...]
@@ -140,10 +135,7 @@ def groups_of(matrices: Sequence[Floats]) -> tuple[tuple[int, ...], ...]:
 def ordinal_items(
     mechanism: Mechanism, counts: Ints, context: Context, shares: Iterator[Item] | None = None
 ) -> Iterator[Item]:
-    """Yield shares, of values that reports do not distinguish together, the mean and the CDF.
-
-    ``shares`` are those where reports distinguish all values; by default the most likely ones.
-    """
+    """Yield ``shares`` (by default the most likely ones), then groups, the mean and the CDF."""
     from mechanisms.items import Item, Method
 
     labels = context.labels
@@ -159,7 +151,8 @@ def ordinal_items(
             likely = Estimate(float(value), error, sum(by_level), by_level)
             yield Item("share", label, likely, method=Method.EM)
         for group, each in zip(found.groups, found.group_shares, strict=True):
-            yield Item("group", " to ".join(_ends([labels[x] for x in group])), each)
+            ends = dict.fromkeys((labels[group[0]], labels[group[-1]]))
+            yield Item("group", " to ".join(ends), each)
     unit = context.unit if context.points is not None else "rank"
     least, most = found.mean_bounds
     if len(found.groups) == len(labels):
@@ -173,19 +166,12 @@ def ordinal_items(
             yield Item("cdf", label, each)
 
 
-def _ends(labels: Sequence[str]) -> Sequence[str]:
-    return labels if len(labels) < 2 else (labels[0], labels[-1])
-
-
 @lru_cache(maxsize=64)
 def _levels(mechanism: Hashable) -> tuple[Level, ...]:
     """Return channel and inverse of every level, which every window needs again."""
     given: Any = mechanism
-    return tuple(
-        (matrix, _inverse(matrix))
-        for level in range(given.levels)
-        for matrix in (given.matrix(level),)
-    )
+    matrices = [given.matrix(level) for level in range(given.levels)]
+    return tuple((matrix, _inverse(matrix)) for matrix in matrices)
 
 
 class _Sums:
@@ -246,23 +232,16 @@ def _inverse(matrix: Floats) -> Floats:
     spread = np.sqrt(matrix.mean(axis=0))
     used = spread > 0
     left, singular, right = np.linalg.svd(matrix[:, used] / spread[used], full_matrices=False)
-    kept = singular > _floor(matrix, float(singular[0]))
+    kept = singular > 4 * sys.float_info.epsilon * max(matrix.shape) * float(singular[0])
     inverse = np.zeros(matrix.shape[::-1])
     inverse[used] = right[kept].T @ (left[:, kept] / singular[kept]).T / spread[used][:, None]
     return inverse
 
 
-def _floor(matrix: Floats, largest: float) -> float:
-    return float(4 * sys.float_info.epsilon * max(matrix.shape) * largest)
-
-
 def mean_precision(
     matrix: Floats, assumed: Assumed, scale: float, *, missing: bool = False
 ) -> Precision:
-    """Return how precise the bounds of the mean of ordinal values will be: the wider of the two.
-
-    As :func:`mean_bound_variance`; ``scale`` is the length of the range.
-    """
+    """Return that of the wider bound of the mean; see :func:`mean_bound_variance`."""
     unit = mean_bound_variance(matrix, assumed.values, missing=missing)
     data = "the worst values" if assumed.values is None else "the values given"
     return Precision("a bound of the mean", data, lambda n: unit, scale)

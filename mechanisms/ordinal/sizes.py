@@ -2,11 +2,8 @@
 
 The loss of a value falls by favouring its i-th nearest candidate if and only if e^ε A_i < B_i,
 where A_i sums how much the i − 1 nearer ones are better, and B_i how much the others are worse
-(the numerator of ∂Q/∂s_i). Both are rational where the loss is, so that every comparison here is
-exact and no rounding decides the size.
-
-A loss is a square matrix, ``loss[x][y]`` what ``y`` costs in place of ``x``: zero where they are
-the same, never negative.
+(the numerator of ∂Q/∂s_i). Where the loss is rational every comparison is exact. A loss is a square
+matrix, ``loss[x][y]`` what ``y`` costs in place of ``x``.
 """
 
 from __future__ import annotations
@@ -34,11 +31,7 @@ def check_epsilon(epsilon: float | Fraction) -> None:
 
 
 def exp_less(epsilon: float | Fraction, left: Number, right: Number) -> bool:
-    """Whether ``e**epsilon * left < right`` for numbers of at least 0, decided exactly.
-
-    >>> exp_less(1.0, 1, 2.718281828459045), exp_less(1.0, 1, 2.7182818284590455)
-    (False, True)
-    """
+    """Whether ``e**epsilon * left < right`` for numbers of at least 0, decided exactly."""
     if not left or not right:
         return not left and right > 0
     ratio = Fraction(right) / Fraction(left)
@@ -52,11 +45,7 @@ def exp_less(epsilon: float | Fraction, left: Number, right: Number) -> bool:
 
 
 def local_size(losses: Sequence[Number], epsilon: float | Fraction) -> int:
-    """Return how many candidates a single value, with these losses, would favour (Algorithm 1).
-
-    >>> local_size([0, 1, 3, 4, 8], 1.0)
-    2
-    """
+    """Return how many candidates a single value, with these losses, would favour (Algorithm 1)."""
     ordered = sorted(Fraction(loss) for loss in losses)
     sums = [Fraction(0), *accumulate(ordered)]
     size = len(ordered)
@@ -153,11 +142,7 @@ def _log(ratio: Fraction) -> float:
 
 
 def loss_matrix(rows: Sequence[Sequence[Number]]) -> Loss:
-    """Return a loss as tuples; it is square, finite, never negative, and zero on the diagonal.
-
-    >>> loss_matrix([[0, 1], [2, 0]])
-    ((0, 1), (2, 0))
-    """
+    """Return a loss as tuples; it is square, finite, never negative, and zero on the diagonal."""
     size = len(rows)
     if not size:
         raise ParameterError("a loss needs at least one value")
@@ -172,11 +157,7 @@ def loss_matrix(rows: Sequence[Sequence[Number]]) -> Loss:
 
 
 def equidistant(points: int) -> Loss:
-    """Return the distances |x − y| of equidistant points.
-
-    >>> equidistant(3)
-    ((0, 1, 2), (1, 0, 1), (2, 1, 0))
-    """
+    """Return the distances |x − y| of equidistant points."""
     if not points >= 1:
         raise ParameterError(f"points must be at least 1, not {points}")
     return tuple(tuple(abs(x - y) for y in range(points)) for x in range(points))

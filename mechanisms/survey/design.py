@@ -30,11 +30,7 @@ MAX_CARDS = 1024
 
 
 class Contribution(NamedTuple):
-    """What the answers of one level contribute to the share.
-
-    ``scores`` are the unbiased contributions of each answer; ``no`` and ``yes`` their variances for
-    a respondent whose truth is no, and yes.
-    """
+    """What a level's answers contribute, unbiased, and its variances where truth is no, and yes."""
 
     scores: tuple[float, ...]
     no: float
@@ -45,15 +41,9 @@ class Contribution(NamedTuple):
 class Design:
     """How a yes and a no become answers.
 
-    Parameters
-    ----------
-    no, yes : tuple of Fraction
-        The probabilities of the answers of a no, and of a yes, whose mean answers differ.
-    numbers : tuple of int
-        The number that each answer is.
+    ``no`` and ``yes`` are the probabilities of the answers of each, whose means differ; ``numbers``
+    are the answers.
 
-    Examples
-    --------
     >>> design = warner(0.6)
     >>> float(design.variance(0.1, 100, 100)), round(design.epsilon, 6)
     (0.06, 0.405465)
@@ -96,10 +86,7 @@ class Design:
         return (1 - true) * no + true * yes
 
     def variance(self, share: Number, n: int, population: int) -> Fraction:
-        """Return the exact variance of the share that ``n`` of a ``population`` answer with.
-
-        ``share``, in [0, 1], is the true one; respondents are drawn without replacement.
-        """
+        """Return the exact variance with ``n`` of a ``population``, drawn without replacement."""
         return sampling_variance(yes_share(share), n, population) + self.noise(share) / n
 
     def sample_size(self, share: Number, variance: Number, population: int | None = None) -> int:
@@ -136,10 +123,7 @@ class Design:
         return Contribution(scores, float(no), float(yes))
 
     def estimate(self, answers: Sequence[int]) -> Estimate:
-        """Estimate the share of yes among the respondents; see :func:`estimate_share`.
-
-        ``answers`` are members of :attr:`numbers`.
-        """
+        """Estimate the share of yes from answers of respondents; see :func:`estimate_share`."""
         counts = dict.fromkeys(self.numbers, 0)
         for answer in answers:
             if answer not in counts:
@@ -168,15 +152,7 @@ def warner_of(epsilon: Number) -> Design:
 
 
 def simmons(p: Number, y: Number) -> Design:
-    """Return Simmons' design.
-
-    The sensitive question is asked with probability p in (0, 1), and y in (0, 1) is the known share
-    of yes to the unrelated one.
-
-    >>> design = simmons(0.3, 0.5)
-    >>> round(float(design.variance(0.1, 100, 100)), 6), round(design.epsilon, 6)
-    (0.025278, 0.619039)
-    """
+    """Return Simmons' design: sensitive with probability p, else y, both in (0, 1), say yes."""
     asked = _chance(p, "p")
     b = (1 - asked) * _chance(y, "y")
     a = asked + b
@@ -200,8 +176,6 @@ def christofides(cards: Sequence[Number]) -> Design:
     >>> design = christofides((0.4, 0.01, 0.59))
     >>> round(float(design.variance(0.1, 100, 100)), 6), round(design.epsilon, 6)
     (0.06606, 0.388658)
-    >>> round(design.estimate([3, 1, 3, 2, 3]).value, 6)
-    -0.552632
     """
     if not 2 <= len(cards) <= MAX_CARDS:
         raise ParameterError(f"cards must be 2 to {MAX_CARDS} weights, not {len(cards)}")
@@ -216,10 +190,7 @@ def christofides(cards: Sequence[Number]) -> Design:
 
 
 def christofides_of(epsilon: Number, middle: Number) -> Design:
-    """Return the design with three cards of an epsilon in (0, 1000] and a share of middle cards.
-
-    ``middle``, in [0, 1), is the probability p_2 of card 2; p_3/p_1 is e^epsilon.
-    """
+    """Return the design of p_1, p_2 = ``middle`` in [0, 1), and p_3 = e^epsilon p_1."""
     share, likely = rational(middle, "middle"), odds(epsilon)
     if not 0 <= share < 1:
         raise ParameterError(f"middle must lie in [0, 1), not {middle}")
@@ -244,11 +215,7 @@ def cards_of(epsilon: Number, middle: Number, total: int = 1_000_000) -> tuple[i
 
 
 def cards_epsilon(cards: Sequence[Number]) -> float:
-    """Return the loss of an answer (Theorem 5.4), the largest |ln(p_k / p_{L+1−k})|.
-
-    >>> round(cards_epsilon((0.1, 0.2, 0.3, 0.4)), 4)
-    1.3863
-    """
+    """Return the loss of an answer (Theorem 5.4), the largest |ln(p_k / p_{L+1−k})|."""
     weights = [rational(weight, "cards") for weight in cards]
     return max(log_ratio(one, other) for one, other in zip(weights, weights[::-1], strict=True))
 
@@ -319,11 +286,7 @@ def odds(epsilon: Number) -> Fraction:
 
 
 def rational(value: Number, name: str) -> Fraction:
-    """Return a finite number exactly; a float is taken as the decimal number that it prints as.
-
-    >>> rational(0.1, "share")
-    Fraction(1, 10)
-    """
+    """Return a finite number exactly; a float is taken as the decimal number that it prints as."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ParameterError(f"{name} must be a finite number, not {value}")

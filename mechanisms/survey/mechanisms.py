@@ -33,10 +33,7 @@ if TYPE_CHECKING:
 
 
 class SurveyMechanism(CategoryMechanism):
-    """A survey design with all its levels: values are 0 for no and 1 for yes, counts one an answer.
-
-    A weaker level is the same kind of design with more chance in it.
-    """
+    """A survey design with all its levels: values are 0 (no) and 1 (yes), counts one an answer."""
 
     types = ("survey",)
     gives = "share of yes to {question!r}"
@@ -74,10 +71,7 @@ class SurveyMechanism(CategoryMechanism):
         return tuple(self.design(level).contribution for level in range(self.levels))
 
     def share(self, counts: ArrayLike) -> Estimate:
-        """Estimate the share of yes; see :func:`mechanisms.survey.design.estimate_share`.
-
-        ``counts``, ``(levels, count_length)``, are the newest answers by level.
-        """
+        """Estimate the share of yes from ``(levels, count_length)`` counts of answers."""
         from mechanisms.estimators.frequency import count_table
         from mechanisms.survey.design import estimate_share
 
@@ -209,10 +203,9 @@ class Simmons(SurveyMechanism):
         return simmons_of(Fraction(self.micros[-1], MICRO), Fraction(self.unrelated, 100))
 
     def _steps(self, strongest: FiniteDraw) -> Sequence[FiniteDraw] | None:
-        """Return the steps that replace an answer by one to the unrelated question.
+        """Replace an answer by one to the unrelated question, as rarely as honours each level.
 
-        Each does so with the least probability that honours its level; rounding its two flips up
-        only lowers both likelihood ratios.
+        Rounding the two flips up only lowers both likelihood ratios.
         """
         y, steps = Fraction(self.unrelated, 100), list[FiniteDraw]()
         for number in range(len(self.micros) - 1, 0, -1):

@@ -16,11 +16,7 @@ UNIFORM_SPREAD = 1 / 6
 
 
 def answer_noise(epsilon: float) -> float:
-    """Return the variance 1/(4 sinh²(ε/2)) of one debiased binary answer.
-
-    >>> round(answer_noise(1.0), 6)
-    0.920674
-    """
+    """Return the variance 1/(4 sinh²(ε/2)) of one debiased binary answer."""
     if not epsilon > 0:
         raise ParameterError(f"epsilon must be positive, not {epsilon}")
     # By exponentials of -ε, which neither overflow nor cancel.
@@ -28,23 +24,16 @@ def answer_noise(epsilon: float) -> float:
 
 
 def push_variance(value: float, epsilon: float) -> float:
-    """Return the variance C² − x² of one sampled bit of x in [-1, 1], not stratified.
+    """Return the variance C² − x² of one sampled bit of x in [-1, 1], C = (e^ε+1)/(e^ε−1).
 
-    C = (e^ε+1)/(e^ε−1). A bit is sampled with its share of the range, which is optimal in the
-    worst case, and the debiased answer then has exactly the law of one-bit response (Duchi et al.).
-
-    >>> round(push_variance(0.25, 1.0), 6)
-    4.620194
+    A bit is sampled with its share of the range, which is optimal in the worst case; the debiased
+    answer then has exactly the law of one-bit response (Duchi et al.).
     """
     return k_push_variance(value, epsilon, 1)
 
 
 def k_push_variance(value: float, epsilon: float, draws: int) -> float:
-    """Return the variance (C(ε/k)² − x²)/k of ``draws`` = k bits sampled independently.
-
-    >>> round(k_push_variance(0.25, 4.0, 2), 6)
-    0.830781
-    """
+    """Return the variance (C(ε/k)² − x²)/k of ``draws`` = k bits sampled independently."""
     if not -1 <= value <= 1:
         raise ParameterError(f"value must lie in [-1, 1], not {value}")
     if not draws >= 1:
@@ -54,11 +43,7 @@ def k_push_variance(value: float, epsilon: float, draws: int) -> float:
 
 
 def optimal_draws(epsilon: float, most: int = 32) -> int:
-    """Return the number of sampled bits with the least variance in the worst case, x = 0.
-
-    >>> [optimal_draws(epsilon) for epsilon in (1.0, 2.0, 4.0, 8.0)]
-    [1, 1, 2, 4]
-    """
+    """Return the number of sampled bits with the least variance in the worst case, x = 0."""
     return min(range(1, most + 1), key=lambda draws: k_push_variance(0.0, epsilon, draws))
 
 
@@ -70,9 +55,6 @@ def sampled_vector_variance(
     It is (d/k)(f(ε/k) + spread) for k of d coordinates; the variance of the values is still to be
     subtracted. ``spread``, in [0, 1/4], is E|X−X'|/2 of the values for thresholds and
     Σ w_i π_i(1−π_i) for bits: 1/6 for uniform values and thresholds, 1/4 at the most.
-
-    >>> round(sampled_vector_variance(16, 1, 2.0), 4)
-    5.5629
     """
     if not 1 <= sampled <= dimensions:
         raise ParameterError(f"sampled must lie in [1, {dimensions}], not {sampled}")
@@ -85,12 +67,8 @@ def optimal_sampled(dimensions: int, epsilon: float, spread: float = UNIFORM_SPR
     """Return how many coordinates a report should be about, for the least variance.
 
     As :func:`sampled_vector_variance`, which is proportional to a (f(a) + spread), a = ε/k being
-    the epsilon of an answer. It is least at a = 2.66 for uniform values and at 2.18 in the worst
-    case; the 2.5 of Wang et al. (k = max(1, min(d, ⌊ε/2.5⌋)), ICDE 2019) is for the Piecewise and
-    Hybrid mechanisms.
-
-    >>> [optimal_sampled(64, epsilon) for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0)]
-    [1, 1, 2, 3, 6]
+    the epsilon of an answer: least at a = 2.66 for uniform values and at 2.18 in the worst case.
+    The 2.5 of Wang et al. (ICDE 2019) is for the Piecewise and Hybrid mechanisms.
     """
     if not dimensions >= 1:
         raise ParameterError(f"dimensions must be at least 1, not {dimensions}")

@@ -161,12 +161,7 @@ class SampledVector(CoordinateSampling):
         return threshold_estimates(cells, pairs, low, high, quantiles, share, stratum)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Of thresholds the worst values have the distribution function 1/2 + (x − 1/2)/r, some at
-        either end and the others uniform in between.
-
-        >>> round(SampledVector(1.0, dimensions=4, sampled=1).variance(0), 2)
-        4.45
-        """
+        """Of thresholds the worst values have the distribution function 1/2 + (x − 1/2)/r."""
         from mechanisms.estimators.variance import bit_means
         from mechanisms.number.answers import bit_weights
 
