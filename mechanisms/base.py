@@ -49,8 +49,7 @@ class Mechanism(ABC):
         The nominal amount, in [1e-6, 40] unless the mechanism names another range; several, rising,
         for as many levels.
     metric : str
-        Last, where there is a public coin: the metric's name, which separates its coins from
-        others'.
+        Last, where there is a public coin: separates its coins from those of other metrics.
 
     Attributes
     ----------
@@ -58,11 +57,9 @@ class Mechanism(ABC):
         The name in a plan, and the types of metrics that may use it.
     coins
         What public coins are hashed from: ``none``, ``chain`` or ``pseudonym``.
-    gives
-        What its estimates are, for people; a template over ``symbols``, the parameters and
-        :meth:`figures`.
-    words
-        Parameters that people are shown in other words than those of most mechanisms, as templates.
+    gives, words
+        What its estimates are, for people, a template over ``symbols``, the parameters and
+        :meth:`figures`; parameters that people are shown in words of their own, as templates.
     symbolic
         Whether a report names one of the symbols that :meth:`encode` returns.
     """

@@ -21,13 +21,6 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 class Channel:
     """A row-stochastic matrix: ``rows[x][o]`` is the probability of output ``o`` given ``x``.
 
-    Raises
-    ------
-    ParameterError
-        There are no rows, they differ in length, an entry is negative or a row's sum is not 1.
-
-    Examples
-    --------
     >>> third = Fraction(1, 3)
     >>> coin = Channel(((2 * third, third), (third, 2 * third)))
     >>> coin.ratio(), coin.certified

@@ -38,10 +38,9 @@ class Estimate:
 
     Parameters
     ----------
-    value : float
-        The unbiased one, which can be negative or above one; NaN if nothing is determined.
-    standard_error : float
-        Of ``value``, estimated; infinite if the reports determine nothing.
+    value, standard_error : float
+        The unbiased one, which can be negative or above one, and its error, estimated; NaN and
+        infinite if the reports determine nothing.
     n, reports_by_level : int, tuple of int
         Reports behind the estimate; the same by level, weakest first.
     detection_floor : float or None
@@ -52,8 +51,6 @@ class Estimate:
     region : Region or None
         Where the interval comes from, unless it is the normal one.
 
-    Examples
-    --------
     >>> low, high = Estimate(0.5, 0.1, 1000, (1000,)).interval(0.95)
     >>> round(low, 3), round(high, 3)
     (0.304, 0.696)
@@ -95,21 +92,12 @@ class ShareNoise:
     """The variance of an estimated share, as it depends on the true share.
 
     Where it depends on how the share is spread over the levels, the spread with the largest
-    variance is taken, since levels may depend on values.
-
-    Parameters
-    ----------
-    n : int
-        Reports.
-    base : float
-        ``n**2`` times the variance at a true share of zero.
-    slopes : tuple of (int, float)
-        For each level its reports and what each report of the value adds to ``base``.
-    step : float
-        The largest change of ``n`` times the estimate that one report makes.
-    least : ShareNoise, optional
-        Where ``base`` is counted in reports that happen to say something about the value: the
-        variance if as few are expected to as there can be. It is never less than that.
+    variance is taken, since levels may depend on values. Of ``n`` reports, ``base`` is ``n**2``
+    times the variance at a true share of zero; ``slopes`` are for each level its reports and what
+    each report of the value adds to ``base``; ``step`` is the largest change of ``n`` times the
+    estimate that one report makes. Where ``base`` is counted in reports that happen to say
+    something about the value, ``least`` is the variance if as few are expected to as there can be:
+    it is never less.
     """
 
     n: int

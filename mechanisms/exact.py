@@ -1,8 +1,7 @@
 """Exact arithmetic behind every privacy amount: e^x between bounds, and losses rounded up.
 
 Amounts are integers in *micro-epsilon* (1,000,000 is epsilon 1). Exponentials come from
-:mod:`decimal`, whose results are the same on every platform, so that a device and the aggregator
-derive the same thresholds from the same plan.
+:mod:`decimal`, whose results are the same on every platform, device or aggregator.
 """
 
 from __future__ import annotations

@@ -66,9 +66,7 @@ def changed_ratio(p: Fraction, q: Fraction) -> Fraction:
 def symmetric_bit(exponents: Sequence[Fraction]) -> BitLadder:
     """Build the ladder of a bit that is flipped whichever it is.
 
-    ``exponents`` are the epsilons of the bit at each level, increasing. ``ParameterError`` where an
-    amount is too small for 64-bit thresholds, as ``UnrelatedLevelsError`` where a level is not
-    below the realised one above it.
+    ``exponents`` are the epsilons of the bit at each level, increasing.
     """
     flip = ceil_fraction(GRAINS / (exp_bounds(exponents[-1])[0] + 1))
     return _degrade(GRAINS - flip, flip, exponents)
@@ -281,11 +279,7 @@ def planes_of(thresholds: Sequence[int], width: int) -> tuple[int, ...]:
     """Arrange 64-bit thresholds, one for each bit or a single one for all, in planes.
 
     The most significant plane is first; bit ``i`` of a plane belongs to bit ``i`` of the vector.
-    Planes below the last one that is not empty are left out: what is undecided then is equal so
-    far, hence not below.
-
-    >>> planes_of([3 << 62], 4)
-    (15, 15)
+    Planes below the last one that is not empty are left out: what is undecided then is not below.
     """
     if len(thresholds) == 1:
         full = (1 << width) - 1

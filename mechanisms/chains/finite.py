@@ -1,8 +1,6 @@
 """Any finite mechanism as a relaxable chain, in integers over 2**64.
 
-The strongest level is drawn from the input by a table of integer weights, every weaker one from
-the output of the next stronger, by a degradation that never sees the input. Exact probabilities
-of a level are products of those integers, kept as integers over a power of 2**64.
+Exact probabilities of a level are products of integers, kept as integers over a power of 2**64.
 """
 
 from __future__ import annotations
@@ -62,7 +60,6 @@ class FiniteChain(StepChain):
         return self._down(self.strongest.weights, level)
 
     def _down(self, rows: Sequence[Row], level: int) -> tuple[list[Row], int]:
-        """Return what rows of the strongest level become at another, and what they sum to."""
         if not 0 <= level < self.levels:
             raise ParameterError(f"level must lie in [0, {self.levels}), not {level}")
         found, total = list(rows), GRAINS

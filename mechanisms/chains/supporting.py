@@ -1,10 +1,8 @@
 """Chains of mechanisms whose every output supports some inputs, all of them equally many outputs.
 
-Subset selection and Hadamard response are of this kind: with probability p the output is a uniform
-one of those that support the input, else a uniform one of the others. A weaker level keeps the
-output, or replaces it by a uniform one of all: K ρ + u (1 − ρ) is of the same kind again, its p
-closer to the share of outputs that support an input. All draws are exact; thresholds are integers
-over 2**64.
+With probability p the output of subset selection or Hadamard response is a uniform one of those
+that support the input, else of the others. A weaker level keeps the output, or replaces it by a
+uniform one of all, and is of the same kind again. All draws are exact; thresholds are over 2**64.
 """
 
 from __future__ import annotations
@@ -192,9 +190,7 @@ class SupportChain(Chain):
 def support_thresholds(share: Fraction, ladder: Sequence[int]) -> tuple[int, tuple[int, ...]]:
     """Return the threshold and the keeps that honour a ladder in micro-epsilon.
 
-    ``share``, in (0, 1), is that of outputs that support an input. ``ParameterError`` where 64-bit
-    thresholds cannot honour an amount, as ``UnrelatedLevelsError`` where a level is not below the
-    realised one above it.
+    ``share``, in (0, 1), is that of outputs that support an input.
     """
     number = len(ladder)
     threshold = int(_honest(share, ladder[-1]) * GRAINS)

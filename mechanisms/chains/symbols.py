@@ -1,8 +1,7 @@
 """Chains of generalized randomized response, in integers over 2**64.
 
-The strongest level is drawn from the symbol, every weaker one from the next stronger by a
-degradation that never sees the symbol. Both are the same kind of draw: of the 2**64 values of one
-random word, the first ``keep`` keep the symbol and ``other`` go to each other symbol.
+Every draw is of one kind: of the 2**64 values of a random word, the first ``keep`` keep the symbol
+and ``other`` go to each other symbol.
 """
 
 from __future__ import annotations

@@ -34,10 +34,6 @@ class FiniteDraw:
 
     ``weights[x][o]`` of the 2**64 values of a random word turn ``x`` into ``o``; an output of
     weight zero is never drawn. There are 1 to 1024 rows, of as many columns, each of sum 2**64.
-
-    >>> draw = FiniteDraw(((2**64, 0), (2**63, 2**63)))
-    >>> draw.apply(0, 2**64 - 1), draw.apply(1, 2**63 - 1), draw.apply(1, 2**63)
-    (0, 0, 1)
     """
 
     weights: tuple[Row, ...]
@@ -97,11 +93,6 @@ def rounded(rows: Sequence[Sequence[Fraction]], micro: int) -> FiniteDraw:
     impossible outputs impossible. The rows, one an input, may exceed the amount by as little as the
     mixing takes back; ``ParameterError`` where they are no distributions, or more than 2**-16 of
     the uniform would be needed.
-
-    >>> rows = [[Fraction(3, 4), Fraction(1, 4)], [Fraction(1, 4), Fraction(3, 4)]]
-    >>> draw = rounded(rows, 1_098_613)
-    >>> round(draw.weights[0][0] / 2**64, 12)
-    0.75
     """
     fine = [[_fine(entry) for entry in row] for row in rows]
     width = len(fine[0]) if fine else 0

@@ -20,20 +20,11 @@ _PRESENT_ERRORS = 2
 class NumericEstimates:
     """What the reports of a number tell.
 
-    Attributes
-    ----------
-    mean : Estimate
-        Of the values present, after clipping.
-    missing : Estimate or None
-        Share of the reports whose value is missing, where the plan allows that.
-    cdf, quantiles : Cdf, dict of float to Estimate, or None
-        Of the values present; quantiles by probability (random threshold and square wave only).
-    bit_means : tuple of Estimate, or None
-        Share of the values present with each bit set, most significant first (bit-aware
-        mechanisms only).
-    smoothed : bool
-        Whether distribution function and quantiles are of expectation, maximization and smoothing:
-        biased toward a smooth law, without standard errors.
+    ``mean`` is that of the values present, after clipping, and so are ``cdf`` and, by probability,
+    ``quantiles`` (random threshold and square wave only) and ``bit_means``, the shares with each
+    bit set, most significant first (bit-aware mechanisms only). ``missing`` is the share of the
+    reports whose value is. Where ``smoothed``, ``cdf`` and ``quantiles`` are of expectation,
+    maximization and smoothing: biased toward a smooth law, without standard errors.
     """
 
     mean: Estimate

@@ -50,7 +50,9 @@ def least_variance_design(
     """
     check_points(points)
     steps = points - 1
-    exp = _coarse_exp(micro)
+    exact = exp_micro(micro)[0]
+    # In so few digits that exact arithmetic with it is fast.
+    exp = Fraction(exact.numerator * _COARSE // exact.denominator, _COARSE)
     symbols = 2 + missing
     ends = (exp + 1) * (exp + symbols - 1) / (4 * (exp - 1) ** 2)
     found = [(ends, Shape(points, 0, True, missing), Fraction(0))] if mixed else []
@@ -139,9 +141,3 @@ def law_of(shape: Shape, grains: Grains) -> Law:
     values = (grains.inside, grains.outside, grains.outside, high, grains.low, grains.low)
     both = (gone, here) if shape.missing else (0, 0)
     return Law(*(Fraction(value, GRAINS) for value in (*values, *both)))
-
-
-def _coarse_exp(micro: int) -> Fraction:
-    """Return e^ε in so few digits that exact arithmetic with it is fast."""
-    exact = exp_micro(micro)[0]
-    return Fraction(exact.numerator * _COARSE // exact.denominator, _COARSE)

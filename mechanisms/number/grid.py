@@ -39,13 +39,7 @@ def thresholds_of(coins: Words) -> Floats:
 
 
 def exponent_of(coin: int, bits: int) -> int:
-    """Return the exponent e of the bit, of weight 2**e, that a coin samples.
-
-    Bit e has probability 2**e / (2**bits - 1): its share of the range.
-
-    >>> [exponent_of(coin, 2) for coin in range(6)]
-    [0, 1, 1, 0, 1, 1]
-    """
+    """Return the exponent e of the bit that a coin samples, of probability 2**e / (2**bits - 1)."""
     return (1 + coin % ((1 << bits) - 1)).bit_length() - 1
 
 

@@ -94,7 +94,10 @@ def grid_estimates(
     """
     reports = table.sum(axis=1)
     by_level, n = counts_of(reports), int(reports.sum())
-    missing = _missing(laws, table) if shape.missing else None
+    missing = None
+    if shape.missing:
+        pairs = np.array([[float(law.gone), float(law.here)] for law in laws])
+        [missing] = shares(table[:, -1:], reports, pairs)
     if n == 0:
         return NumericEstimates(nothing(by_level), missing)
     levels = tuple(_level_sums(shape, law) for law in laws)
@@ -103,7 +106,8 @@ def grid_estimates(
         return NumericEstimates(mean, missing)
     gone = 0.0 if missing is None else missing.value
     cdf = _distribution(shape.points, levels, table, gone, low, high)
-    found = {tau: _quantile(cdf, tau, by_level) for tau in quantiles}
+    at = np.interp(quantiles, cdf.values, cdf.grid).tolist()
+    found = {tau: Estimate(x, math.inf, n, by_level) for tau, x in zip(quantiles, at, strict=True)}
     return NumericEstimates(mean, missing, cdf=cdf, quantiles=found, smoothed=True)
 
 
@@ -112,11 +116,6 @@ def _level_sums(shape: Shape, law: Law) -> _LevelSums:
     value, present = (np.array(row, dtype=float) for row in (exact.value, exact.present))
     square = None if exact.square is None else np.array(exact.square, dtype=float)
     return _LevelSums(value, present, square, matrix(shape, law), 1 / (4 * shape.steps**2))
-
-
-def _missing(laws: Sequence[Law], table: Ints) -> Estimate:
-    pairs = np.array([[float(law.gone), float(law.here)] for law in laws])
-    return shares(table[:, -1:], table.sum(axis=1), pairs)[0]
 
 
 def _mean(
@@ -174,11 +173,6 @@ def _distribution(
     return Cdf(grid, np.minimum(rising / rising[-1], 1.0), np.full(points, math.inf))
 
 
-def _quantile(cdf: Cdf, tau: float, by_level: tuple[int, ...]) -> Estimate:
-    value = float(np.interp(tau, cdf.values, cdf.grid))
-    return Estimate(value, math.inf, sum(by_level), by_level)
-
-
 def grid_variance(shape: Shape, law: Law, values: ArrayLike, missing: float = 0.0) -> float:
     """Return the variance of the mean of a mechanism on a grid, times the number of reports.
 
@@ -233,7 +227,9 @@ def sampled_grid_estimates(
     mean = found.mean
     if not (share < 1 and math.isfinite(mean.standard_error)):
         return found
-    scatter = _scatter(shape, laws, table) * ((high - low) / mean.n) ** 2
+    values = np.array([[float(value) for value in contributions(shape, law).value] for law in laws])
+    centred = values - (table * values).sum() / int(table.sum())
+    scatter = float((table * centred**2).sum()) * ((high - low) / mean.n) ** 2
     variance = share * mean.standard_error**2 + (1 - share) * scatter
     error = math.sqrt(max(variance, mean.standard_error**2))
     region = mean.region
@@ -241,10 +237,3 @@ def sampled_grid_estimates(
         # No values are spread more than half of them at each end.
         region = SampledRegion(region, (high - low) * math.sqrt((1 - share) / (4 * mean.n)))
     return replace(found, mean=replace(mean, standard_error=error, region=region))
-
-
-def _scatter(shape: Shape, laws: Sequence[Law], table: Ints) -> float:
-    n = int(table.sum())
-    values = np.array([[float(value) for value in contributions(shape, law).value] for law in laws])
-    centred = values - (table * values).sum() / n
-    return float((table * centred**2).sum())

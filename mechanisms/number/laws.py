@@ -1,19 +1,13 @@
 """What the finite mechanisms for a number have in common: windows of cells, two ends, missing.
 
-A number is rounded at random to one of ``points`` equally spaced inputs. An output is one of a
-row of *cells*, one of two *ends* or, where a value can be missing, *gone*:
-
-- The cells of an input's window are likelier than the others. The window has ``width`` cells and
-  moves by one cell an input, so that there are ``points - 1 + width`` of them. This is the
-  Piecewise Mechanism on a grid, and the square wave.
-- The probability of the upper end rises linearly with the input, that of the lower end falls:
-  Duchi's one-bit response.
-- What one end is to the numbers 0 and 1, and a whole window to the numbers inside and outside,
-  "gone" is to a missing value and to all numbers.
-
-So the law of a level has seven probabilities, whatever the numbers of inputs and outputs; and a
-degradation of the kind of :mod:`mechanisms.number.steps` gives such a law again. On the input
-grid the mean of a cell's position, and of the end's sign, is exactly linear in the number.
+A number is rounded at random to one of ``points`` equally spaced inputs. An output is one of a row
+of *cells*, of two *ends* or, where a value can be missing, *gone*. The cells of an input's window,
+``width`` of them, are likelier than the others; the window moves by one cell an input: the
+Piecewise Mechanism on a grid, and the square wave. The probability of the upper end rises linearly
+with the input, that of the lower end falls: Duchi's one-bit response. What a window is to the
+numbers inside and outside, "gone" is to a missing value and to all numbers. So a law has eight
+probabilities, whatever the numbers of inputs and outputs, and a degradation gives such a law again.
+On the grid the mean of a cell's position, and of the end's sign, is exactly linear in the number.
 """
 
 from __future__ import annotations
@@ -163,7 +157,9 @@ def balance(given: Moments) -> Fraction:
     ends = given.end_base / given.end_slope**2
     middle = given.base / given.slope**2
     edge = middle + given.curve / (4 * given.slope**2)
-    equal = _root(max(given.known, Fraction(0)) * given.slope**2 / given.curve)
+    square = max(given.known, Fraction(0)) * given.slope**2 / given.curve
+    root = isqrt((square.numerator << (2 * _ROOT_BITS)) // square.denominator)
+    equal = Fraction(root, 1 << _ROOT_BITS)
     return min(ends / (middle + ends), max(ends / (edge + ends), equal))
 
 
@@ -191,11 +187,6 @@ def _weighted(shape: Shape, law: Law) -> tuple[Moments, Fraction, Fraction]:
     cells = part**2 / given.slope**2 if part else Fraction(0)
     ends = (1 - part) ** 2 * given.end_base / given.end_slope**2 if part != 1 else Fraction(0)
     return given, cells, ends
-
-
-def _root(value: Fraction) -> Fraction:
-    scaled = (value.numerator << (2 * _ROOT_BITS)) // value.denominator
-    return Fraction(isqrt(scaled), 1 << _ROOT_BITS)
 
 
 class Contributions(NamedTuple):

@@ -51,19 +51,11 @@ class NumberMechanism(Mechanism):
     ) -> NumericEstimates:
         """Estimate the mean, and what else the reports say.
 
-        Parameters
-        ----------
-        counts : array_like, shape (levels, count_length), integers
-            Counts of the newest reports, by level, as :meth:`accumulate` lays them out.
-        low, high : float
-            The plan's range.
-        quantiles : sequence of float in (0, 1)
-            Which quantiles to estimate (random threshold and square wave only).
-        stratum : int
-            Reports that a stratum is expected to have, at least.
+        ``counts`` are those of the newest reports, by level, as :meth:`accumulate` lays them out:
+        ``(levels, count_length)``; ``low`` and ``high`` the plan's range. ``quantiles``, in (0, 1),
+        are estimated by random threshold and square wave only; a stratum is expected to have
+        ``stratum`` reports, at least.
 
-        Notes
-        -----
         All levels have equal weights. ``threshold`` and ``sampled_bit`` are post-stratified by
         threshold and by bit (see :mod:`mechanisms.number.strata`). Threshold bins are joined to a
         power of two of at most n/20 strata (n by ``stratum``). Of sampled bits the least
@@ -76,8 +68,6 @@ class NumberMechanism(Mechanism):
         agrees with the estimated distribution; bit means do not bound that variance from below: for
         ``sampled_bit`` nothing is subtracted, and the interval covers more than it states.
 
-        Examples
-        --------
         >>> from mechanisms.number.random_threshold import RandomThreshold
         >>> result = RandomThreshold(1.0).numeric([[7, 9] * 64], 2.0, 5.0)
         >>> round(result.mean.value, 2), round(result.mean.standard_error, 2)

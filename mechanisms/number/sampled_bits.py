@@ -81,12 +81,7 @@ class BitMechanism(NumberMechanism):
 
 @frozen
 class SampledBit(BitMechanism, AnswerMechanism):
-    """Report one bit of a number by randomized response; which bit is a public coin.
-
-    Parameters
-    ----------
-    bits : int
-        In [1, 32].
+    """Report one bit of a number by randomized response; which of its 1 to 32 is a public coin.
 
     Privacy
     -------
@@ -155,12 +150,8 @@ class SampledBit(BitMechanism, AnswerMechanism):
 class SampledBits(SeveralAnswers, BitMechanism):
     """Report several bits of a number by randomized response; which bits are public coins.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40 count].
-    bits, count : int
-        In [1, 32]. For each of ``count`` answers, at epsilon / count, the number is rounded anew.
+    ``bits`` and ``count``, the number of answers, lie in [1, 32], epsilon in [1e-6, 40 count]. For
+    each answer, at epsilon / count, the number is rounded anew.
 
     Privacy
     -------

@@ -1,9 +1,9 @@
 """All bits of a number, the epsilon split over them so that the mean varies least.
 
-The variance of a mean from split bits is the sum of w_i² f(ε_i), w_i the weight of a bit and
-f(ε) = e^ε/(e^ε−1)² its noise. It is least where w_i² |f′(ε_i)| is the same for all bits. With
-z = e^ε − 1 that condition, |f′| = e^ε(e^ε+1)/(e^ε−1)³ = c, is the cubic c z³ = (z+1)(z+2) with one
-positive root, and the product of all (1 + z_i) is e to the whole epsilon.
+The variance of a mean from split bits is the sum of w_i² f(ε_i), f(ε) = e^ε/(e^ε−1)². It is least
+where w_i² |f′(ε_i)| is the same for all bits. With z = e^ε − 1 that condition,
+|f′| = e^ε(e^ε+1)/(e^ε−1)³ = c, is the cubic c z³ = (z+1)(z+2) with one positive root, and the
+product of all (1 + z_i) is e to the whole epsilon.
 """
 
 from __future__ import annotations
@@ -43,14 +43,8 @@ _CLOSE = Decimal("1e-10")
 class SplitBits(NumberMechanism):
     """Report all bits of a number, epsilon split over them so that the mean varies least.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        At least 1e-6; at most what gives the most significant bit 40.
-    bits : int
-        In [1, 32].
-    missing : bool
-        Whether one more bit, which weighs as much as the first, says that there is a value.
+    ``bits`` lie in [1, 32], and the epsilon of the most significant one is at most 40. Where values
+    can be missing, one more bit, which weighs as much as the first, says whether there is one.
 
     Privacy
     -------
@@ -79,8 +73,7 @@ class SplitBits(NumberMechanism):
 
     Examples
     --------
-    >>> split = SplitBits(epsilon=1.0, bits=4)
-    >>> [round(share, 4) for share in split.shares]
+    >>> [round(share, 4) for share in SplitBits(epsilon=1.0, bits=4).shares]
     [0.4392, 0.2767, 0.1743, 0.1098]
     """
 
@@ -239,7 +232,6 @@ def _bisect(target: Decimal, squares: Sequence[Decimal]) -> list[Decimal]:
 
 
 def _slope(epsilon: Decimal) -> Decimal:
-    """Return |f'| at ``epsilon``."""
     z = epsilon.exp() - 1
     return (z + 1) * (z + 2) / z**3
 

@@ -1,13 +1,11 @@
 """Degradations of a level into the next weaker one, in integers over 2**64.
 
-An output of the level above is moved, without another look at the value, in three ways. A cell
-goes to one of the ends with some probability, to the upper end the likelier the higher the cell
-is: what had been a position becomes a bit of the same mean. Gone becomes one of the ends (a cell
-where there are no ends), either alike, with some probability. Then the output is replaced, with
-some probability, by a draw whose law gives every output what it lacks to come within the
-weaker amount. Both probabilities are chosen for the least worst-case variance of the mean. All
-cells moved to the ends is Duchi's mechanism at the weaker amount, wherever that is a degradation at
-all; none moved is plain noise, ρI + (1 − ρ)u.
+An output of the level above is moved, without another look at the value, in three ways. A cell goes
+to one of the ends with some probability, to the upper end the likelier the higher the cell is: a
+position becomes a bit of the same mean. Gone becomes one of the ends (a cell where there are no
+ends), either alike, with some probability. Then the output is replaced, with some probability, by a
+draw whose law gives every output what it lacks to come within the weaker amount. Both probabilities
+are chosen for the least worst-case variance of the mean.
 """
 
 from __future__ import annotations
@@ -77,7 +75,12 @@ def degrade(shape: Shape, law: Law, micro: int) -> Step:
 
     def variance(parts: Parts) -> Fraction | None:
         step = _step(shape, rough, coarse, parts)
-        return step and _variance(shape, after(shape, rough, step).rounded())
+        found = step and after(shape, rough, step).rounded()
+        if found is None or (shape.missing and not found.gone > found.here):
+            return None
+        # Otherwise the outputs say nothing about the number.
+        told = found.inside > found.outside or found.high > found.low
+        return worst_variance(shape, found) if told else None
 
     step = _step(shape, law, bound * _MARGIN, _search(shape, law, variance))
     if step is None:
@@ -114,17 +117,7 @@ def rows_of(shape: Shape, step: Step) -> tuple[tuple[int, ...], ...]:
 
 
 def _places(shape: Shape) -> int:
-    """Return how many outputs gone can be moved to."""
     return 2 if shape.ends else shape.cells
-
-
-def _variance(shape: Shape, law: Law) -> Fraction | None:
-    """Return what the search looks at; None where the outputs say nothing."""
-    if shape.missing and not law.gone > law.here:
-        return None
-    if not (law.inside > law.outside or law.high > law.low):
-        return None
-    return worst_variance(shape, law)
 
 
 def _search(shape: Shape, law: Law, variance: Callable[[Parts], Fraction | None]) -> Parts:

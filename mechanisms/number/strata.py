@@ -139,7 +139,6 @@ def stratify(table: Ints, weights: Floats, pairs: Floats) -> Strata:
 
 
 def _merge(reports: Ints) -> NDArray[np.intp]:
-    """Return where the strata begin, so that each but a lone one has two reports."""
     starts, inside = [0], 0
     for coin, number in enumerate(reports):
         if inside >= LEAST_REPORTS:

@@ -168,7 +168,6 @@ def ordinal_items(
 
 @lru_cache(maxsize=64)
 def _levels(mechanism: Hashable) -> tuple[Level, ...]:
-    """Return channel and inverse of every level, which every window needs again."""
     given: Any = mechanism
     matrices = [given.matrix(level) for level in range(given.levels)]
     return tuple((matrix, _inverse(matrix)) for matrix in matrices)

@@ -176,12 +176,6 @@ class Simmons(SurveyMechanism):
     B. G. Greenberg, A.-L. A. Abul-Ela, W. R. Simmons, D. G. Horvitz, "The Unrelated Question
     Randomized Response Model: Theoretical Framework", JASA 64(326), 1969. "An Improved Christofides
     Mechanism for Local Differential Privacy Framework", section 3.2, equations 2 and 4.
-
-    Examples
-    --------
-    >>> survey = Simmons((0.5, 1.0), unrelated=30)
-    >>> [survey.certified(level) for level in (0, 1)]
-    [500000, 1000000]
     """
 
     epsilon: Epsilon
@@ -263,12 +257,6 @@ class Christofides(SurveyMechanism):
     ----------
     T. C. Christofides, "A Generalized Randomized Response Technique", Metrika 57, 2003.
     "An Improved Christofides Mechanism for Local Differential Privacy Framework", section 3.3.
-
-    Examples
-    --------
-    >>> survey = Christofides((0.2, 0.4), cards=(40, 1, 59))
-    >>> [survey.certified(level) for level in (0, 1)]
-    [200000, 388658]
     """
 
     epsilon: Epsilon

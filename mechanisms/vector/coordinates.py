@@ -27,17 +27,11 @@ MAX_DIMENSIONS, MAX_SAMPLED = 1024, 64
 
 
 class CoordinateSampling(SeveralAnswers):
-    """Answers about different coordinates of a vector of numbers in [0, 1].
+    """Answers about different coordinates of a vector of ``dimensions``, 1 to 1024, in [0, 1].
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40 sampled], the nominal amount of the whole vector.
-    dimensions : int
-        In [1, 1024], the number of coordinates.
-    sampled : int, optional
-        In [1, min(dimensions, 64)], how many different coordinates a report is about, each at
-        epsilon / sampled; by default as many as give the least variance.
+    A report is about ``sampled`` different ones, in [1, min(dimensions, 64)], by default as many as
+    give the least variance. Epsilon, in [1e-6, 40 sampled], is that of the whole vector; each
+    coordinate has an equal part of it.
     """
 
     types: ClassVar[tuple[str, ...]] = ("vector",)

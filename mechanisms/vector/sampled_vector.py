@@ -62,11 +62,6 @@ class SampledVector(CoordinateSampling):
     ----------
     N. Wang et al., "Collecting and Analyzing Multidimensional Data with Local Differential
     Privacy", ICDE 2019, section 4 (sampling of coordinates).
-
-    Examples
-    --------
-    >>> SampledVector(epsilon=4.0, dimensions=3, sampled=2).certified()
-    4000000
     """
 
     epsilon: Epsilon
