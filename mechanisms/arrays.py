@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["ArrayLike", "Bools", "Floats", "Ints", "NDArray", "Octets", "Words", "np"]
+__all__ = ["ArrayLike", "Bools", "Bytes", "Floats", "Ints", "NDArray", "Words", "np"]
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     #: Random words; and, ``(n, 2)``, ids as little-endian halves.
     Words = NDArray[np.uint64]
     #: Payloads.
-    Octets = NDArray[np.uint8]
+    Bytes = NDArray[np.uint8]
 else:
-    ArrayLike = NDArray = Ints = Floats = Bools = Words = Octets = Any
+    ArrayLike = NDArray = Ints = Floats = Bools = Words = Bytes = Any
 
     class _Numpy:
         """Numpy's names, each looked up once."""

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from mechanisms.arrays import Bools, Floats, Ints, Octets, Words, np
+from mechanisms.arrays import Bools, Bytes, Floats, Ints, Words, np
 from mechanisms.chains.chain import Chain, Prior, SymbolOutputs
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, to_micro
@@ -323,7 +323,7 @@ class Mechanism(ABC):
         width = self.chain.payload_width
         return tuple([output.to_bytes(width, "little") for output in outputs])
 
-    def randomize(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Octets:
+    def randomize(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Bytes:
         """Draw chains for ``n`` values: ``(n, levels, payload_width)``, as payloads go on the wire.
 
         ``chains`` and ``pseudonyms`` are ids, ``(n, 2)``, little-endian halves; without a public
@@ -334,11 +334,11 @@ class Mechanism(ABC):
         inputs = self.encode_many(symbols, chains, pseudonyms, source)
         return self.chain.payloads(inputs, source)
 
-    def valid(self, payloads: Octets) -> Bools:
+    def valid(self, payloads: Bytes) -> Bools:
         return self.chain.valid(payloads)
 
     def accumulate(
-        self, payloads: Octets, chains: Words, pseudonyms: Words, groups: Ints, n_groups: int
+        self, payloads: Bytes, chains: Words, pseudonyms: Words, groups: Ints, n_groups: int
     ) -> Ints:
         """Count valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
         strata = self.strata_of(chains, pseudonyms)
@@ -350,12 +350,12 @@ class Mechanism(ABC):
         """Return how many reports of each level the counts of a window, and its items, are of."""
         return list(items[0].estimate.reports_by_level)
 
-    def report(self, values: Any, source: Source, ids: Words | None = None) -> Octets:
+    def report(self, values: Any, source: Source, ids: Words | None = None) -> Bytes:
         """Randomize values at the last level: ``(n, payload_width)``; coins come from ``ids``."""
         ids = self._ids(len(values), ids)
         return self.randomize(values, ids, ids, source)[:, -1]
 
-    def tally(self, reports: Octets, ids: Words | None = None) -> Ints:
+    def tally(self, reports: Bytes, ids: Words | None = None) -> Ints:
         """Count reports of the last level: ``(levels, count_length)`` ``int64``, which add up."""
         groups = np.full(len(reports), self.levels - 1)
         ids = self._ids(len(reports), ids)
@@ -387,7 +387,7 @@ class Mechanism(ABC):
         return found
 
     def log_ratios(
-        self, values: tuple[Any, Any], reports: Octets, chains: Words, level: int
+        self, values: tuple[Any, Any], reports: Bytes, chains: Words, level: int
     ) -> Floats:
         """Return how much likelier, as a logarithm, reports are from the second of two values.
 
@@ -413,7 +413,7 @@ class Mechanism(ABC):
             return found[:, None]
         return np.empty((len(chains), 0), dtype=np.int64)
 
-    def answers(self, payloads: Octets) -> Ints:
+    def answers(self, payloads: Bytes) -> Ints:
         """Return the symbols in ``(n, levels, payload_width)`` payloads: ``(n, levels, m)``."""
         if self.symbolic:
             return cast(SymbolOutputs, self.chain).symbols(payloads)[:, :, None]

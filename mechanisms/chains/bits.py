@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from mechanisms.arrays import Floats, NDArray, Octets, Words, np
+from mechanisms.arrays import Bytes, Floats, NDArray, Words, np
 from mechanisms.chains.chain import BitOutputs, Prior, bit_of, spread
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_bounds
@@ -164,7 +164,7 @@ class BitChain(BitOutputs):
             }
         return found
 
-    def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
+    def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         total = np.zeros(len(reports))
         for bit in range(self.width):
             if (one ^ other) >> bit & 1:
@@ -231,7 +231,7 @@ class BitChain(BitOutputs):
         out.reverse()
         return out
 
-    def payloads(self, values: Words, source: Source) -> Octets:
+    def payloads(self, values: Words, source: Source) -> Bytes:
         out = np.empty((len(values), self.levels, self.payload_width), dtype=np.uint8)
         for level, drawn in enumerate(self.randomize(values, source)):
             out[:, level] = drawn.astype("<u8", copy=False).view(np.uint8)[:, : self.payload_width]

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
-from mechanisms.arrays import Bools, Floats, Ints, Octets, np
+from mechanisms.arrays import Bools, Bytes, Floats, Ints, np
 from mechanisms.errors import ParameterError
 from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
@@ -80,19 +80,19 @@ class Chain(ABC):
         """Draw the output of ``level`` given that of the level below, by exact weights."""
 
     @abstractmethod
-    def payloads(self, values: Any, source: Source) -> Octets:
+    def payloads(self, values: Any, source: Source) -> Bytes:
         """Draw chains for ``n`` inputs: ``(n, levels, payload_width)`` ``uint8``."""
 
     @abstractmethod
-    def valid(self, payloads: Octets) -> Bools:
+    def valid(self, payloads: Bytes) -> Bools:
         """Return which of ``(n, payload_width)`` payloads are possible outputs."""
 
     @abstractmethod
-    def count(self, payloads: Octets, places: Ints, n_places: int) -> Ints:
+    def count(self, payloads: Bytes, places: Ints, n_places: int) -> Ints:
         """Count valid payloads by place: ``(n_places, cells)`` ``int64``."""
 
     @abstractmethod
-    def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
+    def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         """Return how much likelier, as a logarithm, inputs ``other`` make reports than ``one``."""
 
 
@@ -132,20 +132,20 @@ class SymbolOutputs(Chain):
     def contains(self, output: int) -> bool:
         return 0 <= output < self.size
 
-    def payloads(self, values: Ints, source: Source) -> Octets:
+    def payloads(self, values: Ints, source: Source) -> Bytes:
         drawn = self.randomize(values, source)
         packed = np.ascontiguousarray(drawn.astype(f"<u{self.payload_width}"))
         return packed.view(np.uint8).reshape(*drawn.shape, self.payload_width)
 
-    def symbols(self, payloads: Octets) -> Ints:
+    def symbols(self, payloads: Bytes) -> Ints:
         """Return the symbols in ``(..., payload_width)`` payloads."""
         packed = np.ascontiguousarray(payloads).view(f"<u{self.payload_width}")
         return packed.reshape(payloads.shape[:-1]).astype(np.int64)
 
-    def valid(self, payloads: Octets) -> Bools:
+    def valid(self, payloads: Bytes) -> Bools:
         return self.symbols(payloads) < self.size
 
-    def count(self, payloads: Octets, places: Ints, n_places: int) -> Ints:
+    def count(self, payloads: Bytes, places: Ints, n_places: int) -> Ints:
         from mechanisms.estimators.counting import grouped_counts
 
         return grouped_counts(self.symbols(payloads), places, n_places, self.size)
@@ -181,11 +181,11 @@ class BitOutputs(Chain):
         """The bits of a payload's last byte that are in use."""
         return 0xFF >> (-self.width % 8)
 
-    def valid(self, payloads: Octets) -> Bools:
+    def valid(self, payloads: Bytes) -> Bools:
         clear: Bools = (payloads[:, -1] & (0xFF ^ self.last_byte)) == 0
         return clear
 
-    def count(self, payloads: Octets, places: Ints, n_places: int) -> Ints:
+    def count(self, payloads: Bytes, places: Ints, n_places: int) -> Ints:
         from mechanisms.estimators.counting import grouped_bit_sums
 
         counts = np.empty((n_places, self.width + 1), dtype=np.int64)
@@ -194,7 +194,7 @@ class BitOutputs(Chain):
         return counts
 
 
-def bit_of(reports: Octets, bit: int) -> Bools:
+def bit_of(reports: Bytes, bit: int) -> Bools:
     """Return whether a bit of each packed report is set."""
     found: Bools = (reports[:, bit >> 3] >> (bit & 7) & 1) == 1
     return found

@@ -12,7 +12,7 @@ from itertools import combinations
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.arrays import Floats, Octets, np
+from mechanisms.arrays import Bytes, Floats, np
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.symbols import StepChain, SymbolDraw
 from mechanisms.chains.thresholds import FiniteDraw, Row, rounded
@@ -102,7 +102,7 @@ class FiniteChain(StepChain):
         step = self.steps[level]
         return {o: Fraction(_weight(step, output, o), GRAINS) for o in range(self.size)}
 
-    def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
+    def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         outputs, logs = self.symbols(reports), self.log_matrices[level]
         return np.asarray(logs[other, outputs] - logs[one, outputs])
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from mechanisms.arrays import Bools, Ints, Octets, np
+from mechanisms.arrays import Bools, Bytes, Ints, np
 from mechanisms.chains.chain import SymbolOutputs
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.frozen import frozen
@@ -51,7 +51,7 @@ class HadamardChain(SupportChain, SymbolOutputs):
         block, row = self.place(x)
         return output // self.order == block and (output & row).bit_count() % 2 == 0
 
-    def supporting(self, x: Any, reports: Octets) -> Bools:
+    def supporting(self, x: Any, reports: Bytes) -> Bools:
         places, (block, row) = self.symbols(reports), self.place(x)
         odd = np.bitwise_count(places & row) % 2 == 1
         found: Bools = (places // self.order == block) & ~odd

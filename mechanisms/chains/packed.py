@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from mechanisms.arrays import Bools, Floats, Ints, Octets, np
+from mechanisms.arrays import Bools, Bytes, Floats, Ints, np
 from mechanisms.chains.chain import Chain, Prior
 from mechanisms.chains.finite import FiniteChain
 from mechanisms.chains.symbols import SymbolChain
@@ -119,7 +119,7 @@ class PackedChain(Chain):
             weights[value] = weights.get(value, 0) + weight * likely
         return weights
 
-    def payloads(self, values: Ints, source: Source) -> Octets:
+    def payloads(self, values: Ints, source: Source) -> Bytes:
         n, width = len(values), self.bits
         drawn = self.single.randomize(values.reshape(-1), source)
         bits = drawn.reshape(n, self.answers, self.levels, 1) >> np.arange(width) & 1
@@ -127,7 +127,7 @@ class PackedChain(Chain):
         planes = planes.reshape(n, self.levels, self.answers * width)
         return np.packbits(planes, axis=2, bitorder="little")
 
-    def symbols(self, payloads: Octets) -> Ints:
+    def symbols(self, payloads: Bytes) -> Ints:
         """Return the symbols in ``(n, payload_width)`` payloads: ``(n, answers)``."""
         width = self.bits
         bits = np.unpackbits(payloads, axis=1, count=self.answers * width, bitorder="little")
@@ -135,18 +135,18 @@ class PackedChain(Chain):
         symbols: Ints = bits.reshape(len(payloads), self.answers, width) @ weights
         return symbols
 
-    def valid(self, payloads: Octets) -> Bools:
+    def valid(self, payloads: Bytes) -> Bools:
         spare = -self.answers * self.bits % 8
         clear: Bools = payloads[:, -1] <= 0xFF >> spare
         return clear & (self.symbols(payloads) < self.single.size).all(axis=1)
 
-    def count(self, payloads: Octets, places: Ints, n_places: int) -> Ints:
+    def count(self, payloads: Bytes, places: Ints, n_places: int) -> Ints:
         from mechanisms.estimators.counting import grouped_counts
 
         symbols = self.symbols(payloads).reshape(-1)
         return grouped_counts(symbols, places.reshape(-1), n_places, self.single.size)
 
-    def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
+    def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         symbols, width = self.symbols(reports), self.single.payload_width
         total = np.zeros(len(reports))
         for place in range(self.answers):

@@ -9,7 +9,7 @@ from itertools import combinations
 from math import comb, perm
 from typing import Any
 
-from mechanisms.arrays import Bools, Ints, Octets, np
+from mechanisms.arrays import Bools, Bytes, Ints, np
 from mechanisms.chains.chain import BitOutputs, bit_of
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.frozen import frozen
@@ -48,18 +48,18 @@ class SubsetChain(SupportChain, BitOutputs):
     def supports(self, x: int, output: int) -> bool:
         return bool(output >> x & 1)
 
-    def supporting(self, x: Any, reports: Octets) -> Bools:
+    def supporting(self, x: Any, reports: Bytes) -> Bools:
         return bit_of(reports, x)
 
     def contains(self, output: int) -> bool:
         return super().contains(output) and output.bit_count() == self.k
 
-    def valid(self, payloads: Octets) -> Bools:
+    def valid(self, payloads: Bytes) -> Bools:
         sizes = np.bitwise_count(payloads).sum(axis=1, dtype=np.int64)
         right: Bools = super().valid(payloads) & (sizes == self.k)
         return right
 
-    def payloads(self, values: Ints, source: Source) -> Octets:
+    def payloads(self, values: Ints, source: Source) -> Bytes:
         return self.randomize(values, source)
 
     def pair(self, p: Fraction) -> Probabilities:
@@ -72,14 +72,14 @@ class SubsetChain(SupportChain, BitOutputs):
         others = uniform_subset(self.width - 1, self.k - supporting, source)
         return sum((1 << (i + (i >= x)) for i in others), supporting << x)
 
-    def uniform_many(self, n: int, source: Source) -> Octets:
+    def uniform_many(self, n: int, source: Source) -> Bytes:
         none = np.zeros(n, dtype=np.int64)
         return self._packed(none, np.zeros(n, dtype=np.uint8), source)
 
-    def uniform_within_many(self, xs: Ints, supporting: Bools, source: Source) -> Octets:
+    def uniform_within_many(self, xs: Ints, supporting: Bools, source: Source) -> Bytes:
         return self._packed(xs, np.where(supporting, _IN, _OUT).astype(np.uint8), source)
 
-    def _packed(self, xs: Ints, place: Octets, source: Source) -> Octets:
+    def _packed(self, xs: Ints, place: Bytes, source: Source) -> Bytes:
         """Take the ``k`` smallest of random keys; a category's own key is moved to one end.
 
         Rows in which the last key taken equals another are drawn again. What remains treats all

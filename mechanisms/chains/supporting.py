@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from mechanisms.arrays import Bools, Floats, Ints, NDArray, Octets, np
+from mechanisms.arrays import Bools, Bytes, Floats, Ints, NDArray, np
 from mechanisms.chains.chain import Chain, Prior, log_odds
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
@@ -104,10 +104,10 @@ class SupportChain(Chain):
         return found
 
     @abstractmethod
-    def supporting(self, x: Any, reports: Octets) -> Bools:
+    def supporting(self, x: Any, reports: Bytes) -> Bools:
         """Return which reports support an input."""
 
-    def log_ratios(self, one: Any, other: Any, reports: Octets, level: int) -> Floats:
+    def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         p, share = self.supported[level], self.share
         inside = self.supporting(other, reports).astype(np.int64) - self.supporting(one, reports)
         return np.asarray(log_odds(p * (1 - share), (1 - p) * share) * inside)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mechanisms.arrays import ArrayLike, Bools, Floats, Ints, Octets, Words, np
+from mechanisms.arrays import ArrayLike, Bools, Bytes, Floats, Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.finite import FiniteChain, FiniteDraw
@@ -222,7 +222,7 @@ class WindowMechanism(GridMechanism):
             raise ParameterError("the payload is none of this mechanism")
         return output
 
-    def valid(self, payloads: Octets) -> Bools:
+    def valid(self, payloads: Bytes) -> Bools:
         possible = np.array([*self.possible, False])
         outputs = np.minimum(self.chain.symbols(payloads), self.chain.size)
         valid: Bools = possible[outputs]
@@ -236,7 +236,7 @@ class WindowMechanism(GridMechanism):
         return one, other
 
     def log_ratios(
-        self, values: tuple[Any, Any], reports: Octets, chains: Words, level: int
+        self, values: tuple[Any, Any], reports: Bytes, chains: Words, level: int
     ) -> Floats:
         laws = []
         for value in values:

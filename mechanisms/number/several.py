@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from mechanisms import coins
-from mechanisms.arrays import Floats, Ints, Octets, Words, np
+from mechanisms.arrays import Bytes, Floats, Ints, Words, np
 from mechanisms.base import Mechanism
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.packed import PackedChain
@@ -111,7 +111,7 @@ class SeveralAnswers(Mechanism):
         return self.places(self.seeds(chains))
 
     def log_ratios(
-        self, values: tuple[Any, Any], reports: Octets, chains: Words, level: int
+        self, values: tuple[Any, Any], reports: Bytes, chains: Words, level: int
     ) -> Floats:
         one, other = (self.truths([each] * len(chains), chains) for each in values)
         return self.chain.log_ratios(one, other, reports, level)
@@ -119,6 +119,6 @@ class SeveralAnswers(Mechanism):
     def truths(self, symbols: Any, chains: Words) -> Ints:
         return self.true_answers_many(symbols, self.seeds(chains), SystemSource())
 
-    def answers(self, payloads: Octets) -> Ints:
+    def answers(self, payloads: Bytes) -> Ints:
         levels = range(payloads.shape[1])
         return np.stack([self.chain.symbols(payloads[:, level]) for level in levels], axis=1)
