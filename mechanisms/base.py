@@ -161,7 +161,10 @@ class Mechanism(ABC):
 
     @abstractmethod
     def noise(self, level: int) -> Noise | None:
-        """Return what one report adds (None: estimates are no sums of reports), by stdlib alone."""
+        """Return what one report adds, or None where an estimate is no sum over reports.
+
+        By the standard library alone: plans are checked and mechanisms chosen with it.
+        """
 
     def influence(self, level: int) -> float | None:
         """Return how far one forged report among n moves an estimate, times n; None as for noise.
@@ -179,7 +182,10 @@ class Mechanism(ABC):
         return {}
 
     def shared_noise(self, level: int) -> float:
-        """Return the part of the noise of ``level`` that is also in reports of the level below."""
+        """Return the part of the noise of reports of the level below that one of ``level`` has.
+
+        Reports of one device that are all drawn from the same permanent response share it.
+        """
         last, sent = self.noise(level), self.noise(level - 1)
         if last is None or sent is None:
             return 1.0

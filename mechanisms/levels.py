@@ -67,7 +67,7 @@ def check_ladder(ladder: Sequence[int], decisions: Fraction | int = 1) -> tuple[
 def certify(ladder: tuple[int, ...], ratios: Sequence[Fraction]) -> Amounts:
     """Certify every level from its exact largest likelihood ratio.
 
-    An ``UnrelatedLevelsError`` where 64-bit thresholds cannot tell two levels, or hold one, apart.
+    ``UnrelatedLevelsError`` where two levels cost the same, or one more than its nominal amount.
     """
     certified = tuple(loss_micro(ratio) for ratio in ratios)
     for number, (have, want) in enumerate(zip(certified, ladder, strict=True), start=1):

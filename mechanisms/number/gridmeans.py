@@ -20,7 +20,7 @@ _SPREAD_ERRORS = 2
 
 @dataclass(frozen=True, eq=False)
 class _LevelSums:
-    """Contributions of one level as floats, its channel, and what rounding adds to a variance."""
+    """Contributions of one level, its channel, and the most that rounding adds to a variance."""
 
     value: Floats
     present: Floats

@@ -30,7 +30,7 @@ MAX_CARDS = 1024
 
 
 class Contribution(NamedTuple):
-    """What a level's answers contribute, unbiased, and its variances where truth is no, and yes."""
+    """The unbiased contributions of a level's answers; their variances for a no, and for a yes."""
 
     scores: tuple[float, ...]
     no: float
@@ -149,7 +149,7 @@ def warner_of(epsilon: Number) -> Design:
 
 
 def simmons(p: Number, y: Number) -> Design:
-    """Return Simmons' design: sensitive with probability p, else y, both in (0, 1), say yes."""
+    """Return Simmons' design: p is the chance of the sensitive question, y the yes of the other."""
     asked = _chance(p, "p")
     b = (1 - asked) * _chance(y, "y")
     a = asked + b
