@@ -503,10 +503,7 @@ def test_switched_off_with_the_plan_of_another_collector_nothing_is_noted(path, 
     if spoiled:
         path.write_bytes(b"\xa5" * 4096)
     off = Client(
-        plan(**changed),
-        state=path,
-        publisher=MemoryPublisher(),
-        settings=Settings(disabled=True),
+        plan(**changed), state=path, publisher=MemoryPublisher(), settings=Settings(disabled=True)
     )
     with pytest.raises(PlanError, match="another collector or period"):
         off.withdraw_consent()

@@ -556,12 +556,7 @@ assert report.level == 1
 # Stores that fail.
 
 
-STATEMENTS = [
-    "BEGIN",
-    "DELETE FROM counting",
-    "INSERT INTO pseudonym",
-    "INSERT INTO chain",
-]
+STATEMENTS = ["BEGIN", "DELETE FROM counting", "INSERT INTO pseudonym", "INSERT INTO chain"]
 
 
 @pytest.mark.parametrize("prefix", [*STATEMENTS, "COMMIT"])

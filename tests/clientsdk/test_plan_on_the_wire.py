@@ -6,16 +6,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from device_plans import (
-    DAY,
-    START,
-    WEEK,
-    metric,
-    number,
-    plan,
-    reports,
-    take_back_version_5,
-)
+from device_plans import DAY, START, WEEK, metric, number, plan, reports, take_back_version_5
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
 from clientsdk.ledger import read_file

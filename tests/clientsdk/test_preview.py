@@ -260,11 +260,7 @@ KINDS = {
     "bit": (NUMBER.replace("NAME", "{bit_aware: sampled, bits: 6}"), 3, "bit |missing"),
     "split": (NUMBER.replace("NAME", "{bit_aware: split, bits: 6}"), 3, "answer"),
     "mood": ("{type: ordinal, values: [low, mid, high], TIMES}", "mid", "'"),
-    "points": (
-        "{type: ordinal, range: [0, 9], points: 4, outside: clip, TIMES}",
-        4,
-        "'",
-    ),
+    "points": ("{type: ordinal, range: [0, 9], points: 4, outside: clip, TIMES}", 4, "'"),
     "flag": ("{type: boolean, TIMES}", True, "'true'|'false'"),
     "warner": ("{type: survey, question: Really, TIMES}", True, "'yes'|'no'"),
     "cards": (

@@ -20,14 +20,7 @@ from clientsdk import (
     Settings,
 )
 from clientsdk.settings import VARIABLES
-from clientsdk.testing import (
-    FakeClock,
-    Recorded,
-    SeededClient,
-    WatchedClient,
-    reported,
-    small_plan,
-)
+from clientsdk.testing import FakeClock, Recorded, SeededClient, WatchedClient, reported, small_plan
 from mechanisms.randomness import SystemSource
 from sotto.errors import ParameterError, UnknownMetricError, ValueTypeError
 

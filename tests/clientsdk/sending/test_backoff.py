@@ -29,8 +29,7 @@ def test_waits_are_spread_over_the_whole_of_it():
 
 
 @pytest.mark.parametrize(
-    ("hint", "least"),
-    [(None, 0), (30.0, 30), (-5.0, 0), (float("nan"), 0), (1e12, 86_400), (0, 0)],
+    ("hint", "least"), [(None, 0), (30.0, 30), (-5.0, 0), (float("nan"), 0), (1e12, 86_400), (0, 0)]
 )
 def test_hints(monkeypatch, hint, least):
     monkeypatch.setattr(backoff, "chance", lambda: 0.5)

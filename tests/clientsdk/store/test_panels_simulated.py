@@ -86,10 +86,7 @@ def fleet() -> list[Life]:
 def test_every_device_answers_once_in_each_cycle(fleet: list[Life]) -> None:
     for life in fleet:
         assert sorted(period // N for period in life.turns) == list(range(CYCLES))
-        assert life.outcomes == {
-            Outcome.ACCEPTED: CYCLES,
-            Outcome.NOT_IN_PANEL: (N - 1) * CYCLES,
-        }
+        assert life.outcomes == {Outcome.ACCEPTED: CYCLES, Outcome.NOT_IN_PANEL: (N - 1) * CYCLES}
 
 
 def test_turns_come_equally_often_in_every_period(fleet: list[Life]) -> None:

@@ -216,8 +216,7 @@ def test_a_full_disk_refuses_new_values_keeps_the_ledger_and_says_so(path, caplo
 
 
 @pytest.mark.parametrize(
-    "prefix",
-    ["BEGIN", "PRAGMA data_version", "INSERT INTO chain", "INSERT INTO ledger", "COMMIT"],
+    "prefix", ["BEGIN", "PRAGMA data_version", "INSERT INTO chain", "INSERT INTO ledger", "COMMIT"]
 )
 @pytest.mark.parametrize("message", ["database or disk is full", "disk I/O error"])
 def test_a_record_that_fails_anywhere_leaves_nothing(path, prefix, message):
