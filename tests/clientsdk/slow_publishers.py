@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
 from device_plans import metric, plan
 
-from clientsdk import MemoryPublisher
+from clientsdk import Client, MemoryPublisher
 from sotto.errors import PublishError
 from sotto.plan.compiled import CompiledPlan
 
@@ -26,6 +28,19 @@ def quick_plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
     # Real plans have a second at least.
     with patch("sotto.plan.compiled.MIN_RESOLUTION", RESOLUTION):
         return plan(*(metrics or (metric("colour", "every", 1000, ladder=ladder),)), **changes)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def wait_until_due(client: Client) -> None:
+    """Wait until a client has a report to send, which nobody else sends meanwhile."""
+    wait_until(lambda: (client.next_due() or 0) <= time.time() * 1000)
 
 
 class Noting(MemoryPublisher):
