@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import sqlite3
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 from clientsdk.testing import FakeClock, SeededClient
@@ -19,6 +21,8 @@ WEEK = 7 * DAY
 #: The beginning of a budget period of a week.
 START = 2000 * WEEK
 
+#: Ceilings that nothing reaches.
+VAST = {"period": 10**12, "lifetime": 10**12}
 LADDER = [(500_000, 0), (1_000_000, DAY), (2_000_000, WEEK)]
 #: Two levels are sent; the last is the permanent response.
 CONSTANT = [(500_000, 0), (1_000_000, DAY), (2_000_000, DAY)]
@@ -186,6 +190,30 @@ def counted(sent: Iterable[Sent], plans: Iterable[CompiledPlan]) -> dict[bytes, 
     for pseudonym, cost in newest.values():
         totals[pseudonym] += cost
     return dict(totals)
+
+
+def raw(path):
+    """All bytes of the device's files. Read by another process: this one would lose its locks."""
+    files = sorted(path.parent.glob(path.name + "*"))
+    return subprocess.run(["cat", *files], check=True, capture_output=True).stdout
+
+
+def alter(path, statement, *values):
+    """Change a device's file, as other programs and damages do."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, values)
+
+
+@contextmanager
+def failing(client, prefix, message="disk I/O error", after=False):
+    """Let statements of one kind fail meanwhile."""
+    database = client._store.database
+    sound = database.connection
+    database.connection = Failing(sound, prefix, message, after)
+    try:
+        yield
+    finally:
+        database.connection = sound
 
 
 def take_back_version_5(connection):

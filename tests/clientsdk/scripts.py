@@ -21,7 +21,6 @@ from device_plans import *
 from messages import message
 from clientsdk import *
 from clientsdk.testing import FakeClock
-VAST = {"period": 10**12, "lifetime": 10**12}
 path = Path(sys.argv[1])
 
 class Device(Client):

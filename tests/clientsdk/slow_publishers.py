@@ -8,13 +8,12 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
-from device_plans import metric, plan
+from device_plans import VAST, metric, plan
 
 from clientsdk import Client, MemoryPublisher
 from sotto.errors import PublishError
 from sotto.plan.compiled import CompiledPlan
 
-VAST = {"period": 10**12, "lifetime": 10**12}
 #: In milliseconds of real time.
 RESOLUTION = 50
 #: No test waits longer.

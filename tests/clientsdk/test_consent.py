@@ -79,11 +79,6 @@ os._exit(0)
 )
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
-
-
 def device(path, *, consent=True, **options):
     """A device with a value recorded if it may be."""
     client = SeededClient(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-import subprocess
 from collections import Counter
 from contextlib import closing
 
@@ -14,11 +13,14 @@ from device_plans import (
     DAY,
     LADDER,
     START,
+    VAST,
     WEEK,
+    alter,
     counted,
     metric,
     number,
     plan,
+    raw,
     reports,
     string,
     take_back_version_5,
@@ -32,8 +34,6 @@ from clientsdk.store.database import Access
 from clientsdk.store.rollback_guard import SUFFIX
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError, ValueTypeError
-
-VAST = {"period": 10**12, "lifetime": 10**12}
 
 
 def constant(name="model", **changes):
@@ -70,16 +70,6 @@ def certified(client, level, name="model"):
 def held(client):
     with client._store.transaction(Access.READ) as connection:
         return [bytes(row[0]) for row in connection.execute("SELECT response FROM permanent")]
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
-
-
-def raw(path):
-    files = sorted(path.parent.glob(path.name + "*"))
-    return subprocess.run(["cat", *files], check=True, capture_output=True).stdout
 
 
 def test_a_report_for_each_period_in_which_something_is_recorded():
@@ -495,8 +485,7 @@ def test_a_file_of_version_1_is_refused(path):
 def test_a_permanent_response_that_is_none_of_the_mechanism_is_not_used(path):
     client = device(state=path)
     weeks(client, 1)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE permanent SET response = x'ffff'")
+    alter(path, "UPDATE permanent SET response = x'ffff'")
     before = client.ledger()
     assert client.record("model", "a") is Outcome.STORE_FULL
     assert client.ledger() == before

@@ -8,19 +8,12 @@ import sys
 from collections import Counter
 
 import pytest
-from device_plans import counted, metric, plan, reports, string
+from device_plans import VAST, counted, metric, plan, reports, string
 from scripts import FORK, HERE, ROOT, published, run
 
 from clientsdk.ledger import ALL_METRICS, read_file
 
-VAST = {"period": 10**12, "lifetime": 10**12}
-
 KINDS = pytest.mark.parametrize("kind", ["hooks", "no hooks"])
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
 
 
 def check(path, log, *metrics):
@@ -273,7 +266,6 @@ from device_plans import START, metric, plan
 from clientsdk import Client, MemoryPublisher
 from clientsdk.testing import FakeClock
 
-VAST = {"period": 10**12, "lifetime": 10**12}
 
 def make():
     client = Client(plan(metric("colour", "every", 30), ceilings=VAST), state=sys.argv[1],

@@ -8,20 +8,13 @@ import sys
 import threading
 
 import pytest
-from device_plans import START, metric, plan
+from device_plans import START, VAST, metric, plan
 from scripts import run
 
 from clientsdk import Consent, MemoryPublisher, Outcome, Settings
 from clientsdk.store.database import Access, Transaction
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError
-
-VAST = {"period": 10**12, "lifetime": 10**12}
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
 
 
 def device(path, **options):

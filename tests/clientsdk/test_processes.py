@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from device_plans import counted, metric, plan, reports
+from device_plans import VAST, counted, metric, plan, reports
 from messages import message
 from scripts import FORK, published, run, start
 
 from clientsdk.ledger import read_file
 from sotto.log.writer import partitions
-
-VAST = {"period": 10**12, "lifetime": 10**12}
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
 
 
 def test_processes_on_one_file_never_overspend_together(path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 
 import pytest
@@ -83,23 +82,6 @@ def test_the_sdk_randomizes_a_value_that_it_does_not_keep(monkeypatch):
     for _ in range(30):
         client.record("colour", "a")
     assert len(set(drawn)) == 30
-
-
-def test_displaced_chains_leave_the_file(tmp_path):
-    path = tmp_path / "device.db"
-    client = device(seed=4, state=path)
-    ids = set()
-    for _ in range(40):
-        client.record("colour", "a")
-        ids |= {chain.chain for chain in client.ledger().pending}
-    (kept,) = (chain.chain for chain in client.ledger().pending)
-    client.close()
-    raw = path.read_bytes()
-    assert len(ids) > 2
-    assert bytes.fromhex(kept) in raw
-    assert not any(bytes.fromhex(each) in raw for each in ids - {kept})
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT count(*) FROM chain").fetchone() == (1,)
 
 
 def test_another_version_takes_over_the_reservation_and_pays_the_difference(tmp_path):

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from device_plans import HOUR, START, WEEK, metric, plan
-from scripts import run
 
 from clientsdk import (
     NO_LIFETIME_BOUND,
@@ -245,12 +244,6 @@ def test_a_bad_variable_about_privacy_is_an_error_whatever_is_passed(monkeypatch
         client_of(**made)
 
 
-def test_seeded_clients_are_switched_off_too(monkeypatch):
-    monkeypatch.setenv("SOTTO_DISABLED", "1")
-    client = SeededClient(plan(metric("colour")), seed=1)
-    assert client.record("colour", "a") is Outcome.DISABLED
-
-
 def test_ceilings_of_variables_lower_those_of_a_store_for_good(monkeypatch, tmp_path):
     path = tmp_path / "device.db"
     client_of(state=path).close()
@@ -334,13 +327,6 @@ def test_consent_that_could_not_be_renewed_leaves_a_client_its_own_ceilings(monk
     assert [strict.record("colour", "a") for _ in range(3)].count(Outcome.ACCEPTED) == 2
 
 
-def test_a_bad_privacy_setting_makes_no_client_and_no_file(monkeypatch, tmp_path):
-    monkeypatch.setenv("SOTTO_CEILING_PERIOD", "much")
-    with pytest.raises(ParameterError):
-        client_of(state=tmp_path / "device.db")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_logger_is_left_alone_unless_a_variable_says_so(tmp_path, caplog):
     log = logging.getLogger("clientsdk")
     client_of(state=tmp_path / "device.db", settings=Settings()).close()
@@ -387,14 +373,6 @@ def test_switched_off_nothing_is_recorded_sent_or_touched(monkeypatch, tmp_path)
     with Client(plan(metric("colour")), state=path, publisher=publisher, clock=clock) as client:
         assert client.ledger().consent == "given"
         assert client.flush().sent == 1
-
-
-def test_switched_off_no_file_is_made(tmp_path):
-    client = client_of(state=tmp_path / "device.db", settings=Settings(disabled=True))
-    assert client.record("colour", "a") is Outcome.DISABLED
-    assert client.withdraw_consent()
-    client.close()
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -463,10 +441,6 @@ def test_what_is_no_path_is_refused_by_an_error_that_names_the_constant(state):
         stateless(state)
 
 
-def test_the_constant_says_what_it_costs():
-    assert NO_LIFETIME_BOUND.value == "no lifetime bound survives this process"
-
-
 def test_named_it_is_warned_of_once_a_process(caplog):
     for _ in range(3):
         with stateless(NO_LIFETIME_BOUND) as client:
@@ -482,13 +456,3 @@ def test_no_warning_where_there_is_nothing_to_lose(caplog, tmp_path):
     stateless(NO_LIFETIME_BOUND, settings=Settings(disabled=True)).close()
     SeededClient(plan(), seed=1).close()
     assert caplog.records == []
-
-
-def test_an_app_without_logging_sees_it_on_standard_error(tmp_path):
-    code = """
-import io
-sys.stderr = io.StringIO()
-client = device(metric("colour"), state=NO_LIFETIME_BOUND)
-print(sys.stderr.getvalue())
-"""
-    assert "no lifetime bound" in run(code, tmp_path)

@@ -14,6 +14,7 @@ from device_plans import (
     DAY,
     START,
     WEEK,
+    alter,
     counted,
     items,
     metric,
@@ -36,11 +37,6 @@ from sotto.wire.reasons import Reason
 from sotto.wire.signatures import Signer, needs_signature, signed_pseudonym
 
 EVERY = metric("colour", "every", 3)
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
 
 
 def device(*metrics, state=None, seed=1, clock=None, publisher=None, **changes):
@@ -355,8 +351,7 @@ def test_a_chain_whose_key_is_lost_is_erased(path, change):
     client = device(state=path)
     client.record("colour", "a")
     client.close()
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(change)
+    alter(path, change)
     client = device(state=path, clock=FakeClock(START + 3 * 3_600_000), seed=2)
     result = client.flush()
     assert (result.sent, result.lapses.damaged, result.error) == (0, 1, None)

@@ -107,16 +107,6 @@ def test_compression_changes_no_byte(cluster, compression):
     assert taken(cluster, 1) == [(3, sent)]
 
 
-def test_a_client_sends_through_it(cluster):
-    publisher = KafkaPublisher(cluster, TOPIC)
-    client = reporter(publisher)
-    client.clock.advance(hours=3)
-    assert client.flush().sent == 1
-    publisher.close()
-    ((_, sent),) = taken(cluster, 1)
-    assert sent.startswith(b"SO")
-
-
 def test_nothing_is_connected_before_the_first_message():
     before = set(threading.enumerate())
     publisher = KafkaPublisher("127.0.0.1:1", TOPIC)
@@ -317,27 +307,6 @@ def test_no_message_is_logged_whatever_the_level(cluster, caplog, monkeypatch):
     assert said
     assert not [record for record in said if "not to be logged" in record.getMessage()]
     assert len({(record.name, record.lineno) for record in said}) == len(said)
-
-
-def test_threads_share_one_publisher(cluster):
-    publisher = KafkaPublisher(cluster, TOPIC)
-
-    def send(thread):
-        for number in range(100):
-            publisher.publish(number, message(bytes([thread, number])))
-            if number % 10 == 9:
-                publisher.sync()
-
-    threads = [threading.Thread(target=send, args=(thread,)) for thread in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    publisher.close()
-    expected = sorted(
-        (n % 4, message(bytes([thread, n]))) for thread in range(4) for n in range(100)
-    )
-    assert taken(cluster, 400) == expected
 
 
 def test_too_much_in_flight_waits_and_then_fails(cluster, monkeypatch):

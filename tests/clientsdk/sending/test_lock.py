@@ -22,11 +22,6 @@ client = device(metric("colour", "every", 1000), publisher=Slow(sys.argv[2], fsy
 """
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
-
-
 def test_processes_that_flush_at_once_send_nothing_twice(path, tmp_path):
     run(
         WORKER

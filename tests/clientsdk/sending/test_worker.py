@@ -32,11 +32,6 @@ from sotto.plan.compiled import CompiledPlan, canonical
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
-
-
-@pytest.fixture
 def hasty(monkeypatch):
     """Let no attempt be waited for."""
     monkeypatch.setattr(backoff, "FIRST", 0.005)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from device_plans import START, counted, metric, plan, reports
+from device_plans import START, VAST, counted, metric, plan, reports
 from scripts import run
 
 from clientsdk import Consent, Outcome, Quota
 from clientsdk.store.store import BUFFERED
 from clientsdk.testing import FakeClock, SeededClient
 
-VAST = {"period": 10**12, "lifetime": 10**12}
 COST = 2_000_000
 
 

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import stat
-import subprocess
 import threading
 import time
-import traceback
 from contextlib import closing
 
 import pytest
-from device_plans import START, WEEK, metric, number, plan, string
+from device_plans import START, VAST, WEEK, metric, number, plan, raw
 
 from clientsdk import Ceilings, Consent, MemoryPublisher, Outcome
 from clientsdk.ledger import ALL_METRICS
-from clientsdk.store import outbox
 from clientsdk.store.database import Access
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import PublishError, StoreError
-
-VAST = {"period": 10**12, "lifetime": 10**12}
-
-
-def raw(path):
-    """All bytes of the device's files. Read by another process: this one would lose its locks."""
-    files = sorted(path.parent.glob(path.name + "*"))
-    return subprocess.run(["cat", *files], check=True, capture_output=True).stdout
+from sotto.errors import StoreError
 
 
 def device(path, *metrics, seed=1, **options):
@@ -43,11 +31,6 @@ def secret_of(client):
 
 def ids(client):
     return {bytes.fromhex(chain.chain) for chain in client.ledger().pending}
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
 
 
 def test_the_old_secret_is_gone_as_soon_as_a_period_begins(path):
@@ -388,113 +371,6 @@ def test_opening_a_store_moves_the_ratchet_on(path):
 
 def _disk_full(store, connection, consent):
     raise sqlite3.OperationalError("database or disk is full")
-
-
-def test_true_values_are_in_no_file_message_log_record_or_error(path, caplog):
-    """Marked values; the marks are longer than anything that could be there by chance."""
-    caplog.set_level(0)
-    mark = "Qzx7-marked-value"
-    publisher = MemoryPublisher()
-    client = device(
-        path,
-        metric("colour", "every", 9, domain=["plain", mark + "-category", "c"]),
-        number("size", kind="every", limit=9),
-        string("word", kind="every", limit=9),
-        metric("kept", "reservoir", domain=["x", "y", mark + "-kept"]),
-        publisher=publisher,
-    )
-    planned = raw(path).count(mark.encode())
-    figure = 7.123456789012345
-    raised = []
-    for _ in range(12):
-        client.record("word", mark)
-        client.record("word", mark * 50)
-        client.record("size", figure)
-        for name, value in (
-            ("size", mark),
-            ("colour", mark.encode()),
-            ("word", [mark]),
-            (mark, "word"),
-            ("kept", {mark: mark}),
-        ):
-            try:
-                client.record(name, value)
-            except Exception as error:
-                raised.append(f"{error!r} {error} {error.__cause__!r} {error.__context__!r}")
-        client.record("colour", mark)
-    client.clock.advance(days=2)
-    client.flush()
-    client.close()
-    content = raw(path)
-    assert len(raised) == 60
-    assert planned == content.count(mark.encode()) == 2
-    places = [*raised, caplog.text, repr(client), str(client.__dict__.keys())]
-    assert not any(mark in place or "7.12345" in place for place in places)
-    import struct
-
-    for number_form in ("<d", ">d"):
-        assert struct.pack(number_form, figure) not in content
-        assert struct.pack(number_form, figure / 10) not in content
-    sent = b"".join(body for _, body in publisher.messages)
-    assert mark.encode() not in sent
-    assert struct.pack("<d", figure / 10) not in sent
-
-
-def test_no_frame_or_error_that_the_client_hands_out_leads_to_a_value_or_payload(path):
-    mark = "Qzx7-marked-value"
-    handled = []
-
-    class Keep(logging.Handler):
-        def emit(self, record):
-            handled.append(record)
-
-    class Down(MemoryPublisher):
-        def publish(self, shard, message):
-            raise PublishError("no broker")
-
-    keep = Keep()
-    logging.getLogger("clientsdk").addHandler(keep)
-    try:
-        client = device(
-            path,
-            metric("colour", ladder=[(500_000, 0), (8_000_000, WEEK)]),
-            number("size"),
-            string("word", kind="every", limit=9),
-            publisher=Down(),
-        )
-        errors = []
-        for name, value in (("size", mark), (mark, "x"), ("colour", [mark])):
-            try:
-                client.record(name, value)
-            except Exception as error:
-                # The caller's own frame, where it calls, is the caller's.
-                errors.append(error.with_traceback(error.__traceback__.tb_next))
-        client.record("colour", "a")
-        with client._store.transaction(Access.READ) as connection:
-            ((payloads,),) = connection.execute("SELECT payloads FROM chain").fetchall()
-            (chain,) = outbox.due(connection, START + WEEK, 9)
-        client._store.database.connection.execute("PRAGMA query_only = ON")
-        assert client.record("word", mark) is Outcome.STORE_FULL
-        client._store.database.connection.execute("PRAGMA query_only = OFF")
-        client.clock.advance(hours=3)
-        errors.append(client.flush().error)
-    finally:
-        logging.getLogger("clientsdk").removeHandler(keep)
-    assert len(errors) == 4
-    assert isinstance(errors[-1], PublishError)
-    assert [type(argument) for record in handled for argument in record.args] == [str]
-    told = "".join(
-        line
-        for error in errors
-        for line in traceback.TracebackException(
-            type(error), error, error.__traceback__, capture_locals=True
-        ).format()
-    )
-    assert mark not in told
-    assert repr(payloads) not in told
-    assert errors[-1].__traceback__ is errors[-1].__context__ is errors[-1].__cause__ is None
-    assert repr(payloads) not in repr(chain)
-    assert chain.id.hex() not in repr(chain)
 
 
 def test_files_are_readable_by_their_owner_alone(path):

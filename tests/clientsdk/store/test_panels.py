@@ -10,7 +10,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 import statistical
-from device_plans import CONSTANT, WEEK, items, metric, plan, reports, take_back_version_5
+from device_plans import CONSTANT, VAST, WEEK, items, metric, plan, reports, take_back_version_5
 from scripts import start
 
 from clientsdk import Ceilings, Outcome
@@ -20,7 +20,6 @@ from clientsdk.testing import FakeClock, SeededClient, move_to_turn, small_plan
 from mechanisms.testing import SeededSource
 from sotto.errors import ParameterError, UnknownMetricError
 
-VAST = {"period": 10**12, "lifetime": 10**12}
 #: The first period of a cycle, whatever the N of a test: 2028 = 2 · 2 · 3 · 13 · 13.
 BEGIN = 2028
 SIZES = [1, 2, 13, 26]
@@ -46,11 +45,6 @@ def turns(client, periods, name="colour"):
             accepted.append(client.clock.now // WEEK)
         client.clock.advance(days=7)
     return accepted
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
 
 
 def panel_of(client):
