@@ -360,10 +360,10 @@ def mixed(seed):
 
 
 def every_kind():
-    """The ordinary value always; each kind always; and any mixture."""
+    """The ordinary value always; each kind by turns, from several beginnings; and any mixture."""
     yield lambda number, size: 0
-    for which in range(1, max(map(len, VALUES.values()))):
-        yield lambda number, size, which=which: which % size
+    for which in range(4):
+        yield lambda number, size, which=which: (number // len(NAMES) + 3 * which + 1) % size
     yield from map(mixed, range(3))
 
 

@@ -122,24 +122,6 @@ def test_withdrawal_wipes_at_once_and_keeps_what_was_reserved(path, sent):
     assert len(client.publisher.messages) == messages
 
 
-def test_agreeing_again_starts_where_the_ledger_stopped(path):
-    ceilings = Ceilings(4_000_000, 10**9)
-    client = device(path, metric("colour", "every", 9), ceilings=ceilings)
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-    name = client.ledger().periods[0].pseudonym
-    client.withdraw_consent()
-    client.give_consent(again=True)
-    assert [client.record("colour", "a") for _ in range(2)] == [
-        Outcome.ACCEPTED,
-        Outcome.OVER_BUDGET,
-    ]
-    (period,) = client.ledger().periods
-    assert period.pseudonym == name
-    assert period.reserved <= ceilings.period
-    client.clock.advance(days=8)
-    assert client.flush().sent == 1
-
-
 def test_a_crash_in_the_middle_of_wiping_is_made_good_at_the_next_start(path, monkeypatch):
     client = device(path, metric("colour", "every", 900))
     for _ in range(400):

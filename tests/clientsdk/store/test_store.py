@@ -45,17 +45,6 @@ def test_another_collector_or_period_is_refused_and_nothing_changes(path):
     assert path.read_bytes() == content
 
 
-def test_later_plans_lower_ceilings_and_never_raise_them(path):
-    for compiled, pinned in (
-        (with_ceilings(5_000_000, 50_000_000), (5_000_000, 50_000_000)),
-        (with_ceilings(9_000_000, 90_000_000, version=2), (5_000_000, 50_000_000)),
-        (with_ceilings(4_000_000, 90_000_000, version=3), (4_000_000, 50_000_000)),
-        (with_ceilings(5_000_000, 50_000_000), (4_000_000, 50_000_000)),
-    ):
-        with device(path, compiled) as client:
-            assert client.ledger().ceilings == Ceilings(*pinned)
-
-
 def test_a_raised_ceiling_admits_nothing_until_consent_is_renewed(path):
     ladder = [(3_000_000, 0)]
     low = plan(ceilings={"period": 3_000_000, "lifetime": 30_000_000})
