@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
+from clientsdk import MemoryPublisher
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.format import decode_message
@@ -114,6 +115,19 @@ def reporter(publisher, *metrics, **changes):
     )
     client.record("colour", "a")
     return client
+
+
+class Calling(MemoryPublisher):
+    """Calls something before and after it takes a message, which may fail."""
+
+    def __init__(self, after=lambda: None, before=lambda: None):
+        super().__init__()
+        self.after, self.before = after, before
+
+    def publish(self, shard, message):
+        self.before()
+        super().publish(shard, message)
+        self.after()
 
 
 class Failing:

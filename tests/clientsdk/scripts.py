@@ -20,7 +20,10 @@ from pathlib import Path
 from device_plans import *
 from messages import message
 from clientsdk import *
+from clientsdk.store import schema
 from clientsdk.testing import FakeClock
+# A disk that is busy with other things keeps nobody from his turn.
+schema.PATIENCE = schema.LOCK_PATIENCE = 50.0
 path = Path(sys.argv[1])
 
 class Device(Client):

@@ -8,7 +8,7 @@ import sys
 from contextlib import closing
 
 import pytest
-from device_plans import DAY, START, metric, plan
+from device_plans import DAY, START, Calling, metric, plan
 from scripts import run
 
 from clientsdk import (
@@ -130,13 +130,7 @@ def test_on_a_full_disk_another_process_notices(path):
 def test_a_flush_under_way_in_another_process_sends_no_further_message(path, monkeypatch):
     monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 100)
 
-    class Meanwhile(MemoryPublisher):
-        def publish(self, shard, message):
-            super().publish(shard, message)
-            if len(self.messages) == 1:
-                run(WITHDRAWN, path)
-
-    here = device(path, publisher=Meanwhile())
+    here = device(path, publisher=Calling(lambda: run(WITHDRAWN, path)))
     for _ in range(3):
         here.record("colour", "a")
     here.clock.advance(hours=3)

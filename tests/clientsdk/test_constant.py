@@ -33,7 +33,7 @@ from clientsdk.store import permanent, schema
 from clientsdk.store.database import Access
 from clientsdk.store.rollback_guard import SUFFIX
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import StoreError, ValueTypeError
+from sotto.errors import StoreError
 
 
 def constant(name="model", **changes):
@@ -161,26 +161,6 @@ def test_later_values_change_nothing():
         return outcomes, client.publisher.messages, client.ledger()
 
     assert life(["a"] * 8) == life(["a", "b", "c", "nowhere", "b", "", "c", "b"])
-
-
-def test_a_wrong_type_raises_in_every_period_and_draws_nothing():
-    client = device()
-    for _ in range(3):
-        before = client.ledger()
-        with pytest.raises(ValueTypeError):
-            client.record("model", 7)
-        assert client.ledger() == before
-        assert client.record("model", "a") is Outcome.ACCEPTED
-        client.clock.advance(days=7)
-
-
-def test_no_consent_no_response():
-    client = device(consent=False)
-    assert client.record("model", "a") is Outcome.NO_CONSENT
-    client.give_consent()
-    client.clock.now = client.plan.expires
-    assert client.record("model", "a") is Outcome.EXPIRED
-    assert client.ledger().permanent == ()
 
 
 # What the response is bound to.
@@ -471,15 +451,6 @@ def test_bringing_a_file_forward_happens_wholly_or_not_at_all(path, monkeypatch)
     monkeypatch.undo()
     device(metric("colour"), state=path).close()
     assert tables(path)[0] == schema.VERSION
-
-
-def test_a_file_of_version_1_is_refused(path):
-    device(state=path).close()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 1")
-    for use in (lambda: device(state=path), lambda: read_file(path)):
-        with pytest.raises(StoreError, match="schema 1; this version reads 2 to 5"):
-            use()
 
 
 def test_a_permanent_response_that_is_none_of_the_mechanism_is_not_used(path):

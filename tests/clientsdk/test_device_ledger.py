@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 from device_plans import HOUR, START, WEEK, alter, plan
 from scripts import run
@@ -63,18 +60,13 @@ def test_the_file_says_the_same_while_it_is_in_use_and_after(path):
     assert {file.name for file in path.parent.iterdir()} == {path.name, path.name + "-mark"}
 
 
-def test_what_is_no_device_s_file(path, tmp_path):
+def test_what_is_no_device_s_file(path):
     with pytest.raises(StoreError, match="cannot be read"):
         read_file(path)
     assert not path.exists()
     path.write_bytes(b"x" * 10_000)
     with pytest.raises(StoreError, match="cannot be read"):
         read_file(path)
-    other = tmp_path / "other.db"
-    with closing(sqlite3.connect(other)) as connection:
-        connection.execute("CREATE TABLE theirs (x)")
-    with pytest.raises(StoreError, match="another application"):
-        read_file(other)
 
 
 @pytest.mark.parametrize(

@@ -64,13 +64,6 @@ def test_a_reduction_instead_of_rejection_would_be_seen() -> None:
         check_counts([counts[i] for i in range(3)], [1 / 3] * 3, label=seed)
 
 
-def test_identifiers_are_sixteen_bytes() -> None:
-    source = SeededSource(44)
-    ids = {draws.identifier(source) for _ in range(100)}
-    assert len(ids) == 100
-    assert {len(each) for each in ids} == {16}
-
-
 def test_one_recording_hands_out_every_bit_once(monkeypatch: pytest.MonkeyPatch) -> None:
     given = iter([bytes(range(96)), b"\xff" * 16, b"\x01" * 2])
     asked: list[int] = []

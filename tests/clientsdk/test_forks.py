@@ -262,7 +262,7 @@ assert path.name not in found, found
 
 JOB = """
 import multiprocessing, sys
-from device_plans import START, metric, plan
+from device_plans import START, VAST, metric, plan
 from clientsdk import Client, MemoryPublisher
 from clientsdk.testing import FakeClock
 

@@ -49,16 +49,6 @@ def test_a_biased_reservoir_would_be_seen(monkeypatch):
         check_counts(kept_positions(1500, 4, 500), [1 / 4] * 4, label=500)
 
 
-def test_one_chain_one_charge_however_many_values():
-    client = device()
-    for _ in range(20):
-        client.record("colour", "a")
-    ledger = client.ledger()
-    assert len(ledger.pending) == 1
-    assert ledger.reserved == client.plan.metric("colour").mechanism.certified(1)
-    assert ledger.periods[0].recordings == {"trial/colour": 20}
-
-
 def test_nothing_is_released_before_the_period_ends():
     client = device()
     client.record("colour", "a")

@@ -10,13 +10,14 @@ from device_plans import (
     START,
     VAST,
     WEEK,
+    Calling,
     counted,
     metric,
     plan,
     reports,
 )
 
-from clientsdk import Ceilings, MemoryPublisher
+from clientsdk import Ceilings, MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
 from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
@@ -132,12 +133,8 @@ def test_charged_before_the_publisher_sees_a_byte(tmp_path):
     path = tmp_path / "device.db"
     seen = []
 
-    class Looking(MemoryPublisher):
-        def publish(self, shard, message):
-            seen.append(read_file(path).spent)
-            super().publish(shard, message)
-
-    client = device(state=path, publisher=Looking())
+    publisher = Calling(before=lambda: seen.append(read_file(path).spent))
+    client = device(state=path, publisher=publisher)
     client.record("colour", "a")
     run_out(client)
     certified = client.plan.metric("colour").mechanism.certified
@@ -357,6 +354,19 @@ def test_a_ceiling_lowered_later_stops_what_was_to_be_released(tmp_path, low):
     assert ledger.spent == plan().metric("colour").mechanism.certified(1) <= low.period
 
 
+def test_a_lifetime_lowered_later_stops_what_a_period_would_allow(path):
+    """Two values that were promised under the plan's lifetime, of which the lower one pays one."""
+    clock = FakeClock(START)
+    with device(state=path, clock=clock) as client:
+        for _ in range(2):
+            assert client.record("colour", "a") is Outcome.ACCEPTED
+            clock.advance(days=7)
+    low = Ceilings(2_000_000, 3_000_000)
+    with device(state=path, clock=clock, ceilings=low) as client:
+        run_out(client)
+        assert client.ledger().spent <= low.lifetime < client.ledger().reserved
+
+
 def test_long_batches_are_split_into_messages_and_transactions(monkeypatch):
     monkeypatch.setattr("clientsdk.sending.sender.BATCH", 150)
     monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 2000)
@@ -377,18 +387,12 @@ def test_long_batches_are_split_into_messages_and_transactions(monkeypatch):
 
 
 def test_withdrawal_between_two_messages_stops_the_second():
-    client = device(metric("one"), metric("two"), plan={"ceilings": VAST})
-
-    class Withdrawing(MemoryPublisher):
-        def publish(self, shard, message):
-            super().publish(shard, message)
-            client.withdraw_consent()
-
-    client._sender._publisher = publisher = Withdrawing()
+    client = device(metric("one"), metric("two"), publisher=Calling(), plan={"ceilings": VAST})
+    client.publisher.after = client.withdraw_consent
     client.record("one", "a")
     client.clock.advance(days=7)
     client.record("two", "a")
     client.clock.advance(hours=3)
     client.flush()
-    assert len(publisher.messages) == 1
+    assert len(client.publisher.messages) == 1
     assert client.ledger().pending == ()

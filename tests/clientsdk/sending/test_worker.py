@@ -327,11 +327,6 @@ def test_one_warning_however_often_it_fails_and_nothing_of_a_foreign_error(path,
     assert told.exc_info is None
 
 
-def test_the_logger_has_no_handlers():
-    logger = logging.getLogger("clientsdk")
-    assert (logger.handlers, logger.level, logger.propagate) == ([], logging.NOTSET, True)
-
-
 @pytest.mark.parametrize("publisher", [Stuck(), StuckSyncing()], ids=["publish", "sync"])
 def test_recording_never_waits_for_the_network(path, publisher):
     client = device(publisher, state=path)
@@ -543,18 +538,6 @@ def test_a_sender_that_died_is_replaced():
         publisher.wait_for(2)
     first, *later = publisher.messages
     assert set(reports([first])) <= set(reports(later))
-
-
-def test_withdrawal_while_the_background_sleeps():
-    publisher = Noting()
-    with device(publisher) as client:
-        client.record("colour", "a")
-        publisher.wait_for(1)
-        client.withdraw_consent()
-        sent = len(publisher.messages)
-        assert client.record("colour", "a") is Outcome.NO_CONSENT
-        assert client.next_due() is None
-    assert len(publisher.messages) - sent <= 1
 
 
 QUICK = """

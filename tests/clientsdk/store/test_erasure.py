@@ -9,13 +9,14 @@ import time
 from contextlib import closing
 
 import pytest
-from device_plans import START, VAST, WEEK, metric, number, plan, raw
+from device_plans import START, VAST, WEEK, Calling, metric, number, plan, raw
 
-from clientsdk import Ceilings, Consent, MemoryPublisher, Outcome
+from clientsdk import Ceilings, Consent, Outcome
 from clientsdk.ledger import ALL_METRICS
+from clientsdk.store import outbox
 from clientsdk.store.database import Access
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import StoreError
+from sotto.errors import PublishError, StoreError
 
 
 def device(path, *metrics, seed=1, **options):
@@ -173,14 +174,12 @@ def test_a_withdrawal_that_cannot_be_written_still_stops_this_client(path, monke
 def test_a_withdrawal_that_cannot_be_written_stops_a_flush_under_way(path, monkeypatch):
     monkeypatch.setattr("clientsdk.sending.sender.BATCH", 1)
 
-    class Withdrawing(MemoryPublisher):
-        def publish(self, shard, message):
-            super().publish(shard, message)
-            with monkeypatch.context() as patch:
-                patch.setattr(type(client._store), "set_consent", _disk_full)
-                assert not client.withdraw_consent()
+    def withdraw():
+        with monkeypatch.context() as patch:
+            patch.setattr(type(client._store), "set_consent", _disk_full)
+            assert not client.withdraw_consent()
 
-    client = device(path, metric("colour", "every", 9), publisher=Withdrawing())
+    client = device(path, metric("colour", "every", 9), publisher=Calling(withdraw))
     for _ in range(5):
         client.record("colour", "a")
     client.clock.advance(hours=3)
@@ -195,15 +194,13 @@ def test_what_was_wiped_is_not_sent_under_a_later_consent(path, monkeypatch, sam
     """The person takes consent back and gives it again while a batch is in hand."""
     monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 100)
 
-    class Changing(MemoryPublisher):
-        def publish(self, shard, message):
-            super().publish(shard, message)
-            if len(self.messages) == 1:
-                who = client if same else other
-                who.withdraw_consent()
-                who.give_consent(again=True)
+    def change():
+        if len(client.publisher.messages) == 1:
+            who = client if same else other
+            who.withdraw_consent()
+            who.give_consent(again=True)
 
-    client = device(path, metric("colour", "every", 9), publisher=Changing())
+    client = device(path, metric("colour", "every", 9), publisher=Calling(change))
     other = device(path, metric("colour", "every", 9), seed=2, consent=False)
     for _ in range(5):
         client.record("colour", "a")
@@ -353,6 +350,22 @@ def test_opening_a_store_moves_the_ratchet_on(path):
 
 def _disk_full(store, connection, consent):
     raise sqlite3.OperationalError("database or disk is full")
+
+
+def test_what_a_client_hands_out_leads_to_no_payload_and_no_whole_chain_id(path):
+    def refuse():
+        raise PublishError("no broker")
+
+    client = device(path, metric("colour"), publisher=Calling(before=refuse))
+    client.record("colour", "a")
+    with client._store.transaction(Access.READ) as connection:
+        (chain,) = outbox.due(connection, START + WEEK, 9)
+    assert repr(chain.payloads) not in repr(chain)
+    assert chain.id.hex() not in repr(chain)
+    client.clock.advance(hours=3)
+    error = client.flush().error
+    assert isinstance(error, PublishError)
+    assert error.__traceback__ is error.__context__ is error.__cause__ is None
 
 
 def test_files_are_readable_by_their_owner_alone(path):

@@ -8,7 +8,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from device_plans import START, VAST, WEEK, failing, metric, plan, reports
+from device_plans import START, VAST, WEEK, alter, failing, metric, plan, reports
 
 from clientsdk import (
     NO_LIFETIME_BOUND,
@@ -19,6 +19,7 @@ from clientsdk import (
     Outcome,
     diagnostics,
 )
+from clientsdk.ledger import read_file
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PlanError, StoreError
 
@@ -110,28 +111,32 @@ def test_ceilings_under_which_nothing_fits_are_logged(path, caplog, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    "content", [b"this is not a database" * 100, b"SQLite format 3\0" + b"x" * 5000]
+    ("statement", "message"),
+    [
+        ("CREATE TABLE theirs (x)", "another application"),
+        ("PRAGMA user_version = 99", "schema 99; this version reads 2 to 5"),
+        ("PRAGMA user_version = 1", "schema 1; this version reads 2 to 5"),
+    ],
 )
-def test_a_file_that_is_no_database(path, content):
-    path.write_bytes(content)
+def test_a_database_of_another_application_or_version(path, statement, message):
+    if "user_version" in statement:
+        device(path).close()
+    alter(path, statement)
+    for use in (device, read_file):
+        with pytest.raises(StoreError, match=message):
+            use(path)
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"this is not a database" * 100, b"SQLite format 3\0" + b"x" * 5000]
+)
+def test_a_file_that_is_no_database_or_has_no_place(tmp_path, content):
+    path = tmp_path / "device.db" if content else tmp_path / "none" / "device.db"
+    if content:
+        path.write_bytes(content)
     with pytest.raises(StoreError):
         device(path)
-    assert path.read_bytes() == content
-
-
-def test_a_database_of_another_application(path):
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE theirs (x)")
-    with pytest.raises(StoreError, match="another application"):
-        device(path)
-
-
-def test_a_store_of_a_later_version(path):
-    device(path).close()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="schema 99; this version reads 2 to 5"):
-        device(path)
+    assert content is None or path.read_bytes() == content
 
 
 def test_the_tables_are_those_of_the_schema_s_version(path):
@@ -142,11 +147,6 @@ def test_the_tables_are_those_of_the_schema_s_version(path):
         text = " ".join("\n".join(sql for (sql,) in rows).split())
         (version,) = connection.execute("PRAGMA user_version").fetchone()
     assert (version, hashlib.sha256(text.encode()).hexdigest()[:16]) == (5, "e7e3eb35c05b492c")
-
-
-def test_a_directory_that_is_not_there(tmp_path):
-    with pytest.raises(StoreError):
-        device(tmp_path / "none" / "device.db")
 
 
 def limit_pages(client, spare):
