@@ -501,37 +501,31 @@ def test_switched_off_with_the_plan_of_another_collector_nothing_is_noted(path, 
     assert device(path, consent=False).consent is Consent.GIVEN
 
 
-def test_a_clock_that_fails_does_not_keep_a_withdrawal_from_the_file(path):
-    works = [1]
-    client = real_device(path, lambda: START // works[0])
-    works[0] = 0
-    assert client.withdraw_consent()
-    assert stored(path) == ("withdrawn", 0)
+def fails(*_):
+    raise PermissionError(13, "not permitted")
 
 
-def test_without_locks_of_files_a_withdrawal_is_noted(path, monkeypatch):
-    fcntl = pytest.importorskip("fcntl")
-
-    def no_locks(descriptor, operation):
-        raise OSError(37, "no locks available")
-
-    client = device(path)
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    monkeypatch.setattr(type(client._store), "set_consent", _disk_full)
-    assert not client.withdraw_consent()
-    monkeypatch.undo()
-    assert device(path, consent=False).consent is Consent.WITHDRAWN
-
-
-def test_a_folder_that_cannot_be_listed_does_not_keep_a_withdrawal_from_the_file(path, monkeypatch):
-    def fail(folder):
-        raise PermissionError(13, "it may not be listed")
-
+@pytest.mark.parametrize("obstacle", ["clock", "folder", "locks"])
+def test_nor_do_clocks_folders_and_locks_keep_a_withdrawal_from_holding(
+    path, monkeypatch, obstacle
+):
+    """Without locks, of a file that cannot be written either, it is noted at least."""
     client = device(path)
     client.clock.advance(days=7)
-    monkeypatch.setattr(os, "listdir", fail)
-    client.withdraw_consent()
-    assert stored(path) == ("withdrawn", 0)
+    if obstacle == "clock":
+        monkeypatch.setattr(FakeClock, "__call__", lambda _: 1 // 0)
+    elif obstacle == "folder":
+        monkeypatch.setattr(os, "listdir", fails)
+    else:
+        monkeypatch.setattr(pytest.importorskip("fcntl"), "flock", fails)
+        monkeypatch.setattr(type(client._store), "set_consent", _disk_full)
+    written = client.withdraw_consent()
+    monkeypatch.undo()
+    if obstacle == "locks":
+        assert not written
+    else:
+        assert stored(path) == ("withdrawn", 0)
+    assert device(path, consent=False).consent is Consent.WITHDRAWN
 
 
 def test_no_two_notes_are_the_same(path):

@@ -20,6 +20,7 @@ from device_plans import (
     metric,
     plan,
     reports,
+    run_out,
     string,
     take_back_version_5,
 )
@@ -51,13 +52,6 @@ def device(*metrics, state=None, seed=1, clock=None, publisher=None, **changes):
         clock=clock or FakeClock(START),
         publisher=publisher or MemoryPublisher(),
     )
-
-
-def run_out(client):
-    """Send everything, each report when it is due."""
-    while (due := client.next_due()) is not None:
-        client.clock.now = max(client.clock.now, due)
-        assert client.flush().error is None
 
 
 def sent_by(client):

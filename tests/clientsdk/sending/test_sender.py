@@ -15,6 +15,7 @@ from device_plans import (
     metric,
     plan,
     reports,
+    run_out,
 )
 
 from clientsdk import Ceilings, MemoryPublisher, Outcome
@@ -66,15 +67,6 @@ def device(*metrics, seed=1, **options):
     changes = options.pop("plan", {})
     options.setdefault("clock", FakeClock(START))
     return SeededClient(plan(*metrics, **changes), seed=seed, **options)
-
-
-def run_out(client):
-    """Flush whenever something is due until nothing is left."""
-    results = []
-    while (due := client.next_due()) is not None:
-        client.clock.now = max(client.clock.now, due)
-        results.append(client.flush())
-    return results
 
 
 def spent(client):
