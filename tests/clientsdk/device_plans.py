@@ -237,9 +237,15 @@ def failing(client, prefix, message="disk I/O error", after=False):
         database.connection = sound
 
 
-def take_back_version_5(connection):
-    """Make a store one of version 4, but for its number."""
-    for table in ("panel", "signing"):
-        connection.execute(f"DROP TABLE {table}")
-    connection.execute("ALTER TABLE plan DROP COLUMN expires")
-    connection.execute("ALTER TABLE plan RENAME COLUMN digest TO fingerprint")
+def make_older(path, version):
+    """Make a store that is closed one of version 2, 3 or 4."""
+    tables = ["panel", "signing"] + ["mark"] * (version < 4)
+    tables += ["permanent", "degraded", "counting"] * (version < 3)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table in tables:
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("ALTER TABLE plan DROP COLUMN expires")
+        connection.execute("ALTER TABLE plan RENAME COLUMN digest TO fingerprint")
+        connection.execute(f"PRAGMA user_version = {version}")
+    if version < 4:
+        path.with_name(f"{path.name}-mark").unlink()

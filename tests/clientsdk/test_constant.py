@@ -17,13 +17,13 @@ from device_plans import (
     WEEK,
     alter,
     counted,
+    make_older,
     metric,
     number,
     plan,
     raw,
     reports,
     string,
-    take_back_version_5,
 )
 from statistical import check_counts
 
@@ -31,7 +31,6 @@ from clientsdk import Ceilings, Outcome
 from clientsdk.ledger import PermanentCharge, read_file
 from clientsdk.store import permanent, schema
 from clientsdk.store.database import Access
-from clientsdk.store.rollback_guard import SUFFIX
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError
 
@@ -383,17 +382,6 @@ def tables(path):
     return version, hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def make_older(path):
-    """Make a store one of version 2, which had no such tables."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        take_back_version_5(connection)
-        for table in ("permanent", "degraded", "counting", "mark"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("PRAGMA user_version = 2")
-    path.with_name(path.name + SUFFIX).unlink()
-    assert tables(path) == (2, "4fbc98a2c9c2322c")
-
-
 def test_a_file_of_version_2_is_read_and_brought_forward(path):
     old = device(metric("colour"), metric("kept", "reservoir"), state=path)
     for _ in range(2):
@@ -404,7 +392,8 @@ def test_a_file_of_version_2_is_read_and_brought_forward(path):
     ledger = old.ledger()
     old.close()
     current = tables(path)
-    make_older(path)
+    make_older(path, 2)
+    assert tables(path) == (2, "4fbc98a2c9c2322c")
     content = path.read_bytes()
     assert read_file(path) == ledger
     assert path.read_bytes() == content
@@ -425,11 +414,9 @@ def test_a_file_of_version_4_is_brought_forward_and_says_when_its_plans_expire(p
     ledger = old.ledger()
     old.close()
     current = tables(path)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        take_back_version_5(connection)
-        # A plan that no version can read stays as it is.
-        connection.execute("INSERT INTO plan VALUES (7, x'07', x'ff')")
-        connection.execute("PRAGMA user_version = 4")
+    make_older(path, 4)
+    # A plan that no version can read stays as it is.
+    alter(path, "INSERT INTO plan VALUES (7, x'07', x'ff')")
     assert read_file(path) == ledger
     client = device(metric("colour"), state=path, seed=2, clock=old.clock)
     assert client.ledger() == ledger
@@ -442,7 +429,7 @@ def test_a_file_of_version_4_is_brought_forward_and_says_when_its_plans_expire(p
 
 def test_bringing_a_file_forward_happens_wholly_or_not_at_all(path, monkeypatch):
     device(metric("colour"), state=path).close()
-    make_older(path)
+    make_older(path, 2)
     tables_since = list(schema._SINCE_3)
     monkeypatch.setattr(schema, "_SINCE_3", (*tables_since[:2], "CREATE TABLE broken ("))
     with pytest.raises(StoreError):

@@ -70,31 +70,6 @@ assert client.next_due() is None
     assert all(period.spent <= period.reserved for period in ledger.periods)
 
 
-def test_threads_share_a_client(path):
-    code = """
-client = device(metric("colour", "every", 500))
-outcomes = []
-def work():
-    for _ in range(200):
-        outcomes.append(str(client.record("colour", "a")))
-def send():
-    for _ in range(20):
-        client.flush()
-        client.clock.advance(hours=1)
-threads = [threading.Thread(target=work) for _ in range(4)] + [threading.Thread(target=send)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
-assert outcomes.count("accepted") == 500, outcomes.count("accepted")
-assert set(outcomes) == {"accepted", "period_full"}
-client.clock.advance(days=8)
-assert client.flush().remaining == 0
-ledger = client.ledger()
-assert ledger.spent == ledger.reserved == sum(
-    counted(reports(client.publisher.messages), [client.plan]).values())
-"""
-    run(code, path)
-
-
 def test_a_ceiling_raised_elsewhere_ends_refusals_here(path):
     code = """
 here = device(metric("one"), metric("two"))

@@ -17,12 +17,12 @@ from device_plans import (
     alter,
     counted,
     items,
+    make_older,
     metric,
     plan,
     reports,
     run_out,
     string,
-    take_back_version_5,
 )
 
 from clientsdk import MemoryPublisher, Outcome
@@ -384,10 +384,8 @@ def test_a_file_of_version_4_is_brought_forward(path):
     client = device(state=path, authentication="none")
     client.record("colour", "a")
     client.close()
-    with closing(sqlite3.connect(path)) as connection, connection:
-        take_back_version_5(connection)
-        connection.execute("UPDATE pseudonym SET value = ?", (name,))
-        connection.execute("PRAGMA user_version = 4")
+    make_older(path, 4)
+    alter(path, "UPDATE pseudonym SET value = ?", name)
     before = read_file(path)
     assert before.periods[0].pseudonym == name.hex()
     client = device(state=path, authentication="none", seed=2)

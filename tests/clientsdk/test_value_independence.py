@@ -29,7 +29,6 @@ from clientsdk import (
     client,
     decisions,
     draws,
-    recorder,
 )
 from clientsdk.store.database import READ
 from clientsdk.testing import FakeClock, SeededClient
@@ -472,32 +471,6 @@ def test_what_decides_receives_neither_a_value_nor_a_symbol():
     assert names.isdisjoint({"Symbol", "encode", "draw", "draw_last", "symbol", "value"})
     (refused,) = [each for each in functions(client) if each.name == "_refused"]
     assert [each.arg for each in refused.args.args] == ["self", "now"]
-
-
-@pytest.mark.parametrize(
-    ("name", "deciding", "drawing"),
-    [
-        ("record", {"decide"}, {"_carry_out", "_count_on", "_draw", "_buffer"}),
-        ("_buffer", {"decide_in_memory"}, {"_draw"}),
-        ("_count_on", {"under_way"}, {"add"}),
-    ],
-)
-def test_whoever_holds_the_symbol_uses_it_only_to_draw(name, deciding, drawing):
-    (function,) = [each for each in functions(recorder) if each.name == name]
-    calls = [each for each in ast.walk(function) if isinstance(each, ast.Call)]
-    used = [
-        (each.func.attr if isinstance(each.func, ast.Attribute) else each.func.id)
-        for each in calls
-        if any(isinstance(part, ast.Name) and part.id == "symbol" for part in each.args)
-    ]
-    assert set(used) - {"cast"} <= drawing
-    inside = {id(part) for each in calls for part in ast.walk(each)}
-    symbols = [
-        each for each in ast.walk(function) if isinstance(each, ast.Name) and each.id == "symbol"
-    ]
-    assert symbols
-    assert all(id(each) in inside for each in symbols)
-    assert deciding <= {each.func.attr for each in calls if isinstance(each.func, ast.Attribute)}
 
 
 def test_the_type_is_checked_before_anything_else(monkeypatch, tmp_path):

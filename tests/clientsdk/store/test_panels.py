@@ -10,7 +10,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 import statistical
-from device_plans import CONSTANT, VAST, WEEK, items, metric, plan, reports, take_back_version_5
+from device_plans import CONSTANT, VAST, WEEK, items, make_older, metric, plan, reports
 from scripts import start
 
 from clientsdk import Ceilings, Outcome
@@ -343,16 +343,9 @@ def test_later_levels_are_released_out_of_turn():
 # The secret.
 
 
-def make_older(path):
-    """Turn a device's file into one of version 4, which knew no panels."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        take_back_version_5(connection)
-        connection.execute("PRAGMA user_version = 4")
-
-
 def test_a_store_of_version_4_draws_its_secret_when_it_is_brought_forward(path):
     device(metric("colour"), state=path).close()
-    make_older(path)
+    make_older(path, 4)
     client = device(metric("colour"), state=path, seed=8)
     drawn = panel_of(client)
     assert (len(drawn.secret), drawn.since) == (32, panels.ALWAYS)
@@ -376,7 +369,7 @@ def test_a_backup_of_version_4_gives_no_second_turn_in_a_cycle(tmp_path, marked)
 
         with opened(1) as client:
             client.flush()
-        make_older(path)
+        make_older(path, 4)
         shutil.copy(path, tmp_path / "backup")
         clock.advance(days=7)
         with opened(2) as client:

@@ -11,7 +11,6 @@ from scripts import PRELUDE, run
 
 from clientsdk import Client, MemoryPublisher
 from clientsdk.store import pseudonyms
-from clientsdk.store.database import Access
 from clientsdk.testing import FakeClock
 from mechanisms.testing import SeededSource
 
@@ -105,12 +104,3 @@ for child in children:
 print(*{child.communicate()[0] for child in children}, sep="")
 """
     assert len(run(both, tmp_path, PRELUDE + TWO).split()) == 1
-
-
-def test_after_the_period_the_file_holds_what_no_older_copy_does(copies):
-    devices = [Device(folder, 1) for folder in copies]
-    secrets = set()
-    for device in devices:
-        with device.client._store.transaction(Access.READ) as connection:
-            secrets |= set(connection.execute("SELECT value FROM secret").fetchall())
-    assert len(secrets) == 2
