@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import sqlite3
 import subprocess
@@ -235,6 +236,15 @@ def failing(client, prefix, message="disk I/O error", after=False):
         yield
     finally:
         database.connection = sound
+
+
+def tables(path):
+    """The version of a store's schema, and a hash of its tables."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql <> '' ORDER BY name")
+        text = " ".join("\n".join(sql for (sql,) in rows).split())
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return version, hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def make_older(path, version):

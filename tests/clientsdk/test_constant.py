@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import sqlite3
 from collections import Counter
-from contextlib import closing
 
 import pytest
 from device_plans import (
@@ -24,6 +21,7 @@ from device_plans import (
     raw,
     reports,
     string,
+    tables,
 )
 from statistical import check_counts
 
@@ -372,14 +370,6 @@ def test_responses_drawn_anew_would_be_seen(monkeypatch):
 
 
 # Files of older versions, and damaged ones.
-
-
-def tables(path):
-    with closing(sqlite3.connect(path)) as connection:
-        rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql <> '' ORDER BY name")
-        text = " ".join("\n".join(sql for (sql,) in rows).split())
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return version, hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def test_a_file_of_version_2_is_read_and_brought_forward(path):

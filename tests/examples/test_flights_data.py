@@ -25,12 +25,6 @@ def test_size(flights: Flights) -> None:
     assert len(set(flights.tailnum)) == 4043 + 1
 
 
-def test_rows_without_an_aircraft_were_all_cancelled(flights: Flights) -> None:
-    nobody = flights.tailnum == ""
-    assert nobody.sum() == 2512
-    assert flights.cancelled[nobody].all()
-
-
 def test_delayed_means_late_or_cancelled(flights: Flights) -> None:
     assert flights.delayed[flights.cancelled].all()
     flown = ~flights.cancelled
