@@ -6,13 +6,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from benchmarks.reports import plan, weeks, write
-from deploy.flink.cluster import LocalFlink
 from pipelines.bounded.run import aggregate
 from pipelines.storage.directory import StateDirectory
 
@@ -61,11 +59,11 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory):
     return World(tmp_path_factory.mktemp("bounded"))
 
 
-def test_two_workers_make_the_files_that_one_process_makes(local: LocalFlink, world: World) -> None:
+def test_two_workers_make_the_files_that_one_process_makes(local, world):
     state = world.state("flink")
     command = world.command(state, *local.options, "--parallelism=2")
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
@@ -75,9 +73,7 @@ def test_two_workers_make_the_files_that_one_process_makes(local: LocalFlink, wo
     assert world.files(state) == world.expected
 
 
-def test_a_driver_that_is_killed_while_its_job_runs_changes_nothing(
-    local: LocalFlink, world: World
-) -> None:
+def test_a_driver_that_is_killed_while_its_job_runs_changes_nothing(local, world):
     """The next one begins at once, beside the job of the first, which goes on."""
     state = world.state("killed")
     command = world.command(state, *local.options, "--parallelism=1")

@@ -11,8 +11,6 @@ import itertools
 import logging
 import multiprocessing
 import time
-from collections.abc import Iterator
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
@@ -41,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _sockets_of_refused_connections() -> Iterator[None]:
+def _sockets_of_refused_connections():
     """Collect them while nobody is warned; tracebacks in log records would keep them."""
     logger = logging.getLogger("kafka")
     logger.setLevel(logging.CRITICAL)
@@ -51,7 +49,7 @@ def _sockets_of_refused_connections() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def server() -> ForkServerContext:
+def server():
     """Makes processes that have all imported already."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["aggregated", "sink_child", "pipelines.bounded.job"])
@@ -59,7 +57,7 @@ def server() -> ForkServerContext:
 
 
 @pytest.fixture(scope="session")
-def archives() -> None:
+def archives():
     """All that a broker is made of, or a reason to skip."""
     try:
         jars.java()
@@ -69,21 +67,21 @@ def archives() -> None:
 
 
 @pytest.fixture(scope="session")
-def _plain(archives, tmp_path_factory) -> Iterator[LocalBroker]:
+def _plain(archives, tmp_path_factory):
     broker = LocalBroker(tmp_path_factory.mktemp("plain"), heap=HEAP, options=JAVA)
     yield broker
     broker.stop()
 
 
 @pytest.fixture(scope="session")
-def _tls(archives, tmp_path_factory) -> Iterator[LocalBroker]:
+def _tls(archives, tmp_path_factory):
     broker = LocalBroker(tmp_path_factory.mktemp("tls"), "tls", heap=HEAP, options=JAVA)
     yield broker
     broker.stop()
 
 
 @pytest.fixture
-def local(_plain: LocalBroker) -> LocalBroker:
+def local(_plain):
     """The broker without encryption, running."""
     if not _plain.running:
         _plain.start()
@@ -91,7 +89,7 @@ def local(_plain: LocalBroker) -> LocalBroker:
 
 
 @pytest.fixture
-def secured(_tls: LocalBroker) -> LocalBroker:
+def secured(_tls):
     """The broker with TLS and SCRAM, running."""
     if not _tls.running:
         _tls.start()
@@ -99,7 +97,7 @@ def secured(_tls: LocalBroker) -> LocalBroker:
 
 
 @pytest.fixture
-def broker(local: LocalBroker) -> Broker:
+def broker(local):
     """How to reach the broker without encryption."""
     return Broker.from_file(local.client_file)
 
@@ -119,7 +117,7 @@ def make_topic():
 
 
 @pytest.fixture
-def topic(broker: Broker) -> ReportTopic:
+def topic(broker):
     """A topic without a message."""
     return new_topic(broker)
 

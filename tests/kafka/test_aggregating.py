@@ -82,12 +82,12 @@ class World(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def worlds() -> dict[str, World]:
+def worlds():
     return {}
 
 
 @pytest.fixture
-def world(broker, make_topic, tmp_path_factory, worlds) -> World:
+def world(broker, make_topic, tmp_path_factory, worlds):
     if not worlds:
         folder = tmp_path_factory.mktemp("killed")
         topic = make_topic(broker)
@@ -204,7 +204,7 @@ def command(*given: object) -> list[str]:
 
 
 @pytest.fixture
-def plan_file(tmp_path: Path) -> Path:
+def plan_file(tmp_path):
     path = tmp_path / "plan.json"
     path.write_bytes(small_plan().to_json())
     return path

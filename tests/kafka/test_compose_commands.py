@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -95,7 +94,7 @@ class Contained(LocalBroker):
 
 
 @pytest.fixture(scope="module")
-def contained(archives: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contained]:
+def contained(archives, tmp_path_factory):
     """The container's broker, running."""
     folder = tmp_path_factory.mktemp("compose")
     passwords.make(folder / "made")
@@ -131,12 +130,7 @@ class Here:
         return main(shlex.split(command))
 
 
-def test_the_engine_that_aggregates_counts_what_devices_send(
-    contained: Contained,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    read_all: Callable[[Broker, ReportTopic], list[object]],
-) -> None:
+def test_the_engine_that_aggregates_counts_what_devices_send(contained, tmp_path, capsys, read_all):
     here = Here(contained, tmp_path)
     assert here.run("topics") == 0
     said = capsys.readouterr().out
@@ -164,8 +158,8 @@ def test_the_engine_that_aggregates_counts_what_devices_send(
 
 
 def test_the_sink_and_the_exporter_of_the_other_engine_begin_with_nothing(
-    contained: Contained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    contained, tmp_path, capsys
+):
     here = Here(contained, tmp_path)
     assert here.run("topics") == 0
     assert here.run("sink") == 0

@@ -10,7 +10,6 @@ from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 from yesterday import publish
 
-from clientsdk import Broker
 from deploy.kafka.broker import LocalBroker
 from sotto.cli import main
 from sotto.kafka.topics import ReportTopic
@@ -34,13 +33,7 @@ def exposed(
     return found
 
 
-def test_what_no_run_has_taken_is_the_lag(
-    local: LocalBroker,
-    broker: Broker,
-    topic: ReportTopic,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_no_run_has_taken_is_the_lag(local, broker, topic, tmp_path, capsys):
     state = tmp_path / "state"
     read = publish(broker, topic, 4)
     aggregated(broker, topic, state)
@@ -56,13 +49,7 @@ def test_what_no_run_has_taken_is_the_lag(
     assert exposed(capsys, local, topic, state)["sotto_lag_records"] == 0
 
 
-def test_behind_the_marker_of_a_transaction_there_is_no_lag(
-    local: LocalBroker,
-    broker: Broker,
-    topic: ReportTopic,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_behind_the_marker_of_a_transaction_there_is_no_lag(local, broker, topic, tmp_path, capsys):
     state = tmp_path / "state"
     publish(broker, topic, 2)
     producer = Producer({"bootstrap.servers": broker.servers, "transactional.id": str(topic)})

@@ -9,7 +9,6 @@ from aggregated import produce
 from prometheus_client.parser import text_string_to_metric_families
 from yesterday import publish
 
-from clientsdk import Broker
 from clientsdk.testing import small_plan
 from deploy.kafka.broker import LocalBroker
 from pipelines.bounded.run import aggregate
@@ -44,13 +43,7 @@ class Exposed:
         return found
 
 
-def test_lag_sink_and_documents_are_told(
-    local: LocalBroker,
-    broker: Broker,
-    topic: ReportTopic,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_lag_sink_and_documents_are_told(local, broker, topic, tmp_path, capsys):
     plan, database = tmp_path / "plan.json", f"sqlite:///{tmp_path / 'results.db'}"
     plan.write_bytes(small_plan().to_json())
     exposed = Exposed(local, topic, database, plan)

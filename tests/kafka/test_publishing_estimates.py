@@ -20,7 +20,6 @@ from yesterday import publish
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
-from deploy.kafka.broker import LocalBroker
 from mechanisms.frozen import replace
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.sinks.committed import Note
@@ -49,7 +48,7 @@ def estimates_topic(broker: Broker, topic: ReportTopic) -> SinkTopic:
 
 
 @pytest.fixture
-def estimates(broker: Broker, topic: ReportTopic) -> SinkTopic:
+def estimates(broker, topic):
     return estimates_topic(broker, topic)
 
 
@@ -78,14 +77,7 @@ def results(url: object) -> dict[str, list[dict[str, object]]]:
     return {**tables, "rejects": [rejects]}
 
 
-def test_a_sink_has_what_the_run_has(
-    local: LocalBroker,
-    broker: Broker,
-    topic: ReportTopic,
-    estimates: SinkTopic,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_sink_has_what_the_run_has(local, broker, topic, estimates, tmp_path, capsys):
     state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 12)
     done = aggregated(broker, topic, state, estimates)
@@ -123,13 +115,8 @@ def run_killed(server: ForkServerContext, target: object, *arguments: object) ->
 
 
 def test_a_run_killed_between_projection_and_publishing_publishes_what_is_missing(
-    local: LocalBroker,
-    broker: Broker,
-    server: ForkServerContext,
-    topic: ReportTopic,
-    estimates: SinkTopic,
-    tmp_path: Path,
-) -> None:
+    local, broker, server, topic, estimates, tmp_path
+):
     state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 4)
     run_killed(server, killed_run, str(local.client_file), str(topic), str(state), "projected")
@@ -148,8 +135,8 @@ def test_a_run_killed_between_projection_and_publishing_publishes_what_is_missin
 
 
 def test_a_state_directory_restored_from_a_copy_publishes_nothing_over_what_there_is(
-    broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
-) -> None:
+    broker, topic, estimates, tmp_path
+):
     state, copy, url = tmp_path / "state", tmp_path / "copy", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 2)
     aggregated(broker, topic, state, estimates)
@@ -167,14 +154,7 @@ def test_a_state_directory_restored_from_a_copy_publishes_nothing_over_what_ther
     assert results(url) == before
 
 
-def test_a_sink_killed_anywhere_goes_on(
-    local: LocalBroker,
-    broker: Broker,
-    server: ForkServerContext,
-    topic: ReportTopic,
-    estimates: SinkTopic,
-    tmp_path: Path,
-) -> None:
+def test_a_sink_killed_anywhere_goes_on(local, broker, server, topic, estimates, tmp_path):
     state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 8)
     aggregated(broker, topic, state, estimates)
@@ -185,8 +165,8 @@ def test_a_sink_killed_anywhere_goes_on(
 
 
 def test_a_broker_that_is_away_neither_blocks_nor_undoes_a_commit(
-    broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
-) -> None:
+    broker, topic, estimates, tmp_path
+):
     state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 8)
     began = time.monotonic()
@@ -201,9 +181,7 @@ def test_a_broker_that_is_away_neither_blocks_nor_undoes_a_commit(
     assert results(url) == results(of_state(state))
 
 
-def test_records_that_are_no_documents_are_counted_and_left(
-    broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
-) -> None:
+def test_records_that_are_no_documents_are_counted_and_left(broker, topic, estimates, tmp_path):
     state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
     producer = KafkaProducer(**broker.options(10))
     for key, value in ((b"k", b"junk"), (b"k", None), (b"[]", b'{"schema":1}')):
@@ -217,8 +195,8 @@ def test_records_that_are_no_documents_are_counted_and_left(
 
 
 def test_a_topic_that_was_made_again_is_refused_and_published_to_anew(
-    broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
-) -> None:
+    broker, topic, estimates, tmp_path
+):
     state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 3)
     aggregated(broker, topic, state, estimates)
@@ -241,9 +219,7 @@ def test_a_topic_that_was_made_again_is_refused_and_published_to_anew(
     assert results(url) == before
 
 
-def test_the_same_in_postgresql_while_that_goes_and_comes_back(
-    broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
-) -> None:
+def test_the_same_in_postgresql_while_that_goes_and_comes_back(broker, topic, estimates, tmp_path):
     programs = binaries()
     if programs is None:
         pytest.skip("no PostgreSQL server is installed: apt-get install postgresql")
@@ -269,15 +245,7 @@ def test_the_same_in_postgresql_while_that_goes_and_comes_back(
         server.remove()
 
 
-def test_the_commands(
-    local: LocalBroker,
-    broker: Broker,
-    topic: ReportTopic,
-    estimates: SinkTopic,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_commands(local, broker, topic, estimates, tmp_path, capfd, monkeypatch):
     plan = tmp_path / "plan.json"
     plan.write_bytes(small_plan().to_json())
     where = ["--broker", str(local.client_file)]

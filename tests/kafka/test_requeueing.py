@@ -21,7 +21,7 @@ from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.errors import ParameterError
 from sotto.kafka.admin import connected
-from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
+from sotto.kafka.topics import SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
@@ -94,7 +94,7 @@ def published(broker, topic, state, **options) -> str:
 
 
 @pytest.fixture
-def sinks(broker, topic) -> tuple[ReportTopic, ReportTopic]:
+def sinks(broker, topic):
     """The topics of quarantine and of requeue, as all their records are read."""
     stay = Stay(small_plan().horizon, small_plan().retention)
     with connected(broker) as topics:

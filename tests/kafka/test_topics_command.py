@@ -163,10 +163,7 @@ def test_tls_and_a_name_from_a_file(run, secured, tmp_path, monkeypatch):
 
 
 def test_topics_beside_those_of_reports(run, admin, broker):
-    refused(
-        run("check", "whole-e1-p2", "--sinks"),
-        "there is no topic whole-e1-p2",
-    )
+    refused(run("check", "whole-e1-p2", "--sinks"), "there is no topic whole-e1-p2")
     assert run("create", "whole", "--partitions", "2")[0] == 0
     refused(run("check", "whole-e1-p2", "--sinks"), "no topic whole-estimates", "create whole --s")
     status, out, err = run("create", "whole", "--partitions", "2", "--sinks")

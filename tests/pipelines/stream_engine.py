@@ -154,11 +154,7 @@ class Engine:
     """
 
     def __init__(
-        self,
-        stream: Stream,
-        sources: Sequence[Source],
-        source: random.Random,
-        now: int = AT_LAST,
+        self, stream: Stream, sources: Sequence[Source], source: random.Random, now: int = AT_LAST
     ) -> None:
         self.stream, self.sources, self.random = stream, sources, source
         self.now = now

@@ -54,7 +54,7 @@ metrics:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """A plan, a log, and a state directory into which the log is aggregated."""
     made = tmp_path_factory.mktemp("aggregate")
     (made / "plan.yaml").write_text(PLAN)
@@ -89,7 +89,7 @@ def sotto(*given: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_run_says_what_it_came_to(folder: Path, tmp_path: Path) -> None:
+def test_a_run_says_what_it_came_to(folder, tmp_path):
     done = sotto("aggregate", *arguments(folder)[:4], "--state", tmp_path / "state")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("generation 1: 900 reports, ")
@@ -99,7 +99,7 @@ def test_a_run_says_what_it_came_to(folder: Path, tmp_path: Path) -> None:
     assert again.stdout == "generation 1: nothing new in the log\n"
 
 
-def test_estimates_are_printed_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_estimates_are_printed_for_people(folder, capsys):
     assert main(["estimates", "--state", str(folder / "state")]) == 0
     shown = capsys.readouterr().out
     assert "colour, 2023-08-31 to 2023-09-07 (command version 1, revision 1)" in shown
@@ -112,9 +112,7 @@ def test_estimates_are_printed_for_people(folder: Path, capsys: pytest.CaptureFi
     assert "string away" in capsys.readouterr().out
 
 
-def test_estimates_are_printed_for_programs(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_estimates_are_printed_for_programs(folder, capsys):
     common = ["estimates", "--state", str(folder / "state"), "--metric", "colour"]
     assert main([*common, "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -126,7 +124,7 @@ def test_estimates_are_printed_for_programs(
     assert lines[0]["reports_by_level"] == "[300]"
 
 
-def test_windows_are_found_by_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_windows_are_found_by_time(folder, capsys):
     common = ["estimates", "--state", str(folder / "state"), "--window"]
     assert main([*common, "2023-09-06T23:59Z"]) == 0
     assert "colour" in capsys.readouterr().out
@@ -144,15 +142,10 @@ def test_windows_are_found_by_time(folder: Path, capsys: pytest.CaptureFixture[s
         (["--max-reports", "0"], "must be at least 1"),
         (["--database", "nonsense"], "the database cannot be used"),
         (["--plan", "nowhere.yaml"], "nowhere.yaml"),
-        (
-            ["--topic", "reports-e1-p1"],
-            "--topic and --accept-loss go with --kafka or --broker",
-        ),
+        (["--topic", "reports-e1-p1"], "--topic and --accept-loss go with --kafka or --broker"),
     ],
 )
-def test_errors_are_one_line(
-    folder: Path, capsys: pytest.CaptureFixture[str], given: list[str], message: str
-) -> None:
+def test_errors_are_one_line(folder, capsys, given, message):
     assert main(["aggregate", *arguments(folder), *given]) == 2
     out, error = capsys.readouterr()
     assert out == ""
@@ -161,7 +154,7 @@ def test_errors_are_one_line(
     assert error.count("\n") == 1
 
 
-def test_a_plan_is_given_once(folder: Path, tmp_path: Path) -> None:
+def test_a_plan_is_given_once(folder, tmp_path):
     """Also the candidates of its strings, without which none would be found any more."""
     log, state = tmp_path / "log", tmp_path / "state"
     place = ["--log", str(log), "--state", str(state)]
@@ -176,16 +169,14 @@ def test_a_plan_is_given_once(folder: Path, tmp_path: Path) -> None:
     assert strings >= {"home", "away"}
 
 
-def test_without_any_plan_one_is_asked_for(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_any_plan_one_is_asked_for(folder, tmp_path, capsys):
     state = tmp_path / "state"
     assert main(["aggregate", *arguments(folder)[2:4], "--state", str(state)]) == 2
     assert f"{state} has no plans yet: give them with --plan" in capsys.readouterr().err
     assert not state.exists()
 
 
-def test_what_goes_wrong_in_a_stage_is_one_line_too(folder: Path, tmp_path: Path) -> None:
+def test_what_goes_wrong_in_a_stage_is_one_line_too(folder, tmp_path):
     log, state = tmp_path / "log", tmp_path / "state"
     place = [*arguments(folder)[:2], "--log", log, "--state", state]
     write(log, sent(folder, 5, 43))
@@ -200,15 +191,13 @@ def test_what_goes_wrong_in_a_stage_is_one_line_too(folder: Path, tmp_path: Path
     assert done.stderr.count("\n") == 1
 
 
-def test_there_are_no_estimates_without_a_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_there_are_no_estimates_without_a_run(tmp_path, capsys):
     assert main(["estimates", "--state", str(tmp_path)]) == 2
     assert "there are no results" in capsys.readouterr().err
     assert os.listdir(tmp_path) == []
 
 
-def test_what_is_not_determined_is_left_blank() -> None:
+def test_what_is_not_determined_is_left_blank():
     row: dict[str, object] = dict.fromkeys(
         ("value", "low", "high", "display", "detection_floor", "significant", "unit")
     )
@@ -220,7 +209,7 @@ def test_what_is_not_determined_is_left_blank() -> None:
     assert "method" not in lines[1]
 
 
-def test_what_is_not_unbiased_is_said() -> None:
+def test_what_is_not_unbiased_is_said():
     row: dict[str, object] = dict.fromkeys(("low", "high", "display", "detection_floor", "unit"))
     row |= {"metric": "m", "kind": "share", "n": 7, "plan": "p", "version": 1, "revision": 3}
     row |= {"window_start": 0, "window_end": 1, "significant": None, "value": 0.5}
@@ -233,7 +222,7 @@ def test_what_is_not_unbiased_is_said() -> None:
     assert lines[3].split() == ["b", "0.5", "7"]
 
 
-def test_what_is_withheld_within_a_window_is_said_in_its_row() -> None:
+def test_what_is_withheld_within_a_window_is_said_in_its_row():
     row: dict[str, object] = dict.fromkeys(("low", "high", "display", "detection_floor", "unit"))
     row |= {"metric": "m", "kind": "mean", "n": 25, "plan": "p", "version": 1, "revision": 3}
     row |= {"window_start": 0, "window_end": 1, "significant": None, "method": "unbiased"}
@@ -250,9 +239,7 @@ def test_what_is_withheld_within_a_window_is_said_in_its_row() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_following_goes_on_until_it_is_told_to_stop(
-    folder: Path, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_following_goes_on_until_it_is_told_to_stop(folder, tmp_path, number):
     log, state = tmp_path / "log", tmp_path / "state"
     first, *rest = sent(folder, 20, 42)
     write(log, [first], lanes=1)
@@ -288,7 +275,7 @@ def test_following_goes_on_until_it_is_told_to_stop(
     assert counted >= 60
 
 
-def test_a_plan_that_is_put_into_the_folder_needs_no_restart(folder: Path, tmp_path: Path) -> None:
+def test_a_plan_that_is_put_into_the_folder_needs_no_restart(folder, tmp_path):
     log, state, plans = tmp_path / "log", tmp_path / "state", tmp_path / "plans"
     plans.mkdir()
     (tmp_path / "c.txt").write_text("home\n")
@@ -328,7 +315,7 @@ def test_a_plan_that_is_put_into_the_folder_needs_no_restart(folder: Path, tmp_p
         assert process.stderr.read() == ""
 
 
-def test_following_tries_a_failed_projection_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_following_tries_a_failed_projection_again(capsys):
     stopped, rounds = threading.Event(), iter([False, True])
 
     def once(progress: object) -> RunResult:
@@ -357,9 +344,7 @@ def without_log(folder: Path) -> list[str]:
         (["--kafka", "127.0.0.1:9", "--topic", "r-e1-p1"], "is the broker running"),
     ],
 )
-def test_errors_of_topics_are_one_line(
-    folder: Path, capsys: pytest.CaptureFixture[str], given: list[str], message: str
-) -> None:
+def test_errors_of_topics_are_one_line(folder, capsys, given, message):
     assert main(["aggregate", *without_log(folder), *given]) == 2
     error = capsys.readouterr().err
     assert error.startswith("sotto: error: ")
@@ -367,12 +352,7 @@ def test_errors_of_topics_are_one_line(
     assert error.count("\n") == 1
 
 
-def test_a_topic_is_followed_through_failures_of_its_broker(
-    folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_topic_is_followed_through_failures_of_its_broker(folder, tmp_path, capsys, monkeypatch):
     """It is tried again, but for what is wrong from the start."""
     cluster = FakeCluster("reports-e1-p1")
     install(monkeypatch, cluster)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from every_type import KINDS, Fleet, every_plan, finite, fleet, logged
+from every_type import KINDS, every_plan, finite, fleet, logged
 from statistical import check_normal
 
 from mechanisms.items import Method
@@ -30,21 +30,16 @@ CANDIDATES = {"rappor": ("home", "away")}
 
 
 @pytest.fixture(scope="module")
-def sent() -> Fleet:
+def sent():
     return fleet(every_plan(), DEVICES, SEED)
 
 
 @pytest.fixture(scope="module")
-def rows(
-    sent: Fleet, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, dict[tuple[str, str], dict[str, object]]]:
+def rows(sent, tmp_path_factory):
     """The rows of the estimates, by metric, kind and item."""
     folder, plan = tmp_path_factory.mktemp("every"), every_plan()
     result = aggregate(
-        logged(sent, folder),
-        folder / "state",
-        [plan],
-        candidates={plan.fingerprint: CANDIDATES},
+        logged(sent, folder), folder / "state", [plan], candidates={plan.fingerprint: CANDIDATES}
     )
     assert result.rejects == {}
     found: dict[str, dict[tuple[str, str], dict[str, object]]] = {}
@@ -56,11 +51,7 @@ def rows(
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "permute_and_flip"])
-def test_estimates_lie_within_sampling_error_of_the_truth(
-    name: str,
-    sent: Fleet,
-    rows: dict[str, dict[tuple[str, str], dict[str, object]]],
-) -> None:
+def test_estimates_lie_within_sampling_error_of_the_truth(name, sent, rows):
     """With a false-failure rate of 1e-9 a metric; where the reports determine anything at all."""
     found = rows[name]
     compared = []
@@ -73,9 +64,7 @@ def test_estimates_lie_within_sampling_error_of_the_truth(
     check_normal(values, truths, errors, label=f"{name}, seed {SEED}")
 
 
-def test_reports_taken_for_another_rung_would_be_noticed(
-    sent: Fleet, rows: dict[str, dict[tuple[str, str], dict[str, object]]]
-) -> None:
+def test_reports_taken_for_another_rung_would_be_noticed(sent, rows):
     """The check itself: shares debiased as if all reports were of the first level."""
     mechanism = every_plan().metric("grr").mechanism
     [(p, q)], [(last_p, last_q)] = (mechanism.probabilities(level) for level in (0, 1))
@@ -87,9 +76,7 @@ def test_reports_taken_for_another_rung_would_be_noticed(
         check_normal(wrong, list(truths.values()), errors)
 
 
-def test_releases_have_the_law_of_permute_and_flip(
-    sent: Fleet, rows: dict[str, dict[tuple[str, str], dict[str, object]]]
-) -> None:
+def test_releases_have_the_law_of_permute_and_flip(sent, rows):
     """All that are counted are of the last level, and so the selections themselves."""
     metric = every_plan().metric("permute_and_flip")
     mechanism = metric.mechanism
@@ -110,7 +97,7 @@ def test_releases_have_the_law_of_permute_and_flip(
         check_normal(row["value"], expected / n, spread**0.5 / n, label=f"{name}, seed {SEED}")
 
 
-def test_every_type_and_mechanism_is_there() -> None:
+def test_every_type_and_mechanism_is_there():
     metrics = every_plan().metrics
     assert {metric.mechanism.name for metric in metrics} == set(REGISTRY)
     assert {metric.type for metric in metrics} == set(TYPES)
@@ -119,7 +106,7 @@ def test_every_type_and_mechanism_is_there() -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("reports", [0, 1, 2])
-def test_windows_with_hardly_a_report_have_rows(name: str, reports: int) -> None:
+def test_windows_with_hardly_a_report_have_rows(name, reports):
     """A row a kind and item, the first with all reports, whatever they determine."""
     plan = every_plan()
     metric, source = plan.metric(name), SeededSource(SEED)

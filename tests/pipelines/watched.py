@@ -127,10 +127,7 @@ class FakeStream(lag.WatchedStream):
 
     def lag(self, taken: Mapping[str, int]) -> lag.Lag:
         self.asked.append(taken)
-        partitions = {
-            "reports-e1-p2/0": lag.Progress(12, 7),
-            "reports-e1-p2/1": lag.Progress(5, 0),
-        }
+        partitions = {"reports-e1-p2/0": lag.Progress(12, 7), "reports-e1-p2/1": lag.Progress(5, 0)}
         return lag.Lag(None, 7, 1, now_ms() - 60_000, partitions)
 
 

@@ -147,7 +147,7 @@ def test_a_revocation_does_not_widen_what_is_rejected():
     assert (len(rejects.rows), len(rejects.reason)) == (61, 61)
 
 
-def test_many_are_placed_as_each_is() -> None:
+def test_many_are_placed_as_each_is():
     parts = Parts({-3: 1, 5: 8, 7: 64}, new=4)
     draw = np.random.default_rng(5)
     shards, periods = draw.integers(0, 64, 1000), draw.choice([-3, 5, 6, 7, 2**40], 1000)
@@ -160,7 +160,7 @@ def test_many_are_placed_as_each_is() -> None:
     assert set(placed[periods == -3].tolist()) == {0}
 
 
-def test_a_part_is_expected_to_have_few_chains_and_shards_are_the_limit() -> None:
+def test_a_part_is_expected_to_have_few_chains_and_shards_are_the_limit():
     assert [parts_for([1, chains], 6) for chains in (0, 1, CHAINS)] == [1, 1, 1]
     assert [parts_for([chains, 0], 6) for chains in (CHAINS + 1, 3 * CHAINS, 5 * CHAINS)] == [
         2,

@@ -63,7 +63,7 @@ def counts_of(metric: CompiledMetric, devices: int) -> NDArray[np.int64]:
 
 @pytest.mark.parametrize("metric", PLAN.metrics, ids=lambda metric: metric.name)
 @pytest.mark.parametrize("devices", [0, 1, 3000])
-def test_rows_are_complete_and_different(metric: CompiledMetric, devices: int) -> None:
+def test_rows_are_complete_and_different(metric, devices):
     key = WindowKey(PLAN.fingerprint, metric.index, 3 * metric.window)
     window = Window(9, counts_of(metric, devices))
     candidates = {PLAN.fingerprint: {metric.name: CANDIDATES}}
@@ -84,7 +84,7 @@ def kinds(name: str) -> dict[tuple[str, str], float]:
     return {(item.kind, item.item): item.estimate.value for item in items}
 
 
-def test_categories_have_shares_that_are_shown_as_such() -> None:
+def test_categories_have_shares_that_are_shown_as_such():
     metric = PLAN.metric("shape")
     counts = counts_of(metric, 3000)
     items = list(estimate(metric, counts, ()))
@@ -95,7 +95,7 @@ def test_categories_have_shares_that_are_shown_as_such() -> None:
     assert [item.display for item in items] == shown
 
 
-def test_numbers_have_what_their_mechanism_tells() -> None:
+def test_numbers_have_what_their_mechanism_tells():
     assert {kind for kind, _ in kinds("plain")} == {"mean", "quantile", "cdf"}
     level = kinds("level")
     assert {kind for kind, _ in level} == {"mean", "missing", "quantile", "cdf"}
@@ -112,20 +112,20 @@ def test_numbers_have_what_their_mechanism_tells() -> None:
     assert units == {"mean": "kg", "missing": "share", "bit": "share"}
 
 
-def test_strings_have_candidates_and_the_missing_one_is_told_apart() -> None:
+def test_strings_have_candidates_and_the_missing_one_is_told_apart():
     strings = {("string", text) for text in CANDIDATES}
     assert set(kinds("path")) == {("unexplained", ""), *strings}
     assert set(kinds("place")) == {("unexplained", ""), ("missing", ""), *strings}
 
 
-def test_without_candidates_everything_is_unexplained() -> None:
+def test_without_candidates_everything_is_unexplained():
     metric = PLAN.metric("path")
     (item,) = estimate(metric, counts_of(metric, 300), ())
     assert (item.kind, item.estimate.value, item.estimate.n) == ("unexplained", 1.0, 300)
     assert sum(item.estimate.reports_by_level) == 300
 
 
-def test_candidates_given_twice_are_one() -> None:
+def test_candidates_given_twice_are_one():
     metric = PLAN.metric("path")
     items = estimate(metric, counts_of(metric, 300), ("home", "home"))
     assert [item.item for item in items] == ["", "home"]

@@ -12,7 +12,7 @@ import json
 import random
 import sqlite3
 import struct
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -145,7 +145,7 @@ class Outputs:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> list[Outputs]:
+def pair(tmp_path_factory):
     """Two jobs with one report a window, which differ in the reports' payloads alone."""
     folders = [tmp_path_factory.mktemp(name) for name in ("first", "second")]
     plan = every_plan()
@@ -170,26 +170,20 @@ def printed(outputs: Outputs, how: Sequence[str], capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     "how", [["--format", "table", "--all"], ["--format", "csv"], ["--format", "json"]]
 )
-def test_what_is_printed_of_one_report_says_nothing_of_its_payload(
-    pair: list[Outputs], how: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_printed_of_one_report_says_nothing_of_its_payload(pair, how, capsys):
     one, other = (printed(each, how, capsys) for each in pair)
     assert one == other
     assert one.count(b"1 report, the plan asks for 20") >= len(KINDS)
 
 
-def test_a_table_says_once_a_window_why_there_are_no_estimates(
-    pair: list[Outputs], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_says_once_a_window_why_there_are_no_estimates(pair, capsys):
     lines = printed(pair[0], [], capsys).decode().splitlines()
     assert [line for line in lines if line.startswith("  ")] == [
         "  withheld: 1 report, the plan asks for 20"
     ] * len(KINDS)
 
 
-def test_a_csv_keeps_its_columns_and_a_row_for_every_estimate(
-    pair: list[Outputs], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_csv_keeps_its_columns_and_a_row_for_every_estimate(pair, capsys):
     text = printed(pair[0], ["--format", "csv", "--metric", "grr"], capsys).decode()
     lines = list(csv.DictReader(io.StringIO(text)))
     assert [line["item"] for line in lines] == ["red", "green", "blue", "grey", "other"]
@@ -201,9 +195,7 @@ def test_a_csv_keeps_its_columns_and_a_row_for_every_estimate(
 
 
 @pytest.mark.parametrize("place", [lambda o: o.state / "results.db", Outputs.sunk])
-def test_a_database_of_one_report_says_nothing_of_its_payload(
-    pair: list[Outputs], place: Callable[[Outputs], Path]
-) -> None:
+def test_a_database_of_one_report_says_nothing_of_its_payload(pair, place):
     """Byte for byte, but for the names of the jobs and of generations, which are random."""
     one, other = (_neutral(place(each)) for each in pair)
     assert one == other
@@ -221,7 +213,7 @@ def _neutral(file: Path) -> bytes:
     return content
 
 
-def test_documents_of_one_report_say_nothing_of_its_payload(pair: list[Outputs]) -> None:
+def test_documents_of_one_report_say_nothing_of_its_payload(pair):
     one, other = (each.documents() for each in pair)
     assert one == other
     windows = [d for each in one if isinstance(d := parse(*each), WindowDocument)]
@@ -232,7 +224,7 @@ def test_documents_of_one_report_say_nothing_of_its_payload(pair: list[Outputs])
         assert {row[name] for row in document.estimates for name in FROM_PAYLOADS} == {None}
 
 
-def test_an_exporter_of_one_report_says_nothing_of_its_payload(pair: list[Outputs]) -> None:
+def test_an_exporter_of_one_report_says_nothing_of_its_payload(pair):
     one, other = (each.exposed() for each in pair)
     assert one == other
     assert "sotto_estimate{" not in one
@@ -253,7 +245,7 @@ def colours(plan: CompiledPlan, devices: int) -> list[Sent]:
 
 
 @pytest.mark.parametrize("least", [None, 20])
-def test_nineteen_reports_are_too_few_and_twenty_are_not(tmp_path: Path, least: int | None) -> None:
+def test_nineteen_reports_are_too_few_and_twenty_are_not(tmp_path, least):
     plan, owner = colour_plan(least), colour_plan(1)
     few = Outputs(tmp_path / "few", plan, colours(plan, 19))
     assert {row["withheld"] for row in few.rows()} == {"19 reports, the plan asks for 20"}
@@ -266,7 +258,7 @@ def test_nineteen_reports_are_too_few_and_twenty_are_not(tmp_path: Path, least: 
     assert all(isinstance(row["value"], float) for row in enough.rows())
 
 
-def test_an_owner_who_asks_for_one_report_is_given_its_estimate(tmp_path: Path) -> None:
+def test_an_owner_who_asks_for_one_report_is_given_its_estimate(tmp_path):
     plan = colour_plan(1)
     lone = Outputs(tmp_path, plan, colours(plan, 1))
     assert {row["withheld"] for row in lone.rows()} == {None}
@@ -275,7 +267,7 @@ def test_an_owner_who_asks_for_one_report_is_given_its_estimate(tmp_path: Path) 
     assert "sotto_estimate{" in lone.exposed()
 
 
-def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path: Path) -> None:
+def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path):
     """Row and document of the same key are replaced, under a higher revision."""
     plan = colour_plan()
     colour, source = plan.metric("colour"), random.Random(4)
@@ -309,7 +301,7 @@ def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", ["1", "NULL"])
-def test_results_made_under_another_minimum_are_made_again(tmp_path: Path, asked: str) -> None:
+def test_results_made_under_another_minimum_are_made_again(tmp_path, asked):
     """Of a plan that asked for one report, and of a release that did not ask."""
     plan = colour_plan()
     job = Outputs(tmp_path, plan, colours(plan, 19))
@@ -406,7 +398,7 @@ class Published:
 
 
 @pytest.mark.slow
-def test_another_minimum_reaches_the_topic_and_its_sinks(tmp_path: Path) -> None:
+def test_another_minimum_reaches_the_topic_and_its_sinks(tmp_path):
     """Nothing else is new, and a consumer keeps the document of the highest revision."""
     job = Published(tmp_path, 1)
     assert (job.withheld(), job.revision()) == ({None}, 1)
@@ -420,7 +412,7 @@ def test_another_minimum_reaches_the_topic_and_its_sinks(tmp_path: Path) -> None
     assert StateDirectory(job.state).manifest().generation == 4
 
 
-def test_results_of_a_release_that_noted_no_minimum_are_published_again(tmp_path: Path) -> None:
+def test_results_of_a_release_that_noted_no_minimum_are_published_again(tmp_path):
     """By which rule it withheld is not known. Once."""
     job = Published(tmp_path, 20)
     path = job.state / "MANIFEST.json"
@@ -432,7 +424,7 @@ def test_results_of_a_release_that_noted_no_minimum_are_published_again(tmp_path
     assert job.aggregate(20) == 0
 
 
-def test_another_minimum_after_an_interrupted_run(tmp_path: Path) -> None:
+def test_another_minimum_after_an_interrupted_run(tmp_path):
     """What was undertaken is done first, and its commit has the minimum."""
     job = Published(tmp_path, 1)
     source, plan = random.Random(5), colour_plan(1)
@@ -454,7 +446,7 @@ def test_another_minimum_after_an_interrupted_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["MANIFEST.json written", "committed", "projected"])
-def test_another_minimum_when_the_run_is_killed(tmp_path: Path, step: str) -> None:
+def test_another_minimum_when_the_run_is_killed(tmp_path, step):
     """The documents are the same ones, whenever they are published."""
     job = Published(tmp_path, 1)
     assert job.withheld() == {None}
@@ -488,7 +480,7 @@ def estimated(plan: CompiledPlan, name: str, counts: NDArray[np.int64]) -> list[
     return rows
 
 
-def test_a_coordinate_that_too_few_reports_are_about_is_withheld_by_itself() -> None:
+def test_a_coordinate_that_too_few_reports_are_about_is_withheld_by_itself():
     """Nothing else that is published is made of a vector's coordinates."""
     plan = every_plan()
     counts = counted(plan.metric("vector_thresholds"), 70, seed=5)
@@ -501,7 +493,7 @@ def test_a_coordinate_that_too_few_reports_are_about_is_withheld_by_itself() -> 
 
 
 @pytest.mark.parametrize("name", ["sampled_bit", "sampled_bits"])
-def test_bits_are_published_all_or_none(name: str) -> None:
+def test_bits_are_published_all_or_none(name):
     """From the mean, which is made of all, and all bits but one that one would follow."""
     plan = every_plan()
     metric = plan.metric(name)
@@ -520,7 +512,7 @@ def test_bits_are_published_all_or_none(name: str) -> None:
     assert {row["withheld"] for row in many} == {None}
 
 
-def test_a_bit_that_no_report_is_about_keeps_no_other_one_back() -> None:
+def test_a_bit_that_no_report_is_about_keeps_no_other_one_back():
     """An owner who asks for one report is given what each has."""
     plan = parse_plan(plan_text()).compile()
     assert plan.minimum_reports == 1
@@ -530,7 +522,7 @@ def test_a_bit_that_no_report_is_about_keeps_no_other_one_back() -> None:
     assert [row["withheld"] for row in bits] == [reason(row["n"], 1) for row in bits]
 
 
-def test_all_other_estimates_are_made_of_all_reports_of_their_window() -> None:
+def test_all_other_estimates_are_made_of_all_reports_of_their_window():
     """So that none of them is a part of another one that could be told from the rest."""
     plan = every_plan()
     for metric in plan.metrics:
@@ -540,7 +532,7 @@ def test_all_other_estimates_are_made_of_all_reports_of_their_window() -> None:
 
 
 @pytest.mark.parametrize("least", [1, 20, 100, 1000])
-def test_no_stratum_is_expected_to_have_fewer_reports_than_the_plan_asks_for(least: int) -> None:
+def test_no_stratum_is_expected_to_have_fewer_reports_than_the_plan_asks_for(least):
     """A point of the distribution of a number is estimated from each."""
     plan = parse_plan(
         plan_text().replace("minimum_reports: 1\n", f"minimum_reports: {least}\n")
@@ -560,7 +552,7 @@ def test_no_stratum_is_expected_to_have_fewer_reports_than_the_plan_asks_for(lea
 
 
 @pytest.mark.parametrize("name", ["threshold", "sampled_bit", "vector_bits", "vector_thresholds"])
-def test_a_mean_has_strata_of_as_many_reports_as_the_plan_asks_for(name: str) -> None:
+def test_a_mean_has_strata_of_as_many_reports_as_the_plan_asks_for(name):
     """Its digits would tell the answers of each small one."""
     lax, strict = (
         parse_plan(plan_text().replace("minimum_reports: 1\n", said)).compile()
@@ -594,7 +586,7 @@ def _pooled(metric: CompiledMetric, counts: NDArray[np.int64]) -> float:
     return float(low + (high - low) * shares[1] / present)
 
 
-def test_documents_of_before_are_still_read(tmp_path: Path) -> None:
+def test_documents_of_before_are_still_read(tmp_path):
     plan = colour_plan(1)
     key, value = Outputs(tmp_path, plan, colours(plan, 3)).documents()[0]
     said = json.loads(value)

@@ -58,7 +58,7 @@ def told(engine: Engine) -> list[tuple[object, ...]]:
     )
 
 
-def test_a_lower_version_that_comes_later_takes_the_place_of_the_higher(tmp_path: Path) -> None:
+def test_a_lower_version_that_comes_later_takes_the_place_of_the_higher(tmp_path):
     """Its documents have another key: those under the old one are emptied."""
     first, later = (plan(version, 4, category("colour", 3, 0.5, 1)) for version in (1, 2))
     write(tmp_path / "log", {"one": sent(later, 5, 1)})
@@ -92,9 +92,7 @@ def rows_given_back(engine: Engine) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_given_back_after_a_period_is_late_however_late_watermarks_come(
-    tmp_path: Path, seed: int
-) -> None:
+def test_what_is_given_back_after_a_period_is_late_however_late_watermarks_come(tmp_path, seed):
     """A shard of which the period has seen nothing has no mark of its end; windows have one."""
     under = plan(1, 4, category("colour", 3, 0.5, 1))
     before = sent(under, 5, 1)
@@ -122,7 +120,7 @@ def test_what_is_given_back_after_a_period_is_late_however_late_watermarks_come(
         assert told(engine) == [(1, 5, True)]
 
 
-def test_what_is_given_back_before_a_period_ends_is_counted(tmp_path: Path) -> None:
+def test_what_is_given_back_before_a_period_ends_is_counted(tmp_path):
     """Its shard has seen nothing else; by the clock the period is over, by the watermark not."""
     under = plan(1, 4, category("colour", 3, 0.5, 1))
     write(tmp_path / "log", {"one": sent(under, 5, 1)})
@@ -142,7 +140,7 @@ def test_what_is_given_back_before_a_period_ends_is_counted(tmp_path: Path) -> N
         assert (audit["pseudonyms"], audit["closed"]) == (6, True)
 
 
-def test_rows_do_not_wait_for_an_audit(tmp_path: Path) -> None:
+def test_rows_do_not_wait_for_an_audit(tmp_path):
     """Audits of large states are far apart; what comes between them is counted as soon as ever."""
     under = plan(1, 4, category("colour", 3, 0.5, 1))
     first, second = sent(under, 1, 1), sent(under, 1, 1)
@@ -164,9 +162,7 @@ def test_rows_do_not_wait_for_an_audit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("noted", [True, False])
-def test_a_plan_that_comes_when_a_period_is_over_does_not_open_it_again(
-    tmp_path: Path, noted: bool
-) -> None:
+def test_a_plan_that_comes_when_a_period_is_over_does_not_open_it_again(tmp_path, noted):
     """Its audit is published by then. Without the note it seems to have been there all the time."""
     colour, slow = category("colour", 3, 0.5, 1), category("slow", 3, 0.5, 1)
     slow["ladder"] = [

@@ -131,19 +131,19 @@ def differences(epochs: str, events: Events, order: int) -> list[str]:
 
 
 @pytest.mark.parametrize("order", range(4))
-def test_nothing_happens(order: int) -> None:
+def test_nothing_happens(order):
     assert differences("epochs", [], order) == []
 
 
 @pytest.mark.parametrize("epochs", list(EPOCHS))
 @settings(max_examples=15, deadline=None, phases=PHASES)
 @given(events=EVENTS, order=st.integers(0, 2**32))
-def test_it_comes_to_what_a_run_comes_to(epochs: str, events: Events, order: int) -> None:
+def test_it_comes_to_what_a_run_comes_to(epochs, events, order):
     assert differences(epochs, events, order) == []
 
 
 @pytest.mark.parametrize("order", range(20))
-def test_it_gets_on_and_falls_back(order: int) -> None:
+def test_it_gets_on_and_falls_back(order):
     assert differences("epochs", any_events(random.Random(order)), order) == []
 
 
@@ -260,7 +260,7 @@ FAULTS: list[Callable[[pytest.MonkeyPatch], None]] = [
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faults_show(fault: Callable[[pytest.MonkeyPatch], None]) -> None:
+def test_faults_show(fault):
     """Nothing differs without a fault: see above, with the same events."""
     for order in range(10):
         with pytest.MonkeyPatch.context() as patch:

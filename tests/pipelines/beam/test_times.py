@@ -151,11 +151,11 @@ def lacking(folder: Path) -> int:
     return lacks
 
 
-def test_a_document_on_time_has_all_timely_reports(tmp_path: Path) -> None:
+def test_a_document_on_time_has_all_timely_reports(tmp_path):
     assert lacking(tmp_path) == 0
 
 
-def test_else_they_would_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_else_they_would_be_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(counting, "next_settling", lambda *_: AT_LAST)
     assert lacking(tmp_path) > 0
 
@@ -172,9 +172,7 @@ def tally(engine: Engine, name: str) -> object:
 
 
 @pytest.mark.parametrize("order", range(6))
-def test_what_comes_after_a_period_is_over_is_late_and_changes_nothing(
-    order: int, tmp_path: Path
-) -> None:
+def test_what_comes_after_a_period_is_over_is_late_and_changes_nothing(order, tmp_path):
     """A partition was idle, and gets records of a time that is over.
 
     They are late whether their shard had a state in that period or not.
@@ -197,9 +195,7 @@ def test_what_comes_after_a_period_is_over_is_late_and_changes_nothing(
 
 @pytest.mark.parametrize("anew", [False, True])
 @pytest.mark.parametrize("order", range(4))
-def test_it_does_not_matter_where_a_report_comes_from(
-    order: int, anew: bool, tmp_path: Path
-) -> None:
+def test_it_does_not_matter_where_a_report_comes_from(order, anew, tmp_path):
     """All messages are given back at some time or other, some before they come by themselves.
 
     So it is also where all is counted anew, long after.
@@ -226,7 +222,7 @@ def test_it_does_not_matter_where_a_report_comes_from(
 
 
 @pytest.mark.parametrize("order", range(4))
-def test_what_is_given_back_after_a_period_is_over_is_late(order: int, tmp_path: Path) -> None:
+def test_what_is_given_back_after_a_period_is_over_is_late(order, tmp_path):
     """Whether its shard had a state in that period or not."""
     sent, others = honest(3, 1, order), honest(8, 1, order + 100)
     given = Given()
@@ -246,7 +242,7 @@ def later_plan(ceiling: float) -> CompiledPlan:
 
 @pytest.mark.parametrize("ceiling", [2, 8])
 @pytest.mark.parametrize("order", range(6))
-def test_a_plan_that_comes_while_it_runs(ceiling: float, order: int, tmp_path: Path) -> None:
+def test_a_plan_that_comes_while_it_runs(ceiling, order, tmp_path):
     """Metrics are numbered anew; workers learn of the plan late, from rows that others decoded."""
     new = later_plan(ceiling)
     known = [small_plans()[0]]
@@ -295,7 +291,7 @@ def honest_of(chosen: CompiledPlan, seed: int) -> list[Sent]:
     return sorted(sent)
 
 
-def test_append_times_do_not_fall_where_a_reader_goes_on(tmp_path: Path) -> None:
+def test_append_times_do_not_fall_where_a_reader_goes_on(tmp_path):
     """A clock that is set back is that of the record before, in whichever call that was read."""
     sent = [Sent(START + at * HOUR, b"no report %d" % at) for at in range(5)]
     with running(tmp_path, sent, small_plans(), lanes=1) as engine:
@@ -314,7 +310,7 @@ def test_append_times_do_not_fall_where_a_reader_goes_on(tmp_path: Path) -> None
     assert found.append == sent[-1].append
 
 
-def test_an_idle_partition_does_not_hold_windows_open(tmp_path: Path) -> None:
+def test_an_idle_partition_does_not_hold_windows_open(tmp_path):
     """It follows the clock at a distance, while another goes on."""
     sent = honest(4, 1, 3)
     with running(tmp_path, sent, small_plans(), now=START + 12 * DAY, idle=60_000) as engine:

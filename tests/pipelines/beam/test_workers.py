@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -39,7 +39,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def pool(tmp_path) -> Iterator[Process]:
+def pool(tmp_path):
     """A pool, its address in a file."""
     (port,) = free_ports(1)
     process = Process(tmp_path, "pool", f"{MODULE} --folder={tmp_path}")
@@ -86,7 +86,7 @@ class Runner(
 
 
 @pytest.fixture
-def runners() -> Iterator[Callable[[], Runner]]:
+def runners():
     """Starts runners."""
     made: list[Runner] = []
 
@@ -100,13 +100,13 @@ def runners() -> Iterator[Callable[[], Runner]]:
 
 
 @pytest.fixture
-def runner(runners) -> str:
+def runner(runners):
     """The address of a runner."""
     return runners().address
 
 
 @pytest.fixture
-def silent() -> Iterator[str]:
+def silent():
     """The address of something that takes connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"

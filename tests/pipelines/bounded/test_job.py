@@ -63,18 +63,16 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path):
     return World(tmp_path)
 
 
-def test_a_job_that_runs_again_writes_the_same(world: World) -> None:
+def test_a_job_that_runs_again_writes_the_same(world):
     once = world.run()
     assert world.run() == once
 
 
-def test_bundles_that_run_again_write_the_same(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bundles_that_run_again_write_the_same(world, tmp_path, monkeypatch):
     once = world.run()
     state = world.directory.path
     shutil.rmtree(state)
@@ -88,7 +86,7 @@ def test_bundles_that_run_again_write_the_same(
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_number_of_jobs(world: World) -> None:
+def test_memory_does_not_grow_with_the_number_of_jobs(world):
     def objects() -> int:
         world.run()
         gc.collect()

@@ -31,5 +31,5 @@ def faults(how: str) -> int:
     return int(done.stdout)
 
 
-def test_memory_is_kept() -> None:
+def test_memory_is_kept():
     assert faults("keep") < faults("default") / 4

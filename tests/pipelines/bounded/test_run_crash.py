@@ -10,7 +10,6 @@ import multiprocessing
 import random
 import shutil
 import time
-from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
@@ -59,7 +58,7 @@ class World:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _() -> Iterator[None]:
+def _():
     """Let runs of this process write both snapshots and logs too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(storedstates, "SHORT", SHORT)
@@ -67,14 +66,14 @@ def _() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory):
     made = World(tmp_path_factory.mktemp("crash"))
     assert counted(made.done) == expected(made.log, registry()).counts
     return made
 
 
 @pytest.fixture(scope="module")
-def server() -> ForkServerContext:
+def server():
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["run_child", "pipelines.bounded.run"])
     return context
@@ -95,7 +94,7 @@ def status(process: ForkServerProcess) -> int | None:
     return code
 
 
-def test_a_run_takes_these_steps(world: World) -> None:
+def test_a_run_takes_these_steps(world):
     seen: list[str] = []
     kept: set[str] = set()
     state = world.new_state()
@@ -113,9 +112,7 @@ def test_a_run_takes_these_steps(world: World) -> None:
 @pytest.mark.parametrize(
     ("step", "occurrence"), [(step, 1 + number % 2) for number, step in enumerate(STEPS)]
 )
-def test_a_run_stopped_at_any_step_goes_on(
-    world: World, server: ForkServerContext, step: str, occurrence: int
-) -> None:
+def test_a_run_stopped_at_any_step_goes_on(world, server, step, occurrence):
     state = world.new_state()
     assert status(started(server, world, state, step, occurrence)) == STOPPED
     world.check(state)
@@ -123,16 +120,14 @@ def test_a_run_stopped_at_any_step_goes_on(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("occurrence", range(1, 30, 6))
-def test_a_run_stopped_within_any_write_goes_on(
-    world: World, server: ForkServerContext, occurrence: int
-) -> None:
+def test_a_run_stopped_within_any_write_goes_on(world, server, occurrence):
     state = world.new_state()
     assert status(started(server, world, state, "write", occurrence)) == STOPPED
     world.check(state)
 
 
 @pytest.mark.slow
-def test_a_run_killed_again_and_again_goes_on(world: World, server: ForkServerContext) -> None:
+def test_a_run_killed_again_and_again_goes_on(world, server):
     source, kills = random.Random(SEED), 0
     state = world.new_state()
     for attempt in range(60):
@@ -153,9 +148,7 @@ def test_a_run_killed_again_and_again_goes_on(world: World, server: ForkServerCo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["begun", "MANIFEST.json written"])
-def test_a_restart_takes_what_was_undertaken_though_the_log_has_grown(
-    tmp_path: Path, server: ForkServerContext, step: str
-) -> None:
+def test_a_restart_takes_what_was_undertaken_though_the_log_has_grown(tmp_path, server, step):
     world = World(tmp_path)
     state = world.new_state()
     directory = StateDirectory(state)
@@ -173,7 +166,7 @@ def test_a_restart_takes_what_was_undertaken_though_the_log_has_grown(
 
 
 @pytest.mark.slow
-def test_a_killed_run_lets_its_lock_go(world: World, server: ForkServerContext) -> None:
+def test_a_killed_run_lets_its_lock_go(world, server):
     state = world.new_state()
     assert status(started(server, world, state, "written", 1)) == STOPPED
     with StateDirectory(state).lock():

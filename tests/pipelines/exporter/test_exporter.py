@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from watched import (
     CANDIDATES,
     FakeDocuments,
     FakeStream,
-    Watched,
     append,
     exposition,
     late_messages,
@@ -48,12 +47,12 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+def job(tmp_path_factory):
     return watched(tmp_path_factory.mktemp("exporter"))
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Watched:
+def copy(tmp_path):
     return watched(tmp_path)
 
 
@@ -61,7 +60,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_reports_and_budgets_are_those_of_the_job(job: Watched) -> None:
+def test_reports_and_budgets_are_those_of_the_job(job):
     found = samples(exposition(job.state, job.log))
     manifest, tables = StateDirectory(job.state).manifest(), projected(job.state)
     assert value(found, "sotto_run_generation") == manifest.generation == 1
@@ -90,7 +89,7 @@ def test_reports_and_budgets_are_those_of_the_job(job: Watched) -> None:
     assert {v for k, v in found["sotto_period_revoked_pseudonyms"].items()} >= {1}
 
 
-def test_estimates_are_those_of_the_newest_windows(job: Watched) -> None:
+def test_estimates_are_those_of_the_newest_windows(job):
     found = samples(exposition(job.state))
     rows = [row for row in projected(job.state)["estimates"] if row["value"] is not None]
     key = ("plan", "version", "metric")
@@ -111,9 +110,7 @@ def test_estimates_are_those_of_the_newest_windows(job: Watched) -> None:
 
 
 @pytest.mark.parametrize("most", [0, 3, 40, 400])
-def test_the_number_of_series_is_bounded_and_every_metric_has_its_share(
-    job: Watched, most: int
-) -> None:
+def test_the_number_of_series_is_bounded_and_every_metric_has_its_share(job, most):
     everything = samples(exposition(job.state, max_series=10**6))
     found = samples(exposition(job.state, max_series=most))
     names = ("", "_standard_error", "_low", "_high")
@@ -126,7 +123,7 @@ def test_the_number_of_series_is_bounded_and_every_metric_has_its_share(
         assert metrics == {dict(k)["metric"] for k in everything["sotto_estimate"]}
 
 
-def test_labels_come_from_plans_alone(job: Watched) -> None:
+def test_labels_come_from_plans_alone(job):
     text = exposition(job.state, job.log)
     directory = StateDirectory(job.state)
     manifest = directory.manifest()
@@ -148,7 +145,7 @@ def test_labels_come_from_plans_alone(job: Watched) -> None:
                 assert re.fullmatch(r"[0-9.]*", item)
 
 
-def test_the_documents_list_what_is_exposed(job: Watched, tmp_path: Path) -> None:
+def test_the_documents_list_what_is_exposed(job, tmp_path):
     text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(sotto_\w+)` \| (\w+) \| (.*?) ?\| (.*) \|$", text, re.MULTILINE)
     documented = [
@@ -168,7 +165,7 @@ def test_the_documents_list_what_is_exposed(job: Watched, tmp_path: Path) -> Non
         assert all({key for key, _ in series} == set(labels) for series in both[name])
 
 
-def test_nothing_is_written_and_no_lock_is_needed(copy: Watched) -> None:
+def test_nothing_is_written_and_no_lock_is_needed(copy):
     before = contents(copy.state), contents(copy.log)
     with StateDirectory(copy.state).lock():
         found = samples(exposition(copy.state, copy.log))
@@ -176,7 +173,7 @@ def test_nothing_is_written_and_no_lock_is_needed(copy: Watched) -> None:
     assert (contents(copy.state), contents(copy.log)) == before
 
 
-def test_the_lag_is_what_no_run_has_taken(copy: Watched) -> None:
+def test_the_lag_is_what_no_run_has_taken(copy):
     found = samples(exposition(copy.state, copy.log))
     assert value(found, "sotto_lag_bytes") == value(found, "sotto_lag_records") == 0
     assert value(found, "sotto_lag_seconds") == value(found, "sotto_lag_partitions") == 0
@@ -194,7 +191,7 @@ def test_the_lag_is_what_no_run_has_taken(copy: Watched) -> None:
     assert value(found, "sotto_run_generation") == 2
 
 
-def test_a_long_lag_is_extrapolated(copy: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_lag_is_extrapolated(copy, monkeypatch):
     append(copy.log, "lane-0", late_messages(400))
     monkeypatch.setattr("pipelines.exporter.lag.LOOK_BYTES", 8192)
     monkeypatch.setattr("pipelines.exporter.lag._LEAST_LOOK", 4096)
@@ -202,7 +199,7 @@ def test_a_long_lag_is_extrapolated(copy: Watched, monkeypatch: pytest.MonkeyPat
     assert WatchedLog(copy.log).lag(taken, None).records == pytest.approx(400, rel=0.1)
 
 
-def test_a_log_of_which_nothing_is_taken_is_all_lag(copy: Watched) -> None:
+def test_a_log_of_which_nothing_is_taken_is_all_lag(copy):
     found = samples(exposition(copy.state.parent / "none", copy.log))
     ends = [LogReader(lane).end() for lane in partitions(copy.log)]
     assert value(found, "sotto_lag_bytes") == sum(ends)
@@ -211,7 +208,7 @@ def test_a_log_of_which_nothing_is_taken_is_all_lag(copy: Watched) -> None:
     assert value(found, "sotto_source_status", source="database", status="missing") == 1
 
 
-def test_a_run_under_way_is_seen(copy: Watched) -> None:
+def test_a_run_under_way_is_seen(copy):
     append(copy.log, "lane-0", late_messages(3))
 
     seen = {}
@@ -250,9 +247,7 @@ def damage(path: Path) -> None:
         ("database", "results.db", lambda path: path.write_bytes(b""), "missing"),
     ],
 )
-def test_what_is_broken_is_a_metric(
-    copy: Watched, source: str, file: str, action: Callable[[Path], object], status: str
-) -> None:
+def test_what_is_broken_is_a_metric(copy, source, file, action, status):
     action(copy.state / file)
     found = samples(exposition(copy.state, copy.log))
     assert value(found, "sotto_source_status", source=source, status=status) == 1
@@ -265,14 +260,14 @@ def test_what_is_broken_is_a_metric(
     assert "sotto_reports_rejected_total" in found
 
 
-def test_a_damaged_note_hides_only_itself(copy: Watched) -> None:
+def test_a_damaged_note_hides_only_itself(copy):
     damage(copy.state / "last_run.json")
     found = samples(exposition(copy.state, copy.log))
     assert "sotto_run_age_seconds" not in found
     assert value(found, "sotto_source_status", source="state", status="ok") == 1
 
 
-def test_a_database_alone_is_enough(job: Watched) -> None:
+def test_a_database_alone_is_enough(job):
     both = samples(exposition(job.state))
     alone = samples(exposition(None, database=f"sqlite:///{job.state / 'results.db'}"))
     for name in ("sotto_estimate", "sotto_reports_rejected_total", "sotto_period_spent_epsilon"):
@@ -280,7 +275,7 @@ def test_a_database_alone_is_enough(job: Watched) -> None:
     assert "sotto_period_allowed_epsilon" not in alone
 
 
-def test_a_database_that_is_written_to_is_read_as_of_its_last_commit(copy: Watched) -> None:
+def test_a_database_that_is_written_to_is_read_as_of_its_last_commit(copy):
     database = Database(of_state(copy.state), 2000)
     with closing(sqlite3.connect(copy.state / "results.db")) as writer:
         writer.execute("PRAGMA journal_mode=WAL")
@@ -290,22 +285,20 @@ def test_a_database_that_is_written_to_is_read_as_of_its_last_commit(copy: Watch
         assert database.read().generation == 7
 
 
-def test_what_has_not_changed_is_not_read_again(
-    copy: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_has_not_changed_is_not_read_again(copy, monkeypatch):
     database = Database(of_state(copy.state), 2000)
     first = database.read()
     monkeypatch.setattr("pipelines.exporter.database._windows", None)
     assert database.read().estimates is first.estimates
 
 
-def test_a_database_that_cannot_be_one_is_refused() -> None:
+def test_a_database_that_cannot_be_one_is_refused():
     for url in ("nonsense", "nodialect://x"):
         with pytest.raises(AggregationError, match="cannot be used"):
             Database(url, 10)
 
 
-def test_a_scrape_does_not_wait_for_a_reading_that_hangs() -> None:
+def test_a_scrape_does_not_wait_for_a_reading_that_hangs():
     go, number = threading.Event(), 0
 
     def readers(before: Snapshot | None) -> Iterator[Snapshot]:
@@ -333,7 +326,7 @@ def test_a_scrape_does_not_wait_for_a_reading_that_hangs() -> None:
         assert time.monotonic() < limit
 
 
-def test_scrapes_at_once_share_a_reading() -> None:
+def test_scrapes_at_once_share_a_reading():
     number = 0
 
     def readers(before: Snapshot | None) -> Iterator[Snapshot]:
@@ -352,10 +345,10 @@ def test_scrapes_at_once_share_a_reading() -> None:
     assert number == 1
 
 
-def test_before_the_first_reading_there_is_little_to_say() -> None:
+def test_before_the_first_reading_there_is_little_to_say():
     assert [f.name for f in families(None, 0, 3)] == ["sotto_exporter_deadline_exceeded"]
 
 
-def test_the_exporter_needs_no_beam() -> None:
+def test_the_exporter_needs_no_beam():
     script = "import pipelines.exporter.health, sys; assert 'apache_beam' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, timeout=60)

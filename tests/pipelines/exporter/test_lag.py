@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from fake_kafka import FakeCluster, copied, install
 from report_logs import START, honest, write
@@ -18,14 +16,14 @@ from sotto.log.writer import now_ms
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCluster:
+def cluster(monkeypatch, tmp_path):
     made = FakeCluster("reports-e1-p2")
     install(monkeypatch, made)
     copied(write(tmp_path / "log", honest(3, 1, 1)), made)
     return made
 
 
-def test_the_lag_of_a_topic_is_counted_in_messages(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_the_lag_of_a_topic_is_counted_in_messages(cluster, tmp_path):
     state, watched = tmp_path / "state", WatchedTopics(cluster.source())
     found = samples(exposition(state, watched))
     assert value(found, "sotto_source_status", source="log", status="missing") == 1
@@ -44,7 +42,7 @@ def test_the_lag_of_a_topic_is_counted_in_messages(cluster: FakeCluster, tmp_pat
     assert value(found, "sotto_lag_seconds") == pytest.approx(age, abs=60)
 
 
-def test_offsets_without_records_are_no_lag(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_offsets_without_records_are_no_lag(cluster, tmp_path):
     """A transaction's marker takes an offset, and so did what was aborted or compacted."""
     state, watched = tmp_path / "state", WatchedTopics(cluster.source())
     aggregate(cluster.source(), state, plans())
@@ -61,9 +59,7 @@ def test_offsets_without_records_are_no_lag(cluster: FakeCluster, tmp_path: Path
     assert value(found, "sotto_lag_seconds") > 0
 
 
-def test_of_many_records_some_are_looked_at(
-    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_many_records_some_are_looked_at(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(lag, "TOPIC_LOOK_BYTES", 1)
     state, watched = tmp_path / "state", WatchedTopics(cluster.source())
     aggregate(cluster.source(), state, plans())
@@ -75,9 +71,7 @@ def test_of_many_records_some_are_looked_at(
     assert looked == cluster.partition(0).end - 80
 
 
-def test_a_broker_that_does_not_answer_is_a_metric(
-    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broker_that_does_not_answer_is_a_metric(cluster, tmp_path, monkeypatch):
     state, watched = tmp_path / "state", WatchedTopics(cluster.source())
     aggregate(cluster.source(), state, plans())
 
@@ -91,9 +85,7 @@ def test_a_broker_that_does_not_answer_is_a_metric(
     assert "sotto_lag_records" not in found
 
 
-def test_records_that_were_deleted_uncounted_are_a_damaged_log(
-    cluster: FakeCluster, tmp_path: Path
-) -> None:
+def test_records_that_were_deleted_uncounted_are_a_damaged_log(cluster, tmp_path):
     state, watched = tmp_path / "state", WatchedTopics(cluster.source())
     aggregate(cluster.source(), state, plans())
     for one in late_messages(5):

@@ -77,11 +77,11 @@ def queries() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+def job(tmp_path_factory):
     return watched(tmp_path_factory.mktemp("prometheus"))
 
 
-def test_rules_and_dashboard_ask_for_metrics_that_exist() -> None:
+def test_rules_and_dashboard_ask_for_metrics_that_exist():
     variables = [variable["definition"] for variable in dashboard()["templating"]["list"]]
     asked = [*alerts().values(), *queries().values(), *variables]
     named = {name for query in asked for name in re.findall(r"\bsotto_\w+", query)}
@@ -90,12 +90,12 @@ def test_rules_and_dashboard_ask_for_metrics_that_exist() -> None:
     assert len(shown) > 30
 
 
-def test_every_alert_is_explained() -> None:
+def test_every_alert_is_explained():
     text = (DEPLOY.parent / "docs" / "operations.md").read_text(encoding="utf-8")
     assert set(re.findall(r"`(Sotto\w+)`", text)) == set(alerts())
 
 
-def test_panels_do_not_overlap_and_name_the_provisioned_source() -> None:
+def test_panels_do_not_overlap_and_name_the_provisioned_source():
     sources = DEPLOY / "grafana" / "provisioning" / "datasources" / "prometheus.yml"
     (source,) = yaml.safe_load(sources.read_text(encoding="utf-8"))["datasources"]
     taken: set[tuple[int, int]] = set()
@@ -114,7 +114,7 @@ def test_panels_do_not_overlap_and_name_the_provisioned_source() -> None:
 
 
 @needs_prometheus
-def test_the_exposition_keeps_to_the_conventions(job: Watched) -> None:
+def test_the_exposition_keeps_to_the_conventions(job):
     result = subprocess.run(
         ["promtool", "check", "metrics"],
         input=exposition(job.state, job.log),
@@ -202,7 +202,7 @@ WELL = {
 
 @needs_prometheus
 @pytest.mark.slow
-def test_every_alert_fires_when_it_should_and_no_other_time(tmp_path: Path) -> None:
+def test_every_alert_fires_when_it_should_and_no_other_time(tmp_path):
     """The expression with its delay: a fault each, and a job with which all is well."""
     named = [(name.partition(",")[0], series) for name, series in FAULTS.items()]
     assert {name for name, _ in named} == set(alerts())
@@ -297,7 +297,7 @@ def _configured(folder: Path, *targets: str) -> Path:
 
 
 @pytest.fixture
-def running(job: Watched, tmp_path: Path) -> Iterator[Running]:
+def running(job, tmp_path):
     served = [sys.executable, "-m", "sotto.cli", "exporter", "--port", "0", "--max-age", "200ms"]
     served += ["--state", str(job.state), "--log", str(job.log)]
     address = f"127.0.0.1:{_free_port()}"
@@ -324,7 +324,7 @@ def running(job: Watched, tmp_path: Path) -> Iterator[Running]:
 
 @needs_prometheus
 @pytest.mark.slow
-def test_prometheus_scrapes_it_and_every_query_has_data(running: Running) -> None:
+def test_prometheus_scrapes_it_and_every_query_has_data(running):
     def answers() -> bool:
         try:
             return bool(running.get("query", query="sotto_run_generation == 1")["result"])

@@ -118,13 +118,13 @@ def _named(root: Path, manifest: Manifest) -> set[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _(monkeypatch: pytest.MonkeyPatch) -> None:
+def _(monkeypatch):
     """Let runs write both snapshots and logs."""
     monkeypatch.setattr(storedstates, "SHORT", SHORT)
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def log(tmp_path_factory):
     return write(tmp_path_factory.mktemp("durability") / "log", honest(10, 3, 11) + faulty(12))
 
 
@@ -141,9 +141,7 @@ def aggregated(
     return disk
 
 
-def test_a_commit_forces_all_that_it_stands_on(
-    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_forces_all_that_it_stands_on(log, tmp_path, monkeypatch):
     disk = aggregated(log, tmp_path / "state", monkeypatch)
     assert disk.violations == []
     folders = {path.partition("/")[0] for path in disk.forced}
@@ -167,11 +165,5 @@ def test_a_commit_forces_all_that_it_stands_on(
         ("the directory", lambda path: path == "."),
     ],
 )
-def test_without_one_kind_of_fsync_a_commit_would_not_hold(
-    log: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    what: str,
-    lost: Callable[[str], bool],
-) -> None:
+def test_without_one_kind_of_fsync_a_commit_would_not_hold(log, tmp_path, monkeypatch, what, lost):
     assert aggregated(log, tmp_path / "state", monkeypatch, lost).violations, what
