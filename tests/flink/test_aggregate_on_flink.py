@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from benchmarks.reports import plan, weeks, write
+from deploy.flink.rest import JobManager
 from pipelines.bounded.run import aggregate
 from pipelines.storage.directory import StateDirectory
 
 pytestmark = pytest.mark.slow
 
 REPORTS, MAX_REPORTS = 30_000, 20_000
-PATIENCE = 300
+PATIENCE = 600
 
 
 class World:
@@ -63,14 +66,30 @@ def world(tmp_path_factory):
     return World(tmp_path_factory.mktemp("bounded"))
 
 
-def test_two_workers_make_the_files_that_one_process_makes(local, world):
-    state = world.state("flink")
-    command = world.command(state, *local.options, "--parallelism=2")
+def check(world, state, *options):
+    """Aggregate, and compare everything with what the embedded runner makes."""
+    command = world.command(state, *options)
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     assert f"{REPORTS:,} reports" in done.stdout
     assert done.stderr.count("sotto: job: done after ") == 2
     assert world.files(state) == world.expected
+
+
+def test_two_workers_make_the_files_that_one_process_makes(local, world):
+    """And the job server sends no files: it names what it sends in the pipeline's settings."""
+    check(world, world.state("flink"), *local.options, "--parallelism=2")
+    for job in JobManager(local.address).jobs():
+        with urllib.request.urlopen(f"{local.address}/jobs/{job.id}/jobmanager/config") as answer:
+            said = {one["key"]: one["value"] for one in json.load(answer)}
+        assert not said.get("pipeline.jars")
+
+
+def test_another_runs_after_any_process_was_killed(local, world):
+    for process in (local.task_manager, local.pool, local.job_server, local.job_manager):
+        process.kill()
+        local.start()
+        check(world, world.state(process.name), *local.options, "--parallelism=1")
 
 
 def test_a_driver_that_is_killed_while_its_job_runs_changes_nothing(local, world):

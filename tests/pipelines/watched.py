@@ -131,6 +131,14 @@ class FakeStream(lag.WatchedStream):
         return lag.Lag(None, 7, 1, now_ms() - 60_000, partitions)
 
 
+def streaming(state: Path, folder: Path) -> str:
+    """Return what the exporter of a streaming job with the same results exposes."""
+    database = f"sqlite:///{folder / 'sunk.db'}"
+    documents = FakeDocuments(sunk(state, database) + 3, now_ms())
+    known = Registry(plans())
+    return exposition(None, FakeStream(), database=database, documents=documents, registry=known)
+
+
 Labels = frozenset[tuple[str, str]]
 
 

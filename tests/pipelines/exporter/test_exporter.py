@@ -19,13 +19,11 @@ from report_logs import START
 from step_plans import plans
 from watched import (
     CANDIDATES,
-    FakeDocuments,
-    FakeStream,
     append,
     exposition,
     late_messages,
     samples,
-    sunk,
+    streaming,
     value,
     watched,
 )
@@ -153,15 +151,12 @@ def test_the_documents_list_what_is_exposed(job, tmp_path):
         for name, kind, labels, meaning in rows
     ]
     assert documented == [(d.name, d.type, d.labels, d.help) for d in CATALOGUE.values()]
-    number = sunk(job.state, database := f"sqlite:///{tmp_path / 'sunk.db'}")
-    documents = FakeDocuments(number, now_ms())
-    shown = exposition(job.state, job.log)
-    streaming = exposition(None, FakeStream(), database=database, documents=documents)
-    both = samples(streaming) | samples(shown)
-    helped = set(re.findall(r"^# HELP (\S+)", shown + streaming, re.MULTILINE))
+    shown, streamed = exposition(job.state, job.log), streaming(job.state, tmp_path)
+    both = samples(streamed) | samples(shown)
+    helped = set(re.findall(r"^# HELP (\S+)", shown + streamed, re.MULTILINE))
     assert helped == set(CATALOGUE)
     for name, kind, labels, _ in documented:
-        assert f"# TYPE {name} {kind}" in shown + streaming
+        assert f"# TYPE {name} {kind}" in shown + streamed
         assert all({key for key, _ in series} == set(labels) for series in both[name])
 
 
