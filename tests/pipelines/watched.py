@@ -6,7 +6,8 @@ import atexit
 import random
 import shutil
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -65,6 +66,14 @@ def late_messages(number: int) -> list[Sent]:
     colour = device.plan.metric("colour")
     sent = [device.chain(colour, START)[0] for _ in range(number)]
     return [Sent(START + 10**9 + at, one.message) for at, one in enumerate(sent)]
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition, however busy the machine is."""
+    limit = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
 
 
 def append(log: Path, lane: str, sent: list[Sent]) -> None:
@@ -128,7 +137,7 @@ class FakeStream(lag.WatchedStream):
     def lag(self, taken: Mapping[str, int]) -> lag.Lag:
         self.asked.append(taken)
         partitions = {"reports-e1-p2/0": lag.Progress(12, 7), "reports-e1-p2/1": lag.Progress(5, 0)}
-        return lag.Lag(None, 7, 1, now_ms() - 60_000, partitions)
+        return lag.Lag(None, 7, 1, now_ms() - 6_000_000, partitions)
 
 
 def streaming(state: Path, folder: Path) -> str:

