@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from sotto.plan.registry import Registry
@@ -38,8 +37,7 @@ class Row(NamedTuple):
         return self[:6]
 
 
-@dataclass(frozen=True)
-class Audited:
+class Audited(NamedTuple):
     """What one pseudonym costs."""
 
     chains: int

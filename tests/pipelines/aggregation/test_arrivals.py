@@ -8,14 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from step_plans import DAY, HOUR, PERIOD, category, plan
-from step_universe import canonical
 
 from mechanisms.coins import shards_of
 from pipelines.aggregation import decode
 from pipelines.aggregation.decode import CHAINS, Parts, arrivals, parts_for, rows_of
-from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
-from pipelines.aggregation.step import STEP_ROWS, joined, step, step_blocks
+from pipelines.aggregation.step import STEP_ROWS, joined, step
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Batch, row_dtype
 from sotto.wire.format import GROUP, HEADER, MAGIC, VERSION
@@ -70,20 +68,6 @@ def test_steps_never_mix_widths_and_are_cut_by_bytes():
     assert sum(map(len, pieces)) == 20 * (narrow.size + 200)
     sizes = [(len(rows), rows.payload.shape[1]) for rows in pieces]
     assert sorted(sizes) == [(800, WIDE // 8), (3200, WIDE // 8), (STEP_ROWS, 1), (STEP_ROWS, 1)]
-
-
-def test_cuts_and_widths_do_not_change_what_is_counted():
-    few = [message(0, NOW - HOUR * np.arange(1, 40)), message(1, NOW - HOUR * np.arange(1, 9))]
-    parts = arrivals(block(*few), REGISTRY, 0).rows
-    apart, together = (
-        step_blocks(State(REGISTRY, SHARD, 2800, bytes(16)), [rows.to_bytes() for rows in blocks])
-        for blocks in (parts, [Rows.concat(parts)])
-    )
-    assert canonical(apart.state) == canonical(together.state)
-    assert apart.tally == together.tally
-    assert {reject.message for reject in apart.rejects} == {
-        reject.message for reject in together.rejects
-    }
 
 
 def test_made_up_periods_are_dropped_before_rows_are_sorted(monkeypatch):

@@ -51,11 +51,6 @@ def test_a_page_cut_short_is_noticed(page, data):
             counts.unpack_page(packed[:at])
 
 
-@given(keys)
-def test_keys_come_back(key):
-    assert WindowKey.from_bytes(key.to_bytes()) == key
-
-
 @given(st.lists(st.integers(0, 2**32), min_size=1, max_size=6), st.randoms())
 def test_adding_packed_matrices_is_adding(seeds, random):
     parts = [

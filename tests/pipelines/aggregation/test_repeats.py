@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -110,8 +109,3 @@ def test_no_category_of_a_hadamard_block_shares_more_noise_than_is_stated():
     worst = float((spreads[1] / spreads[0]).max())
     assert worst > 0.3
     assert design_effect(made, metric) - 1 == pytest.approx(worst)
-
-
-def test_a_plan_may_be_of_any_window():
-    document = json.loads(constant(3 * PERIOD).to_json())
-    assert document["metrics"][0]["window"] == 3 * PERIOD
