@@ -85,8 +85,9 @@ def test_two_workers_make_the_files_that_one_process_makes(local, world):
         assert not said.get("pipeline.jars")
 
 
-def test_another_runs_after_any_process_was_killed(local, world):
-    for process in (local.task_manager, local.pool, local.job_server, local.job_manager):
+def test_another_runs_after_a_process_was_killed(local, world):
+    """The managers are killed in the tests of streaming."""
+    for process in (local.pool, local.job_server):
         process.kill()
         local.start()
         check(world, world.state(process.name), *local.options, "--parallelism=1")

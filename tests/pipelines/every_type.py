@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from report_logs import Sent, write
 from step_plans import DAY, HOUR, PERIOD
 
 from clientsdk import MemoryPublisher
 from clientsdk.testing import FakeClock, SeededClient
+from mechanisms.testing import SeededSource
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -243,6 +245,32 @@ def fleet(plan: CompiledPlan, devices: int, seed: int) -> Fleet:
                 client.flush()
                 sent += [Sent(clock.now, message) for message in _taken(publisher)]
     return Fleet(sent, values)
+
+
+def first_payload(
+    metric: CompiledMetric,
+    chain: bytes,
+    pseudonym: bytes,
+    made: random.Random,
+    source: SeededSource,
+) -> bytes:
+    """Return a payload of the first level, of a value of the metric's kind."""
+    symbol = (
+        (1, 0, 0) if metric.type == "top_item" else metric.encode(KINDS[metric.name].value(made))
+    )
+    return metric.mechanism.draw(symbol, chain, pseudonym, source)[0]
+
+
+def counts_of(metric: CompiledMetric, reports: int, seed: int) -> NDArray[np.int64]:
+    """Return the counts of some reports of the first level."""
+    source, made, mechanism = SeededSource(seed), random.Random(seed), metric.mechanism
+    counts = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
+    for _ in range(reports):
+        ids = source.words(4).reshape(2, 1, 2)
+        chain, pseudonym = (row.astype("<u8").tobytes() for row in ids)
+        payload = np.frombuffer(first_payload(metric, chain, pseudonym, made, source), np.uint8)
+        counts[:1] += mechanism.accumulate(payload[np.newaxis], *ids, np.zeros(1, np.int64), 1)
+    return counts
 
 
 def _record(client: SeededClient, metric: CompiledMetric, source: random.Random) -> object:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
-from every_type import KINDS, every_plan, finite, fleet, logged
+from every_type import KINDS, counts_of, every_plan, finite, fleet, logged
 from statistical import check_normal
 
 from mechanisms.items import Method
 from mechanisms.registry import REGISTRY, mechanisms_for
-from mechanisms.testing import SeededSource
 from mechanisms.top_item.permute_and_flip import PermuteAndFlip
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
@@ -109,17 +106,8 @@ def test_every_type_and_mechanism_is_there():
 def test_windows_with_hardly_a_report_have_rows(name, reports):
     """A row a kind and item, the first with all reports, whatever they determine."""
     plan = every_plan()
-    metric, source = plan.metric(name), SeededSource(SEED)
-    mechanism, made = metric.mechanism, random.Random(SEED)
-    counts = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
-    for _ in range(reports):
-        ids = source.words(4).reshape(2, 1, 2)
-        value = KINDS[name].value(made)
-        symbol = (1, 0, 0) if metric.type == "top_item" else metric.encode(value)
-        chain, pseudonym = (row.astype("<u8").tobytes() for row in ids)
-        payload = np.frombuffer(mechanism.draw(symbol, chain, pseudonym, source)[0], np.uint8)
-        group = np.zeros(1, dtype=np.int64)
-        counts[:1] += mechanism.accumulate(payload[np.newaxis], *ids, group, 1)
+    metric = plan.metric(name)
+    counts = counts_of(metric, reports, SEED)
     key = WindowKey(plan.fingerprint, metric.index, 0)
     windows, estimates = rows_of_windows([(key, Window(1, counts))], Registry([plan]), {})
     assert [row["n"] for row in windows] == [reports]
