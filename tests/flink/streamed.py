@@ -32,7 +32,6 @@ FIRST, SECOND = ReportTopic("streamed", 1, 4), ReportTopic("streamed", 2, 2)
 
 
 def later_plan() -> CompiledPlan:
-    """Return a second version of the plan, with another metric."""
     document = json.loads(small_plan().to_json())
     document["version"] = 2
     document["metrics"][0]["name"] = "shade"
@@ -72,7 +71,6 @@ class World:
         return publish(self.broker, self.topics[-1], devices, first, plan)
 
     def produce(self, *values: bytes) -> None:
-        """Append anything."""
         options = {"compression_type": "zstd", "max_request_size": 1 << 30}
         producer = KafkaProducer(**self.broker.options(30), **options)
         for value in values:
@@ -115,7 +113,6 @@ class World:
         until(lambda: made() > before + 1, lambda: self.manager.failure(job))
 
     def tables(self, url: str) -> dict[str, object]:
-        """Return the results in a database, and what was rejected."""
         with Results(url, create=False) as results:
             tables: dict[str, object] = {
                 table.name: sorted(
@@ -149,7 +146,6 @@ class World:
         time.sleep(LOOK_SECONDS + 1)
 
     def requeue(self) -> None:
-        """Give back to both the job and the run what their plans cure by now."""
         given = [word for path in self.plans.iterdir() for word in ("--plan", str(path))]
         self.sotto("requeue", "--topic", str(FIRST), *given, *self._broker)
         self.sotto("requeue", "--state", str(self.folder / "state"), *given)
@@ -184,7 +180,6 @@ class World:
 
 
 def until(look: Callable, words: Callable[[], str]):
-    """Return what a look gives once it gives something."""
     deadline = time.monotonic() + PATIENCE
     while not (found := look()):
         assert time.monotonic() < deadline, words()

@@ -11,11 +11,11 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from committed_states import empty_state
 
 from benchmarks.reports import plan, weeks, write
 from deploy.flink.rest import JobManager
 from pipelines.bounded.run import aggregate
-from pipelines.storage.directory import StateDirectory
 
 pytestmark = pytest.mark.slow
 
@@ -31,9 +31,7 @@ class World:
         self.plan = folder / "plan.json"
         self.plan.write_bytes(plan().to_json())
         write(self.log, weeks(plan(), REPORTS))
-        empty = StateDirectory(folder / "empty")
-        with empty.lock():
-            empty.open()
+        empty_state(folder / "empty")
         self.expected = self.files(self.embedded())
 
     def state(self, name: str) -> Path:
@@ -67,7 +65,6 @@ def world(tmp_path_factory):
 
 
 def check(world, state, *options):
-    """Aggregate, and compare everything with what the embedded runner makes."""
     command = world.command(state, *options)
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr

@@ -15,7 +15,6 @@ CODE = b"before" + b"\0".join(remainders._APPENDED) + b"after"
 
 
 def archive(folder: Path, content: bytes, level: int = 9) -> Path:
-    """Write an archive of Beam's with a class of such content."""
     path = folder / remainders._ARCHIVE
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=level) as made:
         made.writestr("META-INF/", b"")

@@ -22,7 +22,6 @@ MAX_REPORTS = 30
 
 
 def produce(broker: Broker, topic: ReportTopic, *values: bytes | None, partition: int = 0) -> None:
-    """Append anything."""
     producer = KafkaProducer(**broker.options(10))
     for value in values:
         producer.send(str(topic), value, key=b"key", partition=partition)
@@ -31,7 +30,6 @@ def produce(broker: Broker, topic: ReportTopic, *values: bytes | None, partition
 
 
 def aggregated(broker: Broker, topic: ReportTopic, state: Path, **options: object) -> RunResult:
-    """Aggregate a topic to its end."""
     options = {"max_reports": MAX_REPORTS, **options}
     accept_loss = bool(options.pop("accept_loss", False))
     source = KafkaTopics(broker, [topic], accept_loss)

@@ -82,7 +82,6 @@ def _tls(archives, tmp_path_factory):
 
 @pytest.fixture
 def local(_plain):
-    """The broker without encryption, running."""
     if not _plain.running:
         _plain.start()
     return _plain
@@ -90,7 +89,6 @@ def local(_plain):
 
 @pytest.fixture
 def secured(_tls):
-    """The broker with TLS and SCRAM, running."""
     if not _tls.running:
         _tls.start()
     return _tls
@@ -98,12 +96,10 @@ def secured(_tls):
 
 @pytest.fixture
 def broker(local):
-    """How to reach the broker without encryption."""
     return Broker.from_file(local.client_file)
 
 
 def new_topic(broker: Broker, partitions: int = PARTITIONS) -> ReportTopic:
-    """Make a topic of its own for a test."""
     topic = ReportTopic(f"test{next(_numbers)}", 1, partitions)
     with connected(broker) as topics:
         topics.create(topic, replicas=1, retention=small_plan().horizon)
@@ -112,13 +108,11 @@ def new_topic(broker: Broker, partitions: int = PARTITIONS) -> ReportTopic:
 
 @pytest.fixture
 def make_topic():
-    """Makes topics."""
     return new_topic
 
 
 @pytest.fixture
 def topic(broker):
-    """A topic without a message."""
     return new_topic(broker)
 
 
@@ -131,7 +125,7 @@ def all_records(broker: Broker, topic: ReportTopic) -> list:
         consumer.assign(partitions)
         consumer.seek_to_beginning()
         found: dict[TopicPartition, list] = {partition: [] for partition in partitions}
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while any(consumer.position(at) < end for at, end in ends.items()):
             assert time.monotonic() < deadline
             for partition, records in consumer.poll(timeout_ms=200).items():
@@ -143,5 +137,4 @@ def all_records(broker: Broker, topic: ReportTopic) -> list:
 
 @pytest.fixture
 def read_all():
-    """Reads topics."""
     return all_records

@@ -13,7 +13,6 @@ from sotto.kafka.topics import SinkTopic
 
 
 def sunk(broker: Broker, topic: SinkTopic, url: str, **options: object) -> Transferred:
-    """Take a topic to a database."""
     with DocumentDatabase(url) as database, Transfer(broker, topic, database, **options) as sink:  # type: ignore[arg-type]
         return sink.run()
 

@@ -64,7 +64,7 @@ def read(broker, topic, group=None):
         partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
         consumer.assign(partitions)
         consumer.seek_to_beginning()
-        ends, deadline = consumer.end_offsets(partitions), time.monotonic() + 20
+        ends, deadline = consumer.end_offsets(partitions), time.monotonic() + 300
         if group is not None:
             consumer.committed(partitions[0])
         while True:

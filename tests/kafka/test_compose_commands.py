@@ -95,7 +95,6 @@ class Contained(LocalBroker):
 
 @pytest.fixture(scope="module")
 def contained(archives, tmp_path_factory):
-    """The container's broker, running."""
     folder = tmp_path_factory.mktemp("compose")
     passwords.make(folder / "made")
     broker = Contained(folder / "broker", folder / "made" / "keys")
@@ -119,7 +118,6 @@ class Here:
         }
 
     def run(self, service: str) -> int:
-        """Run a service's command."""
         command = " ".join(SERVICES[service]["command"].split())
         mounted = f":{passwords.MOUNTED}:ro"
         (keys,) = (each for each in SERVICES[service]["volumes"] if each.endswith(mounted))

@@ -113,19 +113,19 @@ def test_of_two_starts_at_once_one_is_told(tmp_path, monkeypatch):
 
     def start(self, ports):
         entered.set()
-        assert go_on.wait(10)
+        assert go_on.wait(600)
         living.append(self)
 
     monkeypatch.setattr(LocalBroker, "running", property(lambda self: bool(living)))
     monkeypatch.setattr(LocalBroker, "_start", start)
     with ThreadPoolExecutor() as threads:
         first = threads.submit(LocalBroker(tmp_path).start)
-        assert entered.wait(10)
+        assert entered.wait(600)
         second = threads.submit(LocalBroker(tmp_path).start)
         go_on.set()
         with pytest.raises(DeployError, match="running already"):
-            second.result(10)
-        first.result(10)
+            second.result(600)
+        first.result(600)
     assert len(living) == 1
 
 

@@ -40,7 +40,6 @@ MAX_REPORTS = 10
 
 
 def estimates_topic(broker: Broker, topic: ReportTopic) -> SinkTopic:
-    """Make the topic of estimates beside a topic of reports."""
     made = SinkTopic(topic.name, "estimates")
     with connected(broker) as topics:
         assert topics.create_sink(made, 1, 1, Stay(1, 1))
@@ -110,7 +109,7 @@ def killed_run(file: str, topic: str, state: str, step: str) -> None:
 def run_killed(server: ForkServerContext, target: object, *arguments: object) -> None:
     process = server.Process(target=target, args=arguments)  # type: ignore[arg-type]
     process.start()
-    process.join(60)
+    process.join(600)
     assert process.exitcode == -signal.SIGKILL
 
 
@@ -171,7 +170,7 @@ def test_a_broker_that_is_away_neither_blocks_nor_undoes_a_commit(
     publish(broker, topic, 8)
     began = time.monotonic()
     away = aggregated(broker, topic, state, estimates, at=Broker("127.0.0.1:1"))
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 120
     assert away.runs >= 2
     assert "Connection refused" in away.unpublished
     assert results(of_state(state))["estimates"]
@@ -204,7 +203,7 @@ def test_a_topic_that_was_made_again_is_refused_and_published_to_anew(
     before = results(url)
     admin = KafkaAdminClient(**broker.options(10))
     admin.delete_topics([str(estimates)])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     while str(estimates) in admin.list_topics():
         assert time.monotonic() < deadline
     admin.close()

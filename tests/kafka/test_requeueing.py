@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
-from aggregated import aggregated, produce, projected
+from aggregated import aggregated, produce
+from committed_states import rejects
 from kafka import KafkaProducer
 from yesterday import publish
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
-from pipelines.aggregation import quarantine
-from pipelines.bounded.run import aggregate
 from pipelines.sinks.kafka import QUARANTINE_NOTE, QuarantineTopic, Several
 from pipelines.sinks.quarantine import parse, quarantine_record
-from pipelines.sources.kafka import KafkaTopics
-from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.errors import ParameterError
@@ -59,34 +56,6 @@ def given(folder, *more: str) -> list[str]:
     ]
 
 
-def test_a_topic_with_an_unknown_plan_is_aggregated_and_requeued(
-    broker, topic, state, tmp_path, capsys
-):
-    both = [small_plan(), second_plan()]
-    assert main(given(tmp_path, "--state", str(state))) == 0
-    assert f"{2 * DEVICES} reports requeued" in capsys.readouterr().out
-    aggregate(KafkaTopics(broker, [topic]), tmp_path / "known", both)
-    tables = [projected(each, without=("revision",)) for each in (state, tmp_path / "known")]
-    for name in ("windows", "estimates", "periods"):
-        assert tables[0][name] == tables[1][name] != []
-    # What comes behind it is counted as ever, and the topic is not read again.
-    again = aggregate(KafkaTopics(broker, [topic]), state, both)
-    assert (again.runs, again.generation) == (0, 2)
-    publish(broker, topic, DEVICES, 200, second_plan())
-    assert aggregate(KafkaTopics(broker, [topic]), state, both).tally.counted == DEVICES
-
-
-def rejected(state) -> list[Reject]:
-    directory = StateDirectory(state)
-    return [
-        reject
-        for entry in directory.manifest().quarantine
-        for reject in quarantine.unpack(
-            files.load(directory.quarantine(entry.generation), quarantine.KIND)
-        )
-    ]
-
-
 def published(broker, topic, state, **options) -> str:
     """Aggregate and publish what is rejected; return why that could not be done, if so."""
     to = QuarantineTopic(broker, SinkTopic(topic.name, "quarantine"))
@@ -124,13 +93,13 @@ def test_a_streaming_job_is_given_back_what_it_rejected(
     # Without its note all is published again, as after a crash.
     (state / QUARANTINE_NOTE).unlink()
     published(broker, topic, state)
-    rejects = rejected(state)
+    sent = rejects(state)
     producer = KafkaProducer(**broker.options(10))
     producer.send(str(origin), b"poison", key=b"poison")
     producer.send(str(origin), None, key=b"poison", headers=[("append", b"soon")])
     impossible = ((1 << 80, 1), (-5, 1), (1 << 62, 1), (5, -1))
     for number, (append, rows) in enumerate(impossible):
-        said = Reject(Reason.UNKNOWN_PLAN, rejects[0].message, append, rows)
+        said = Reject(Reason.UNKNOWN_PLAN, sent[0].message, append, rows)
         record = quarantine_record(said, "poison", b"%d" % number)
         producer.send(str(origin), record.value, key=record.key, headers=list(record.headers))
     producer.flush(10)
@@ -147,7 +116,7 @@ def test_a_streaming_job_is_given_back_what_it_rejected(
     assert capsys.readouterr().out.startswith("0 reports given back")
     found = read_all(broker, target)
     assert sorted((record.timestamp, record.value) for record in found) == sorted(
-        (reject.append, reject.message) for reject in rejects
+        (reject.append, reject.message) for reject in sent
     )
     assert {record.timestamp_type for record in found} == {0}
     assert main([*command, "--dry-run"]) == 0
@@ -161,7 +130,7 @@ def test_what_is_rejected_is_published_once_a_file(broker, topic, state, sinks, 
     assert published(broker, topic, state) == ""
     first = read_all(broker, origin)
     entries = [parse(record.key, record.value, record.headers) for record in first]
-    assert sorted(entry.reject for entry in entries) == sorted(rejected(state))
+    assert sorted(entry.reject for entry in entries) == sorted(rejects(state))
     assert {entry.job for entry in entries} == {StateDirectory(state).manifest().state}
     assert published(broker, topic, state) == ""
     produce(broker, topic, b"no report")

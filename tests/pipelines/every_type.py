@@ -215,12 +215,10 @@ class Fleet:
 
 
 def plan_text(kinds: Mapping[str, Kind] = KINDS) -> str:
-    """Return the plan of all kinds."""
     return HEAD + "".join(f"  {name}: {{{k.line}, {k.ladder}}}\n" for name, k in kinds.items())
 
 
 def every_plan() -> CompiledPlan:
-    """Return it compiled."""
     return parse_plan(plan_text()).compile()
 
 
@@ -262,7 +260,6 @@ def first_payload(
 
 
 def counts_of(metric: CompiledMetric, reports: int, seed: int) -> NDArray[np.int64]:
-    """Return the counts of some reports of the first level."""
     source, made, mechanism = SeededSource(seed), random.Random(seed), metric.mechanism
     counts = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
     for _ in range(reports):
@@ -286,10 +283,8 @@ def _taken(publisher: MemoryPublisher) -> Iterator[bytes]:
 
 
 def logged(fleet: Fleet, folder: Path) -> Path:
-    """Write what a fleet sent into an embedded log."""
     return write(folder / "log", fleet.sent)
 
 
 def finite(number: object) -> bool:
-    """Whether a row's number is there and finite."""
     return isinstance(number, float) and math.isfinite(number)

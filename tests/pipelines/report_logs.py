@@ -21,15 +21,11 @@ SYMBOLS = {"grr": 2, "oue": 1, "rappor": b"home", "threshold": 0.25}
 
 
 class Sent(NamedTuple):
-    """A message and when the log takes it."""
-
     append: int
     message: bytes
 
 
 class Device:
-    """A device of one plan and one pseudonym."""
-
     def __init__(self, plan: CompiledPlan, source: random.Random) -> None:
         self.plan = plan
         self.random = source
@@ -51,17 +47,14 @@ class Device:
         ]
 
     def draw(self, metric: CompiledMetric, chain: bytes) -> tuple[bytes, ...]:
-        """Return fresh payloads of a chain."""
         symbol = SYMBOLS[metric.mechanism.name]
         return metric.mechanism.draw(symbol, chain, self.pseudonym, self.bits)
 
     def send(self, append: int, metric: CompiledMetric, *rows: Row) -> Sent:
-        """Return a message of rows of one metric."""
         shard = shard_of(self.pseudonym, self.plan.shards)
         return Sent(append, encode_message(self.plan.fingerprint, shard, [(metric.index, rows)]))
 
     def period(self, start: int) -> list[Sent]:
-        """Return what an honest device sends of one budget period."""
         sent = []
         for metric in self.plan.metrics:
             for _ in range(self.random.randint(0, metric.limit)):

@@ -6,11 +6,11 @@ import os
 import sys
 from pathlib import Path
 
+from crashes import MAX_REPORTS
 from step_plans import plans
 
 #: The status of a process that stopped where it was told to.
 STOPPED = 77
-MAX_REPORTS = 60
 #: So few bytes that runs write both snapshots and logs.
 SHORT = 2_000
 

@@ -20,14 +20,12 @@ BEGIN = 2800 * PERIOD
 
 
 def changed(base: CompiledPlan, **fields: object) -> CompiledPlan:
-    """Return a plan with other fields."""
     document = {**json.loads(base.to_json()), **fields}
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return CompiledPlan.from_json(text.encode())
 
 
 def fleet_plan(**fields: object) -> CompiledPlan:
-    """Return a plan of two metrics, without signatures unless said."""
     metrics = category("colour", 3, 0.5, 1, 2), number("speed", THRESHOLD, 0.25, 0.5)
     return changed(plan(1, 3.5, *metrics), **fields)
 
@@ -64,7 +62,6 @@ Attack = Callable[[bytes, random.Random], Iterator[bytes]]
 
 
 def contradicting(message: bytes) -> list[Group]:
-    """Return the rows of a message with other payloads."""
     return [
         Group(
             run.metric,

@@ -24,7 +24,6 @@ _PERIOD = ("pseudonyms", "chains", "accepted", "observed", "most_accepted", "mos
 def window(
     revision: int, start: int = 0, items: Sequence[str] = ("red", "blue"), job: str = "job"
 ) -> tuple[bytes, bytes]:
-    """Return key and value for a window whose values are its revision."""
     row = {
         "collector": "tests.example",
         "plan": "small",
@@ -88,12 +87,10 @@ class Feed:
 
 
 def held(url: str | sql.URL) -> dict[str, list[dict[str, object]]]:
-    """Return the tables of results."""
     with Results(url, create=False) as results:
         return {table.name: results.table(table) for table in TABLES}
 
 
 def values(url: str | sql.URL) -> dict[tuple[object, object], object]:
-    """Return the estimates by window and item."""
     with Results(url, create=False) as results:
         return {(row["window_start"], row["item"]): row["value"] for row in results.estimates()}

@@ -78,7 +78,6 @@ class Rules:
         return newest
 
     def cost(self, rows: Iterable[Row]) -> int:
-        """What the chains of one pseudonym cost that would count."""
         return sum(self.certified(row.metric, row.level) for row in self.newest(rows).values())
 
     def reason(self, rows: list[Row]) -> int:

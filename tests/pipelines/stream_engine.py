@@ -192,7 +192,6 @@ class Engine:
     # What happens
 
     def discover(self) -> None:
-        """Look for new partitions of all sources."""
         for number in range(len(self.sources)):
             for name in self._split(number, None):
                 self.parts.setdefault((number, name.value), Part(None, None))
@@ -308,7 +307,6 @@ class Engine:
             self.settle(2 * self.stream.every + self.stream.linger)
 
     def read_all(self) -> None:
-        """Read what there is."""
         self.discover()
         while any(self.read_from(part, 500) for part in self._partitions()):
             self.deliver(10)

@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 
 import pytest
-from committed_states import projected
 from fake_kafka import FakeCluster, install
 from report_logs import START, Device, write
 
 from pipelines.bounded.run import RunResult
 from pipelines.sinks.sql import ProjectionError
+from pipelines.sinks.tables import ESTIMATES
 from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.cli.aggregate import follow
@@ -55,7 +55,6 @@ metrics:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A plan, a log, and a state directory into which the log is aggregated."""
     made = tmp_path_factory.mktemp("aggregate")
     (made / "plan.yaml").write_text(PLAN)
     (made / "c.txt").write_text("home\naway\n")
@@ -84,7 +83,7 @@ def sotto(*given: str | Path) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "sotto.cli", *map(str, given)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 
@@ -154,106 +153,49 @@ def test_errors_are_one_line(folder, capsys, given, message):
     assert error.count("\n") == 1
 
 
-def test_a_plan_is_given_once(folder, tmp_path):
-    """Also the candidates of its strings, without which none would be found any more."""
-    log, state = tmp_path / "log", tmp_path / "state"
-    place = ["--log", str(log), "--state", str(state)]
-    write(log, sent(folder, 30, 47))
-    assert main(["aggregate", *place, *arguments(folder)[:2]]) == 0
-    write(log, sent(folder, 30, 48))
-    done = sotto("aggregate", *place)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("generation 2: 90 reports, ")
-    found = projected(state)["estimates"]
-    strings = {row["item"] for row in found if row["metric"] == "path"}
-    assert strings >= {"home", "away"}
-
-
-def test_without_any_plan_one_is_asked_for(folder, tmp_path, capsys):
-    state = tmp_path / "state"
-    assert main(["aggregate", *arguments(folder)[2:4], "--state", str(state)]) == 2
-    assert f"{state} has no plans yet: give them with --plan" in capsys.readouterr().err
-    assert not state.exists()
-
-
-def test_what_goes_wrong_in_a_stage_is_one_line_too(folder, tmp_path):
-    log, state = tmp_path / "log", tmp_path / "state"
-    place = [*arguments(folder)[:2], "--log", log, "--state", state]
-    write(log, sent(folder, 5, 43))
-    assert sotto("aggregate", *place).returncode == 0
-    for path in (state / "logs").iterdir():
-        path.write_bytes(b"")
-    write(log, sent(folder, 5, 44))
-    done = sotto("aggregate", *place)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("sotto: error: ")
-    assert "is damaged" in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
 def test_there_are_no_estimates_without_a_run(tmp_path, capsys):
     assert main(["estimates", "--state", str(tmp_path)]) == 2
     assert "there are no results" in capsys.readouterr().err
     assert os.listdir(tmp_path) == []
 
 
+def shown(*rows: dict[str, object], everything: bool = False) -> list[str]:
+    blank = dict.fromkeys(ESTIMATES.columns.keys())
+    given = {"metric": "m", "kind": "mean", "item": "", "plan": "p", "version": 1, "revision": 3}
+    times = {"window_start": 0, "window_end": 1, "method": "unbiased"}
+    return table([blank | given | times | row for row in rows], everything=everything)
+
+
 def test_what_is_not_determined_is_left_blank():
-    row: dict[str, object] = dict.fromkeys(
-        ("value", "low", "high", "display", "detection_floor", "significant", "unit")
-    )
-    row |= {"metric": "m", "kind": "mean", "item": "", "n": 0, "plan": "p", "version": 1}
-    row |= {"window_start": 0, "window_end": 2**62, "revision": 3}
-    lines = table([row], everything=False)
+    lines = shown({"n": 0, "window_end": 2**62})
     assert lines[0] == f"m, 1970-01-01 to {2**62} ms (p version 1, revision 3)"
     assert lines[2].split() == ["mean", "0"]
     assert "method" not in lines[1]
 
 
 def test_what_is_not_unbiased_is_said():
-    row: dict[str, object] = dict.fromkeys(("low", "high", "display", "detection_floor", "unit"))
-    row |= {"metric": "m", "kind": "share", "n": 7, "plan": "p", "version": 1, "revision": 3}
-    row |= {"window_start": 0, "window_end": 1, "significant": None, "value": 0.5}
-    lines = table(
-        [row | {"item": "a", "method": "em"}, row | {"item": "b", "method": "unbiased"}],
-        everything=False,
-    )
+    share = {"kind": "share", "n": 7, "value": 0.5}
+    lines = shown(share | {"item": "a", "method": "em"}, share | {"item": "b"})
     assert lines[1].split()[-1] == "method"
     assert lines[2].split() == ["a", "0.5", "7", "em"]
     assert lines[3].split() == ["b", "0.5", "7"]
 
 
 def test_what_is_withheld_within_a_window_is_said_in_its_row():
-    row: dict[str, object] = dict.fromkeys(("low", "high", "display", "detection_floor", "unit"))
-    row |= {"metric": "m", "kind": "mean", "n": 25, "plan": "p", "version": 1, "revision": 3}
-    row |= {"window_start": 0, "window_end": 1, "significant": None, "method": "unbiased"}
-    few = {"item": "2", "n": 7, "value": None, "withheld": "7 reports, the plan asks for 20"}
-    lines = table([row | {"item": "1", "value": 0.5, "withheld": None}, row | few], everything=True)
+    why = "7 reports, the plan asks for 20"
+    few = {"item": "2", "n": 7, "withheld": why}
+    lines = shown({"item": "1", "n": 25, "value": 0.5}, few, everything=True)
     assert lines[2].split() == ["mean", "1", "0.5", "25"]
-    assert lines[3].split(maxsplit=3) == ["mean", "2", "7", f"withheld: {few['withheld']}"]
-    string = row | few | {"kind": "string", "metric": "s"}
-    assert table([row | few, string], everything=False)[1:] == [
-        f"  withheld: {few['withheld']}",
-        "",
-    ]
+    assert lines[3].split(maxsplit=3) == ["mean", "2", "7", f"withheld: {why}"]
+    assert shown(few, few | {"kind": "string", "metric": "s"})[1:] == [f"  withheld: {why}", ""]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_following_goes_on_until_it_is_told_to_stop(folder, tmp_path, number):
+def test_following_goes_on_until_it_is_told_to_stop(folder, tmp_path):
     log, state = tmp_path / "log", tmp_path / "state"
     first, *rest = sent(folder, 20, 42)
     write(log, [first], lanes=1)
     place = [*arguments(folder)[:2], "--log", str(log), "--state", str(state)]
-    command = [
-        sys.executable,
-        "-m",
-        "sotto.cli",
-        "aggregate",
-        *place,
-        "--follow",
-        "--every",
-        "50ms",
-    ]
+    command = [sys.executable, "-m", "sotto.cli", "aggregate", *place, "--follow", "--every=50ms"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -264,13 +206,13 @@ def test_following_goes_on_until_it_is_told_to_stop(folder, tmp_path, number):
             for append, message in rest:
                 writer.append(message, append)
         counted = 1
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while counted < 60 and time.monotonic() < deadline:
             line = process.stdout.readline().split()
             if line[1:] == ["counted"]:
                 counted += int(line[0])
-        process.send_signal(number)
-        assert process.wait(60) == 0
+        process.send_signal(signal.SIGINT)
+        assert process.wait(600) == 0
         assert process.stderr.read() == ""
     assert counted >= 60
 
@@ -299,7 +241,7 @@ def test_a_plan_that_is_put_into_the_folder_needs_no_restart(folder, tmp_path):
         assert "broken.yaml is left out: " in process.stderr.readline()
         second.replace(plans / "second.yaml")
         kept = StateDirectory(state).plans.path(compiled.fingerprint_hex)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while not kept.exists():
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -311,7 +253,7 @@ def test_a_plan_that_is_put_into_the_folder_needs_no_restart(folder, tmp_path):
         assert next(line for line in lines if line.startswith("generation 2: 1 reports"))
         assert next(lines).split() == ["1", "counted"]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(600) == 0
         assert process.stderr.read() == ""
 
 

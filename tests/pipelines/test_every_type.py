@@ -6,18 +6,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from every_type import KINDS, counts_of, every_plan, finite, fleet, logged
+from every_type import KINDS, every_plan, finite, fleet, logged
 from statistical import check_normal
 
-from mechanisms.items import Method
 from mechanisms.registry import REGISTRY, mechanisms_for
 from mechanisms.top_item.permute_and_flip import PermuteAndFlip
-from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.bounded.run import aggregate
 from pipelines.sinks.sql import Results, of_state
 from sotto.plan.metric import TYPES
-from sotto.plan.registry import Registry
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +29,6 @@ def sent():
 
 @pytest.fixture(scope="module")
 def rows(sent, tmp_path_factory):
-    """The rows of the estimates, by metric, kind and item."""
     folder, plan = tmp_path_factory.mktemp("every"), every_plan()
     result = aggregate(
         logged(sent, folder), folder / "state", [plan], candidates={plan.fingerprint: CANDIDATES}
@@ -99,17 +94,3 @@ def test_every_type_and_mechanism_is_there():
     assert {metric.mechanism.name for metric in metrics} == set(REGISTRY)
     assert {metric.type for metric in metrics} == set(TYPES)
     assert {name for each in TYPES for name in mechanisms_for(each)} == set(REGISTRY)
-
-
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("reports", [0, 1, 2])
-def test_windows_with_hardly_a_report_have_rows(name, reports):
-    """A row a kind and item, the first with all reports, whatever they determine."""
-    plan = every_plan()
-    metric = plan.metric(name)
-    counts = counts_of(metric, reports, SEED)
-    key = WindowKey(plan.fingerprint, metric.index, 0)
-    windows, estimates = rows_of_windows([(key, Window(1, counts))], Registry([plan]), {})
-    assert [row["n"] for row in windows] == [reports]
-    assert len({(row["kind"], row["item"]) for row in estimates}) == len(estimates) > 0
-    assert {row["method"] for row in estimates} <= {method.value for method in Method}

@@ -61,7 +61,6 @@ def watched(folder: Path) -> Watched:
 
 
 def late_messages(number: int) -> list[Sent]:
-    """Return messages for a log whose records are all older."""
     device = Device(plans()[0], random.Random(5))
     colour = device.plan.metric("colour")
     sent = [device.chain(colour, START)[0] for _ in range(number)]
@@ -77,7 +76,6 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def append(log: Path, lane: str, sent: list[Sent]) -> None:
-    """Append messages to a lane."""
     with LogWriter(log, lane, fsync="never") as writer:
         for one in sent:
             writer.append(one.message, one.append)
@@ -92,7 +90,6 @@ def exposition(
     documents: WatchedDocuments | None = None,
     registry: Registry | None = None,
 ) -> str:
-    """Return what an exporter exposes."""
     found = None if database is None and state is None else database or of_state(state or Path())
     results = None if found is None else Database(found, max_series)
     collectors = CollectorRegistry()
@@ -152,7 +149,6 @@ Labels = frozenset[tuple[str, str]]
 
 
 def samples(text: str) -> dict[str, dict[Labels, float]]:
-    """Return the samples of an exposition, by name and labels."""
     found: dict[str, dict[Labels, float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -163,5 +159,4 @@ def samples(text: str) -> dict[str, dict[Labels, float]]:
 
 
 def value(found: dict[str, dict[Labels, float]], name: str, **labels: str) -> float:
-    """Return one sample."""
     return found[name][frozenset(labels.items())]

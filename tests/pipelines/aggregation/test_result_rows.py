@@ -12,7 +12,7 @@ import json
 import random
 import sqlite3
 import struct
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -86,7 +86,6 @@ def colour_plan(least: int | None = None) -> CompiledPlan:
 
 
 def two_payloads(metric: CompiledMetric, chain: bytes, pseudonym: bytes) -> list[bytes]:
-    """Return two payloads of one chain that differ."""
     made, source, found = random.Random(7), SeededSource(7), set[bytes]()
     while len(found) < 2:
         found.add(first_payload(metric, chain, pseudonym, made, source))
@@ -129,14 +128,12 @@ class Outputs:
         return list(documents_of(replace(made, state="job"), registry.collector, None))
 
     def sunk(self) -> Path:
-        """Write the documents to a database, as a sink does."""
         file = self.folder / "sunk.db"
         with DocumentDatabase(f"sqlite:///{file}") as written:
             assert Feed(written).give(*self.documents()).refused == 0
         return file
 
     def exposed(self) -> str:
-        """Return what an exporter exposes, without how long things took."""
         lines = exposition(self.state).splitlines()
         timed = ("sotto_run_", "sotto_exporter_")
         return "\n".join(line for line in lines if not line.startswith(timed))
@@ -336,7 +333,6 @@ class Published:
         return len(self.topic.kept) - before
 
     def sink(self) -> None:
-        """Give the sink what is new in the topic."""
         records = self.topic.kept[self.sunk :]
         self.sunk = len(self.topic.kept)
         with DocumentDatabase(self.database) as database:
@@ -426,7 +422,6 @@ def test_another_minimum_when_the_run_is_killed(tmp_path, step):
 
 
 def estimated(plan: CompiledPlan, name: str, counts: NDArray[np.int64]) -> list[dict[str, Any]]:
-    """Return the rows of a window that has reports enough."""
     key = WindowKey(plan.fingerprint, plan.metric(name).index, 0)
     strings = {plan.fingerprint: {"rappor": CANDIDATES}}
     (window,), rows = rows_of_windows([(key, Window(1, counts))], Registry([plan]), strings)

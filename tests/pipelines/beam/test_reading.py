@@ -51,8 +51,6 @@ def test_a_partition_is_cut_after_what_is_read(fraction, tmp_path):
 
 
 class Shrinking(EmbeddedLog):
-    """Partitions whose broker loses a record once it is read."""
-
     lost = 0
 
     def partition(self, name: str) -> Partition:
@@ -120,8 +118,6 @@ def test_a_document_that_no_broker_takes_stops_no_pipeline(caplog):
 
 @dataclass(frozen=True)
 class Deleted(EmbeddedLog):
-    """A log whose lanes can be deleted."""
-
     gone: bool = False
 
     def partition(self, name: str) -> Partition:

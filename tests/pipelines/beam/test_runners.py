@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
-from committed_states import committed, counted, projected
+from committed_states import committed, counted, empty_state, projected
 from fake_kafka import FakeCluster, copied, install
 from report_logs import faulty, honest, write
 from run_reference import expected
@@ -19,7 +19,6 @@ from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded import job
 from pipelines.bounded.run import aggregate
 from pipelines.storage import files
-from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.errors import AggregationError, ParameterError
 
@@ -29,8 +28,6 @@ HERE = (*PORTABLE, "--job_endpoint=embed")
 
 
 class JobServer(beam_job_api_pb2_grpc.JobServiceServicer):
-    """Says which options it knows, and nothing else."""
-
     def DescribePipelineOptions(self, request: object, context: object) -> object:  # noqa: N802
         kinds = beam_job_api_pb2.PipelineOptionType
         return beam_job_api_pb2.DescribePipelineOptionsResponse(
@@ -124,15 +121,13 @@ def log(tmp_path_factory):
 
 def test_another_runner_makes_the_same_files(log, tmp_path):
     """With Beam's job service and its workers, as an engine has them; here in this process."""
-    directory = StateDirectory(tmp_path / "one")
-    with directory.lock():
-        directory.open()
-    shutil.copytree(directory.path, tmp_path / "other")
+    one, other = tmp_path / "one", tmp_path / "other"
+    shutil.copytree(empty_state(one), other)
     said: list[str] = []
-    aggregate(log, directory.path, plans(), max_reports=100)
-    aggregate(log, tmp_path / "other", plans(), max_reports=100, runner=Runner(HERE, said.append))
-    assert committed(directory.path) == committed(tmp_path / "other")
-    assert projected(directory.path) == projected(tmp_path / "other")
+    aggregate(log, one, plans(), max_reports=100)
+    aggregate(log, other, plans(), max_reports=100, runner=Runner(HERE, said.append))
+    assert committed(one) == committed(other)
+    assert projected(one) == projected(other)
     assert said[-1].startswith("done after ")
 
 

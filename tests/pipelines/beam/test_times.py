@@ -6,11 +6,11 @@ import random
 from ast import literal_eval
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
+from fake_kafka import FakeCluster, FakePartition, install
+from kafka import TopicPartition
 from report_logs import START, Device, Sent, write
 from step_plans import DAY, HOUR, category, plan
 from stream_engine import AT_LAST, Engine
@@ -20,61 +20,23 @@ from pipelines.beam import counting, plans, reading
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.stream import Stream, closing_time
 from pipelines.sinks.documents import Document, HealthDocument, RejectsDocument, WindowDocument
-from pipelines.sources.kafka import requeued_block
-from pipelines.sources.kafka_reader import Piece
+from pipelines.sources.base import Source
+from pipelines.sources.kafka import RequeueTopic
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
-from sotto.log.reader import Block
+from sotto.kafka.brokers import Broker
 from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
 
 
-class Given(list[Sent]):
-    """What an operator has given back; one object for all processes."""
+class GivenBack(FakePartition):
+    """What an operator has given back: the only partition of a topic."""
 
-    def __reduce__(self) -> object:
-        raise AssertionError("not to be copied")
-
-
-@dataclass(frozen=True, eq=False)
-class GivenBack:
-    """A topic of what is given back, with one partition."""
-
-    content: Given
-    requeued = True
-
-    def names(self) -> Sequence[str]:
-        return ["requeue"]
-
-    def partition(self, name: str) -> GivenBack:
-        return self
-
-    def bounds(self, taken: int = 0) -> tuple[int, int]:
-        return 0, len(self.content)
-
-    def poll(self, start: int, stop: int, clock: int) -> Block | None:
-        part = self.content[start : start + 3]
-        if not part:
-            return None
-        numbers = np.arange(start, start + len(part))
-        lengths = [0, *(len(one.message) for one in part)]
-        times = np.array([one.append for one in part])
-        data = b"".join(one.message for one in part)
-        piece = Piece(
-            start,
-            start + len(part),
-            numbers,
-            times,
-            np.zeros(len(part), dtype=np.bool_),
-            data,
-            np.cumsum(lengths),
-        )
-        return requeued_block(piece, clock)
-
-    def close(self) -> None:
-        pass
+    def extend(self, sent: Sequence[Sent]) -> None:
+        for append, message in sent:
+            self.append(append, message, kind=0)
 
 
 @contextmanager
@@ -83,7 +45,7 @@ def running(
     sent: Sequence[Sent],
     known: Sequence[CompiledPlan],
     *,
-    given: Given | None = None,
+    given: GivenBack | None = None,
     lanes: int = 2,
     now: int = AT_LAST,
     order: int = 0,
@@ -93,12 +55,16 @@ def running(
     (folder / "plans").mkdir(exist_ok=True)
     StoredPlans(folder / "plans").keep(known, {})
     stream = Stream("job", PlansFolder(str(folder / "plans")), **settings)
-    sources: list[object] = [EmbeddedLog(folder / "log")]
-    if given is not None:
-        sources.append(GivenBack(given))
+    sources: list[Source] = [EmbeddedLog(folder / "log")]
     with pytest.MonkeyPatch.context() as patch:
+        if given is not None:
+            cluster, name = FakeCluster("reports-e1-p1"), "reports-requeue"
+            cluster.partitions[TopicPartition(name, 0)] = given
+            cluster.ids[name], cluster.batch = "one", 3
+            install(patch, cluster)
+            sources.append(RequeueTopic(Broker("fake:9092"), name))
         patch.setattr("sotto.log.reader.BLOCK_BYTES", 200)
-        with Engine(stream, sources, random.Random(order), now) as engine:  # type: ignore[arg-type]
+        with Engine(stream, sources, random.Random(order), now) as engine:
             yield engine
 
 
@@ -107,7 +73,6 @@ def outcome_of(engine: Engine) -> Outcome:
 
 
 def windows_of(found: Sequence[Document]) -> dict[tuple[object, ...], int]:
-    """Return of windows how many reports count."""
     return {
         (each.window["version"], each.window["metric"], each.window["window_start"]): int(
             str(each.window["n"])
@@ -204,7 +169,8 @@ def test_it_does_not_matter_where_a_report_comes_from(order, anew, tmp_path):
     sent = sorted(honest(5, 1, order))
     until = closing_time(2800, Registry(small_plans()))
     assert sent[-1].append < until
-    given = Given(source.sample(sent, len(sent)))
+    given = GivenBack()
+    given.extend(source.sample(sent, len(sent)))
     wanted = outcome_of_run(write(tmp_path / "aggregated", sent), tmp_path / "state", small_plans())
     with running(
         tmp_path,
@@ -225,7 +191,7 @@ def test_it_does_not_matter_where_a_report_comes_from(order, anew, tmp_path):
 def test_what_is_given_back_after_a_period_is_over_is_late(order, tmp_path):
     """Whether its shard had a state in that period or not."""
     sent, others = honest(3, 1, order), honest(8, 1, order + 100)
-    given = Given()
+    given = GivenBack()
     with running(tmp_path, sent, small_plans(), given=given, order=order) as engine:
         engine.finish()
         before = outcome_of(engine)
@@ -236,7 +202,6 @@ def test_what_is_given_back_after_a_period_is_over_is_late(order, tmp_path):
 
 
 def later_plan(ceiling: float) -> CompiledPlan:
-    """Return a third version, by whose ceiling others can spend more, or less."""
     return plan(3, ceiling, category("colour", 3, 0.5, 1, 1.5), category("age", 5, 0.5))
 
 

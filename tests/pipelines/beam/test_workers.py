@@ -28,7 +28,7 @@ from deploy.process import Process
 pytestmark = pytest.mark.slow
 
 MODULE = "pipelines.beam.workers"
-PATIENCE = 120
+PATIENCE = 600
 
 
 def wait_until(condition: Callable[[], object]) -> None:
@@ -40,7 +40,6 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 @pytest.fixture
 def pool(tmp_path):
-    """A pool, its address in a file."""
     (port,) = free_ports(1)
     process = Process(tmp_path, "pool", f"{MODULE} --folder={tmp_path}")
     process.start(
@@ -87,7 +86,6 @@ class Runner(
 
 @pytest.fixture
 def runners():
-    """Starts runners."""
     made: list[Runner] = []
 
     def start() -> Runner:
@@ -101,13 +99,11 @@ def runners():
 
 @pytest.fixture
 def runner(runners):
-    """The address of a runner."""
     return runners().address
 
 
 @pytest.fixture
 def silent():
-    """The address of something that takes connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
@@ -126,7 +122,6 @@ def start(pool: Process, name: str, runner: str) -> str:
 
 
 def started(pool: Process, name: str, runner: str) -> int:
-    """Return the process of a new worker."""
     before = set(pool.children)
     assert start(pool, name, runner) == ""
     (worker,) = set(pool.children) - before
@@ -172,9 +167,3 @@ def test_workers_end_with_their_pool(pool, runner, number):
     pool.signal(number)
     wait_until(lambda: not any(map(lives, workers)))
     wait_until(lambda: pool.pid is None)
-
-
-def test_it_listens_on_loopback_alone(pool):
-    said = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
-    (line,) = [line for line in said.splitlines() if f"pid={pool.pid}," in line]
-    assert "127.0.0.1" in line.split()[3]

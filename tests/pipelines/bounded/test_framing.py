@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from bounded_streams import command, outcome_of
-from committed_states import counted, projected
+from committed_states import counted, projected, rejects
 from report_logs import Sent, write
-from requeued import rejects
 from signed_logs import (
     ATTACKS,
     BEGIN,
@@ -104,10 +103,9 @@ def test_a_signed_fleet_cannot_be_framed(sent, truth, attack, tmp_path):
     assert found.result.rejects["unauthenticated"] >= len(sent)
 
 
-@pytest.mark.parametrize("order", [1, 2, 3])
-def test_nor_in_any_order_and_however_runs_are_cut(sent, truth, order, tmp_path):
-    source = random.Random(order)
-    made = attacked(sent, [*attacks_on(sent).values()], seed=order)
+def test_nor_in_any_order_and_however_runs_are_cut(sent, truth, tmp_path):
+    source = random.Random(1)
+    made = attacked(sent, [*attacks_on(sent).values()], seed=1)
     known = {one.message for one in sent}
     shuffled = [
         # An attacker may be faster than a device, and see what it sends elsewhere.

@@ -37,7 +37,6 @@ from pipelines.exporter.health import Health
 from pipelines.exporter.lag import WatchedLog
 from pipelines.sinks.sql import of_state
 from pipelines.storage.directory import StateDirectory
-from sotto.errors import AggregationError
 from sotto.log.reader import LogReader, partitions
 from sotto.log.writer import now_ms
 from sotto.wire.reasons import Reason
@@ -286,12 +285,6 @@ def test_what_has_not_changed_is_not_read_again(copy, monkeypatch):
     first = database.read()
     monkeypatch.setattr("pipelines.exporter.database._windows", None)
     assert database.read().estimates is first.estimates
-
-
-def test_a_database_that_cannot_be_one_is_refused():
-    for url in ("nonsense", "nodialect://x"):
-        with pytest.raises(AggregationError, match="cannot be used"):
-            Database(url, 10)
 
 
 def test_a_scrape_does_not_wait_for_a_reading_that_hangs():

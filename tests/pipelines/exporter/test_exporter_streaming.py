@@ -88,8 +88,6 @@ def test_lag_and_the_age_of_documents_are_kafkas(job, database):
 
 
 class Silent(FakeStream):
-    """A broker that takes its time not to answer."""
-
     go = threading.Event()
 
     def lag(self, taken: Mapping[str, int]) -> Lag:
@@ -133,7 +131,6 @@ def cluster(monkeypatch):
 
 
 def lag_of(*offsets: int) -> Lag:
-    """Return the lag of a job that has read so far."""
     stream = WatchedStream(Broker("fake:9092"), [ReportTopic("reports", 1, 2)])
     return stream.lag({f"reports-e1-p2@one/{at}": offset for at, offset in enumerate(offsets)})
 

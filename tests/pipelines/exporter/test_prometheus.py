@@ -28,13 +28,11 @@ needs_prometheus = pytest.mark.skipif(
 
 
 def alerts() -> dict[str, str]:
-    """Return the expression of every alert."""
     groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
     return {rule["alert"]: rule["expr"] for group in groups for rule in group["rules"]}
 
 
 def dashboard() -> dict[str, Any]:
-    """Return the dashboard."""
     path = DEPLOY / "grafana" / "dashboards" / "sotto.json"
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
@@ -188,7 +186,6 @@ def check_with_promtool(folder, cases):
 
 
 def case_of(series, results):
-    """Return a case of promtool's: series, and what queries give after some time."""
     return {
         "interval": "1m",
         "input_series": [{"series": s, "values": values} for s, values in series.items()],

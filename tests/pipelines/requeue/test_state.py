@@ -9,13 +9,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from committed_states import committed, counted, projected
+from committed_states import committed, counted, projected, rejects
 from crashes import Killed, kill_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_logs import START, Device, Sent, write
-from requeued import BOTH, CANDIDATES, FIRST_PLAN, LATE_PLAN, audits, rejects, reports
-from step_plans import DAY, HOUR, PERIOD
+from requeued import BOTH, CANDIDATES, FIRST_PLAN, LATE_PLAN, audits, reports
+from step_plans import DAY
 
 from pipelines.bounded.driver import STEPS
 from pipelines.bounded.run import aggregate
@@ -175,15 +175,15 @@ def test_it_waits_for_a_run(world):
     def hold() -> None:
         with StateDirectory(state).lock():
             held.set()
-            done.wait(10)
+            done.wait(600)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(10)
+    assert held.wait(600)
     with pytest.raises(AggregationError, match="another run holds"):
         requeue(state, BOTH)
     threading.Timer(0.1, done.set).start()
-    assert requeue(state, BOTH, wait=10).size > 0
+    assert requeue(state, BOTH, wait=600).size > 0
     thread.join()
 
 
@@ -232,34 +232,6 @@ def attack(tmp_path):
     return Attack(tmp_path)
 
 
-def test_a_report_counted_meanwhile_is_a_duplicate(attack):
-    """The device has sent it again once the plan was there."""
-    (report,) = attack.device.chain(attack.colour, START + DAY, upto=1)
-    attack.aggregate(report)
-    attack.aggregate(report._replace(append=report.append + DAY), known=True)
-    once = counted(attack.state)
-    assert attack.requeue() == {}
-    assert counted(attack.state) == once
-    assert attack.total == 1
-    assert StateDirectory(attack.state).manifest().tally.duplicates == 1
-
-
-def test_time_is_that_of_the_first_judgement(attack):
-    """What came too early or too late did so for good; what came in time did too."""
-    sent = attack.device.chain(attack.colour, START + DAY, upto=1)
-    early = attack.device.chain(attack.colour, START + DAY, upto=1)[0]
-    early = early._replace(append=START + DAY - 3 * HOUR)
-    old = attack.device.chain(attack.colour, START + DAY - PERIOD, upto=1)[0]
-    old = old._replace(append=START + 11 * DAY)
-    clock = Device(FIRST_PLAN, random.Random(8)).chain(
-        FIRST_PLAN.metric("colour"), START + 10 * DAY, upto=1
-    )
-    attack.aggregate(early, *sent, old, *clock)
-    before = attack.total
-    assert attack.requeue() == {"future": 1, "late": 1}
-    assert attack.total == before + 1
-
-
 def test_a_closed_period_stays_closed(attack):
     report = attack.device.chain(attack.colour, START + DAY, upto=1)
     later = Device(FIRST_PLAN, random.Random(8)).chain(
@@ -298,11 +270,4 @@ def test_what_was_held_contradicts_what_was_sent_instead(attack):
     attack.aggregate(device.send(START + 2 * DAY, colour, row._replace(payload=b"\1")), known=True)
     assert attack.total == 1
     assert attack.requeue() == {"revoked": 2}
-    assert attack.total == 0
-
-
-def test_what_is_over_budget_is_so_however_it_comes(attack):
-    chains = [attack.device.chain(attack.colour, START + DAY) for _ in range(3)]
-    attack.aggregate(*(one for chain in chains for one in chain))
-    assert attack.requeue()["revoked"] > 0
     assert attack.total == 0

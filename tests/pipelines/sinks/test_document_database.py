@@ -66,13 +66,6 @@ def test_a_window_without_estimates_goes_and_does_not_come_back(feed, url):
     assert values(url) == {}
 
 
-def test_a_revision_is_never_lowered(feed, url):
-    feed.give(window(5), *rest(5, rejects=9))
-    before = held(url)
-    assert feed.give(window(4), window(5), *rest(4, rejects=1)) == Applied(stale=5)
-    assert held(url) == before
-
-
 def test_order_and_batches_do_not_matter(tmp_path):
     records = [window(r, start) for r in range(1, 6) for start in (0, 10)]
     records += [each for r in range(1, 6) for each in rest(r, rejects=r)]

@@ -43,7 +43,6 @@ PERIOD_ROW = {
 
 
 def rows(name: str, devices: int = 50):
-    """Return the rows of a metric's window."""
     metric = next(metric for metric in PLAN.metrics if metric.name == name)
     window = Window(3, counts_of(metric, devices))
     key = WindowKey(PLAN.fingerprint, PLAN.metrics.index(metric), 0)
@@ -80,21 +79,6 @@ def test_values_are_canonical():
     assert window_document("job", dict(reversed(row.items())), shuffled, 7, "late") == (key, value)
     assert value == json.dumps(json.loads(value), sort_keys=True, separators=(",", ":")).encode()
     assert value.isascii()
-
-
-def test_what_is_not_finite_is_null():
-    row, estimates = rows("colour")
-    changed = [{**estimates[0], "standard_error": math.inf, "low": math.nan}, *estimates[1:]]
-    document = parse(*window_document("job", row, changed, 7, "on_time"))
-    assert isinstance(document, WindowDocument)
-    assert document.estimates[0]["standard_error"] is document.estimates[0]["low"] is None
-
-
-def test_a_window_whose_reports_were_taken_back_has_no_estimates():
-    row, _ = rows("colour")
-    document = parse(*window_document("job", {**row, "n": 0}, [], 8, "late"))
-    assert isinstance(document, WindowDocument)
-    assert document.estimates == ()
 
 
 def test_periods_rejects_and_health():

@@ -203,13 +203,6 @@ def test_who_reads_does_not_keep_a_run_from_writing(database, tmp_path):
     assert database.projected("mine") == 4
 
 
-def test_a_window_without_estimates_is_removed(database):
-    database.project(FIRST)
-    database.project(replace(FIRST, generation=4, changed=[([window(0, 4)], [])]))
-    for table in (WINDOWS, ESTIMATES):
-        assert [row["window_start"] for row in database.table(table)] == [10]
-
-
 def test_the_tables_are_made_in_postgresql_too():
     from sqlalchemy.dialects import postgresql
 

@@ -110,18 +110,6 @@ def test_a_late_lane_never_falls_behind_the_committed_clock(tmp_path):
     assert (first.clock, second.clock, second.generation) == (20, 30, 2)
 
 
-def test_as_of_takes_nothing_later(tmp_path):
-    write(tmp_path, [[10, 20, 30], [15, 12, 40]])
-    frozen = FrozenLog(tmp_path, MANIFEST, as_of=20)
-    intent = frozen.take(100)
-    assert intent is not None
-    assert sorted(append for _, _, append in read(tmp_path, intent)) == [10, 15, 15, 20]
-    assert frozen.take(100) is None
-    (rest,) = take_all(tmp_path, 100, after(MANIFEST, intent))
-    assert sorted(append for _, _, append in read(tmp_path, rest)) == [30, 40]
-    assert FrozenLog(tmp_path, MANIFEST, as_of=9).take(100) is None
-
-
 def test_as_of_a_time_before_what_is_committed_is_refused(tmp_path):
     write(tmp_path, [[10, 20]])
     (intent,) = take_all(tmp_path, 100)
@@ -255,17 +243,6 @@ def test_what_is_taken_is_forced_to_disk(tmp_path, monkeypatch):
     }
     taken = [*segments["000"][:2], *segments["001"]]
     assert sorted(forced) == sorted([".", "000", "001", *map(str, taken)])
-
-
-def test_records_from_the_future_are_left_and_told(tmp_path):
-    write(tmp_path, [[10, 20], [15, 4_000, 16]])
-    frozen = FrozenLog(tmp_path, MANIFEST, trusted=100)
-    intent = frozen.take(100)
-    assert intent is not None
-    assert (intent.clock, frozen.take(100), frozen.ahead) == (20, None, ("001",))
-    assert len(read(tmp_path, intent)) == 3
-    later = FrozenLog(tmp_path, after(MANIFEST, intent), trusted=5)
-    assert later.take(100) is None
 
 
 def test_damage_before_any_record_has_no_clock(tmp_path):

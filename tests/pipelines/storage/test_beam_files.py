@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +11,9 @@ from pathlib import Path
 import memory_files
 import pytest
 from committed_states import committed, counted, projected
-from crashes import Killed, kill_at
+from crashes import MAX_REPORTS, Killed, World, kill_at
 from memory_files import FILES
-from report_logs import faulty, honest, write
+from report_logs import honest, write
 from requeued import BOTH, FIRST_PLAN, reports
 from run_reference import expected
 from step_plans import plans, registry
@@ -21,7 +21,7 @@ from watched import exposition
 
 from pipelines.bounded import job
 from pipelines.bounded.job import Job
-from pipelines.bounded.run import RunResult, aggregate
+from pipelines.bounded.run import aggregate
 from pipelines.requeue.state import requeue
 from pipelines.sources.frozen import FrozenLog
 from pipelines.sources.log import source_of
@@ -35,7 +35,6 @@ from sotto.plan.registry import Registry
 pytestmark = pytest.mark.slow
 
 PLACE = "mem://bucket/sotto"
-MAX_REPORTS = 60
 
 
 @pytest.fixture(autouse=True)
@@ -43,42 +42,6 @@ def no_files():
     yield
     FILES.clear()
     memory_files.before.clear()
-
-
-class World:
-    """A log, an empty state with its files elsewhere, and what an undisturbed run makes of it."""
-
-    def __init__(self, folder: Path, place: str | None) -> None:
-        self.folder, self.place, self.number = folder, place, 0
-        self.log = write(folder / "log", honest(10, 3, 11) + faulty(12))
-        self.empty = folder / "empty"
-        directory = StateDirectory(self.empty)
-        with directory.lock():
-            directory.open(place)
-        self.done = self.new_state()
-        self.result = self.aggregate(self.done)
-        assert self.result.runs >= 3
-        self.files = dict(FILES)
-
-    def new_state(self) -> Path:
-        """Return a copy of the empty state; its files are none."""
-        FILES.clear()
-        self.number += 1
-        state = self.folder / f"state-{self.number}"
-        shutil.copytree(self.empty, state)
-        return state
-
-    def aggregate(
-        self, state: Path, checkpoint: Callable[[str], None] = lambda _: None
-    ) -> RunResult:
-        return aggregate(self.log, state, plans(), max_reports=MAX_REPORTS, checkpoint=checkpoint)
-
-    def check(self, state: Path) -> None:
-        """Finish, and compare everything with the undisturbed run."""
-        self.aggregate(state)
-        assert self.files == FILES
-        assert committed(state) == committed(self.done)
-        assert projected(state) == projected(self.done)
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from crashes import MAX_REPORTS
 from report_logs import faulty, honest, write
-from run_child import MAX_REPORTS, SHORT
+from run_child import SHORT
 from step_plans import plans
 
 from pipelines.bounded.run import aggregate

@@ -6,6 +6,7 @@ import random
 import shutil
 
 import pytest
+from committed_states import empty_state
 from report_logs import START, Device, write
 from step_plans import DAY, PERIOD, plans
 
@@ -62,11 +63,9 @@ def test_what_is_not_there_is_nothing(tmp_path, device):
         pseudonym_ledger(tmp_path / "state", "zz")
     with pytest.raises(AggregationError, match="no run"):
         pseudonym_ledger(tmp_path / "nowhere", bytes(16).hex())
-    fresh = StateDirectory(tmp_path / "fresh")
-    with fresh.lock():
-        fresh.open()
-    assert pseudonym_ledger(fresh.path, bytes(16).hex()) == ()
-    assert period_totals(fresh.path) == {}
+    fresh = empty_state(tmp_path / "fresh")
+    assert pseudonym_ledger(fresh, bytes(16).hex()) == ()
+    assert period_totals(fresh) == {}
 
 
 def test_a_commit_in_between_makes_it_read_again(tmp_path, device, monkeypatch):
@@ -85,15 +84,6 @@ def test_a_commit_in_between_makes_it_read_again(tmp_path, device, monkeypatch):
     )
     (found,) = pseudonym_ledger(state, device.pseudonym.hex())
     assert [line.counted for line in found.chains] == [2]
-
-
-def test_a_missing_state_is_an_error(tmp_path, device):
-    log = write(tmp_path / "log", device.chain(device.plan.metrics[0], START))
-    aggregate(log, tmp_path / "state", plans())
-    for path in (tmp_path / "state" / "logs").iterdir():
-        path.unlink()
-    with pytest.raises(FileNotFoundError):
-        pseudonym_ledger(tmp_path / "state", device.pseudonym.hex())
 
 
 def test_a_pseudonym_is_found_in_whichever_part_of_its_period(tmp_path, monkeypatch):

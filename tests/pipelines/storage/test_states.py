@@ -59,7 +59,6 @@ class Kept:
         self.written += sum(p.size for p in pieces if p and p.generation == self.generation)
 
     def read(self, registry: Registry | None = None) -> State:
-        """Return the state as another process reads it."""
         return replace(self.states, registry=registry or self.states.registry).read(
             NUMBER, SHARD, self.held
         )
