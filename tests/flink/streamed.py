@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from clientsdk.testing import small_plan
 from deploy.flink.cluster import LocalFlink
 from deploy.flink.rest import ENDED, Job, JobManager
 from deploy.kafka.broker import LocalBroker
+from mechanisms.frozen import replace
 from pipelines.beam.plans import LOOK_SECONDS
 from pipelines.sinks.sql import Results, of_state
 from pipelines.sinks.tables import ESTIMATES, PERIODS, QUARANTINE, WINDOWS
@@ -32,11 +32,9 @@ FIRST, SECOND = ReportTopic("streamed", 1, 4), ReportTopic("streamed", 2, 2)
 
 
 def later_plan() -> CompiledPlan:
-    document = json.loads(small_plan().to_json())
-    document["version"] = 2
-    document["metrics"][0]["name"] = "shade"
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return CompiledPlan.from_json(text.encode())
+    """Return a second version of the plan, with another metric."""
+    (metric,) = small_plan().metrics
+    return replace(small_plan(), version=2, metrics=(replace(metric, name="shade"),))
 
 
 class World:

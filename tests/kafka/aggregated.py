@@ -1,14 +1,15 @@
-"""A topic with reports of real clients in it, and runs of it in processes that are killed."""
+"""What is done to a topic of reports: anything appended, settings changed, all aggregated."""
 
 from __future__ import annotations
 
-import os
-import signal
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 # What a state directory holds is told in the folder of the runs' own tests.
 from committed_states import committed, projected
 from kafka import KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
@@ -46,15 +47,17 @@ def contents(state: Path) -> tuple[dict[str, bytes], dict[str, list[dict[str, ob
     return files, tables
 
 
-def killed(client_file: str, topic: str, state: str, step: str, occurrence: int) -> None:
-    """Run in this process, and let the system kill it at an occurrence of a step."""
-    seen = 0
+@contextlib.contextmanager
+def admin(broker: Broker) -> Iterator[KafkaAdminClient]:
+    made = KafkaAdminClient(**broker.options(10))
+    try:
+        yield made
+    finally:
+        made.close()
 
-    def kill_at(found: str) -> None:
-        nonlocal seen
-        seen += found == step
-        if seen == occurrence and found == step:
-            os.kill(os.getpid(), signal.SIGKILL)
 
-    broker = Broker.from_file(client_file)
-    aggregated(broker, ReportTopic.parse(topic), Path(state), checkpoint=kill_at)
+def configure(broker: Broker, topic: object, name: str, value: str) -> None:
+    """Change a setting of a topic."""
+    with admin(broker) as client:
+        resource = ConfigResource(ConfigResourceType.TOPIC, str(topic), {name: value})
+        client.alter_configs([resource])

@@ -52,7 +52,7 @@ def _sockets_of_refused_connections():
 def server():
     """Makes processes that have all imported already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["aggregated", "sink_child", "pipelines.bounded.job"])
+    context.set_forkserver_preload(["sink_child", "pipelines.bounded.job"])
     return context
 
 
@@ -97,6 +97,13 @@ def secured(_tls):
 @pytest.fixture
 def broker(local):
     return Broker.from_file(local.client_file)
+
+
+@pytest.fixture
+def plan_file(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_bytes(small_plan().to_json())
+    return str(path)
 
 
 def new_topic(broker: Broker, partitions: int = PARTITIONS) -> ReportTopic:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
+from aggregated import admin
 from kafka import KafkaConsumer, TopicPartition
-from kafka.admin import KafkaAdminClient
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -14,13 +14,13 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
 )
 from messages import message
-from yesterday import HOUR
+from yesterday import publish
 
 from clientsdk import Broker, KafkaPublisher
-from clientsdk.testing import FakeClock, SeededClient, small_plan
 from sotto.cli import main
 from sotto.errors import PublishError
 from sotto.kafka.producers import end_producer, make_producer
+from sotto.kafka.topics import ReportTopic
 
 pytestmark = pytest.mark.slow
 
@@ -28,13 +28,6 @@ NAME = "access"
 REPORTS, ESTIMATES, QUARANTINE, REQUEUE = (
     f"{NAME}-{each}" for each in ("e1-p2", "estimates", "quarantine", "requeue")
 )
-
-
-@pytest.fixture
-def plan_file(tmp_path):
-    path = tmp_path / "plan.json"
-    path.write_bytes(small_plan().to_json())
-    return str(path)
 
 
 @pytest.fixture
@@ -100,16 +93,12 @@ def test_a_device_writes_reports_and_can_do_nothing_else(files, plan_file, capsy
     for topic in (ESTIMATES, QUARANTINE, REQUEUE):
         with pytest.raises(KafkaError):
             write(broker, topic)
-    admin = KafkaAdminClient(**broker.options(10))
-    try:
-        assert set(admin.list_topics()) == {REPORTS}
-        assert admin.list_groups() == []
-        made = admin.create_topics(
-            {"another-e1-p1": {"num_partitions": 1, "replication_factor": 1}}, raise_errors=False
-        )
+    with admin(broker) as client:
+        assert set(client.list_topics()) == {REPORTS}
+        assert client.list_groups() == []
+        wanted = {"another-e1-p1": {"num_partitions": 1, "replication_factor": 1}}
+        made = client.create_topics(wanted, raise_errors=False)
         assert made["topics"][0]["error_code"] == TopicAuthorizationFailedError.errno
-    finally:
-        admin.close()
     with pytest.raises(GroupAuthorizationFailedError):
         read(broker, REPORTS, group="sotto-mine")
     # Nor give itself more.
@@ -126,17 +115,9 @@ def test_what_a_device_may_not_see_does_not_exist_for_it(files):
 
 
 def send_reports(files):
-    """Let devices record yesterday and send both levels now, and something that is no report."""
+    """Let devices send their reports, and something that is no report."""
+    publish(broker_of(files, "devices"), ReportTopic.parse(REPORTS), 6)
     publisher = KafkaPublisher(broker_of(files, "devices"), REPORTS)
-    for seed in range(6):
-        clock = FakeClock(time.time_ns() // 1_000_000 - 30 * HOUR)
-        client = SeededClient(
-            small_plan(), seed=seed, clock=clock, publisher=publisher, leaks_values=True
-        )
-        client.record("colour", "red")
-        for hours in (3, 26):
-            clock.advance(hours=hours)
-            assert client.flush().error is None
     publisher.publish(0, message())
     publisher.close()
 

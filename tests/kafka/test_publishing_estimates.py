@@ -10,12 +10,13 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
+from aggregated import admin
 from kafka import KafkaProducer
-from kafka.admin import KafkaAdminClient
 
 # A server of PostgreSQL is told in the folder of its own tests.
 from local_postgres import PASSWORD, USER, LocalPostgres, binaries
 from sink_child import killed_sink, sunk
+from sink_documents import held
 from yesterday import publish
 
 from clientsdk import Broker
@@ -24,7 +25,7 @@ from mechanisms.frozen import replace
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.sinks.committed import Note
 from pipelines.sinks.kafka import EstimatesTopic
-from pipelines.sinks.sql import DocumentDatabase, ProjectionError, Results, of_state
+from pipelines.sinks.sql import DocumentDatabase, ProjectionError, of_state
 from pipelines.sinks.transfer import Transfer, Transferred
 from pipelines.sources.kafka import KafkaTopics
 from pipelines.storage.directory import StateDirectory
@@ -64,10 +65,7 @@ def aggregated(
 
 def results(url: object) -> dict[str, list[dict[str, object]]]:
     """Return what a database estimates, and of how much; not the way there."""
-    from pipelines.sinks.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
-
-    with Results(url, create=False) as found:  # type: ignore[arg-type]
-        tables = {t.name: found.table(t) for t in (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)}
+    tables = held(url)
     for row in tables["meta"]:
         del row["lineage"]
     rejects: dict[object, int] = {}
@@ -201,12 +199,11 @@ def test_a_topic_that_was_made_again_is_refused_and_published_to_anew(
     aggregated(broker, topic, state, estimates)
     sunk(broker, estimates, url)
     before = results(url)
-    admin = KafkaAdminClient(**broker.options(10))
-    admin.delete_topics([str(estimates)])
-    deadline = time.monotonic() + 300
-    while str(estimates) in admin.list_topics():
-        assert time.monotonic() < deadline
-    admin.close()
+    with admin(broker) as client:
+        client.delete_topics([str(estimates)])
+        deadline = time.monotonic() + 300
+        while str(estimates) in client.list_topics():
+            assert time.monotonic() < deadline
     with pytest.raises(BrokerError, match=f"there is no topic {estimates}: create it with sotto"):
         sunk(broker, estimates, url)
     estimates_topic(broker, topic)

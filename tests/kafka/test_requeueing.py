@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from aggregated import aggregated, produce
 from committed_states import rejects
@@ -12,6 +10,7 @@ from yesterday import publish
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
+from mechanisms.frozen import replace
 from pipelines.sinks.kafka import QUARANTINE_NOTE, QuarantineTopic, Several
 from pipelines.sinks.quarantine import parse, quarantine_record
 from pipelines.storage.directory import StateDirectory
@@ -29,11 +28,7 @@ DEVICES = 6
 
 
 def second_plan() -> CompiledPlan:
-    """Return the next version of the plan that all tests here have."""
-    said = json.loads(small_plan().to_json())
-    said["version"] = 2
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
-    return CompiledPlan.from_json(text.encode())
+    return replace(small_plan(), version=2)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from aggregated import admin, configure
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
@@ -29,13 +29,6 @@ def run(broker, tmp_path, capsys):
         return status, *capsys.readouterr()
 
     return command
-
-
-@pytest.fixture
-def admin(broker):
-    client = KafkaAdminClient(**broker.options(10))
-    yield client
-    client.close()
 
 
 def refused(result, *said):
@@ -97,10 +90,11 @@ def test_what_cannot_be_is_refused(run):
     refused(run("check", "somewhere-e1-p8"), "there are somewhere-e1-p2")
 
 
-def test_a_topic_that_another_made_is_refused_with_all_that_is_wrong(run, admin):
+def test_a_topic_that_another_made_is_refused_with_all_that_is_wrong(run, broker):
     settings = {"retention.ms": str(DAY), "cleanup.policy": "compact", "retention.bytes": "100"}
     options = {"num_partitions": 3, "replication_factor": 1, "configs": settings}
-    admin.create_topics({"foreign-e1-p4": options}, wait_for_metadata=True)
+    with admin(broker) as client:
+        client.create_topics({"foreign-e1-p4": options}, wait_for_metadata=True)
     refused(
         run("check", "foreign-e1-p4"),
         "it has 3 partitions, not 4",
@@ -140,7 +134,7 @@ def test_tls_and_a_name_from_a_file(run, secured, tmp_path, monkeypatch):
     )
 
 
-def test_topics_beside_those_of_reports(run, admin, broker):
+def test_topics_beside_those_of_reports(run, broker):
     refused(run("check", "whole-e1-p2", "--sinks"), "there is no topic whole-e1-p2")
     assert run("create", "whole", "--partitions", "2")[0] == 0
     refused(run("check", "whole-e1-p2", "--sinks"), "no topic whole-estimates", "create whole --s")
@@ -159,8 +153,7 @@ def test_topics_beside_those_of_reports(run, admin, broker):
     again = run("create", "whole", "--partitions", "2", "--sinks")[1]
     assert again.count("is there already") == 4
     assert run("check", "whole-e1-p2", "--sinks")[1].count("can be used") == 4
-    changes = {"cleanup.policy": "delete"}
-    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "whole-estimates", changes)])
+    configure(broker, "whole-estimates", "cleanup.policy", "delete")
     refused(
         run("check", "whole-e1-p2", "--sinks"),
         "topic whole-estimates: cleanup.policy is delete: set it to compact",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -104,7 +105,17 @@ def write(log: Path, sent: list[Sent], lanes: int = 2, segment_bytes: int = 1 <<
     for number, one in enumerate(sorted(sent)):
         shared[number % lanes].append(one)
     for lane, mine in shared.items():
-        with LogWriter(log, f"lane-{lane}", fsync="never", segment_bytes=segment_bytes) as writer:
-            for append, message in mine:
-                writer.append(message, append)
+        append(log, mine, f"lane-{lane}", segment_bytes)
     return log
+
+
+def append(
+    log: Path,
+    sent: Iterable[tuple[int, bytes]],
+    lane: str = "lane-0",
+    segment_bytes: int = 1 << 20,
+) -> None:
+    """Append messages to one lane, in their order."""
+    with LogWriter(log, lane, fsync="never", segment_bytes=segment_bytes) as writer:
+        for time, message in sent:
+            writer.append(message, time)

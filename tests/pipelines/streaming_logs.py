@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from committed_states import projected, rejects
-from report_logs import START, Device, Sent, faulty
+from report_logs import START, Device, Sent, append, faulty
 from step_plans import DAY, PERIOD, THRESHOLD, category, number, plan, plans, string
 
 from pipelines.aggregation.step import Tally
@@ -24,7 +24,6 @@ from pipelines.sinks.documents import (
     WindowDocument,
 )
 from sotto.kafka.topics import ReportTopic
-from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
@@ -85,10 +84,10 @@ def records(epochs: str, seed: int, periods: int = 6) -> Logs:
     topics = EPOCHS[epochs]
     half = START + periods * PERIOD // 2
     logs: Logs = defaultdict(list)
-    for append, message in sent:
-        topic = topics[append > half if len(topics) > 1 else 0]
+    for time, message in sent:
+        topic = topics[time > half if len(topics) > 1 else 0]
         # A broker's clock is set back now and then.
-        shown = Sent(append - source.choice([0, 0, 0, 60_000]), message)
+        shown = Sent(time - source.choice([0, 0, 0, 60_000]), message)
         logs[lane_of(topic, topic.partition(shard_said(message)))].append(shown)
     for topic in topics:
         # Something comes last in every lane, long after.
@@ -103,9 +102,7 @@ def lane_of(topic: ReportTopic, partition: int) -> str:
 
 def write(log: Path, logs: Mapping[str, Iterable[Sent]]) -> None:
     for lane, content in logs.items():
-        with LogWriter(log, lane, fsync="never", segment_bytes=1 << 20) as writer:
-            for append, message in content:
-                writer.append(message, append)
+        append(log, content, lane)
 
 
 @lru_cache

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from fake_kafka import FakeCluster, install
-from report_logs import START, Device, write
+from report_logs import START, Device, append, write
 
 from pipelines.bounded.run import RunResult
 from pipelines.sinks.sql import ProjectionError
@@ -26,7 +26,6 @@ from sotto.cli import main
 from sotto.cli.aggregate import follow
 from sotto.cli.estimates import table
 from sotto.errors import BrokerError
-from sotto.log.writer import LogWriter
 from sotto.plan.compile import load_plan
 
 pytestmark = pytest.mark.slow
@@ -202,9 +201,7 @@ def test_following_goes_on_until_it_is_told_to_stop(folder, tmp_path):
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline().startswith("generation 1: 1 reports")
-        with LogWriter(log, "lane-0", fsync="never") as writer:
-            for append, message in rest:
-                writer.append(message, append)
+        append(log, rest)
         counted = 1
         deadline = time.monotonic() + 600
         while counted < 60 and time.monotonic() < deadline:
@@ -246,9 +243,7 @@ def test_a_plan_that_is_put_into_the_folder_needs_no_restart(folder, tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         device = Device(compiled, random.Random(50))
-        with LogWriter(log, "lane-0", fsync="never") as writer:
-            for append, message in device.chain(compiled.metrics[0], START):
-                writer.append(message, append)
+        append(log, device.chain(compiled.metrics[0], START))
         lines = iter(process.stdout.readline, "")
         assert next(line for line in lines if line.startswith("generation 2: 1 reports"))
         assert next(lines).split() == ["1", "counted"]

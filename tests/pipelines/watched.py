@@ -29,7 +29,7 @@ from pipelines.sinks.tables import Advance
 from pipelines.storage.directory import StateDirectory
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic
-from sotto.log.writer import LogWriter, now_ms
+from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry
 
 CANDIDATES = {plans()[1].fingerprint: {"path": ("home", "away")}}
@@ -73,12 +73,6 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < limit
         time.sleep(0.01)
-
-
-def append(log: Path, lane: str, sent: list[Sent]) -> None:
-    with LogWriter(log, lane, fsync="never") as writer:
-        for one in sent:
-            writer.append(one.message, one.append)
 
 
 def exposition(

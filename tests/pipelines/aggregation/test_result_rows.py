@@ -408,19 +408,6 @@ def test_another_minimum_after_an_interrupted_run(tmp_path):
     assert job.aggregate(20) == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("step", ["MANIFEST.json written", "committed", "projected"])
-def test_another_minimum_when_the_run_is_killed(tmp_path, step):
-    """The documents are the same ones, whenever they are published."""
-    job = Published(tmp_path, 1)
-    assert job.withheld() == {None}
-    with pytest.raises(Killed):
-        job.aggregate(20, checkpoint=kill_at(step))
-    assert job.aggregate(20) > 0
-    assert (job.revision(), job.withheld()) == (2, {"19 reports, the plan asks for 20"})
-    assert job.aggregate(20) == 0
-
-
 def estimated(plan: CompiledPlan, name: str, counts: NDArray[np.int64]) -> list[dict[str, Any]]:
     key = WindowKey(plan.fingerprint, plan.metric(name).index, 0)
     strings = {plan.fingerprint: {"rappor": CANDIDATES}}

@@ -126,11 +126,6 @@ def differences(epochs: str, events: Events, order: int) -> list[str]:
     return [name for name in wanted._fields if getattr(outcome, name) != getattr(wanted, name)]
 
 
-@pytest.mark.parametrize("order", range(4))
-def test_nothing_happens(order):
-    assert differences("epochs", [], order) == []
-
-
 @pytest.mark.parametrize("epochs", list(EPOCHS))
 @settings(max_examples=15, deadline=None, phases=PHASES)
 @given(events=EVENTS, order=st.integers(0, 2**32))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fake_kafka import FakeCluster, FakePartition, install
 from kafka import TopicPartition
-from report_logs import START, Device, Sent, write
+from report_logs import START, Device, Sent, append, write
 from step_plans import DAY, HOUR, category, plan
 from stream_engine import AT_LAST, Engine
 from streaming_logs import Outcome, honest, outcome_of_run, small_plans, streamed
@@ -25,7 +25,6 @@ from pipelines.sources.kafka import RequeueTopic
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
 from sotto.kafka.brokers import Broker
-from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
@@ -35,8 +34,8 @@ class GivenBack(FakePartition):
     """What an operator has given back: the only partition of a topic."""
 
     def extend(self, sent: Sequence[Sent]) -> None:
-        for append, message in sent:
-            self.append(append, message, kind=0)
+        for time, message in sent:
+            self.append(time, message, kind=0)
 
 
 @contextmanager
@@ -266,8 +265,7 @@ def test_append_times_do_not_fall_where_a_reader_goes_on(tmp_path):
             part = engine._partitions()[0]
             while engine.read_from(part, 1):
                 pass
-            with LogWriter(tmp_path / "log", "lane-0", fsync="never") as writer:
-                writer.append(b"behind", START)
+            append(tmp_path / "log", [(START, b"behind")])
             engine.checkpoint()
             engine.restart(0)
             engine.read_from(part, 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from committed_states import committed, counted, projected, rejects
 from crashes import Killed, kill_at
-from report_logs import START, Device, Sent, faulty, honest, write
+from report_logs import START, Device, Sent, append, faulty, honest, write
 from run_reference import expected
 from step_plans import DAY, HOUR, PERIOD, category, plan, plans, registry
 
@@ -25,7 +25,6 @@ from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateDirectory
 from sotto.cli.aggregate import summary
 from sotto.errors import AggregationError, PlanError
-from sotto.log.writer import LogWriter
 from sotto.plan.registry import Registry
 from sotto.wire.format import Row, decode_message
 
@@ -173,9 +172,7 @@ def test_a_window_is_estimated_again_only_when_it_changes(tmp_path):
     early, late = device.chain(colour, START, 1), device.chain(colour, START + 4 * DAY, 1)
     log = write(tmp_path / "log", early, lanes=1)
     aggregate(log, tmp_path / "state", plans())
-    with LogWriter(log, "lane-0", fsync="never") as writer:
-        for append, message in [*late, *early]:
-            writer.append(message, append)
+    append(log, [*late, *early])
     aggregate(log, tmp_path / "state", plans())
     revisions = [row["revision"] for row in projected(tmp_path / "state")["windows"]]
     assert revisions == [1, 2]
@@ -254,9 +251,7 @@ def test_a_plan_may_be_added_and_is_kept(tmp_path):
     sent = honest(6, 1, 7)
     log = write(tmp_path / "log", [one for one in sent if one.message[8:40] == first.fingerprint])
     aggregate(log, state, [first])
-    with LogWriter(log, "lane-0", fsync="never") as writer:
-        for append, message in sent:
-            writer.append(message, append)
+    append(log, sent)
     aggregate(log, state, [second, first])
     assert counted(state) == expected(log, Registry([first, second])).counts
     before = committed(state)
@@ -281,9 +276,7 @@ def test_a_plan_that_comes_late_cannot_count_into_a_closed_period(tmp_path):
     log = write(tmp_path / "log", sent, lanes=1)
     state = tmp_path / "state"
     aggregate(log, state, [short])
-    with LogWriter(log, "lane-0", fsync="never") as writer:
-        for _, message in new.chain(long.metrics[0], START):
-            writer.append(message, end + DAY)
+    append(log, [(end + DAY, message) for _, message in new.chain(long.metrics[0], START)])
     result = aggregate(log, state, [short, long])
     assert result.rejects == {"late": 8}
     assert result.tally.counted == 0
@@ -304,8 +297,7 @@ def test_quarantine_is_removed_after_its_retention(tmp_path):
     aggregate(log, state, plans())
     assert (state / "quarantine" / "1").exists()
     for day, kept in ((29, True), (30, False)):
-        with LogWriter(log, "lane-0", fsync="never") as writer:
-            writer.append(b"no report either", START + day * DAY)
+        append(log, [(START + day * DAY, b"no report either")])
         aggregate(log, state, plans())
         assert (state / "quarantine" / "1").exists() == kept
     assert projected(state)["quarantine"] == [
@@ -478,8 +470,7 @@ def test_an_interrupted_run_is_finished_as_it_began(small, tmp_path):
 
 def test_a_record_from_the_future_does_not_end_all_counting(small, tmp_path):
     now = START + 100 * DAY
-    with LogWriter(small, "wrong", fsync="never") as writer:
-        writer.append(b"no report", now + 2 * HOUR)
+    append(small, [(now + 2 * HOUR, b"no report")], "wrong")
     result = aggregate(small, tmp_path / "state", plans(), clock=lambda: now)
     assert result.ahead == ("wrong",)
     assert "partition wrong has records from the future" in summary(result)[-1]

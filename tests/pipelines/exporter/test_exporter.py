@@ -15,11 +15,10 @@ from pathlib import Path
 
 import pytest
 from committed_states import projected
-from report_logs import START
+from report_logs import START, append
 from step_plans import plans
 from watched import (
     CANDIDATES,
-    append,
     exposition,
     late_messages,
     samples,
@@ -173,7 +172,7 @@ def test_the_lag_is_what_no_run_has_taken(copy):
     assert value(found, "sotto_lag_bytes") == value(found, "sotto_lag_records") == 0
     assert value(found, "sotto_lag_seconds") == value(found, "sotto_lag_partitions") == 0
     sent = late_messages(7)
-    append(copy.log, "lane-0", sent)
+    append(copy.log, sent)
     found = samples(exposition(copy.state, copy.log))
     assert value(found, "sotto_lag_bytes") == sum(16 + len(one.message) for one in sent)
     assert value(found, "sotto_lag_records") == 7
@@ -187,7 +186,7 @@ def test_the_lag_is_what_no_run_has_taken(copy):
 
 
 def test_a_long_lag_is_extrapolated(copy, monkeypatch):
-    append(copy.log, "lane-0", late_messages(400))
+    append(copy.log, late_messages(400))
     monkeypatch.setattr("pipelines.exporter.lag.LOOK_BYTES", 8192)
     monkeypatch.setattr("pipelines.exporter.lag._LEAST_LOOK", 4096)
     taken = StateDirectory(copy.state).manifest().positions
@@ -204,7 +203,7 @@ def test_a_log_of_which_nothing_is_taken_is_all_lag(copy):
 
 
 def test_a_run_under_way_is_seen(copy):
-    append(copy.log, "lane-0", late_messages(3))
+    append(copy.log, late_messages(3))
 
     seen = {}
 

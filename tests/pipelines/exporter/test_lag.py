@@ -11,7 +11,6 @@ from watched import exposition, late_messages, samples, value
 from pipelines.bounded.run import aggregate
 from pipelines.exporter import lag
 from pipelines.exporter.lag import WatchedTopics
-from sotto.errors import BrokerError
 from sotto.log.writer import now_ms
 
 
@@ -69,20 +68,6 @@ def test_of_many_records_some_are_looked_at(cluster, tmp_path, monkeypatch):
     assert value(found, "sotto_lag_records") == pytest.approx(40, abs=8)
     looked = [at for number, at in cluster.fetches if number == 0][-1]
     assert looked == cluster.partition(0).end - 80
-
-
-def test_a_broker_that_does_not_answer_is_a_metric(cluster, tmp_path, monkeypatch):
-    state, watched = tmp_path / "state", WatchedTopics(cluster.source())
-    aggregate(cluster.source(), state, plans())
-
-    def refuse(*_: object, **__: object) -> None:
-        raise BrokerError("nobody answers")
-
-    monkeypatch.setattr(cluster, "check", refuse)
-    found = samples(exposition(state, watched))
-    assert value(found, "sotto_source_status", source="log", status="unreadable") == 1
-    assert value(found, "sotto_source_status", source="state", status="ok") == 1
-    assert "sotto_lag_records" not in found
 
 
 def test_records_that_were_deleted_uncounted_are_a_damaged_log(cluster, tmp_path):

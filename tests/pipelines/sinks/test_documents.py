@@ -11,6 +11,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sink_documents import period_row
 from test_estimates import CANDIDATES, PLAN, REGISTRY, counts_of
 
 from pipelines.aggregation.counts import Window, WindowKey
@@ -28,18 +29,6 @@ from pipelines.sinks.documents import (
 )
 from pipelines.sinks.tables import ESTIMATES, PERIODS, WINDOWS
 from sotto.errors import FormatError
-
-PERIOD_ROW = {
-    "collector": "tests.example",
-    "period_start": -5,
-    "period_end": 2,
-    "closed": False,
-    **dict.fromkeys(
-        ("pseudonyms", "chains", "accepted", "observed", "most_accepted", "most_observed"), 3
-    ),
-    "over_budget": 0,
-    "equivocation": 1,
-}
 
 
 def rows(name: str, devices: int = 50):
@@ -82,10 +71,10 @@ def test_values_are_canonical():
 
 
 def test_periods_rejects_and_health():
-    period = parse(*period_document("job", PERIOD_ROW, 2))
+    period = parse(*period_document("job", period_row(3), 2))
     assert isinstance(period, PeriodDocument)
-    assert period.period == PERIOD_ROW
-    assert set(PERIOD_ROW) == set(PERIODS.columns.keys())
+    assert period.period == period_row(3)
+    assert set(period_row(3)) == set(PERIODS.columns.keys())
     rejects = parse(*rejects_document("job", "c", {"late": 2, "malformed": 1}, 2))
     assert isinstance(rejects, RejectsDocument)
     assert (rejects.collector, rejects.rejects) == ("c", {"late": 2, "malformed": 1})

@@ -9,51 +9,22 @@ from dataclasses import replace
 
 import pytest
 import sqlalchemy as sql
+from sink_documents import TABLES, window_row
 
 from pipelines.sinks import tables
 from pipelines.sinks.sql import Projection, Results, of_state
-from pipelines.sinks.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
+from pipelines.sinks.tables import ESTIMATES, QUARANTINE, WINDOWS
 from sotto.errors import AggregationError
 
-TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
 
-
-def window(start: int, revision: int, metric: str = "colour") -> dict[str, object]:
-    return {
-        "collector": "tests.example",
-        "plan": "step",
-        "version": 1,
-        "metric": metric,
-        "window_start": start,
-        "window_end": start + 10,
-        "type": "category",
-        "mechanism": "grr",
-        "n": 7,
-        "reports_by_level": [3, 4],
-        "revision": revision,
-    }
+def window(start: int, revision: int) -> dict[str, object]:
+    return {**window_row(start), "reports_by_level": [3, 4], "revision": revision}
 
 
 def estimate(start: int, item: str, value: float, revision: int = 1) -> dict[str, object]:
-    row = window(start, revision)
-    del row["type"], row["mechanism"]
-    return {
-        **row,
-        "kind": "share",
-        "item": item,
-        "position": 0,
-        "value": value,
-        "standard_error": math.inf,
-        "low": -math.inf,
-        "high": 1.0,
-        "display": None,
-        "detection_floor": None,
-        "significant": None,
-        "p_value": None,
-        "confounded_with": None,
-        "unit": "share",
-        "method": "unbiased",
-    }
+    row = {key: each for key, each in window(start, revision).items() if key in ESTIMATES.columns}
+    row |= {"kind": "share", "item": item, "position": 0, "unit": "share", "method": "unbiased"}
+    return {**row, "value": value, "standard_error": math.inf, "low": -math.inf, "high": 1.0}
 
 
 FIRST = Projection(

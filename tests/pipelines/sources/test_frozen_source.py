@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from report_logs import append
 
 from pipelines.sources import frozen as source
 from pipelines.sources.frozen import FrozenLog
@@ -27,9 +28,8 @@ MANIFEST = Manifest(state="", key=bytes(16))
 def write(log: Path, lanes: list[list[int]], body: bytes = ROW, **options: int) -> None:
     """Append one-row messages with these append times, a list a lane."""
     for number, times in enumerate(lanes):
-        with LogWriter(log, f"{number:03}", fsync="never", **options) as writer:
-            for at, time in enumerate(times):
-                writer.append(body + at.to_bytes(8, "little"), time)
+        sent = [(time, body + at.to_bytes(8, "little")) for at, time in enumerate(times)]
+        append(log, sent, f"{number:03}", **options)
 
 
 def read(log: Path, intent: Intent) -> list[tuple[str, int, int]]:
@@ -140,9 +140,7 @@ def test_reports_are_never_fewer_than_a_message_can_have(tmp_path):
         encode_message(bytes(32), 0, [(0, [row] * rows)] * runs)
         for runs, rows in [(1, 1), (1, 9), (5, 1), (3, 4), (40, 1)]
     ]
-    with LogWriter(tmp_path, "a", fsync="never") as writer:
-        for time, body in enumerate([*messages, b"x", messages[0][:-1], b"SO" * 30]):
-            writer.append(body, time)
+    append(tmp_path, enumerate([*messages, b"x", messages[0][:-1], b"SO" * 30]))
     frozen = FrozenLog(tmp_path, MANIFEST)
     numbers = []
     while (intent := frozen.take(1)) is not None:

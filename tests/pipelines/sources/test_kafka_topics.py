@@ -9,20 +9,17 @@ import pytest
 from committed_states import committed, counted, rejects
 from fake_kafka import FakeCluster, FakeConsumer, FakeRecord, copied, install
 from kafka import TopicPartition
-from report_logs import START, Device, faulty, honest, write
+from report_logs import START, Device, append, faulty, honest, write
 from run_reference import expected
 from step_plans import DAY, HOUR, plans, registry
 
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.sources import kafka_reader
-from pipelines.sources.frozen import FrozenLog
 from pipelines.sources.kafka import KafkaTopics
 from pipelines.sources.kafka_reader import PartitionId, Reader
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.manifest import Manifest
 from sotto.errors import AggregationError, BrokerError, ParameterError
 from sotto.kafka.brokers import Broker
-from sotto.log.writer import LogWriter
 from sotto.wire.reasons import Reason
 
 NAME = "reports-e1-p2"
@@ -101,21 +98,6 @@ def test_times_never_fall_in_a_partition(cluster, tmp_path):
     taken(cluster, tmp_path)
     appends = [each.append - START for each in rejects(tmp_path)]
     assert appends == [2 * DAY, 2 * DAY, 3 * DAY]
-
-
-def test_partitions_are_merged_by_time_and_runs_bounded(cluster, tmp_path):
-    for step in range(40):
-        cluster.partition(step % 2).append(START + (step ^ 1) * HOUR, report(START, step))
-    source = cluster.source()
-    source.open(registry())
-    manifest, clocks = Manifest(state="", key=bytes(16)), []
-    frozen = FrozenLog(source, manifest)
-    while (intent := frozen.take(6)) is not None:
-        assert sum(item.end - item.start for item in intent.items) <= 6
-        clocks.append(intent.clock)
-    assert clocks == sorted(clocks)
-    assert len(clocks) == 7
-    source.close()
 
 
 @pytest.mark.slow
@@ -278,8 +260,7 @@ def test_an_older_epochs_partition_of_which_nothing_was_taken_is_looked_at(monke
 
 def test_a_state_directory_is_of_a_log_or_of_a_topic(cluster, tmp_path):
     cluster.partition(0).append(START + DAY, report(START, 1))
-    with LogWriter(tmp_path / "log", "a", fsync="never") as writer:
-        writer.append(report(START, 1), START + DAY)
+    append(tmp_path / "log", [(START + DAY, report(START, 1))])
     aggregate(tmp_path / "log", tmp_path / "one", plans())
     taken(cluster, tmp_path / "two")
     with pytest.raises(AggregationError, match="of an embedded log"):
