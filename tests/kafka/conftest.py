@@ -7,28 +7,22 @@ tests are skipped and say so.
 from __future__ import annotations
 
 import gc
-import itertools
 import logging
 import multiprocessing
-import time
 from pathlib import Path
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
+from aggregated import new_topic
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from deploy import jars
 from deploy.errors import MissingToolError, UnavailableError
 from deploy.kafka.broker import SOURCE, LocalBroker
-from sotto.kafka.admin import connected
-from sotto.kafka.topics import ReportTopic
 
 HEAP = 192
 #: A broker that lives for seconds starts sooner where Java optimizes less.
 JAVA = ("-XX:TieredStopAtLevel=1",)
-PARTITIONS = 4
-_numbers = itertools.count()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -106,42 +100,6 @@ def plan_file(tmp_path):
     return str(path)
 
 
-def new_topic(broker: Broker, partitions: int = PARTITIONS) -> ReportTopic:
-    topic = ReportTopic(f"test{next(_numbers)}", 1, partitions)
-    with connected(broker) as topics:
-        topics.create(topic, replicas=1, retention=small_plan().horizon)
-    return topic
-
-
-@pytest.fixture
-def make_topic():
-    return new_topic
-
-
 @pytest.fixture
 def topic(broker):
     return new_topic(broker)
-
-
-def all_records(broker: Broker, topic: ReportTopic) -> list:
-    """Return all records of a topic, partition by partition."""
-    consumer = KafkaConsumer(**broker.options(10), request_timeout_ms=10_000)
-    try:
-        partitions = [TopicPartition(str(topic), at) for at in range(topic.partitions)]
-        ends = consumer.end_offsets(partitions)
-        consumer.assign(partitions)
-        consumer.seek_to_beginning()
-        found: dict[TopicPartition, list] = {partition: [] for partition in partitions}
-        deadline = time.monotonic() + 300
-        while any(consumer.position(at) < end for at, end in ends.items()):
-            assert time.monotonic() < deadline
-            for partition, records in consumer.poll(timeout_ms=200).items():
-                found[partition] += records
-    finally:
-        consumer.close()
-    return [record for partition in partitions for record in found[partition]]
-
-
-@pytest.fixture
-def read_all():
-    return all_records

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
-from aggregated import admin
-from kafka import KafkaConsumer, TopicPartition
+from aggregated import admin, read_all
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -45,32 +42,6 @@ def broker_of(files, who):
     return Broker.from_file(files[who])
 
 
-def read(broker, topic, group=None):
-    """Read a topic from its beginning; all records, or what the broker says against it."""
-    consumer = KafkaConsumer(
-        **broker.options(10), group_id=group, enable_auto_commit=False, request_timeout_ms=10_000
-    )
-    found = []
-    try:
-        # Of a topic that may not be seen there is none, and reading says why.
-        numbers = consumer.partitions_for_topic(topic) or {0}
-        partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
-        consumer.assign(partitions)
-        consumer.seek_to_beginning()
-        ends, deadline = consumer.end_offsets(partitions), time.monotonic() + 300
-        if group is not None:
-            consumer.committed(partitions[0])
-        while True:
-            for records in consumer.poll(timeout_ms=200).values():
-                found += records
-            if found and all(consumer.position(each) >= ends[each] for each in partitions):
-                return found
-            if time.monotonic() > deadline:
-                return found
-    finally:
-        consumer.close()
-
-
 def write(broker, topic, idempotent=False):
     producer = make_producer(
         broker, 5, compression="zstd", batch=1 << 14, largest=1 << 20, enable_idempotence=idempotent
@@ -89,7 +60,7 @@ def test_a_device_writes_reports_and_can_do_nothing_else(files, plan_file, capsy
     publisher.close()
     for topic in (REPORTS, ESTIMATES, QUARANTINE, REQUEUE):
         with pytest.raises(TopicAuthorizationFailedError):
-            read(broker, topic)
+            read_all(broker, topic)
     for topic in (ESTIMATES, QUARANTINE, REQUEUE):
         with pytest.raises(KafkaError):
             write(broker, topic)
@@ -100,7 +71,7 @@ def test_a_device_writes_reports_and_can_do_nothing_else(files, plan_file, capsy
         made = client.create_topics(wanted, raise_errors=False)
         assert made["topics"][0]["error_code"] == TopicAuthorizationFailedError.errno
     with pytest.raises(GroupAuthorizationFailedError):
-        read(broker, REPORTS, group="sotto-mine")
+        read_all(broker, REPORTS, group="sotto-mine")
     # Nor give itself more.
     command = ["topics", "create", NAME, "--partitions", "2", "--plan", plan_file]
     asked = [*command, "--broker", files["devices"], "--devices", "User:nobody"]
@@ -133,14 +104,14 @@ def test_everybody_else_does_his_part(files, plan_file, tmp_path, capsys):
     assert main([*sink, "--database", f"sqlite:///{tmp_path / 'results.db'}"]) == 0
     assert (tmp_path / "results.db").stat().st_size
     for who in ("aggregator", "operator"):
-        assert read(broker_of(files, who), QUARANTINE), who
+        assert read_all(broker_of(files, who), QUARANTINE), who
     for who, topics in {
         "reader": (REPORTS, QUARANTINE, REQUEUE),
         "operator": (REPORTS, ESTIMATES),
     }.items():
         for topic in topics:
             with pytest.raises(TopicAuthorizationFailedError):
-                read(broker_of(files, who), topic)
+                read_all(broker_of(files, who), topic)
     for who, topic in (("aggregator", REPORTS), ("aggregator", REQUEUE), ("reader", ESTIMATES)):
         with pytest.raises(KafkaError):
             write(broker_of(files, who), topic)
@@ -150,9 +121,9 @@ def test_everybody_else_does_his_part(files, plan_file, tmp_path, capsys):
 def test_an_aggregator_reads_without_a_group(files):
     """What it has read is kept with its counts: Kafka's offsets are none of its business."""
     send_reports(files)
-    assert read(broker_of(files, "aggregator"), REPORTS)
+    assert read_all(broker_of(files, "aggregator"), REPORTS)
     with pytest.raises(GroupAuthorizationFailedError):
-        read(broker_of(files, "aggregator"), REPORTS, group="sotto-job")
+        read_all(broker_of(files, "aggregator"), REPORTS, group="sotto-job")
 
 
 def test_only_who_administers_the_cluster_sets_acls(files, plan_file, capsys):

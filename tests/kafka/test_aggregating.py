@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from aggregated import aggregated, configure, contents, produce
+from aggregated import aggregated, configure, contents, new_topic, produce, read_all
 from committed_states import empty_state
 from kafka import KafkaProducer
 from report_logs import append
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 DEVICES = 20
 
 
-def test_a_topic_gives_what_a_log_with_the_same_records_gives(broker, topic, read_all, tmp_path):
+def test_a_topic_gives_what_a_log_with_the_same_records_gives(broker, topic, tmp_path):
     sent = publish(broker, topic, DEVICES)
     produce(broker, topic, b"no report", b"\xff" * 400, bytes(70), partition=2)
     for record in read_all(broker, topic):
@@ -76,9 +76,9 @@ def command(*given: object) -> list[str]:
     return [sys.executable, "-m", "sotto.cli", "aggregate", *map(str, given)]
 
 
-def test_the_command_aggregates_over_tls(secured, make_topic, tmp_path, plan_file):
+def test_the_command_aggregates_over_tls(secured, tmp_path, plan_file):
     broker = Broker.from_file(secured.client_file)
-    topic = make_topic(broker)
+    topic = new_topic(broker)
     publish(broker, topic, 2)
     where = ["--broker", secured.client_file, "--topic", topic, "--state", tmp_path / "state"]
     done = subprocess.run(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from aggregated import read_all
 from kafka.errors import TopicAuthorizationFailedError
 
 from clientsdk import Broker, KafkaPublisher
@@ -128,7 +129,7 @@ class Here:
         return main(shlex.split(command))
 
 
-def test_the_engine_that_aggregates_counts_what_devices_send(contained, tmp_path, capsys, read_all):
+def test_the_engine_that_aggregates_counts_what_devices_send(contained, tmp_path, capsys):
     here = Here(contained, tmp_path)
     assert here.run("topics") == 0
     said = capsys.readouterr().out

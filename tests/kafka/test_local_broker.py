@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from aggregated import read_all
 from messages import message
 
 from clientsdk import KafkaPublisher
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_it_keeps_what_it_holds_and_needs_no_network_to_start_again(
-    local, broker, topic, read_all, monkeypatch
+    local, broker, topic, monkeypatch
 ):
     monkeypatch.setattr(jars, "fetch", lambda *_: pytest.fail("a network would be needed"))
     publisher = KafkaPublisher(broker, topic)

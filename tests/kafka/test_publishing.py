@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from aggregated import configure
+from aggregated import configure, new_topic, read_all
 from messages import SOMEBODY, message, pseudonym
 
 from clientsdk import Broker, KafkaPublisher
@@ -59,11 +59,9 @@ def largest_message():
 
 
 @pytest.mark.parametrize("profile", ["local", "secured"])
-def test_each_message_is_in_its_shards_partition_with_the_brokers_time(
-    profile, request, make_topic, read_all
-):
+def test_each_message_is_in_its_shards_partition_with_the_brokers_time(profile, request):
     broker = Broker.from_file(request.getfixturevalue(profile).client_file)
-    topic = make_topic(broker)
+    topic = new_topic(broker)
     publisher = KafkaPublisher(broker, topic)
     before = time.time_ns() // 1_000_000
     for shard in range(64):
@@ -92,9 +90,7 @@ def open_to(broker):
     )
 
 
-def test_a_connection_without_messages_is_closed_and_opened_again(
-    broker, topic, read_all, monkeypatch
-):
+def test_a_connection_without_messages_is_closed_and_opened_again(broker, topic, monkeypatch):
     monkeypatch.setattr(kafka_connections, "_IDLE", 1000)
     publisher = KafkaPublisher(broker, topic)
     for each in (1, 2):
@@ -109,7 +105,7 @@ def test_a_connection_without_messages_is_closed_and_opened_again(
     assert len(read_all(broker, topic)) == 3
 
 
-def test_the_largest_message_passes(broker, topic, read_all):
+def test_the_largest_message_passes(broker, topic):
     publisher = KafkaPublisher(broker, topic, compression=None)
     # Runs are of at most 65,535 bytes a payload: the largest message has many rows.
     largest = largest_message()
@@ -179,11 +175,9 @@ class _Bursts(threading.Thread):
         return True
 
 
-def test_a_broker_killed_while_it_is_sent_to_loses_nothing_acknowledged(
-    local, broker, topic, make_topic, read_all
-):
+def test_a_broker_killed_while_it_is_sent_to_loses_nothing_acknowledged(local, broker, topic):
     """Devices, one after another, whose every report is distinct, and bursts beside them."""
-    bursts_topic = make_topic(broker)
+    bursts_topic = new_topic(broker)
     bursts = _Bursts(broker, bursts_topic)
     publisher = KafkaPublisher(broker, topic, timeout=4)
     waiting = [device(seed, publisher) for seed in range(DEVICES)]
@@ -238,7 +232,7 @@ def wait_until_stopped(process):
 
 
 def test_a_slow_broker_costs_the_timeout_and_what_it_took_comes_again_as_the_same_bytes(
-    local, broker, topic, read_all
+    local, broker, topic
 ):
     publisher = KafkaPublisher(broker, topic, timeout=2)
     publisher.publish(0, message(b"connected"))
@@ -263,7 +257,7 @@ def test_a_slow_broker_costs_the_timeout_and_what_it_took_comes_again_as_the_sam
     assert len(set(messages) - {message(b"connected")}) == 1
 
 
-def test_a_broker_that_refuses_says_which_setting_and_the_reports_stay(broker, topic, read_all):
+def test_a_broker_that_refuses_says_which_setting_and_the_reports_stay(broker, topic):
     configure(broker, topic, "max.message.bytes", "60")
     publisher = KafkaPublisher(broker, topic, timeout=5, compression=None)
     client = device(8, publisher)
@@ -342,9 +336,9 @@ publisher.close()
 """
 
 
-def test_children_leave_the_parents_encrypted_connection_alone(secured, make_topic, read_all):
+def test_children_leave_the_parents_encrypted_connection_alone(secured):
     broker = Broker.from_file(secured.client_file)
-    topic = make_topic(broker)
+    topic = new_topic(broker)
     done = subprocess.run(
         [sys.executable, "-c", FORKING, str(secured.client_file), str(topic)],
         env=ENVIRONMENT,

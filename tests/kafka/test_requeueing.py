@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from aggregated import aggregated, produce
+from aggregated import aggregated, produce, read_all
 from committed_states import rejects
 from kafka import KafkaProducer
 from yesterday import publish
@@ -64,23 +64,11 @@ def sinks(broker, topic):
     with connected(broker) as topics:
         for kind in ("quarantine", "requeue"):
             topics.create_sink(SinkTopic(topic.name, kind), 2, 1, stay)
-    return _Whole(f"{topic.name}-quarantine"), _Whole(f"{topic.name}-requeue")
-
-
-class _Whole:
-    """A topic of two partitions by its name."""
-
-    partitions = 2
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __str__(self) -> str:
-        return self.name
+    return f"{topic.name}-quarantine", f"{topic.name}-requeue"
 
 
 def test_a_streaming_job_is_given_back_what_it_rejected(
-    broker, local, topic, state, sinks, tmp_path, read_all, capsys
+    broker, local, topic, state, sinks, tmp_path, capsys
 ):
     """With the first append times, once, whatever else is in its quarantine."""
     origin, target = sinks
@@ -120,7 +108,7 @@ def test_a_streaming_job_is_given_back_what_it_rejected(
     assert len(read_all(broker, target)) == 2 * len(found)
 
 
-def test_what_is_rejected_is_published_once_a_file(broker, topic, state, sinks, read_all):
+def test_what_is_rejected_is_published_once_a_file(broker, topic, state, sinks):
     origin, _ = sinks
     assert published(broker, topic, state) == ""
     first = read_all(broker, origin)

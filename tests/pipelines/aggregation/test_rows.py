@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -90,15 +89,6 @@ def test_what_is_no_block_is_refused():
     for wrong in (*cuts, b"X" + data[1:], data[:8] + b"\2" + data[9:], data + b"\0"):
         with pytest.raises(FormatError):
             Rows.from_bytes(wrong)
-
-
-@given(hnp.arrays(np.bool_, 20))
-def test_select_takes_masks_numbers_and_slices(mask):
-    rows = block(20, {0: 1, 1: 16})
-    at = np.flatnonzero(mask)
-    assert same(rows.select(mask), rows.select(at))
-    assert same(rows.select(slice(3, 9)), rows.select(np.arange(3, 9)))
-    assert np.array_equal(rows.select(at).chain, rows.chain[at])
 
 
 def test_concat_joins_what_was_cut():

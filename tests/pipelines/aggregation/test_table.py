@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.aggregation import table
-from pipelines.aggregation.table import KEY_BYTES, Pool, Table, new_key, payload_tags
+from pipelines.aggregation.table import KEY_BYTES, Table, new_key, payload_tags
 
 KEY = bytes(16)
 TAG_KEY = bytes(range(16))
@@ -90,16 +90,6 @@ def test_a_table_has_a_limit(monkeypatch):
     monkeypatch.setattr(table, "_LARGEST", 10)
     with pytest.raises(MemoryError, match="at most 10"):
         make().intern(np.arange(11, dtype=np.uint64), np.zeros(11, dtype=np.uint16))
-
-
-def test_a_pool_keeps_what_it_holds_while_it_grows():
-    pool = Pool(3)
-    for number in range(50):
-        slots = pool.add(number % 3)
-        pool.rows[slots] = number
-    assert pool.size == 49
-    assert pool.rows[: pool.size, 0].tolist() == [n for n in range(50) for _ in range(n % 3)]
-    assert pool.nbytes == pool.rows.nbytes
 
 
 def tags(*payloads: bytes, key: bytes = TAG_KEY) -> list[int]:

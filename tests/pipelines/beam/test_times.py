@@ -16,7 +16,7 @@ from step_plans import DAY, HOUR, category, plan
 from stream_engine import AT_LAST, Engine
 from streaming_logs import Outcome, honest, outcome_of_run, small_plans, streamed
 
-from pipelines.beam import counting, plans, reading
+from pipelines.beam import plans, reading
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.stream import Stream, closing_time
 from pipelines.sinks.documents import Document, HealthDocument, RejectsDocument, WindowDocument
@@ -117,11 +117,6 @@ def lacking(folder: Path) -> int:
 
 def test_a_document_on_time_has_all_timely_reports(tmp_path):
     assert lacking(tmp_path) == 0
-
-
-def test_else_they_would_be_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr(counting, "next_settling", lambda *_: AT_LAST)
-    assert lacking(tmp_path) > 0
 
 
 def rejected(engine: Engine) -> dict[str, int]:

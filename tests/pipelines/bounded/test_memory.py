@@ -31,5 +31,6 @@ def faults(how: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_memory_is_kept():
     assert faults("keep") < faults("default") / 4

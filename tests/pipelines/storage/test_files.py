@@ -11,13 +11,6 @@ from pipelines.storage import files
 from sotto.errors import FormatError
 
 
-def test_a_file_comes_back_as_it_was_stored(tmp_path):
-    files.create(tmp_path / "file", files.with_checksum(b"counts", b"body"))
-    files.sync([tmp_path / "file"])
-    assert bytes(files.load(tmp_path / "file", b"counts")) == b"body"
-    assert os.listdir(tmp_path) == ["file"]
-
-
 def test_every_damaged_byte_is_noticed(tmp_path):
     path = tmp_path / "file"
     files.create(path, files.with_checksum(b"counts", b"body"))
@@ -62,12 +55,6 @@ def test_short_writes_are_continued(tmp_path, monkeypatch):
     monkeypatch.setattr(files.os, "write", lambda descriptor, data: real(descriptor, data[:2]))
     files.create(tmp_path / "file", [b"some", bytearray(b" "), memoryview(b"content")])
     assert (tmp_path / "file").read_bytes() == b"some content"
-
-
-def test_replacing_tells_its_steps(tmp_path):
-    steps: list[str] = []
-    files.replace(tmp_path / "file", b"content", steps.append)
-    assert steps == ["file written", "file renamed"]
 
 
 def test_folders_are_nobody_elses(tmp_path):
