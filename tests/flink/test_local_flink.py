@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 def told(session: LocalFlink, path: str) -> dict:
-    with urllib.request.urlopen(session.address + path, timeout=10) as answer:
+    with urllib.request.urlopen(session.address + path, timeout=120) as answer:
         return json.load(answer)
 
 

@@ -80,7 +80,7 @@ def test_a_device_writes_reports_and_can_do_nothing_else(files, plan_file, capsy
 
 
 def test_what_a_device_may_not_see_does_not_exist_for_it(files):
-    publisher = KafkaPublisher(broker_of(files, "devices"), "secret-e1-p2", timeout=2)
+    publisher = KafkaPublisher(broker_of(files, "devices"), "secret-e1-p2", timeout=5)
     with pytest.raises(PublishError, match="knows no topic"):
         publisher.publish(0, message())
 

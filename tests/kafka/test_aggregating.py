@@ -109,6 +109,6 @@ def test_following_outlives_a_broker_that_is_killed(local, broker, topic, tmp_pa
         assert any(line.startswith("generation 2: ") for line in said)
     finally:
         follower.send_signal(signal.SIGTERM)
-        follower.communicate(timeout=30)
+        follower.communicate(timeout=600)
     aggregated(broker, topic, tmp_path / "state")
     assert StateDirectory(tmp_path / "state").manifest().tally.reports == 6

@@ -55,7 +55,7 @@ def assert_joins_nothing(batches):
 
 
 def test_stored_batches_of_a_device_over_several_periods_and_an_outage(local, broker, topic):
-    publisher = KafkaPublisher(broker, topic, timeout=4)
+    publisher = KafkaPublisher(broker, topic, timeout=10)
     clock = FakeClock()
     client = SeededClient(small_plan(), seed=3, clock=clock, publisher=publisher, leaks_values=True)
     # From the second day on a flush sends what is due under two pseudonyms.

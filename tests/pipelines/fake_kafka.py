@@ -12,7 +12,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import OffsetOutOfRangeError
 
-from pipelines.sources import kafka, kafka_reader
+from pipelines.sources import kafka
 from pipelines.sources.kafka import KafkaTopics
 from pipelines.sources.kafka_reader import Reader
 from sotto.errors import BrokerError
@@ -165,7 +165,6 @@ def install(patch: pytest.MonkeyPatch, cluster: FakeCluster) -> None:
 
     patch.setattr(Reader, "_consumer", consumer)
     patch.setattr(kafka, "connected", connected)
-    patch.setattr(kafka_reader, "PATIENCE", 0.05)
 
 
 def copied(log: Path, cluster: FakeCluster, gaps: Iterable[int] | None = None) -> None:

@@ -47,12 +47,12 @@ def test_nothing_there_yet_is_no_error(tmp_path, capsys):
 def test_it_serves_on_loopback_until_it_is_told_to_stop(served):
     process, url = served
     assert url.startswith("http://127.0.0.1:")
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    with urllib.request.urlopen(url, timeout=300) as answer:
         assert answer.status == 200
         found = samples(answer.read().decode())
     assert value(found, "sotto_source_status", source="log", status="ok") == 1
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 0
+    assert process.wait(300) == 0
 
 
 @pytest.mark.parametrize(

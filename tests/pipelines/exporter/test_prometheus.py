@@ -95,7 +95,6 @@ def test_the_exposition_keeps_to_the_conventions(job):
         input=exposition(job.state, job.log),
         capture_output=True,
         text=True,
-        timeout=30,
         check=False,
     )
     assert (result.returncode, result.stdout + result.stderr) == (0, "")

@@ -281,10 +281,10 @@ def test_a_partition_that_the_broker_does_not_know_yet_is_an_error_that_can_be_t
             raise KeyError(wanted[0])
         return found(consumer, wanted, timeout_ms) if len(asked) < 4 else {}
 
-    monkeypatch.setattr(kafka_reader, "PATIENCE", 1)
     monkeypatch.setattr(FakeConsumer, "end_offsets", stumbling)
     reader, partition = Reader(Broker("fake:9092")), PartitionId(NAME, 0)
     assert reader.bounds([partition]) == {partition: (0, 0)}
+    monkeypatch.setattr(kafka_reader, "PATIENCE", 0.05)
     with pytest.raises(BrokerError, match=r"reports-e1-p2 partition 0: .*try again"):
         reader.bounds([partition])
 
@@ -314,8 +314,10 @@ def test_a_broker_that_falls_silent_is_an_error(cluster, tmp_path, within_a_job)
     if within_a_job:
         interrupted(cluster, tmp_path, "begun")
     cluster.silent = True
-    with pytest.raises(BrokerError, match="partition 0: the broker does not give"):
-        taken(cluster, tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kafka_reader, "PATIENCE", 0.05)
+        with pytest.raises(BrokerError, match="partition 0: the broker does not give"):
+            taken(cluster, tmp_path)
     cluster.silent = False
     assert taken(cluster, tmp_path).tally.counted == 1
 
