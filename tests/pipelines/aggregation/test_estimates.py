@@ -13,8 +13,7 @@ from mechanisms.estimators.frequency import norm_sub
 from mechanisms.items import Method
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.aggregation.estimates import estimate
-from pipelines.aggregation.result_rows import rows_of_windows
+from pipelines.aggregation.result_rows import estimate, rows_of_windows
 from pipelines.sinks.tables import ESTIMATES, WINDOWS
 from sotto.plan.compiled import CompiledMetric
 from sotto.plan.registry import Registry
