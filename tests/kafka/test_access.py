@@ -54,7 +54,7 @@ def write(broker, topic, idempotent=False):
 
 def test_a_device_writes_reports_and_can_do_nothing_else(files, plan_file, capsys):
     broker = broker_of(files, "devices")
-    publisher = KafkaPublisher(broker, REPORTS)
+    publisher = KafkaPublisher(broker, REPORTS, timeout=120)
     for shard in range(4):
         publisher.publish(shard, message(bytes([shard])))
     publisher.close()
@@ -88,7 +88,7 @@ def test_what_a_device_may_not_see_does_not_exist_for_it(files):
 def send_reports(files):
     """Let devices send their reports, and something that is no report."""
     publish(broker_of(files, "devices"), ReportTopic.parse(REPORTS), 6)
-    publisher = KafkaPublisher(broker_of(files, "devices"), REPORTS)
+    publisher = KafkaPublisher(broker_of(files, "devices"), REPORTS, timeout=120)
     publisher.publish(0, message())
     publisher.close()
 

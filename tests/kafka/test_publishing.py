@@ -62,7 +62,7 @@ def largest_message():
 def test_each_message_is_in_its_shards_partition_with_the_brokers_time(profile, request):
     broker = Broker.from_file(request.getfixturevalue(profile).client_file)
     topic = new_topic(broker)
-    publisher = KafkaPublisher(broker, topic)
+    publisher = KafkaPublisher(broker, topic, timeout=120)
     before = time.time_ns() // 1_000_000
     for shard in range(64):
         publisher.publish(shard, message(bytes([shard]) * 30))
@@ -92,7 +92,7 @@ def open_to(broker):
 
 def test_a_connection_without_messages_is_closed_and_opened_again(broker, topic, monkeypatch):
     monkeypatch.setattr(kafka_connections, "_IDLE", 1000)
-    publisher = KafkaPublisher(broker, topic)
+    publisher = KafkaPublisher(broker, topic, timeout=120)
     for each in (1, 2):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
     publisher.sync()
@@ -106,7 +106,7 @@ def test_a_connection_without_messages_is_closed_and_opened_again(broker, topic,
 
 
 def test_the_largest_message_passes(broker, topic):
-    publisher = KafkaPublisher(broker, topic, compression=None)
+    publisher = KafkaPublisher(broker, topic, compression=None, timeout=120)
     # Runs are of at most 65,535 bytes a payload: the largest message has many rows.
     largest = largest_message()
     publisher.publish(0, largest)
@@ -313,7 +313,7 @@ import os, sys
 from clientsdk import Broker, KafkaPublisher
 from clientsdk.publishers import kafka_connections
 from messages import message
-publisher = KafkaPublisher(Broker.from_file(sys.argv[1]), sys.argv[2])
+publisher = KafkaPublisher(Broker.from_file(sys.argv[1]), sys.argv[2], timeout=120)
 
 def send(sent):
     publisher.publish(0, message(sent))

@@ -80,7 +80,7 @@ def test_stored_batches_of_a_device_over_several_periods_and_an_outage(local, br
 
 def test_stored_batches_of_many_who_share_a_publisher(local, broker, topic):
     """Messages of one partition, which a producer would put into one batch."""
-    publisher = KafkaPublisher(broker, topic, compression=None)
+    publisher = KafkaPublisher(broker, topic, compression=None, timeout=120)
     for number in range(60):
         publisher.publish(0, message(bytes([number]), pseudonym(number % 12)))
     publisher.close()
