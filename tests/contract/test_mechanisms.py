@@ -211,21 +211,6 @@ class TestLaw:
         with pytest.raises(AssertionError):
             check_counts([counts[outputs] for outputs in law], list(law.values()))
 
-    def test_a_redrawn_level_would_be_caught(self) -> None:
-        """Fresh responses at 0.5 and 1, instead of a degradation, add up."""
-        weak, strong = (
-            build({"name": "grr", "domain_size": 2}, [m], "m") for m in (500_000, 1_000_000)
-        )
-        laws = [
-            {
-                (one, two): weak.law(x, 0)[one] * strong.law(x, 0)[two]
-                for one in (0, 1)
-                for two in (0, 1)
-            }
-            for x in (0, 1)
-        ]
-        assert loss_micro(worst_ratio(laws)) == 1_500_000
-
     @pytest.mark.slow
     @pytest.mark.parametrize("name", ["sampled", "split", "split-missing"])
     def test_values_between_grid_points(self, name: str) -> None:

@@ -13,7 +13,6 @@ import pytest
 from statistical import check_at_least
 
 from mechanisms.audit.attack import attack
-from mechanisms.audit.bounds import loss_bound
 from mechanisms.audit.cases import unit
 from mechanisms.audit.claims import (
     FALSE_ALARM,
@@ -23,9 +22,8 @@ from mechanisms.audit.claims import (
     examine,
     ladder_to,
 )
-from mechanisms.audit.guessing import column_of, fair_bits, guess, key_of, score_key
-from mechanisms.audit.seen import Seen
-from mechanisms.base import NO_ID, Mechanism
+from mechanisms.audit.guessing import fair_bits, guess, key_of, score_key
+from mechanisms.base import Mechanism
 from mechanisms.chains.thresholds import FiniteDraw
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
@@ -60,23 +58,6 @@ def test_no_mechanism_is_above_its_certificate(claim: Claim) -> None:
     assert found.attack.epsilon > 0.75
 
 
-@CLAIMS
-def test_the_pair_has_the_certified_loss(claim: Claim) -> None:
-    """Of some report the likelihood ratio is that of the certificate, and of none it is more."""
-    mechanism, source = claim.build(ladder_to(1.0)), SeededSource(SEED)
-    pair, n = mechanism.worst_inputs(mechanism.levels - 1), 20_000
-    chains = source.words(2 * n).reshape(n, 2)
-    names = np.tile(np.frombuffer(NO_ID, dtype="<u8"), (n, 1))
-    values = column_of(pair, fair_bits(n, source).astype(int))
-    payloads = mechanism.randomize(values, chains, names, source)
-    for level in range(mechanism.levels):
-        largest = np.abs(Seen(mechanism, pair, payloads, chains).ratio(level)).max()
-        certified = mechanism.certified(level) / MICRO
-        assert largest <= certified * (1 + 1e-12)
-        # The most unlikely of the selected item's ratios is below its bound by less than this.
-        assert largest >= certified * 0.999
-
-
 SOUND: dict[str, dict[str, Any]] = {
     "one byte": {"name": "grr", "domain_size": 3},
     "many bits": {"name": "oue", "domain_size": 128},
@@ -96,18 +77,6 @@ def test_bounds_cover_at_their_confidence(spec: dict[str, Any]) -> None:
     assert not any(one.exceeds(1.0, FALSE_ALARM / runs) for one in found)
 
 
-def test_a_pair_chosen_by_what_is_counted_would_not_cover() -> None:
-    """The check itself: the best of many bounds, each at the confidence of all, is too large."""
-    source, runs, n = SeededSource(SEED), 300, 1_000
-    wrong = 0
-    for _ in range(runs):
-        secrets = fair_bits(n, source)
-        noise = [fair_bits(n, source) for _ in range(40)]
-        right = max(int((bits == secrets).sum()) for bits in noise)
-        wrong += loss_bound(right, n, 0.95) > 0
-    assert wrong > 0.5 * runs
-
-
 @pytest.mark.parametrize(
     ("spec", "pairs"),
     [
@@ -125,24 +94,6 @@ def test_where_there_are_more_than_two_inputs_three_pairs_are_attacked(
     assert len(found.pairs) == pairs
     assert sum(pair.share for pair in found.pairs) == pytest.approx(1)
     assert (found.chains > 1_000) == (pairs > 1)
-
-
-def test_a_pair_that_is_given_is_the_only_one() -> None:
-    grr = build({"name": "grr", "domain_size": 3}, [1_000_000], "m")
-    found = attack(grr, SeededSource(SEED), trials=500, pair=(0, 2))
-    assert [pair.share for pair in found.pairs] == [1.0]
-    assert found.chains == 1_000
-
-
-@CLAIMS
-def test_inputs_are_different_and_can_be_drawn(claim: Claim) -> None:
-    mechanism, source = claim.build(ladder_to(1.0)), SeededSource(SEED)
-    inputs = mechanism.some_inputs(16, source)
-    assert 2 <= len(set(inputs)) == len(inputs) <= 16
-    n = len(inputs)
-    ids = source.words(2 * n).reshape(n, 2)
-    payloads = mechanism.randomize(column_of(inputs, np.arange(n)), ids, ids, source)
-    assert all(mechanism.valid(payloads[:, level]).all() for level in range(mechanism.levels))
 
 
 def test_numbers_have_their_ends_among_the_inputs() -> None:
@@ -186,11 +137,6 @@ class TestFaultySamplers:
         faulty = five_percent_off(self.named(name))
         assert "its thresholds cost another amount than it says" in examine(faulty).problems()
         assert "its thresholds cost more than the nominal amount" in examine(faulty).problems()
-
-    def test_a_finite_table_off_by_five_percent(self) -> None:
-        mechanism = self.named("brr")
-        faulty = five_percent_off(mechanism)
-        assert self.caught(mechanism, faulty.randomize, trials=100_000)
 
     def test_a_number_rounded_anew_at_each_rung(self) -> None:
         epsilons = (1.0, 1.5, 2.0)
@@ -272,17 +218,6 @@ def test_only_what_is_released_is_attacked() -> None:
     grr = build({"name": "grr", "domain_size": 4}, [500_000, 4_000_000], "m")
     found = attack(grr, SeededSource(SEED), trials=50_000, levels=1)
     assert 0.4 < found.epsilon < 0.55
-
-
-def test_what_says_nothing_proves_nothing() -> None:
-    source, n = SeededSource(SEED), 20_000
-    secrets = fair_bits(n, source)
-    views: dict[str, Any] = {
-        "noise": source.words(n) >> np.uint64(56),
-        "much noise": source.words(n),
-    }
-    found = guess(views, secrets, 0.95)
-    assert found.bound(1 - FALSE_ALARM) == 0
 
 
 def test_what_says_all_proves_what_so_many_can() -> None:

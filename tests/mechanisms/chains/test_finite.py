@@ -16,7 +16,6 @@ from mechanisms.chains.thresholds import to_grains
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import exp_micro, loss_micro
 from mechanisms.testing import SeededSource
-from tests.statistical import check_counts
 
 G = 2**64
 LADDERS = {
@@ -143,32 +142,6 @@ def test_joint_law_is_the_product_of_channel_and_steps(name: str) -> None:
         assert forward_law(chain, x) == law
 
 
-@pytest.mark.parametrize("name", CHAINS)
-def test_channels_are_the_marginals_and_certify_the_head_of_a_chain(name: str) -> None:
-    chain = CHAINS[name]
-    laws = [backward_law(chain, x) for x in range(chain.inputs)]
-    for level in range(chain.levels):
-        channel = chain.channel(level)
-        for x, law in enumerate(laws):
-            for out in range(chain.size):
-                assert channel.rows[x][out] == sum(
-                    p for path, p in law.items() if path[level] == out
-                )
-        assert chain.ratio(level) == channel.ratio()
-        assert chain.exact[level].p in {entry for row in channel.rows for entry in row}
-        heads = []
-        for law in laws:
-            head: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
-            for path, share in law.items():
-                head[path[: level + 1]] += share
-            heads.append(head)
-        worst = max(one[path] / two[path] for one in heads for two in heads for path in one)
-        assert worst == chain.ratio(level)
-        assert np.array_equal(
-            chain.matrix(level), [[float(p) for p in row] for row in channel.rows]
-        )
-
-
 @pytest.mark.parametrize("micro", [1, 1000, 500_000, 3_000_000, 20_000_000, 40_000_000])
 @pytest.mark.parametrize("size", [2, 3, 7, 33])
 def test_rounding_never_exceeds_and_costs_little(micro: int, size: int) -> None:
@@ -273,31 +246,6 @@ def test_bad_symbols_and_levels_are_refused() -> None:
     for level in (0, 3):
         with pytest.raises(ParameterError, match="level"):
             chain.forward_weights([(0, 1)], 0, level)
-
-
-def planted(chain: FiniteChain) -> FiniteChain:
-    """The same chain with one probability of the strongest level five percent off."""
-    first = list(chain.strongest.weights[0])
-    moved = first[0] // 20
-    first[0], first[1] = first[0] - moved, first[1] + moved
-    return FiniteChain(FiniteDraw((tuple(first), *chain.strongest.weights[1:])), chain.steps)
-
-
-def test_vectorised_chains_follow_the_law() -> None:
-    chain, n, seed = CHAINS["windows-three"], 200_000, 11
-    law = backward_law(chain, 0)
-    paths = list(law)
-
-    def counts(one: FiniteChain) -> list[int]:
-        drawn = one.randomize(np.zeros(n, dtype=np.int64), SeededSource(seed))
-        keys, found = np.unique(drawn, axis=0, return_counts=True)
-        seen = dict(zip(map(tuple, keys.tolist()), found.tolist(), strict=True))
-        return [seen.get(path, 0) for path in paths]
-
-    probabilities = [float(law[path]) for path in paths]
-    check_counts(counts(chain), probabilities, label=f"seed {seed}")
-    with pytest.raises(AssertionError):
-        check_counts(counts(planted(chain)), probabilities, label=f"planted, seed {seed}")
 
 
 def test_the_largest_remainders_are_rounded_up() -> None:

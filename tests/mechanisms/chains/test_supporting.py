@@ -25,10 +25,8 @@ from mechanisms.category.subset_selection import (
 )
 from mechanisms.chains.output_sets import block_order, walsh_hadamard
 from mechanisms.chains.subsets import SubsetChain, uniform_subset
-from mechanisms.chains.supporting import SupportChain
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.variance import share_variance
-from mechanisms.exact import exp_micro
 from mechanisms.testing import SeededSource
 
 SEED = 57721566
@@ -48,27 +46,6 @@ SMALL: list[Any] = [
     *(hadamard(m, blocks) for m, blocks in [(2, 1), (5, 1), (5, 2), (6, 4), (7, 4)]),
 ]
 every_small = pytest.mark.parametrize("mechanism", SMALL, ids=lambda one: f"{one.name}-{one.chain}")
-
-
-@every_small
-def test_the_law_is_that_of_the_paper(mechanism: Any) -> None:
-    """Two values of probability, e^ε apart; every input supported by equally many outputs."""
-    chain: SupportChain = mechanism.chain
-    outputs = list(chain.outputs())
-    assert len(outputs) == len(set(outputs)) == chain.total
-    for level, micro in enumerate(RUNGS):
-        channel = chain.channel(level)
-        assert channel.certified == mechanism.certified(level)
-        assert micro - 1 <= channel.certified <= micro
-        assert channel.ratio() == chain.ratio(level) <= exp_micro(micro)[0]
-        for x, row in enumerate(channel.rows):
-            assert len(set(row)) == 2
-            inside = sum(chain.supports(x, output) for output in outputs)
-            assert Fraction(inside, len(outputs)) == chain.share
-            assert (
-                sum(p for p, out in zip(row, outputs, strict=True) if chain.supports(x, out))
-                == (chain.supported[level])
-            )
 
 
 @every_small

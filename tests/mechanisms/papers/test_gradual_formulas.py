@@ -14,7 +14,6 @@ from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.papers.gradual_release.formulas import (
     bit_degradation,
     chain_log_ratio,
-    chain_probability,
     degradation_probabilities,
     mixed_count,
     relaxation,
@@ -86,17 +85,6 @@ def test_parameters_outside_their_range_are_refused(m: int, one: float, two: flo
             function(m, one, two)
 
 
-def test_more_parameters_outside_their_range() -> None:
-    for function in (
-        lambda epsilons, outputs: chain_probability(3, epsilons, outputs, 0),
-        lambda epsilons, outputs: chain_log_ratio(3, epsilons, outputs, 0, 1),
-    ):
-        with pytest.raises(ParameterError, match="outputs"):
-            function([1.0], [0, 1])
-    with pytest.raises(ParameterError, match="epsilons"):
-        chain_log_ratio(3, [2.0, 1.0], [0, 1], 0, 1)
-
-
 DIGITS = Context(prec=400)
 
 
@@ -139,27 +127,6 @@ def test_mixed_counts_lose_nothing(pairs: list[tuple[int, float]]) -> None:
         size = max(abs(b / f) for b, f in zip(bits, noise, strict=True)) / total
         assert close(got.weighted_mean, weighted, size * len(pairs))
         assert close(got.weighted_noise, 1 / total)
-
-
-def test_a_level_whose_halves_cancel_is_exact() -> None:
-    assert mixed_count([1, 0], [1e-12, 1e-12]).count == 1
-
-
-def test_the_variance_of_shares_is_exact_by_enumeration() -> None:
-    epsilon, values = 0.7, [0, 2, 2]
-    p, q = (x / (math.exp(epsilon) + 2) for x in (math.exp(epsilon), 1))
-    moments = [[0.0, 0.0] for _ in range(3)]
-    for answers in itertools.product(range(3), repeat=3):
-        chance = math.prod(p if a == x else q for a, x in zip(answers, values, strict=True))
-        shares = response_shares(epsilon, [answers.count(j) for j in range(3)])
-        for moment, share in zip(moments, shares, strict=True):
-            moment[0] += chance * share
-            moment[1] += chance * share**2
-    for j, (mean, square) in enumerate(moments):
-        true = values.count(j) / 3
-        assert mean == pytest.approx(true, abs=1e-12)
-        expected = response_share_variance(3, epsilon, true, 3)
-        assert square - mean**2 == pytest.approx(expected, rel=1e-10)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, 701.0])

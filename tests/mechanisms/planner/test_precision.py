@@ -33,22 +33,6 @@ def label(spec: Any, level: int) -> str:
     return f"{spec} rung {level}, seed {SEED}"
 
 
-@pytest.mark.parametrize("level", [0, 2])
-@pytest.mark.parametrize("spec", CATEGORY, ids=lambda spec: spec["name"])
-def test_a_category(spec: Any, level: int) -> None:
-    """The worst share of one of which all others are in the category's own block."""
-    mechanism = build(spec, LADDER, "m")
-    told = precision(mechanism, level, Assumed(share=0.25))
-    symbols = np.where(np.arange(N) < N // 4, 0, spec.get("blocks", 1))
-    found = [
-        mechanism.frequencies(table)[0].value
-        for table in replicate(mechanism, symbols, level, REPEATS, SEED)
-    ]
-    error = told.standard_error(N)
-    check_normal(np.mean(found), 0.25, error / REPEATS**0.5, label=label(spec, level))
-    check_variance(found, error**2, label=label(spec, level))
-
-
 @pytest.mark.parametrize("spec", CATEGORY, ids=lambda spec: spec["name"])
 def test_no_other_categories_are_worse_than_the_worst(spec: Any) -> None:
     mechanism = build(spec, LADDER, "m")

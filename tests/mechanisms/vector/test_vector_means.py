@@ -122,22 +122,6 @@ def test_means_of_coordinates_on_a_grid(sampled: int, epsilon: float) -> None:
         check_coordinate([r[0] for r in results], 1.05 * VECTORS[:, 0].mean(), None, "")
 
 
-def test_few_answers_about_a_coordinate_have_wider_intervals() -> None:
-    vector = SampledHybrid(4.0, dimensions=3, sampled=1, metric="position")
-    ids = RNG.integers(0, 2**64, size=(120, 2), dtype=np.uint64)
-    covered = 0
-    for trial in range(40):
-        reports = vector.report(VECTORS[:120], SeededSource(trial), ids + np.uint64(trial))
-        for result, column in zip(
-            vector.coordinate_estimates(vector.tally(reports, ids + np.uint64(trial)), -1.0, 1.0),
-            VECTORS[:120].T,
-            strict=True,
-        ):
-            low, high = result.mean.interval(0.9)
-            covered += low <= 2 * column.mean() - 1 <= high
-    check_at_least(covered, 120, 0.9, label="seeds 0 to 39")
-
-
 @pytest.mark.parametrize(("dimensions", "sampled"), [(2, 1), (4, 3), (20, 1)])
 def test_the_interval_of_few_answers_also_covers_the_choice_of_the_clients(
     dimensions: int, sampled: int
@@ -205,30 +189,6 @@ def test_means_from_several_sampled_bits(missing: bool) -> None:
         check_variance(values, 4 * answer / (2 * N))
 
 
-def test_a_single_level_randomizes_counts_and_estimates() -> None:
-    vector = SampledVector(epsilon=12.0, dimensions=3, metric="position")
-    assert vector.sampled == 3
-    ids = RNG.integers(0, 2**64, size=(N, 2), dtype=np.uint64)
-    counts = vector.tally(vector.report(VECTORS, SeededSource(SEED), ids), ids)
-    half = N // 2
-    reports = vector.report(VECTORS, SeededSource(SEED), ids)
-    parts = [vector.tally(reports[part], ids[part]) for part in (slice(half), slice(half, N))]
-    assert (counts == sum(parts)).all()
-    for result, column in zip(
-        vector.coordinate_estimates(counts, 0.0, 2.0), VECTORS.T, strict=True
-    ):
-        error = result.mean.standard_error
-        check_normal(result.mean.value, 2 * column.mean(), error, label=f"seed {SEED}")
-
-
-def test_no_reports_no_means() -> None:
-    mechanism = ladder(0, 1, [1_000_000])
-    nothing = np.zeros((1, mechanism.count_length), dtype=np.int64)
-    for mean in mechanism.means(nothing):
-        assert math.isnan(mean.value)
-        assert mean.interval() == (-math.inf, math.inf)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -243,18 +203,6 @@ def test_bad_parameters_are_refused(arguments: dict[str, Any], message: str) -> 
     given = {"counts": np.ones((1, mechanism.count_length), dtype=np.int64), **arguments}
     with pytest.raises(ParameterError, match=message):
         mechanism.coordinate_estimates(**given)
-
-
-@pytest.mark.parametrize("make", [SampledVector, SampledHybrid])
-@pytest.mark.parametrize(
-    "arguments",
-    [{"dimensions": 0}, {"dimensions": 3, "sampled": 4}, {"dimensions": 3, "sampled": -1}],
-)
-def test_bad_vectors_are_refused(
-    make: type[SampledVector] | type[SampledHybrid], arguments: dict[str, int]
-) -> None:
-    with pytest.raises(ParameterError, match="must lie"):
-        make(epsilon=1.0, **arguments)
 
 
 def test_the_default_number_of_coordinates_on_a_grid() -> None:
