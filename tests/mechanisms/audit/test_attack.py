@@ -126,13 +126,15 @@ class TestFaultySamplers:
         assert self.caught(mechanism, sampler, trials=trials)
         assert not self.caught(mechanism, mechanism.randomize, trials=trials)
 
-    @pytest.mark.parametrize("name", ["grr", "threshold", "duchi", "local_hashing", "sue", "oue"])
+    @pytest.mark.parametrize(
+        "name", ["grr", "threshold", "duchi", "local_hashing", "sue", "oue", "brr"]
+    )
     def test_a_probability_off_by_five_percent(self, name: str) -> None:
         mechanism = self.named(name)
         faulty = five_percent_off(mechanism)
         assert self.caught(mechanism, faulty.randomize, trials=200_000)
 
-    @pytest.mark.parametrize("name", ["grr", "threshold", "sue", "oue", "brr", "hybrid"])
+    @pytest.mark.parametrize("name", ["grr", "oue", "brr"])
     def test_and_its_certificate_is_not_that_of_its_thresholds(self, name: str) -> None:
         faulty = five_percent_off(self.named(name))
         assert "its thresholds cost another amount than it says" in examine(faulty).problems()
@@ -205,8 +207,8 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("spec", OTHERS.values(), ids=OTHERS)
-@pytest.mark.parametrize("ladder", [[2_000_000], [500_000, 1_000_000, 3_000_000]], ids=len)
-def test_mechanisms_with_other_parameters(spec: dict[str, Any], ladder: list[int]) -> None:
+def test_mechanisms_with_other_parameters(spec: dict[str, Any]) -> None:
+    ladder = [500_000, 1_000_000, 3_000_000]
     found = examine(build(spec, ladder, "m"), attacker=Attacker(SeededSource(SEED), 5_000))
     assert found.problems(len(OTHERS)) == []
     assert found.attack is not None

@@ -16,18 +16,16 @@ from mechanisms.exact import exp_micro
 from mechanisms.ordinal.brr import (
     BipartiteRandomizedResponse,
     Windows,
-    equidistant_row,
     equidistant_windows,
     probabilities,
     strongest_draw,
 )
-from mechanisms.ordinal.sizes import Loss, equidistant, equidistant_size, local_sizes
+from mechanisms.ordinal.sizes import Loss, equidistant_size, local_sizes
 from mechanisms.papers.bipartite_randomized_response import (
     degradable,
     degradation_error,
     euclidean,
     exponential_loss,
-    exponential_rows,
     jaccard,
     keep_probability,
     loss_chain,
@@ -48,11 +46,6 @@ TABLE = """
 """
 
 
-def quality_loss(rows: list[list[float]], loss: Loss) -> float:
-    """The mean loss of a report, over the largest loss."""
-    return float((np.array(rows) * np.array(loss)).sum()) / len(loss) / max(map(max, loss))
-
-
 def test_the_table() -> None:
     wanted = [
         [float(value) for value in cell.split("/")]
@@ -68,19 +61,6 @@ def test_the_table() -> None:
     for row, cells in zip(found, wanted, strict=True):
         assert list(row[3:]) == pytest.approx(cells, abs=5e-5)
         assert row.bipartite < min(row[4:])
-
-
-@pytest.mark.parametrize("epsilon", [1e-9, 0.5, 3.0, 60.0])
-@pytest.mark.parametrize("points", [2, 7, 30])
-def test_losses_are_those_of_the_channels(points: int, epsilon: float) -> None:
-    loss, found = equidistant(points), quality_losses(points, epsilon)
-    bipartite = [equidistant_row(points, epsilon, x) for x in range(points)]
-    assert found.bipartite == pytest.approx(quality_loss(bipartite, loss), rel=1e-12)
-    for rows, value in (
-        (exponential_rows(points, epsilon), found.exponential),
-        (exponential_rows(points, epsilon / 2), found.exponential_half),
-    ):
-        assert value == pytest.approx(quality_loss(rows, loss), rel=1e-11)
 
 
 def test_losses_that_do_not_fit_are_refused() -> None:

@@ -160,16 +160,3 @@ def test_sign_magnitude_is_the_formula_of_the_paper() -> None:
         assert bits[0] == (value >= 0)
         for i in range(1, 10):
             assert bits[i] == math.floor(2.0 ** (i - 5) * abs(value)) % 2
-
-
-@pytest.mark.parametrize(
-    ("shape", "message"), [((1, 0), "bits"), ((53, 0), "bits"), ((4, 4), "integer_bits")]
-)
-def test_what_cannot_be_encoded_is_refused(shape: tuple[int, int], message: str) -> None:
-    with pytest.raises(ParameterError, match=f"{message} must lie"):
-        SignMagnitude(*shape)
-
-
-def test_reports_of_another_length_are_not_decoded() -> None:
-    with pytest.raises(ParameterError, match="shape"):
-        SignMagnitude(4, 1).decode([0, 1, 0])

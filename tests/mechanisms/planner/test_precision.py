@@ -89,16 +89,8 @@ def test_a_share_at_the_floor_is_noticed(spec: Any) -> None:
     check_at_least(times - noticed[1], times, 0.965, label=label(spec, 2))
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"name": "threshold", "missing": False},
-        {"name": "hybrid", "points": 33, "missing": False},
-        {"name": "sampled_bit", "bits": 8, "missing": False},
-    ],
-    ids=lambda spec: spec["name"],
-)
-def test_a_number_in_its_unit(spec: Any) -> None:
+def test_a_number_in_its_unit() -> None:
+    spec = {"name": "threshold", "missing": False}
     mechanism = build(spec, LADDER, "m")
     values = np.random.default_rng(SEED).beta(2, 5, N)
     told = precision(mechanism, 1, Assumed(values=tuple(values.tolist())), scale=200.0)
