@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from small import LADDERS, chain_law, level_law
 
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain, rounded
 from mechanisms.chains.symbols import SymbolDraw, symbol_chain
@@ -18,11 +19,6 @@ from mechanisms.exact import exp_micro, loss_micro
 from mechanisms.testing import SeededSource
 
 G = 2**64
-LADDERS = {
-    "one": (1_000_000,),
-    "three": (500_000, 1_000_000, 2_000_000),
-    "wide": (1, 1_500_000, 9_000_000),
-}
 
 
 def random_rows(inputs: int, outputs: int, micro: int, seed: int) -> list[list[Fraction]]:
@@ -46,42 +42,6 @@ def windows(points: int, width: int, micro: int) -> list[list[Fraction]]:
         row = [high if first <= o < first + width else Fraction(1) for o in range(points)]
         rows.append([entry / sum(row) for entry in row])
     return rows
-
-
-def step_rows(step: FiniteDraw | SymbolDraw) -> list[list[int]]:
-    if isinstance(step, FiniteDraw):
-        return [list(row) for row in step.weights]
-    return [
-        [step.keep if i == o else step.other for o in range(step.size)] for i in range(step.size)
-    ]
-
-
-def backward_law(chain: FiniteChain, x: int) -> dict[tuple[int, ...], Fraction]:
-    """C_n times the steps, over all chains, weakest output first."""
-    tables = [step_rows(step) for step in chain.steps]
-    law = {}
-    for path in itertools.product(range(chain.size), repeat=chain.levels):
-        share = Fraction(chain.strongest.weights[x][path[-1]], G)
-        for level, table in enumerate(tables):
-            share *= Fraction(table[path[level + 1]][path[level]], G)
-        if share:
-            law[path] = share
-    return law
-
-
-def forward_law(chain: FiniteChain, x: int) -> dict[tuple[int, ...], Fraction]:
-    """The weakest level from its channel, then every stronger one by the forward weights."""
-    law = {(o,): p for o, p in enumerate(chain.channel(0).rows[x]) if p}
-    for level in range(1, chain.levels):
-        longer = {}
-        for path, share in law.items():
-            weights = chain.forward_weights([(x, 3)], path[-1], level)
-            total = sum(weights.values())
-            for out, weight in weights.items():
-                if weight:
-                    longer[(*path, out)] = share * Fraction(weight, total)
-        law = longer
-    return law
 
 
 def drawn_law(chain: FiniteChain, x: int) -> dict[tuple[int, ...], Fraction]:
@@ -133,13 +93,15 @@ CHAINS = chains()
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_joint_law_is_the_product_of_channel_and_steps(name: str) -> None:
+def test_words_are_drawn_by_the_law_and_channels_are_its_marginals(name: str) -> None:
     chain = CHAINS[name]
     for x in range(chain.inputs):
-        law = backward_law(chain, x)
+        law = chain_law(chain, x)
         assert sum(law.values()) == 1
         assert drawn_law(chain, x) == law
-        assert forward_law(chain, x) == law
+        for level in range(chain.levels):
+            row = {(out,): p for out, p in enumerate(chain.channel(level).rows[x]) if p}
+            assert level_law(law, level) == row
 
 
 @pytest.mark.parametrize("micro", [1, 1000, 500_000, 3_000_000, 20_000_000, 40_000_000])

@@ -23,7 +23,7 @@ from mechanisms.category.subset_selection import (
     SubsetSelection,
     best_subset_size,
 )
-from mechanisms.chains.output_sets import block_order, walsh_hadamard
+from mechanisms.chains.output_sets import block_order
 from mechanisms.chains.subsets import SubsetChain, uniform_subset
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.variance import share_variance
@@ -176,13 +176,6 @@ def test_a_uniform_subset_of_numbers() -> None:
     check_counts(list(seen.values()), [Fraction(1, 20)] * 20, label="seeds 0 to 19999")
     assert uniform_subset(4, 4, SeededSource(1)) == {0, 1, 2, 3}
     assert uniform_subset(4, 0, SeededSource(1)) == set()
-
-
-def test_the_transform_is_the_matrix() -> None:
-    for order in (1, 2, 8, 64):
-        matrix = [[(-1) ** (r & c).bit_count() for c in range(order)] for r in range(order)]
-        values = np.random.default_rng(SEED).integers(-9, 10**15, size=(2, 3, order))
-        np.testing.assert_array_equal(walsh_hadamard(values), values @ np.array(matrix).T)
 
 
 @pytest.mark.parametrize(("m", "blocks"), [(7, 1), (50, 4), (64, 64), (100, 8)])
