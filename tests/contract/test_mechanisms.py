@@ -26,6 +26,7 @@ from small import (
     as_bytes,
     chain_law,
     encodings,
+    five_percent_off,
     head_law,
     ids,
     input_laws,
@@ -38,11 +39,6 @@ from statistical import check_counts, check_normal, check_same_law, check_varian
 
 from mechanisms import coins
 from mechanisms.base import Mechanism
-from mechanisms.chains.bits import BitChain
-from mechanisms.chains.finite import FiniteChain, FiniteDraw
-from mechanisms.chains.packed import PackedChain
-from mechanisms.chains.supporting import SupportChain
-from mechanisms.chains.symbols import SymbolChain
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro, loss_micro
 from mechanisms.items import Context
@@ -250,9 +246,7 @@ class TestAudit:
     @three_levels
     def test_a_probability_five_percent_off_is_not_what_was_certified(self, case: Case) -> None:
         mechanism = case.build()
-        wrong = copy.copy(mechanism)
-        name = "table" if hasattr(mechanism, "table") else "chain"
-        vars(wrong)[name] = five_percent_off(getattr(mechanism, name))
+        wrong = five_percent_off(mechanism)
         level = mechanism.levels - 1
         assert loss_micro(mechanism.realised_ratio(level)) == mechanism.certified(level)
         assert wrong.realised_ratio(level) > exp_micro(mechanism.certified(level))[1]
@@ -590,39 +584,3 @@ def asked(mechanism: Any, seed: int) -> list[int]:
         slot = bits - (1 + c % (2**bits - 1)).bit_length() if bits else c >> 60
         found.append(place * (bits or 16) + slot)
     return found
-
-
-def five_percent_off(chain: Any) -> Any:
-    """The chain, or table of acceptance, with its rarest answer 5 % rarer."""
-    if isinstance(chain, tuple):
-        return (*chain[:-1], chain[-1] * 95 // 100)
-    wrong = copy.copy(chain)
-    if isinstance(chain, PackedChain):
-        vars(wrong)["single"] = five_percent_off(chain.single)
-    elif isinstance(chain, FiniteChain):
-        least = min(weight for row in chain.strongest.weights for weight in row if weight)
-        rows = []
-        for row in chain.strongest.weights:
-            cut = [w * 95 // 100 if w == least else w for w in row]
-            cut[cut.index(max(cut))] += 2**64 - sum(cut)
-            rows.append(tuple(cut))
-        vars(wrong)["strongest"] = FiniteDraw(tuple(rows))
-        vars(wrong).pop("exact", None)
-    elif isinstance(chain, SymbolChain):
-        draw = chain.strongest
-        other = draw.other * 95 // 100
-        keep = 2**64 - (draw.size - 1) * other
-        vars(wrong)["strongest"] = type(draw)(draw.size, keep, other)
-    elif isinstance(chain, BitChain):
-        ladders = []
-        for ladder in chain.ladders:
-            bit = copy.copy(ladder)
-            vars(bit)["zero"] = ladder.zero * 95 // 100
-            ladders.append(bit)
-        vars(wrong)["ladders"] = tuple(ladders)
-    else:
-        assert isinstance(chain, SupportChain)
-        vars(wrong)["threshold"] = 2**64 - (2**64 - chain.threshold) * 95 // 100
-        for name in ("supported", "exact"):
-            vars(wrong).pop(name, None)
-    return wrong

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from copy import copy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from small import five_percent_off
 from statistical import check_at_least
 
 from mechanisms.audit.attack import attack
@@ -24,7 +23,6 @@ from mechanisms.audit.claims import (
 )
 from mechanisms.audit.guessing import fair_bits, guess, key_of, score_key
 from mechanisms.base import Mechanism
-from mechanisms.chains.thresholds import FiniteDraw
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.papers.gradual_release.formulas import relaxation
@@ -165,32 +163,6 @@ class TestFaultySamplers:
     @staticmethod
     def named(name: str) -> Mechanism:
         return next(c for c in LIBRARY if c.name == name).build(ladder_to(1.0))
-
-
-def five_percent_off(mechanism: Any) -> Any:
-    """The same, its likeliest probability 5 % larger, with the old certificate."""
-    chain = mechanism.chain
-    if hasattr(chain, "ladders"):
-        [bit] = chain.ladders
-        wrong = replace(chain, ladders=(replace(bit, zero=bit.zero * 95 // 100),))
-    elif hasattr(chain, "degradations"):
-        draw = chain.strongest
-        other = (2**64 - draw.keep * 105 // 100) // (draw.size - 1)
-        keep = 2**64 - (draw.size - 1) * other
-        wrong = replace(chain, strongest=replace(draw, keep=keep, other=other))
-    else:
-        rows = [list(row) for row in chain.strongest.weights]
-        for row in rows:
-            least = [place for place, weight in enumerate(row) if weight == min(row)]
-            most = row.index(max(row))
-            for place in least:
-                taken = row[place] * 5 // 100
-                row[place] -= taken
-                row[most] += taken
-        wrong = replace(chain, strongest=FiniteDraw(tuple(map(tuple, rows))))
-    faulty = copy(mechanism)
-    vars(faulty)["chain"] = wrong
-    return faulty
 
 
 OTHERS: dict[str, dict[str, Any]] = {

@@ -24,33 +24,6 @@ from mechanisms.papers.float_numbers import (
 from mechanisms.planner.comparison import bit_noise
 
 SEED = 20261123
-#: Root mean squared errors times 10**4 at n = 10,000, uniform values, as printed.
-PRINTED = {
-    0.5: {"duchi": 404, "piecewise": 435, "hybrid": 404, "laplace": 566, "dither": 400, "thr": 400},
-    1: {"duchi": 209, "piecewise": 205, "hybrid": 207, "laplace": 283, "dither": 200, "thr": 200},
-    2: {"duchi": 118, "piecewise": 92, "hybrid": 102, "laplace": 141, "dither": 103, "thr": 103},
-    4: {"duchi": 86, "piecewise": 37, "hybrid": 47, "laplace": 71, "dither": 64, "thr": 64},
-    8: {"duchi": 82, "piecewise": 11, "hybrid": 16, "laplace": 35, "dither": 58, "thr": 58},
-}
-
-
-#: Uniform values have 1/3; the printed digits are those of a sample with a little more.
-SECOND_MOMENT = 0.335
-
-
-@pytest.mark.parametrize("epsilon", PRINTED)
-def test_table_of_errors(epsilon: float) -> None:
-    at = SECOND_MOMENT**0.5
-    variances = {
-        "duchi": Duchi(epsilon).variance(at),
-        "piecewise": Piecewise(epsilon).variance(at),
-        "hybrid": Hybrid(epsilon).variance(at),
-        "laplace": Laplace(epsilon).variance(0),
-        "dither": SubtractiveDithering(epsilon).variance(0),
-        "thr": 4 * bit_noise(epsilon) + 2 / 3 - 1 / 3,
-    }
-    rmse = {name: round(1e4 * (value / 1e4) ** 0.5) for name, value in variances.items()}
-    assert rmse == PRINTED[epsilon]
 
 
 def test_the_crossover_of_threshold_and_hybrid() -> None:
