@@ -8,9 +8,10 @@ from math import exp, expm1
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
-from mechanisms.number.split_bits import exact_weights, split_epsilon
+from mechanisms.number.split_bits import SplitBits, exact_weights, split_epsilon
 
 
 def noise(epsilon: float) -> float:
@@ -60,3 +61,13 @@ def test_more_epsilon_is_more_for_every_bit(micro: int, more: int, bits: int) ->
 def test_what_cannot_be_split_is_refused(epsilon: int, weight: int) -> None:
     with pytest.raises(ParameterError, match="positive"):
         split_epsilon(Fraction(epsilon), (Fraction(weight), Fraction(1)))
+
+
+@vectors("split_alloc")
+def test_shares_of_a_mechanism(vector: Vector) -> None:
+    """A presence bit weighs as much as the first."""
+    epsilon, bits = vector.inputs["eps"], vector.inputs["l"]
+    vector.check(list(SplitBits(epsilon, bits).shares), vector.expected["eps_bits"])
+    shares = SplitBits(epsilon, bits, missing=True).shares
+    assert shares[-1] == shares[0]
+    assert sum(shares) == pytest.approx(epsilon)
