@@ -1,4 +1,4 @@
-"""Bipartite randomized response: exact rows, certified amounts, chains, missing values."""
+"""Bipartite randomized response: windows, exact rows, ranks, and losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published variances: verified values, stability, the table of errors, the crossover."""
+"""The published variances: stability, simulations, the crossover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several answers a report: their law, what they cost, both directions, their bytes and coins."""
+"""Several answers a report: mixed priors, packing, coins, and what is refused."""
 
 from __future__ import annotations
 
