@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.peers.shrinkage import norm_shrink
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.consistency import norm_shrink
 from mechanisms.estimators.frequency import norm_sub
 
 SEED = 66260701
