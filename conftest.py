@@ -2,8 +2,8 @@
 
 This folder comes first: folders of `tests` bear the names of the packages that they test.
 
-Property tests try the same examples in every run, and have no deadline: a busy machine is no
-fault of the code.
+Property tests try the same examples in every run, and have neither a deadline nor a limit for
+making examples: a busy machine is no fault of the code.
 
 Where processes share the tests (``--numprocesses 2``), each takes whole files, so that what a file
 or a folder makes once is made once; all that needs Kafka, Flink or PostgreSQL is one process's.
@@ -15,12 +15,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-settings.register_profile("sotto", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile(
+    "sotto",
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("sotto")
 
 #: Folders whose tests start servers, which takes long.

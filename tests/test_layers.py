@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,17 +47,32 @@ IMPORTED_LATE = {
 MOST_MODULES = 20
 
 
-def modules() -> Iterator[tuple[str, Path]]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+@cache
+def modules() -> tuple[tuple[str, Path], ...]:
+    return tuple(sources())
+
+
+def sources() -> Iterator[tuple[str, Path]]:
     for package in sorted(OURS):
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
             yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
 
 
-def imports(path: Path, module: str) -> Iterator[str]:
+@cache
+def imports(path: Path, module: str) -> tuple[str, ...]:
+    return tuple(imported(path, module))
+
+
+def imported(path: Path, module: str) -> Iterator[str]:
     """All names of modules that a file imports, wherever in it; ``from a import b`` gives a.b."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -131,7 +147,7 @@ def test_functions_import_only_where_a_reason_is_given() -> None:
     for module, path in modules():
         nodes = [
             inner
-            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            for node in ast.walk(parsed(path))
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             for inner in ast.walk(node)
             if isinstance(inner, ast.ImportFrom)

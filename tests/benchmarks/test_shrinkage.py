@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from benchmarks.peers.shrinkage import norm_shrink
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.frequency import norm_sub
 
 SEED = 66260701
-Method = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-
-rows = st.lists(st.floats(-10, 10, allow_nan=False), min_size=1, max_size=30)
 
 
 def test_shrinking_is_norm_sub_where_there_is_no_noise() -> None:

@@ -27,7 +27,11 @@ def replicate(
     parts = []
     for done in range(0, repeats, some):
         times = min(some, repeats - done)
-        values = list(symbols) * times if isinstance(symbols, list) else np.tile(symbols, times)
+        values = (
+            list(symbols) * times
+            if isinstance(symbols, list)
+            else np.concatenate([symbols] * times)
+        )
         ids = source.words(2 * n * times).reshape(-1, 2)
         rung = np.tile(newest, times)
         drawn = mechanism.randomize(values, ids, ids, source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -15,7 +16,7 @@ import numpy as np
 from mechanisms.base import Mechanism
 from mechanisms.chains.bits import BitChain
 from mechanisms.chains.chain import Chain
-from mechanisms.chains.finite import FiniteChain
+from mechanisms.chains.finite import FiniteChain, FiniteDraw
 from mechanisms.chains.packed import PackedChain
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.chains.symbols import SymbolChain, SymbolDraw
@@ -233,3 +234,47 @@ def coarse_symbols() -> SymbolChain:
     weaker = SymbolDraw(2, 5 << 61, 3 << 61)
     p = Fraction(3, 4) * Fraction(5, 8) + Fraction(1, 4) * Fraction(3, 8)
     return SymbolChain(2, strongest, (weaker,), (Probabilities(p, 1 - p), strongest.pair))
+
+
+def five_percent_off(mechanism: Any) -> Any:
+    """The mechanism with its rarest answer 5 % rarer, and the old certificate."""
+    wrong = copy(mechanism)
+    name = "table" if hasattr(mechanism, "table") else "chain"
+    vars(wrong)[name] = less_likely(getattr(mechanism, name))
+    return wrong
+
+
+def less_likely(chain: Any) -> Any:
+    """The chain, or table of acceptance, with its rarest answer 5 % rarer."""
+    if isinstance(chain, tuple):
+        return (*chain[:-1], chain[-1] * 95 // 100)
+    wrong = copy(chain)
+    if isinstance(chain, PackedChain):
+        vars(wrong)["single"] = less_likely(chain.single)
+    elif isinstance(chain, FiniteChain):
+        least = min(weight for row in chain.strongest.weights for weight in row if weight)
+        rows = []
+        for row in chain.strongest.weights:
+            cut = [w * 95 // 100 if w == least else w for w in row]
+            cut[cut.index(max(cut))] += 2**64 - sum(cut)
+            rows.append(tuple(cut))
+        vars(wrong)["strongest"] = FiniteDraw(tuple(rows))
+        vars(wrong).pop("exact", None)
+    elif isinstance(chain, SymbolChain):
+        draw = chain.strongest
+        other = draw.other * 95 // 100
+        keep = 2**64 - (draw.size - 1) * other
+        vars(wrong)["strongest"] = type(draw)(draw.size, keep, other)
+    elif isinstance(chain, BitChain):
+        ladders = []
+        for ladder in chain.ladders:
+            bit = copy(ladder)
+            vars(bit)["zero"] = ladder.zero * 95 // 100
+            ladders.append(bit)
+        vars(wrong)["ladders"] = tuple(ladders)
+    else:
+        assert isinstance(chain, SupportChain)
+        vars(wrong)["threshold"] = 2**64 - (2**64 - chain.threshold) * 95 // 100
+        for name in ("supported", "exact"):
+            vars(wrong).pop(name, None)
+    return wrong

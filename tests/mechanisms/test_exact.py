@@ -34,11 +34,6 @@ def test_exponentials_are_enclosed(exponent: Fraction) -> None:
     assert upper - lower <= exact * Fraction(1, 10**49)
 
 
-def test_the_exponential_of_nothing_is_one() -> None:
-    assert exp_bounds(Fraction(0)) == (1, 1)
-    assert exp_micro(0) == (1, 1)
-
-
 @given(st.integers(min_value=1, max_value=10**9))
 def test_the_loss_of_an_exponential_is_its_exponent(micro: int) -> None:
     lower, upper = exp_micro(micro)

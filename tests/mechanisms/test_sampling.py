@@ -11,7 +11,6 @@ from sources import ScriptedSource, exact_law
 from statistical import check_counts
 
 from mechanisms.chains.bits import bernoulli_lanes, bernoulli_mask, planes_of
-from mechanisms.chains.symbols import SymbolDraw
 from mechanisms.sampling import choose, uniform_below
 from mechanisms.testing import SeededSource
 
@@ -99,11 +98,6 @@ def test_masks_of_biased_bits(thresholds: list[int], width: int) -> None:
     assert law == independent_bits(thresholds, width)
 
 
-def test_a_threshold_that_is_off_would_be_caught() -> None:
-    law = exact_law(lambda source: bernoulli_mask(planes_of([5 << 61], 2), 2, source))
-    assert law != independent_bits([6 << 61], 2)
-
-
 def test_all_64_planes_count() -> None:
     """A word of 64 bits equal to the threshold is not below it, one less is."""
     threshold = 0xDEADBEEF12345679
@@ -122,22 +116,6 @@ def test_all_64_planes_count() -> None:
 
     for word in (0, threshold - 1, threshold, threshold + 1, 2**64 - 1, 1 << 63):
         assert bernoulli_mask(planes, 1, Bits(word)) == (word < threshold)
-
-
-@pytest.mark.parametrize(("size", "other"), [(2, 3), (3, 2**62), (5, 2**60 + 7), (1000, 2**50)])
-def test_a_symbol_draw_honours_its_thresholds(size: int, other: int) -> None:
-    """Constant between its breakpoints, at which it is looked at from both sides."""
-    draw = SymbolDraw(size, 2**64 - (size - 1) * other, other)
-    edges = [0, *(draw.keep + i * other for i in range(size))]
-    assert edges[-1] == 2**64
-    for symbol in {0, 1, size // 2, size - 1}:
-        others = [s for s in range(size) if s != symbol]
-        for outcome, low, high in zip([symbol, *others], edges[:-1], edges[1:], strict=True):
-            for word in (low, (low + high) // 2, high - 1):
-                assert draw.apply(symbol, word) == outcome
-                many = draw.apply_many(np.array([symbol]), np.array([word], dtype=np.uint64))
-                assert many.dtype == np.int64
-                assert many.tolist() == [outcome]
 
 
 def neighbour_counts(bits: np.ndarray) -> list[list[int]]:

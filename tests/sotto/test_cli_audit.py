@@ -118,14 +118,6 @@ def test_a_plan_attacked(capsys, plan_file):
     assert "metric mechanism level claimed certified attacked verdict" in lines
 
 
-def test_a_plan_of_nothing_but_constants(capsys, tmp_path):
-    path = tmp_path / "plan.yaml"
-    path.write_text(PLAN_YAML[: PLAN_YAML.index("  carrier")] + CONSTANT)
-    status, lines, _ = run(capsys, path)
-    assert status == 0
-    assert "no period takes anything of it" in lines
-
-
 def test_the_library_without_an_attack(capsys):
     main(["audit", "--no-attack", "--json"])
     document = json.loads(capsys.readouterr().out)
@@ -189,12 +181,3 @@ def test_mistakes_end_with_status_2_and_one_line(capsys, options, said):
     assert err.startswith("sotto: error: ")
     assert said in err
     assert err.count("\n") == 1
-
-
-def test_help_teaches(capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(["audit", "--help"])
-    assert caught.value.code == 0
-    out = capsys.readouterr().out
-    assert "examples:" in out
-    assert "Clopper and Pearson" in out

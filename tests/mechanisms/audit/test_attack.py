@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from copy import copy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from small import five_percent_off
 from statistical import check_at_least
 
 from mechanisms.audit.attack import attack
@@ -22,10 +21,8 @@ from mechanisms.audit.claims import (
     examine,
     ladder_to,
 )
-from mechanisms.audit.guessing import column_of, fair_bits, guess, key_of, loss_bound, score_key
-from mechanisms.audit.seen import Seen
-from mechanisms.base import NO_ID, Mechanism
-from mechanisms.chains.thresholds import FiniteDraw
+from mechanisms.audit.guessing import fair_bits, guess, key_of, score_key
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.papers.gradual_release.formulas import relaxation
@@ -59,23 +56,6 @@ def test_no_mechanism_is_above_its_certificate(claim: Claim) -> None:
     assert found.attack.epsilon > 0.75
 
 
-@CLAIMS
-def test_the_pair_has_the_certified_loss(claim: Claim) -> None:
-    """Of some report the likelihood ratio is that of the certificate, and of none it is more."""
-    mechanism, source = claim.build(ladder_to(1.0)), SeededSource(SEED)
-    pair, n = mechanism.worst_inputs(mechanism.levels - 1), 20_000
-    chains = source.words(2 * n).reshape(n, 2)
-    names = np.tile(np.frombuffer(NO_ID, dtype="<u8"), (n, 1))
-    values = column_of(pair, fair_bits(n, source).astype(int))
-    payloads = mechanism.randomize(values, chains, names, source)
-    for level in range(mechanism.levels):
-        largest = np.abs(Seen(mechanism, pair, payloads, chains).ratio(level)).max()
-        certified = mechanism.certified(level) / MICRO
-        assert largest <= certified * (1 + 1e-12)
-        # The most unlikely of the selected item's ratios is below its bound by less than this.
-        assert largest >= certified * 0.999
-
-
 SOUND: dict[str, dict[str, Any]] = {
     "one byte": {"name": "grr", "domain_size": 3},
     "many bits": {"name": "oue", "domain_size": 128},
@@ -95,18 +75,6 @@ def test_bounds_cover_at_their_confidence(spec: dict[str, Any]) -> None:
     assert not any(one.exceeds(1.0, FALSE_ALARM / runs) for one in found)
 
 
-def test_a_pair_chosen_by_what_is_counted_would_not_cover() -> None:
-    """The check itself: the best of many bounds, each at the confidence of all, is too large."""
-    source, runs, n = SeededSource(SEED), 300, 1_000
-    wrong = 0
-    for _ in range(runs):
-        secrets = fair_bits(n, source)
-        noise = [fair_bits(n, source) for _ in range(40)]
-        right = max(int((bits == secrets).sum()) for bits in noise)
-        wrong += loss_bound(right, n, 0.95) > 0
-    assert wrong > 0.5 * runs
-
-
 @pytest.mark.parametrize(
     ("spec", "pairs"),
     [
@@ -124,24 +92,6 @@ def test_where_there_are_more_than_two_inputs_three_pairs_are_attacked(
     assert len(found.pairs) == pairs
     assert sum(pair.share for pair in found.pairs) == pytest.approx(1)
     assert (found.chains > 1_000) == (pairs > 1)
-
-
-def test_a_pair_that_is_given_is_the_only_one() -> None:
-    grr = build({"name": "grr", "domain_size": 3}, [1_000_000], "m")
-    found = attack(grr, SeededSource(SEED), trials=500, pair=(0, 2))
-    assert [pair.share for pair in found.pairs] == [1.0]
-    assert found.chains == 1_000
-
-
-@CLAIMS
-def test_inputs_are_different_and_can_be_drawn(claim: Claim) -> None:
-    mechanism, source = claim.build(ladder_to(1.0)), SeededSource(SEED)
-    inputs = mechanism.some_inputs(16, source)
-    assert 2 <= len(set(inputs)) == len(inputs) <= 16
-    n = len(inputs)
-    ids = source.words(2 * n).reshape(n, 2)
-    payloads = mechanism.randomize(column_of(inputs, np.arange(n)), ids, ids, source)
-    assert all(mechanism.valid(payloads[:, level]).all() for level in range(mechanism.levels))
 
 
 def test_numbers_have_their_ends_among_the_inputs() -> None:
@@ -174,22 +124,19 @@ class TestFaultySamplers:
         assert self.caught(mechanism, sampler, trials=trials)
         assert not self.caught(mechanism, mechanism.randomize, trials=trials)
 
-    @pytest.mark.parametrize("name", ["grr", "threshold", "duchi", "local_hashing", "sue", "oue"])
+    @pytest.mark.parametrize(
+        "name", ["grr", "threshold", "duchi", "local_hashing", "sue", "oue", "brr"]
+    )
     def test_a_probability_off_by_five_percent(self, name: str) -> None:
         mechanism = self.named(name)
         faulty = five_percent_off(mechanism)
         assert self.caught(mechanism, faulty.randomize, trials=200_000)
 
-    @pytest.mark.parametrize("name", ["grr", "threshold", "sue", "oue", "brr", "hybrid"])
+    @pytest.mark.parametrize("name", ["grr", "oue", "brr"])
     def test_and_its_certificate_is_not_that_of_its_thresholds(self, name: str) -> None:
         faulty = five_percent_off(self.named(name))
         assert "its thresholds cost another amount than it says" in examine(faulty).problems()
         assert "its thresholds cost more than the nominal amount" in examine(faulty).problems()
-
-    def test_a_finite_table_off_by_five_percent(self) -> None:
-        mechanism = self.named("brr")
-        faulty = five_percent_off(mechanism)
-        assert self.caught(mechanism, faulty.randomize, trials=100_000)
 
     def test_a_number_rounded_anew_at_each_rung(self) -> None:
         epsilons = (1.0, 1.5, 2.0)
@@ -218,32 +165,6 @@ class TestFaultySamplers:
         return next(c for c in LIBRARY if c.name == name).build(ladder_to(1.0))
 
 
-def five_percent_off(mechanism: Any) -> Any:
-    """The same, its likeliest probability 5 % larger, with the old certificate."""
-    chain = mechanism.chain
-    if hasattr(chain, "ladders"):
-        [bit] = chain.ladders
-        wrong = replace(chain, ladders=(replace(bit, zero=bit.zero * 95 // 100),))
-    elif hasattr(chain.strongest, "keep"):
-        draw = chain.strongest
-        other = (2**64 - draw.keep * 105 // 100) // (draw.size - 1)
-        keep = 2**64 - (draw.size - 1) * other
-        wrong = replace(chain, strongest=replace(draw, keep=keep, other=other))
-    else:
-        rows = [list(row) for row in chain.strongest.weights]
-        for row in rows:
-            least = [place for place, weight in enumerate(row) if weight == min(row)]
-            most = row.index(max(row))
-            for place in least:
-                taken = row[place] * 5 // 100
-                row[place] -= taken
-                row[most] += taken
-        wrong = replace(chain, strongest=FiniteDraw(tuple(map(tuple, rows))))
-    faulty = copy(mechanism)
-    vars(faulty)["chain"] = wrong
-    return faulty
-
-
 OTHERS: dict[str, dict[str, Any]] = {
     "one bucket a bit": {"name": "rappor", "bits": 3, "hashes": 4, "cohorts": 2},
     "one filter for all": {"name": "rappor", "bits": 1, "hashes": 1, "cohorts": 1},
@@ -258,8 +179,8 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("spec", OTHERS.values(), ids=OTHERS)
-@pytest.mark.parametrize("ladder", [[2_000_000], [500_000, 1_000_000, 3_000_000]], ids=len)
-def test_mechanisms_with_other_parameters(spec: dict[str, Any], ladder: list[int]) -> None:
+def test_mechanisms_with_other_parameters(spec: dict[str, Any]) -> None:
+    ladder = [500_000, 1_000_000, 3_000_000]
     found = examine(build(spec, ladder, "m"), attacker=Attacker(SeededSource(SEED), 5_000))
     assert found.problems(len(OTHERS)) == []
     assert found.attack is not None
@@ -271,17 +192,6 @@ def test_only_what_is_released_is_attacked() -> None:
     grr = build({"name": "grr", "domain_size": 4}, [500_000, 4_000_000], "m")
     found = attack(grr, SeededSource(SEED), trials=50_000, levels=1)
     assert 0.4 < found.epsilon < 0.55
-
-
-def test_what_says_nothing_proves_nothing() -> None:
-    source, n = SeededSource(SEED), 20_000
-    secrets = fair_bits(n, source)
-    views: dict[str, Any] = {
-        "noise": source.words(n) >> np.uint64(56),
-        "much noise": source.words(n),
-    }
-    found = guess(views, secrets, 0.95)
-    assert found.bound(1 - FALSE_ALARM) == 0
 
 
 def test_what_says_all_proves_what_so_many_can() -> None:

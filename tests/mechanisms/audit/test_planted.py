@@ -18,7 +18,7 @@ from mechanisms.testing import SeededSource
 
 SEED = 20_260_701
 LADDER = [500_000, 1_000_000]
-WIDTHS = [8, 64, 256]
+WIDTHS = [8, 256]
 
 Sampler = Callable[..., Any]
 #: What a fault makes of the payloads of its input: ``(n, levels, payload_width)`` ``uint8``.
@@ -92,7 +92,7 @@ class TestABitThatShouldSayNothing:
         value, bit = outside(mechanism)
         assert proved(mechanism, planted(mechanism, value, sets(bit), probability), trials)
 
-    @pytest.mark.parametrize("width", [64, 128, 256])
+    @pytest.mark.parametrize("width", [64, 256])
     @pytest.mark.parametrize(
         ("probability", "trials"),
         [(1.0, 10_000), pytest.param(0.2, 200_000, marks=pytest.mark.slow)],
@@ -108,15 +108,6 @@ class TestABitThatShouldSayNothing:
         value, bit = outside(mechanism)
         sampler = planted(mechanism, value, sets(bit, slice(rung, rung + 1)))
         assert proved(mechanism, sampler, 10_000)
-
-    @pytest.mark.parametrize("mechanism", [unary("oue", 64), unary("sue", 64), rappor(128)])
-    def test_that_is_never_set(self, mechanism: Mechanism) -> None:
-        value, bit = outside(mechanism)
-
-        def fault(payloads: Any) -> None:
-            payloads[:, :, bit >> 3] &= np.uint8(~(1 << (bit & 7)) & 0xFF)
-
-        assert proved(mechanism, planted(mechanism, value, fault), 10_000)
 
     @pytest.mark.parametrize("mechanism", [unary("oue", 64), unary("sue", 128), rappor(64)])
     def test_that_is_the_same_at_both_rungs(self, mechanism: Mechanism) -> None:
@@ -180,13 +171,6 @@ class TestAnInputThatIsNotOfTheAuditedPair:
 
 @pytest.mark.slow
 class TestPackedAnswers:
-    @pytest.mark.parametrize("sampled", [8, 32, 64])
-    def test_one_is_always_yes(self, sampled: int) -> None:
-        mechanism = packed(sampled)
-        value = mechanism.worst_inputs(1)[0]
-        sampler = planted(mechanism, value, sets(sampled - 1))
-        assert proved(mechanism, sampler, 10_000)
-
     @pytest.mark.parametrize("sampled", [8, 32, 64])
     def test_one_is_always_what_its_public_coins_ask(self, sampled: int) -> None:
         mechanism: Any = packed(sampled)

@@ -51,15 +51,6 @@ def test_what_is_said_twice_counts_once() -> None:
     assert score.weights.sum() == pytest.approx(2 * np.log(7 / 3), abs=0.4)
 
 
-def test_numbers_are_features_too() -> None:
-    secrets = fair()
-    ratios = np.where(np.random.default_rng(SEED).random(N) < 0.7, 1.0, -1.0) * (2 * secrets - 1)
-    planes = bits_of([(0.5, 0.5)] * 8, secrets)
-    score = LinearScore.fit(planes, ratios[:, None], secrets)
-    assert score.numbers.tolist() == [0]
-    assert score.weights[-1] == pytest.approx(np.log(7 / 3), abs=0.2)
-
-
 def test_a_bit_that_tells_all_has_a_finite_weight() -> None:
     secrets = fair()
     score = LinearScore.fit(secrets[:, None].astype(np.uint8), np.empty((N, 0)), secrets)

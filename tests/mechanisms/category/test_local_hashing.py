@@ -7,9 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from statistical import check_counts, check_normal
+from statistical import check_counts
 
 from mechanisms import coins
 from mechanisms.category.local_hashing import (
@@ -67,32 +65,6 @@ def test_support_is_exact_for_many_reports() -> None:
     assert ones.tolist() == expected
 
 
-@given(st.sampled_from([2, 3, 7, 17, 257]), st.integers(2, 250), st.lists(st.integers(0, 249)))
-@settings(max_examples=40)
-def test_vectorised_hashes_are_the_scalar_ones(buckets: int, size: int, given_: list[int]) -> None:
-    mechanism = ladder(size, buckets)
-    symbols = np.array([v % size for v in given_], dtype=np.int64)
-    ids = SeededSource(SEED).words(2 * len(symbols)).reshape(-1, 2)
-    scalar = [
-        mechanism.encode(int(v), row.astype("<u8").tobytes(), bytes(16), SeededSource(1))
-        for v, row in zip(symbols, ids, strict=True)
-    ]
-    assert mechanism.encode_many(symbols, ids, ids, SeededSource(1)).tolist() == scalar
-
-
-def test_the_exact_law_of_coin_and_report_is_pure() -> None:
-    """Over uniform coins a category of others is supported by exactly 1/g of the reports."""
-    mechanism = ladder(6, 3, 1_000_000)
-    [rung] = mechanism.exact(0)
-    for v in range(6):
-        for j in range(6):
-            share = Fraction(0)
-            for coin in range(mechanism.hashes):
-                same = mechanism.bucket(v, coin) == mechanism.bucket(j, coin)
-                share += Fraction(rung.p if same else rung.q) / mechanism.hashes
-            assert share == (rung.p if v == j else Fraction(1, 3))
-
-
 def test_the_coin_is_that_of_the_chain_and_nearly_uniform() -> None:
     mechanism = ladder(1000, 7)
     ids = SeededSource(SEED).words(2 * 200_000).reshape(-1, 2)
@@ -105,17 +77,6 @@ def test_the_coin_is_that_of_the_chain_and_nearly_uniform() -> None:
     assert Fraction(2**64 // MAX_CELLS + 1, 2**64 // MAX_CELLS) - 1 < Fraction(1, 2**39)
     other = LocalHashing(1.0, 1000, 7, "other").strata_of(ids, ids)
     assert (other != found).mean() > 0.99
-
-
-def test_a_report_read_with_another_chain_supports_nothing_in_particular() -> None:
-    """The estimate needs the chain's own coin: with other ids all shares vanish."""
-    mechanism, n = LocalHashing(3.0, 50), 40_000
-    ids = SeededSource(SEED).words(2 * n).reshape(-1, 2)
-    reports = mechanism.report(np.full(n, 7), SeededSource(SEED + 1), ids)
-    right = mechanism.frequencies(mechanism.tally(reports, ids))[7]
-    check_normal(right.value, 1.0, right.standard_error, label=SEED)
-    moved = mechanism.frequencies(mechanism.tally(reports, ids[::-1]))[7]
-    check_normal(moved.value, 0.0, moved.standard_error, label=SEED)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 3.0, 5.0])

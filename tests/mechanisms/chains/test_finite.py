@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from small import LADDERS, chain_law, level_law
 
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain, rounded
 from mechanisms.chains.symbols import SymbolDraw, symbol_chain
@@ -16,14 +17,8 @@ from mechanisms.chains.thresholds import to_grains
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import exp_micro, loss_micro
 from mechanisms.testing import SeededSource
-from tests.statistical import check_counts
 
 G = 2**64
-LADDERS = {
-    "one": (1_000_000,),
-    "three": (500_000, 1_000_000, 2_000_000),
-    "wide": (1, 1_500_000, 9_000_000),
-}
 
 
 def random_rows(inputs: int, outputs: int, micro: int, seed: int) -> list[list[Fraction]]:
@@ -47,42 +42,6 @@ def windows(points: int, width: int, micro: int) -> list[list[Fraction]]:
         row = [high if first <= o < first + width else Fraction(1) for o in range(points)]
         rows.append([entry / sum(row) for entry in row])
     return rows
-
-
-def step_rows(step: FiniteDraw | SymbolDraw) -> list[list[int]]:
-    if isinstance(step, FiniteDraw):
-        return [list(row) for row in step.weights]
-    return [
-        [step.keep if i == o else step.other for o in range(step.size)] for i in range(step.size)
-    ]
-
-
-def backward_law(chain: FiniteChain, x: int) -> dict[tuple[int, ...], Fraction]:
-    """C_n times the steps, over all chains, weakest output first."""
-    tables = [step_rows(step) for step in chain.steps]
-    law = {}
-    for path in itertools.product(range(chain.size), repeat=chain.levels):
-        share = Fraction(chain.strongest.weights[x][path[-1]], G)
-        for level, table in enumerate(tables):
-            share *= Fraction(table[path[level + 1]][path[level]], G)
-        if share:
-            law[path] = share
-    return law
-
-
-def forward_law(chain: FiniteChain, x: int) -> dict[tuple[int, ...], Fraction]:
-    """The weakest level from its channel, then every stronger one by the forward weights."""
-    law = {(o,): p for o, p in enumerate(chain.channel(0).rows[x]) if p}
-    for level in range(1, chain.levels):
-        longer = {}
-        for path, share in law.items():
-            weights = chain.forward_weights([(x, 3)], path[-1], level)
-            total = sum(weights.values())
-            for out, weight in weights.items():
-                if weight:
-                    longer[(*path, out)] = share * Fraction(weight, total)
-        law = longer
-    return law
 
 
 def drawn_law(chain: FiniteChain, x: int) -> dict[tuple[int, ...], Fraction]:
@@ -134,39 +93,15 @@ CHAINS = chains()
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_joint_law_is_the_product_of_channel_and_steps(name: str) -> None:
+def test_words_are_drawn_by_the_law_and_channels_are_its_marginals(name: str) -> None:
     chain = CHAINS[name]
     for x in range(chain.inputs):
-        law = backward_law(chain, x)
+        law = chain_law(chain, x)
         assert sum(law.values()) == 1
         assert drawn_law(chain, x) == law
-        assert forward_law(chain, x) == law
-
-
-@pytest.mark.parametrize("name", CHAINS)
-def test_channels_are_the_marginals_and_certify_the_head_of_a_chain(name: str) -> None:
-    chain = CHAINS[name]
-    laws = [backward_law(chain, x) for x in range(chain.inputs)]
-    for level in range(chain.levels):
-        channel = chain.channel(level)
-        for x, law in enumerate(laws):
-            for out in range(chain.size):
-                assert channel.rows[x][out] == sum(
-                    p for path, p in law.items() if path[level] == out
-                )
-        assert chain.ratio(level) == channel.ratio()
-        assert chain.exact[level].p in {entry for row in channel.rows for entry in row}
-        heads = []
-        for law in laws:
-            head: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
-            for path, share in law.items():
-                head[path[: level + 1]] += share
-            heads.append(head)
-        worst = max(one[path] / two[path] for one in heads for two in heads for path in one)
-        assert worst == chain.ratio(level)
-        assert np.array_equal(
-            chain.matrix(level), [[float(p) for p in row] for row in channel.rows]
-        )
+        for level in range(chain.levels):
+            row = {(out,): p for out, p in enumerate(chain.channel(level).rows[x]) if p}
+            assert level_law(law, level) == row
 
 
 @pytest.mark.parametrize("micro", [1, 1000, 500_000, 3_000_000, 20_000_000, 40_000_000])
@@ -273,31 +208,6 @@ def test_bad_symbols_and_levels_are_refused() -> None:
     for level in (0, 3):
         with pytest.raises(ParameterError, match="level"):
             chain.forward_weights([(0, 1)], 0, level)
-
-
-def planted(chain: FiniteChain) -> FiniteChain:
-    """The same chain with one probability of the strongest level five percent off."""
-    first = list(chain.strongest.weights[0])
-    moved = first[0] // 20
-    first[0], first[1] = first[0] - moved, first[1] + moved
-    return FiniteChain(FiniteDraw((tuple(first), *chain.strongest.weights[1:])), chain.steps)
-
-
-def test_vectorised_chains_follow_the_law() -> None:
-    chain, n, seed = CHAINS["windows-three"], 200_000, 11
-    law = backward_law(chain, 0)
-    paths = list(law)
-
-    def counts(one: FiniteChain) -> list[int]:
-        drawn = one.randomize(np.zeros(n, dtype=np.int64), SeededSource(seed))
-        keys, found = np.unique(drawn, axis=0, return_counts=True)
-        seen = dict(zip(map(tuple, keys.tolist()), found.tolist(), strict=True))
-        return [seen.get(path, 0) for path in paths]
-
-    probabilities = [float(law[path]) for path in paths]
-    check_counts(counts(chain), probabilities, label=f"seed {seed}")
-    with pytest.raises(AssertionError):
-        check_counts(counts(planted(chain)), probabilities, label=f"planted, seed {seed}")
 
 
 def test_the_largest_remainders_are_rounded_up() -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from fractions import Fraction
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from statistical import check_counts
 
 from mechanisms.chains import symbols as module
 from mechanisms.chains.symbols import TABLE_DRAWS, SymbolDraw, symbol_chain
@@ -94,27 +92,6 @@ def test_every_draw_is_that_of_a_whole_word(draw: SymbolDraw) -> None:
     lows = np.random.default_rng(SEED + 1).integers(0, HEAD, n).astype(np.uint64)
     lows[still] = rest >> np.uint64(16)
     np.testing.assert_array_equal(drawn, draw.apply_many(given, heads << np.uint64(48) | lows))
-
-
-@pytest.mark.parametrize("draw", ALL[:6], ids=lambda draw: f"{draw.size}-{draw.other}")
-def test_the_law_of_many_draws(draw: SymbolDraw) -> None:
-    print("seed", SEED)
-    source = SeededSource(SEED)
-    rung = draw.pair
-    for symbol in range(min(draw.size, 3)):
-        drawn = draw.draw_many(np.full(400_000, symbol), source)
-        expected = [rung.p if out == symbol else rung.q for out in range(draw.size)]
-        check_counts(np.bincount(drawn, minlength=draw.size), expected, label=(SEED, symbol))
-
-
-def test_the_check_sees_a_threshold_that_is_off() -> None:
-    (draw,) = draws(5, 1_000_000)
-    wrong = SymbolDraw(5, draw.keep - 4 * (draw.other // 20), draw.other + draw.other // 20)
-    assert wrong.keep + 4 * wrong.other == GRAINS
-    drawn = wrong.draw_many(np.zeros(400_000, dtype=np.int64), SeededSource(SEED))
-    q = Fraction(draw.other, GRAINS)
-    with pytest.raises(AssertionError):
-        check_counts(np.bincount(drawn, minlength=5), [1 - 4 * q, *[q] * 4])
 
 
 def test_few_draws_and_many_symbols_take_whole_words() -> None:

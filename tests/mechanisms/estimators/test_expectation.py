@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from replicas import replicate
-from statistical import check_at_least, check_normal
+from statistical import check_at_least
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
@@ -161,17 +161,6 @@ def test_intervals_cover_the_shares_among_these_clients() -> None:
                     check_at_least(wrong, 400, 0.94)
 
 
-def test_unbiased_inside_the_simplex() -> None:
-    mechanism = build({"name": "grr", "domain_size": 3}, [1_000_000, 2_000_000], "m")
-    truth, repeats = np.repeat([0, 1, 1, 2], 1000), 300
-    tables = replicate(mechanism, truth, np.arange(4000) % 2, repeats, SEED)
-    channels = [response(3, mechanism.probabilities(c)[0][0]) for c in range(2)]
-    found = [expectation_maximization(channels, list(table)) for table in tables]
-    values = np.array([one.values for one in found])
-    errors = np.array([one.standard_errors for one in found]).mean(axis=0)
-    check_normal(values.mean(axis=0), [0.25, 0.5, 0.25], errors / repeats**0.5, label=SEED)
-
-
 def test_smoothing_is_the_rounds_of_the_paper() -> None:
     channel = windows(32, 9, 5.0)
     truth = np.exp(-(((np.arange(32) - 12) / 6.0) ** 2))
@@ -235,17 +224,6 @@ def test_a_thousand_inputs_take_seconds() -> None:
     assert found.iterations < 40
     with pytest.raises(ParameterError, match="weights"):
         found.combined([1.0])
-
-
-SPECS: list[dict[str, object]] = [
-    {"name": "grr", "domain_size": 6},
-    {"name": "local_hashing", "domain_size": 6, "buckets": 3},
-    {"name": "hadamard", "domain_size": 6, "blocks": 1},
-    {"name": "hadamard", "domain_size": 6, "blocks": 2},
-]
-every_countable = pytest.mark.parametrize(
-    "spec", SPECS, ids=lambda spec: "-".join(map(str, spec.values()))
-)
 
 
 def test_the_ends_of_what_can_be_asked() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
@@ -21,7 +18,6 @@ from mechanisms.estimators.frequency import norm_sub, shares
 from mechanisms.estimators.variance import share_variance
 from mechanisms.registry import build
 
-SEED = 20241101
 LADDER = [500_000, 1_000_000, 2_000_000]
 
 
@@ -54,53 +50,6 @@ def test_mixed_levels_have_equal_weights(vector: Vector) -> None:
     weighted = sum(w * e.value for w, e in zip(weights, alone, strict=True)) / sum(weights)
     vector.check(weighted, vector.expected["mean_ivw"])
     vector.check(1 / sum(weights), vector.expected["mean_ivw_noise_var"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["grr", "sue", "oue"])
-def test_unbiased_and_of_the_stated_variance_exactly(name: str) -> None:
-    """Four clients at two levels, one of them alone at its level; every outcome enumerated."""
-    mechanism = category(name, 3, LADDER[1:])
-    truth, levels = [0, 2, 2, 1], [0, 0, 0, 1]
-    mean, square, variance = np.zeros(3), np.zeros(3), np.zeros(3)
-    for probability, counts in outcomes(mechanism, truth, levels):
-        found = mechanism.frequencies(counts)
-        values = np.array([e.value for e in found])
-        mean += probability * values
-        square += probability * values**2
-        variance += probability * np.array([e.standard_error**2 for e in found])
-    expected = np.bincount(truth, minlength=3) / 4
-    assert mean == pytest.approx(expected, abs=1e-12)
-    stated = np.zeros(3)
-    for value, level in zip(truth, levels, strict=True):
-        p, q = mechanism.probabilities(level)[0]
-        stated += [share_variance(p, q, float(value == j)) / 16 for j in range(3)]
-    assert square - mean**2 == pytest.approx(stated, rel=1e-9)
-    # Kept where it can be, the plug-in for the holders of a value errs, but by little.
-    assert variance == pytest.approx(stated, rel=0.35)
-
-
-def outcomes(
-    mechanism: Mechanism, truth: list[int], levels: list[int]
-) -> Iterator[tuple[float, NDArray[np.int64]]]:
-    """Yield the probability and the counts of everything that clients can report."""
-    single = []
-    for value, level in zip(truth, levels, strict=True):
-        p, q = mechanism.probabilities(level)[0]
-        if mechanism.name == "grr":
-            rows = [(p if j == value else q, np.eye(3, dtype=int)[j]) for j in range(3)]
-        else:
-            rows = []
-            for bits in itertools.product((0, 1), repeat=3):
-                ones = [p if j == value else q for j in range(3)]
-                chance = math.prod(o if b else 1 - o for b, o in zip(bits, ones, strict=True))
-                rows.append((chance, np.array([*bits, 1])))
-        single.append(rows)
-    for combination in itertools.product(*single):
-        counts = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
-        for (_, row), level in zip(combination, levels, strict=True):
-            counts[level] += row
-        yield math.prod(chance for chance, _ in combination), counts
 
 
 @vectors("freq_grr_var")
@@ -156,57 +105,6 @@ def test_small_intervals_cover_exactly_when_levels_depend_on_values(allocation: 
                 low, high = interval(pairs, list(ones), reports)
                 covered += chance * (low <= holders / 80 <= high)
         assert covered >= 0.95 - 1e-3, (holders, covered)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("others", "holders"), [("there", 0), ("elsewhere", 0), ("there", 8)])
-def test_small_intervals_cover_exactly_where_only_a_block_answers(
-    others: str, holders: int
-) -> None:
-    """How many answer is random too, and how many of them are holders is not known."""
-    reports = (8, 8)
-    spec = {"name": "hadamard", "domain_size": 4, "blocks": 2}
-    hadamard = build(spec, [500_000, 2_000_000], "colour")
-    # Places of category 0: its block is the first, its row the second.
-    places = [[0, 2], [1, 3], [4, 5, 6, 7]]
-    holder, other = 0, 2 if others == "there" else 1
-    covered = 0.0
-    laws = [
-        _law_of_three(
-            [float(sum(law[place] for place in cells)) for cells in places]
-            for law in (hadamard.law(x, level) for x in (holder, other))
-        )(holders if level else 0, n)
-        for level, n in enumerate(reports)
-    ]
-    for (weak, one), (strong, two) in itertools.product(laws[0].items(), laws[1].items()):
-        if one * two > 1e-7:
-            table = np.zeros((2, 8), dtype=np.int64)
-            for row, seen in zip(table, (weak, strong), strict=True):
-                row[[0, 1, 4]] = seen
-            low, high = hadamard.frequencies(table)[0].interval(0.95)
-            covered += one * two * (low <= holders / 16 <= high)
-    assert covered >= 0.95 - 2e-3, covered
-
-
-def _law_of_three(rows: Iterable[Sequence[float]]) -> Callable[[int, int], dict[Any, float]]:
-    """The law of the reports of three kinds, of so many holders among n."""
-    held, rest = (np.asarray(row) for row in rows)
-
-    def law(holders: int, n: int) -> dict[Any, float]:
-        found: dict[Any, float] = {}
-        for mine in _compositions(holders):
-            chance = stats.multinomial.pmf(mine, holders, held)
-            for more in _compositions(n - holders):
-                seen = tuple(a + b for a, b in zip(mine, more, strict=True))
-                other = stats.multinomial.pmf(more, n - holders, rest)
-                found[seen] = found.get(seen, 0.0) + float(chance * other)
-        return found
-
-    return law
-
-
-def _compositions(n: int) -> list[tuple[int, int, int]]:
-    return [(i, j, n - i - j) for i in range(n + 1) for j in range(n + 1 - i)]
 
 
 def interval(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
-from mechanisms.number.split_bits import exact_weights, split_epsilon
+from mechanisms.number.split_bits import SplitBits, exact_weights, split_epsilon
 
 
 def noise(epsilon: float) -> float:
@@ -25,14 +25,6 @@ def slope(epsilon: float) -> float:
 
 def variance(weights: tuple[Fraction, ...], shares: tuple[Fraction, ...]) -> float:
     return 4 * sum(float(w) ** 2 * noise(float(e)) for w, e in zip(weights, shares, strict=True))
-
-
-@vectors("split_alloc")
-def test_known_allocations(vector: Vector) -> None:
-    weights = exact_weights(vector.inputs["l"])
-    shares = split_epsilon(Fraction(vector.inputs["eps"]), weights)
-    vector.check([float(share) for share in shares], vector.expected["eps_bits"])
-    vector.check(variance(weights, shares), vector.expected["variance_on_minus1_1"])
 
 
 @given(st.integers(1, 500_000_000), st.integers(1, 32))
@@ -65,12 +57,17 @@ def test_more_epsilon_is_more_for_every_bit(micro: int, more: int, bits: int) ->
     assert all(a < b for a, b in zip(less, greater, strict=True))
 
 
-def test_a_single_bit_gets_everything() -> None:
-    assert exact_weights(1) == (1,)
-    assert float(split_epsilon(Fraction(3), (Fraction(1),))[0]) == 3
-
-
 @pytest.mark.parametrize(("epsilon", "weight"), [(0, 1), (-1, 1), (1, 0)])
 def test_what_cannot_be_split_is_refused(epsilon: int, weight: int) -> None:
     with pytest.raises(ParameterError, match="positive"):
         split_epsilon(Fraction(epsilon), (Fraction(weight), Fraction(1)))
+
+
+@vectors("split_alloc")
+def test_shares_of_a_mechanism(vector: Vector) -> None:
+    """A presence bit weighs as much as the first."""
+    epsilon, bits = vector.inputs["eps"], vector.inputs["l"]
+    vector.check(list(SplitBits(epsilon, bits).shares), vector.expected["eps_bits"])
+    shares = SplitBits(epsilon, bits, missing=True).shares
+    assert shares[-1] == shares[0]
+    assert sum(shares) == pytest.approx(epsilon)

@@ -86,21 +86,6 @@ def test_median_is_close_and_its_error_is_not_understated() -> None:
     assert np.sqrt(np.mean(np.square(errors))) < np.mean(stated) < 0.1
 
 
-def test_wider_at_higher_confidence_and_narrower_with_more_reports() -> None:
-    mechanism = build({"name": "threshold", "missing": False}, [2_000_000], "delay")
-    widths = []
-    for n in (400, 4000, 40_000):
-        [table] = replicate(mechanism, (np.arange(n) + 0.5) / n, 0, 1, SEED)
-        quantiles = mechanism.numeric(table, 0, 1).quantiles
-        assert quantiles is not None
-        low, high = quantiles[0.5].interval(0.95)
-        lower, higher = quantiles[0.5].interval(0.999)
-        assert lower <= low <= quantiles[0.5].value <= high <= higher
-        widths.append(high - low)
-    assert widths == sorted(widths, reverse=True)
-    assert widths[-1] < 0.25
-
-
 @pytest.mark.parametrize("data", ["uniform", "skewed", "two"])
 def test_least_variance_is_below_the_variance_and_close_to_it(data: str) -> None:
     values = np.tile(DATA[data], 25)

@@ -110,16 +110,6 @@ def test_randomized_response_determines_everything() -> None:
     assert len(determined(found.cumulative)) == 4
 
 
-def test_errors_of_randomized_response_are_its_own() -> None:
-    """With one favoured candidate both estimators look at the same mechanism."""
-    table = [[300, 250, 260, 230], [400, 250, 200, 190]]
-    one = ordinal(BipartiteRandomizedResponse((0.5, 1.5), 4, 1), table).group_shares
-    grr = GeneralizedRandomizedResponse((0.5, 1.5), 4)
-    for share, expected in zip(one, grr.frequencies(table), strict=True):
-        assert share.value == pytest.approx(expected.value, rel=1e-9)
-        assert share.standard_error == pytest.approx(expected.standard_error, rel=1e-9)
-
-
 @pytest.mark.parametrize("ladder", [(1,), (1000, 2000), (500_000, 12_000_000)])
 def test_weights_reproduce_their_sums_at_any_epsilon(ladder: tuple[int, ...]) -> None:
     mechanism = BipartiteRandomizedResponse([micro / 1e6 for micro in ladder], 20, 5)

@@ -16,22 +16,19 @@ from mechanisms.exact import exp_micro
 from mechanisms.ordinal.brr import (
     BipartiteRandomizedResponse,
     Windows,
-    equidistant_row,
     equidistant_windows,
     probabilities,
     strongest_draw,
 )
-from mechanisms.ordinal.sizes import Loss, equidistant, equidistant_size, local_sizes
+from mechanisms.ordinal.sizes import Loss, equidistant_size, local_sizes
 from mechanisms.papers.bipartite_randomized_response import (
     degradable,
     degradation_error,
     euclidean,
     exponential_loss,
-    exponential_rows,
     jaccard,
     keep_probability,
     loss_chain,
-    loss_ratios,
     printed_size,
     quality_losses,
     windows_of,
@@ -49,11 +46,6 @@ TABLE = """
 """
 
 
-def quality_loss(rows: list[list[float]], loss: Loss) -> float:
-    """The mean loss of a report, over the largest loss."""
-    return float((np.array(rows) * np.array(loss)).sum()) / len(loss) / max(map(max, loss))
-
-
 def test_the_table() -> None:
     wanted = [
         [float(value) for value in cell.split("/")]
@@ -69,54 +61,6 @@ def test_the_table() -> None:
     for row, cells in zip(found, wanted, strict=True):
         assert list(row[3:]) == pytest.approx(cells, abs=5e-5)
         assert row.bipartite < min(row[4:])
-
-
-@pytest.mark.parametrize("epsilon", [1e-9, 0.5, 3.0, 60.0])
-@pytest.mark.parametrize("points", [2, 7, 30])
-def test_losses_are_those_of_the_channels(points: int, epsilon: float) -> None:
-    loss, found = equidistant(points), quality_losses(points, epsilon)
-    bipartite = [equidistant_row(points, epsilon, x) for x in range(points)]
-    assert found.bipartite == pytest.approx(quality_loss(bipartite, loss), rel=1e-12)
-    for rows, value in (
-        (exponential_rows(points, epsilon), found.exponential),
-        (exponential_rows(points, epsilon / 2), found.exponential_half),
-    ):
-        assert value == pytest.approx(quality_loss(rows, loss), rel=1e-11)
-
-
-@pytest.mark.parametrize("points", [2, 5, 40])
-def test_the_exponential_mechanism_realises_its_exponent(points: int) -> None:
-    for epsilon in (0.5, 4.0):
-        columns = zip(*exponential_rows(points, epsilon), strict=True)
-        assert max(math.log(max(c) / min(c)) for c in columns) == pytest.approx(epsilon, rel=1e-12)
-
-
-def test_the_limits_are_approached() -> None:
-    points = 20_001
-    for epsilon in (1.0, 2.0):
-        limits, found = loss_ratios(epsilon), quality_losses(points, epsilon)
-        assert found.bipartite / found.randomized == pytest.approx(limits.overall, abs=3e-4)
-        assert abs(limits.overall - limits.overall_printed) > 0.01
-        high, low = probabilities(points, found.size, epsilon)
-        plain_low = probabilities(points, 1, epsilon)[1]
-        ratios = []
-        for x in range(0, points, 50):
-            first, size = min(max(x - found.size // 2, 0), points - found.size), found.size
-            left, right = x - first, first + size - 1 - x
-            inside = (left * (left + 1) + right * (right + 1)) / 2
-            whole = (x * (x + 1) + (points - 1 - x) * (points - x)) / 2
-            ratios.append((inside * high + (whole - inside) * low) / (whole * plain_low))
-        assert max(ratios) == pytest.approx(limits.largest, abs=1e-3)
-        assert min(ratios) == pytest.approx(limits.smallest, abs=1e-3)
-
-
-@pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 1.0, 50.0, 700.0])
-def test_limits_are_ordered_and_finite(epsilon: float) -> None:
-    limits = loss_ratios(epsilon)
-    assert 0 < limits.smallest <= limits.overall <= limits.largest < 1
-    h = math.exp(epsilon / 2)
-    gap = (h - 1) / (h + 1) / (math.sqrt(h * h + 2 * h + 2) + h + 1)
-    assert limits.largest - limits.smallest == pytest.approx(gap, rel=1e-9, abs=1e-15)
 
 
 def test_losses_that_do_not_fit_are_refused() -> None:
@@ -144,20 +88,6 @@ def floats(windows: Windows, epsilon: float) -> np.ndarray:
     points = len(windows)
     high, low = probabilities(points, len(windows[0]), epsilon)
     return np.array([[high if y in window else low for y in range(points)] for window in windows])
-
-
-@pytest.mark.parametrize(("weak", "strong"), [(1e-12, 1e-6), (0.5, 2.0), (1.0, 1.0), (30.0, 700.0)])
-def test_the_noise_makes_the_weaker_channel(weak: float, strong: float) -> None:
-    for points, size in ((2, 1), (8, 3), (20, 7)):
-        keep = keep_probability(points, size, weak, strong)
-        high, low = probabilities(points, size, strong)
-        wanted = probabilities(points, size, weak)
-        mixed = [keep * entry + (1 - keep) / points for entry in (high, low)]
-        assert mixed == pytest.approx(wanted, rel=1e-12, abs=1e-15)
-        gap = keep * (high - low)
-        expected = -math.expm1(-weak) * wanted[0]
-        # The difference is lost where both probabilities are the same in sixteen digits.
-        assert gap == pytest.approx(expected, rel=1e-9 if strong > 1e-3 else 1)
 
 
 def test_the_ladder_uses_that_noise() -> None:

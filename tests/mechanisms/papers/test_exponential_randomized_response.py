@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import random
 from collections import Counter
 
 import pytest
@@ -18,7 +16,7 @@ from mechanisms.papers.exponential_randomized_response import (
     worst_case_errors,
 )
 from mechanisms.testing import SeededSource
-from mechanisms.top_item.selection import expected_error, exponential_pmf, permute_and_flip_pmf
+from mechanisms.top_item.selection import expected_error, permute_and_flip_pmf
 
 SEED = 22360679
 
@@ -69,35 +67,6 @@ def test_the_disclosure_risk_exceeds_its_bound() -> None:
     assert (round(risk, 3), round(1 / (1 + math.exp(-0.1)), 3)) == (0.913, 0.525)
 
 
-def by_enumeration(published: ExponentialRandomizedResponse, scores: list[int]) -> list[float]:
-    """Algorithm 3 line by line: its first phase over all orders, its second by its law."""
-    near = sorted(published.candidates(scores))
-    law = [0.0] * len(scores)
-    orders = list(itertools.permutations(near))
-    missed = 0.0
-    for order in orders:
-        left = 1 / len(orders)
-        for place in order:
-            law[place] += left * published.p / len(near)
-            left *= 1 - published.p / len(near)
-        missed += left
-    second = exponential_pmf(scores, published.epsilon, published.sensitivity)
-    return [one + missed * two for one, two in zip(law, second, strict=True)]
-
-
-@pytest.mark.parametrize("scores", [[5, 4, 1], [3, 3, 3, 3], [9, 1], [4, 3, 2, 1, 0]])
-@pytest.mark.parametrize("p", [0.0, 0.3, 0.9])
-def test_algorithm_3_is_not_lemma_1(scores: list[int], p: float) -> None:
-    published = ExponentialRandomizedResponse(p, 0.5)
-    law = published.algorithm_pmf(scores)
-    assert law == pytest.approx(by_enumeration(published, scores), rel=1e-13)
-    assert math.isclose(math.fsum(law), 1, rel_tol=1e-13)
-    several = len(published.candidates(scores)) > 1
-    differs = max(abs(a - b) for a, b in zip(law, published.pmf(scores), strict=True)) > 1e-3
-    # Where all scores are equal both laws are uniform.
-    assert differs == (several and p > 0 and len(set(scores)) > 1)
-
-
 def test_algorithm_3_may_never_end() -> None:
     published = ExponentialRandomizedResponse(1.0, 0.5)
     assert published.endless([5, 4, 1]) == 0.25
@@ -120,16 +89,6 @@ def test_the_sampler_is_algorithm_3() -> None:
         check_counts(counts, published.pmf(scores), label=SEED)
     with pytest.raises(ParameterError, match="below 1"):
         ExponentialRandomizedResponse(1.0, 0.1).select(scores, source)
-
-
-def test_theorem_3_holds_where_one_item_is_near_the_best() -> None:
-    generator = random.Random(SEED)
-    for _ in range(200):
-        scores = [20, *(generator.randrange(19) for _ in range(6))]
-        epsilon, p = generator.uniform(0.01, 3), generator.random()
-        published = ExponentialRandomizedResponse(p, epsilon)
-        law = exponential_pmf(scores, epsilon)
-        assert expected_error(scores, published.pmf(scores)) <= expected_error(scores, law)
 
 
 def test_parameters_outside_their_range_are_refused() -> None:

@@ -59,15 +59,6 @@ def test_where_only_telling_the_truth_counts_it_is_randomized_response() -> None
     assert FiniteChain(best.draw).matrix(0) == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_prior_decides_what_is_best() -> None:
-    prior = [0.7, 0.1, 0.1, 0.1]
-    informed = optimal_channel(equidistant(4), 0.3, prior)
-    shares = np.array(prior)[:, None] * np.array(equidistant(4))
-    plain = FiniteChain(optimal_channel(equidistant(4), 0.3).draw).matrix(0)
-    assert informed.loss < float((shares * plain).sum()) - 0.01
-    assert informed.certified <= 300_000
-
-
 @pytest.mark.parametrize(
     ("points", "epsilon", "prior"),
     [(1, 1.0, None), (129, 1.0, None), (3, 0.0, None), (3, 41.0, None), (3, 1.0, [0.5, 0.4, 0.2])],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from decimal import Context, Decimal, localcontext
 
@@ -14,7 +13,6 @@ from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.papers.gradual_release.formulas import (
     bit_degradation,
     chain_log_ratio,
-    chain_probability,
     degradation_probabilities,
     mixed_count,
     relaxation,
@@ -86,17 +84,6 @@ def test_parameters_outside_their_range_are_refused(m: int, one: float, two: flo
             function(m, one, two)
 
 
-def test_more_parameters_outside_their_range() -> None:
-    for function in (
-        lambda epsilons, outputs: chain_probability(3, epsilons, outputs, 0),
-        lambda epsilons, outputs: chain_log_ratio(3, epsilons, outputs, 0, 1),
-    ):
-        with pytest.raises(ParameterError, match="outputs"):
-            function([1.0], [0, 1])
-    with pytest.raises(ParameterError, match="epsilons"):
-        chain_log_ratio(3, [2.0, 1.0], [0, 1], 0, 1)
-
-
 DIGITS = Context(prec=400)
 
 
@@ -141,27 +128,6 @@ def test_mixed_counts_lose_nothing(pairs: list[tuple[int, float]]) -> None:
         assert close(got.weighted_noise, 1 / total)
 
 
-def test_a_level_whose_halves_cancel_is_exact() -> None:
-    assert mixed_count([1, 0], [1e-12, 1e-12]).count == 1
-
-
-def test_the_variance_of_shares_is_exact_by_enumeration() -> None:
-    epsilon, values = 0.7, [0, 2, 2]
-    p, q = (x / (math.exp(epsilon) + 2) for x in (math.exp(epsilon), 1))
-    moments = [[0.0, 0.0] for _ in range(3)]
-    for answers in itertools.product(range(3), repeat=3):
-        chance = math.prod(p if a == x else q for a, x in zip(answers, values, strict=True))
-        shares = response_shares(epsilon, [answers.count(j) for j in range(3)])
-        for moment, share in zip(moments, shares, strict=True):
-            moment[0] += chance * share
-            moment[1] += chance * share**2
-    for j, (mean, square) in enumerate(moments):
-        true = values.count(j) / 3
-        assert mean == pytest.approx(true, abs=1e-12)
-        expected = response_share_variance(3, epsilon, true, 3)
-        assert square - mean**2 == pytest.approx(expected, rel=1e-10)
-
-
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, 701.0])
 def test_epsilons_outside_their_range_are_refused(epsilon: float) -> None:
     for call in (
@@ -186,24 +152,6 @@ def test_other_parameters_outside_their_range_are_refused() -> None:
     for reports, epsilons in (([], []), ([2], [1.0]), ([1], [1.0, 1.0])):
         with pytest.raises(ParameterError, match="report"):
             mixed_count(reports, epsilons)
-
-
-def test_the_corrected_mean_is_unbiased_by_enumeration() -> None:
-    """Three values, every rounding and every answer; the printed equation is off."""
-    low, high, epsilon, values = 2.0, 5.0, 1.0, [2.0, 3.2, 4.7]
-    right = 1 / (1 + math.exp(-epsilon))
-    mean = printed = 0.0
-    for answers in itertools.product((0, 1), repeat=3):
-        chance = 1.0
-        for answer, value in zip(answers, values, strict=True):
-            up = (value - low) / (high - low)
-            says_high = up * right + (1 - up) * (1 - right)
-            chance *= says_high if answer else 1 - says_high
-        estimate = response_mean(low, high, epsilon, sum(answers) / 3)
-        mean += chance * estimate
-        printed += chance * (low + high * (estimate - low) / (high - low))
-    assert mean == pytest.approx(sum(values) / 3, abs=1e-12)
-    assert abs(printed - sum(values) / 3) > 0.5
 
 
 @pytest.mark.parametrize(

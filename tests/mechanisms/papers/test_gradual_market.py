@@ -129,18 +129,6 @@ def test_a_mark_stays() -> None:
     assert not FINE.estimate([other]).biased
 
 
-def test_nothing_sold_is_nothing_known() -> None:
-    found = FINE.estimate([])
-    assert all(math.isnan(each.value) and each.n == 0 for each in found.shares)
-    assert not found.biased
-
-
-def test_a_seller_shows_no_report_that_was_not_sold() -> None:
-    seller = FINE.seller(2, SeededSource(4))
-    assert "_reports" not in repr(seller)
-    assert (seller.ledger, seller.spent) == ((), 0)
-
-
 @pytest.mark.parametrize(
     ("size", "start", "cap", "stride"),
     [(1, 0.1, 1, 0.1), (2, 1.1, 1.0, 0.1), (2, 0.0, 1, 0.1), (2, 0.1, math.nan, 0.1),

@@ -105,7 +105,7 @@ def test_a_fork_of_the_process_cannot_go_on() -> None:
     state, answers = state_of("grr2", 0, SeededSource(1)), context.SimpleQueue()
     child = context.Process(target=_relax_in_child, args=(state, answers))
     child.start()
-    child.join(20)
+    child.join(120)
     assert child.exitcode == 0
     assert "process" in answers.get()
 
@@ -127,16 +127,6 @@ def test_values_that_are_equal_are_the_same(name: str, symbol: Any, same: Any) -
         same = int(same)
     state.relax(same, state.output, source)
     assert state.level == 1
-
-
-def test_tuples_and_values_that_none_takes() -> None:
-    from mechanisms.papers.gradual_release.state import _canonical
-
-    assert _canonical((0.5, 1)) == _canonical(np.array([0.5, 1.0], dtype=object))
-    assert _canonical((1, (2, 3))) != _canonical((1, 2, 3))
-    assert _canonical(1) != _canonical(1.5)
-    with pytest.raises(ParameterError, match="type str"):
-        _canonical("text")
 
 
 def test_a_level_outside_the_ladder_is_refused() -> None:

@@ -18,9 +18,6 @@ from mechanisms.papers.improved_christofides import (
     sample_size_table,
     worse_interval,
 )
-from mechanisms.survey.design import christofides
-
-SEED = 24494897
 
 
 def hands(deck: tuple[int, ...], n: int) -> list[tuple[int, ...]]:
@@ -96,29 +93,6 @@ def test_a_census_reveals_all_but_the_middle_cards() -> None:
     assert mechanism.revealed == Fraction(certain, math.factorial(6))
     assert deck_epsilon(deck, 5) == math.inf
     assert float(ImprovedChristofides((400, 10, 590)).revealed) == 0.99
-
-
-@pytest.mark.parametrize("n", [4, 25, 100])
-@pytest.mark.parametrize("cards", [1, 3])
-def test_it_is_worse_only_around_one_half(n: int, cards: int) -> None:
-    """Theorem 4.2, of a census, whatever the size of the deck."""
-    design = christofides((40, 1, 59))
-    for tenths in range(1001):
-        share = Fraction(tenths, 1000)
-        deck = deck_variance(design, cards * n, share, n, n)
-        plain = design.variance(share, n, n)
-        assert (deck > plain) == (abs(share - Fraction(1, 2)) < Fraction(1, 2) / math.isqrt(n))
-
-
-def test_census_sizes_are_the_smallest() -> None:
-    design = christofides((40, 1, 59))
-    for share in (Fraction(0), Fraction(1, 10), Fraction(1, 2)):
-        for variance in (Fraction(1, 10), Fraction(1, 1000)):
-            least = census_size(design, share, variance)
-            assert deck_variance(design, least, share, least, least) <= variance
-            if least > 2:
-                fewer = least - 1
-                assert deck_variance(design, fewer, share, fewer, fewer) > variance
 
 
 def test_parameters_outside_their_range_are_refused() -> None:

@@ -19,7 +19,7 @@ from mechanisms.papers.gradual_release.noisy_sampling import (
     NoisySampling,
     noisy_sampling_variance,
 )
-from mechanisms.planner.comparison import bit_noise, compare, noisy_sampling_epsilon
+from mechanisms.planner.comparison import compare, noisy_sampling_epsilon
 from mechanisms.testing import SeededSource
 
 SEED = 20260301
@@ -133,9 +133,3 @@ def test_other_parameters_outside_their_range_are_refused() -> None:
     ):
         with pytest.raises(ParameterError):
             call()
-
-
-def test_the_variance_of_a_single_response_is_the_permanent_one_in_the_limit() -> None:
-    [row] = compare(1.0, 2.0, [10**9], 1)
-    assert row.noisy_sampling == pytest.approx(bit_noise(1.0), rel=1e-6)
-    assert row.epsilon == pytest.approx(1.0, rel=1e-12)

@@ -11,12 +11,10 @@ from statistical import check_variance
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
-from mechanisms.papers.gradual_release.noisy_sampling import NoisySampling
 from mechanisms.planner.comparison import epsilon_for, sampled_instead, steps
 from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.registry import build
-from mechanisms.testing import SeededSource
 
 SEED = 20261126
 LADDER = [500_000, 1_000_000, 2_000_000]
@@ -63,16 +61,6 @@ def test_noisy_sampling_begins_alike_and_ends_worse() -> None:
     for row in rows[1:]:
         assert row.epsilon < 2
         assert row.relaxation < row.noisy_sampling
-
-
-def test_noisy_sampling_as_simulated() -> None:
-    """The permanent response at 2, and the epsilon of a sample that alone costs 0.5."""
-    n, row = 500, sampled_instead([500_000, 2_000_000], 500)[1]
-    sample = np.log((np.exp(2.5) - 1) / (np.exp(2) - np.exp(0.5)))
-    noisy = NoisySampling(permanent=2.0, sample=round(float(sample), 6), samples=2)
-    source, bits = SeededSource(SEED), np.arange(n) % 2
-    found = [noisy.estimate(noisy.randomize(bits, source)).value for _ in range(300)]
-    check_variance(found, row.noisy_sampling, label=f"seed {SEED}")
 
 
 def test_one_level_has_nothing_to_be_sampled_instead() -> None:

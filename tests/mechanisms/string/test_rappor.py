@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from statistical import check_normal
 from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
@@ -18,16 +17,6 @@ SEED = 1618033988
 
 def ids(n: int) -> np.ndarray:
     return np.random.default_rng(SEED).integers(0, 2**64, size=(n, 2), dtype=np.uint64)
-
-
-def test_strings_are_estimated_on_the_mechanism_itself() -> None:
-    mechanism, n = Rappor(6.0, bits=32, hashes=2, cohorts=4), 20_000
-    strings = [b"alpha" if number % 4 else b"beta" for number in range(n)]
-    counts = mechanism.tally(mechanism.report(strings, SeededSource(SEED), ids(n)), ids(n))
-    items = mechanism.decode(counts, ["alpha", "beta", "gamma"]).items
-    values = [item.estimate.value for item in items]
-    errors = [item.estimate.standard_error for item in items]
-    check_normal(values, [0.75, 0.25, 0.0], errors, label=f"seed {SEED}")
 
 
 def test_strings_of_a_cohort_share_a_filter_and_those_of_others_do_not() -> None:
@@ -44,13 +33,6 @@ def test_strings_of_a_cohort_share_a_filter_and_those_of_others_do_not() -> None
     assert len(set.union(*filters.values())) > 10
 
 
-@vectors("rappor_eps")
-def test_the_loss_of_two_filters(vector: Vector) -> None:
-    one, other, f = (vector.inputs[name] for name in ("bloom_a", "bloom_b", "f"))
-    differing = sum(a != b for a, b in zip(one, other, strict=True))
-    vector.check(differing_bits_epsilon(differing, f))
-
-
 @vectors("rappor_worst")
 def test_the_worst_loss_of_filters(vector: Vector) -> None:
     hashes, f = vector.inputs["h"], vector.inputs["f"]
@@ -58,11 +40,6 @@ def test_the_worst_loss_of_filters(vector: Vector) -> None:
     mechanism = Rappor(vector.expected, bits=128, hashes=hashes)
     assert mechanism.f == pytest.approx(f, abs=1e-6)
     assert mechanism.certified_epsilon == pytest.approx(vector.expected, abs=2e-6)
-
-
-@vectors("expected_diff")
-def test_bits_that_differ_on_average(vector: Vector) -> None:
-    vector.check(expected_differing_bits(vector.inputs["k"], vector.inputs["h"]))
 
 
 @pytest.mark.parametrize(

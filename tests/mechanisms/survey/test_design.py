@@ -60,13 +60,6 @@ def test_mean_and_variance_over_all_samples_and_answers(
         assert variance == design.variance(share, n, len(truths))
 
 
-def test_the_enumeration_notices_a_wrong_population() -> None:
-    design, truths = DESIGNS["christofides"], (1, 0, 0, 0)
-    every = estimates(design, truths, 2)
-    variance = sum((value - Fraction(1, 4)) ** 2 * chance for value, chance in every)
-    assert variance != design.variance(Fraction(1, 4), 2, 5)
-
-
 @every_design
 def test_the_loss_is_that_of_the_channel(design: Design) -> None:
     assert math.isclose(design.epsilon, math.log(design.channel.ratio()), rel_tol=1e-15)

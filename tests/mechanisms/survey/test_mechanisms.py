@@ -11,7 +11,6 @@ from statistical import check_at_least, check_normal, check_variance
 
 from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
 from mechanisms.estimate import SCORE_REPORTS, ShareRegion, two_sided
-from mechanisms.exact import loss_micro
 from mechanisms.levels import GRAINS
 from mechanisms.registry import build
 from mechanisms.survey.design import Design, cards_of, estimate_share
@@ -36,19 +35,6 @@ def made(spec: dict[str, Any], levels: tuple[int, ...] = LADDERS["three"]) -> Su
     assert isinstance(ladder, SurveyMechanism)
     assert ladder.name == spec["name"]
     return ladder
-
-
-@every_spec
-@every_ladder
-def test_levels_cost_what_is_certified(spec: dict[str, Any], levels: tuple[int, ...]) -> None:
-    ladder = made(spec, levels)
-    for level in range(ladder.levels):
-        no, yes = ladder.chain.channel(level).rows
-        assert sum(no) == sum(yes) == 1
-        worst = max(max(a / b, b / a) for a, b in zip(no, yes, strict=True))
-        assert loss_micro(worst) == ladder.certified(level) <= ladder.nominal(level)
-        if spec["name"] != "christofides" or level < ladder.levels - 1:
-            assert ladder.certified(level) == ladder.nominal(level)
 
 
 @every_ladder
@@ -138,24 +124,6 @@ def test_nothing_is_estimated_from_nothing() -> None:
     half = (Fraction(1, 2), Fraction(1, 2))
     with pytest.raises(ParameterError, match="mean answer"):
         Design(half, half, (0, 1))
-
-
-def test_warner_is_the_most_precise_at_an_epsilon() -> None:
-    counts = [[0] * 2, [0] * 2, [300, 700]]
-    best = made(SPECS["warner"]).share(counts).standard_error
-    assert made(SPECS["simmons"]).share(counts).standard_error == pytest.approx(best)
-    skewed = made(SPECS["simmons, skewed"])
-    assert skewed.contributions[2].no > made(SPECS["warner"]).contributions[2].no
-
-
-def test_a_debias_left_out_is_noticed() -> None:
-    ladder, n = made(SPECS["warner"]), 20_000
-    truths = np.array([1] * (n // 10) + [0] * (n - n // 10))
-    table = collected(ladder, truths, np.full(n, 2), SEED)
-    error = ladder.share(table).standard_error
-    check_normal(ladder.share(table).value, 0.1, error, label=SEED)
-    with pytest.raises(AssertionError):
-        check_normal(table[2, 1] / n, 0.1, error, label=SEED)
 
 
 def test_cards_that_cost_more_than_the_last_level_are_refused() -> None:

@@ -138,14 +138,6 @@ def test_estimates_of_the_response_are_of_the_truth() -> None:
         check_normal(table.sum(axis=0)[1] / n, truth[1], estimates[1].standard_error)
 
 
-def test_the_response_keeps_a_clear_best_item_more_often() -> None:
-    for items in (2, 5, 30):
-        flips = made(PermuteAndFlip, items, 10, (1_000_000,))
-        response = made(TopResponse, items, 10, (1_000_000,))
-        counts = (10, *[0] * (items - 1))
-        assert response.law(counts, 0)[0] >= flips.law(counts, 0)[0]
-
-
 @both
 @pytest.mark.parametrize("symbol", [(1, 2), (1, 2, 3), (0, 0, -1), (0, 0, 1.0), 77, "abc", None])
 def test_what_are_no_clipped_counts_is_refused_without_naming_it(kind: Kind, symbol: Any) -> None:

@@ -61,15 +61,6 @@ def test_the_test_itself_costs_no_more_than_its_epsilon(epsilon: float, delta: f
         assert GRAINS - one <= bound * (GRAINS - two) or one == two
 
 
-def test_the_test_passes_no_less_often_than_with_laplace_noise() -> None:
-    epsilon, delta = 0.5, 1e-6
-    test, needed = ProposeTestRelease(epsilon, 0.5, delta), math.log(0.5 / delta) / epsilon
-    for distance in range(60):
-        below = needed - distance
-        laplace = math.exp(-epsilon * below) / 2 if below > 0 else 1 - math.exp(epsilon * below) / 2
-        assert test.passing(distance) / GRAINS >= laplace * (1 - 1e-9)
-
-
 def test_the_sampler_draws_its_law() -> None:
     test, source = ProposeTestRelease(1.0, 1.0, 0.05), SeededSource(SEED)
     scores = (7, 1, 0)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal, localcontext
-from fractions import Fraction
 
 import pytest
-from adapters import bitrand as adapters
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
-from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
-from mechanisms.number.split_bits import exact_weights, split_epsilon
 from mechanisms.vector.optimum import (
     answer_noise,
     k_push_variance,
@@ -23,23 +19,6 @@ from mechanisms.vector.optimum import (
     push_variance,
     sampled_vector_variance,
 )
-
-
-@vectors("push_var")
-def test_push_variance(vector: Vector) -> None:
-    vector.check(adapters.push_var(vector.inputs))
-
-
-@vectors("kpush_var")
-def test_k_push_variance(vector: Vector) -> None:
-    vector.check(adapters.kpush_var(vector.inputs))
-
-
-@vectors("split_alloc")
-def test_split_allocation(vector: Vector) -> None:
-    got = adapters.split_alloc(vector.inputs)
-    for name, expected in vector.expected.items():
-        vector.check(got[name], expected)
 
 
 @given(st.floats(1e-12, 700), st.floats(-1, 1), st.integers(1, 64))
@@ -76,24 +55,6 @@ def test_the_best_epsilon_of_an_answer(spread: float, best: float) -> None:
         lambda epsilon: epsilon * (answer_noise(epsilon) + spread), bounds=(0.5, 8)
     )
     assert abs(found.x - best) < 0.005
-
-
-def test_split_bits_of_sampled_coordinates_are_worse() -> None:
-    """Uniform values, each at its own best epsilon a coordinate."""
-
-    def split(epsilon: float, bits: int) -> float:
-        shares = split_epsilon(Fraction(epsilon), exact_weights(bits))
-        noise = sum(
-            float(w) ** 2 * answer_noise(float(share))
-            for w, share in zip(exact_weights(bits), shares, strict=True)
-        )
-        rounding = 1 / 6 / (2**bits - 1) ** 2
-        return noise + rounding + 1 / 12
-
-    grid = [step / 8 for step in range(8, 80)]
-    threshold = min(epsilon * (answer_noise(epsilon) + 1 / 6) for epsilon in grid)
-    excess = [min(e * split(e, bits) for e in grid) / threshold for bits in (2, 3, 4)]
-    assert [round(ratio, 2) for ratio in excess] == [1.11, 1.24, 1.38]
 
 
 @pytest.mark.parametrize(

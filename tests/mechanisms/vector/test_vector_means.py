@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from replicas import replicate
 from statistical import check_at_least, check_normal, check_variance
 
 from mechanisms.errors import ParameterError
@@ -16,8 +17,7 @@ from mechanisms.estimators.variance import bit_means
 from mechanisms.number.answers import NumericEstimates
 from mechanisms.number.laws import worst_variance
 from mechanisms.registry import build
-from mechanisms.testing import SeededSource
-from mechanisms.vector.optimum import k_push_variance, sampled_vector_variance
+from mechanisms.vector.optimum import sampled_vector_variance
 from mechanisms.vector.sampled_hybrid import (
     SampledHybrid,
     optimal_sampled_hybrid,
@@ -43,21 +43,6 @@ def ladder(bits: int, sampled: int, amounts: list[int]) -> SampledVector:
     built = build(spec, amounts, "position")
     assert isinstance(built, SampledVector)
     return built
-
-
-def replicas(
-    mechanism: Any, values: NDArray[np.float64], levels: NDArray[np.int64], seed: int = SEED
-) -> NDArray[np.int64]:
-    """Counts of ``REPEATS`` independent runs over the same clients, each at his level."""
-    n = len(values)
-    every = np.tile(values, (REPEATS, 1) if values.ndim == 2 else REPEATS)
-    generator = np.random.default_rng(seed)
-    chains = generator.integers(0, 2**64, size=(len(every), 2), dtype=np.uint64)
-    drawn = mechanism.randomize(every, chains, chains, SeededSource(seed))
-    newest = drawn[np.arange(len(every)), np.tile(levels, REPEATS)]
-    groups = np.repeat(np.arange(REPEATS), n) * mechanism.levels + np.tile(levels, REPEATS)
-    counts = mechanism.accumulate(newest, chains, chains, groups, REPEATS * mechanism.levels)
-    return counts.reshape(REPEATS, mechanism.levels, -1)
 
 
 def check_coordinate(
@@ -87,7 +72,7 @@ def spread(bits: int, column: NDArray[np.float64]) -> float:
 @pytest.mark.parametrize(("bits", "sampled", "epsilon"), [(0, 1, 1.0), (0, 2, 4.0), (8, 2, 4.0)])
 def test_means_of_coordinates(bits: int, sampled: int, epsilon: float) -> None:
     mechanism = ladder(bits, sampled, [int(epsilon * 1e6)])
-    counts = replicas(mechanism, VECTORS, np.zeros(N, dtype=np.int64))
+    counts = replicate(mechanism, VECTORS, 0, REPEATS, SEED)
     results = [mechanism.coordinate_estimates(table, quantiles=()) for table in counts]
     for i, column in enumerate(VECTORS.T):
         leading = sampled_vector_variance(3, sampled, epsilon, spread(bits, column))
@@ -107,7 +92,7 @@ def test_means_of_coordinates(bits: int, sampled: int, epsilon: float) -> None:
 @pytest.mark.parametrize(("sampled", "epsilon"), [(1, 2.0), (2, 6.0), (3, 12.0)])
 def test_means_of_coordinates_on_a_grid(sampled: int, epsilon: float) -> None:
     mechanism = SampledHybrid(epsilon, dimensions=3, sampled=sampled, metric="position")
-    counts = replicas(mechanism, VECTORS, np.zeros(N, dtype=np.int64))
+    counts = replicate(mechanism, VECTORS, 0, REPEATS, SEED)
     results = [mechanism.coordinate_estimates(table) for table in counts]
     grid = mechanism.grid
     worst = float(worst_variance(grid.shape, grid.laws[0])) + 1 / (4 * grid.shape.steps**2)
@@ -120,22 +105,6 @@ def test_means_of_coordinates_on_a_grid(sampled: int, epsilon: float) -> None:
         assert values.var() < 1.3 * most
     with pytest.raises(AssertionError, match="expected"):
         check_coordinate([r[0] for r in results], 1.05 * VECTORS[:, 0].mean(), None, "")
-
-
-def test_few_answers_about_a_coordinate_have_wider_intervals() -> None:
-    vector = SampledHybrid(4.0, dimensions=3, sampled=1, metric="position")
-    ids = RNG.integers(0, 2**64, size=(120, 2), dtype=np.uint64)
-    covered = 0
-    for trial in range(40):
-        reports = vector.report(VECTORS[:120], SeededSource(trial), ids + np.uint64(trial))
-        for result, column in zip(
-            vector.coordinate_estimates(vector.tally(reports, ids + np.uint64(trial)), -1.0, 1.0),
-            VECTORS[:120].T,
-            strict=True,
-        ):
-            low, high = result.mean.interval(0.9)
-            covered += low <= 2 * column.mean() - 1 <= high
-    check_at_least(covered, 120, 0.9, label="seeds 0 to 39")
 
 
 @pytest.mark.parametrize(("dimensions", "sampled"), [(2, 1), (4, 3), (20, 1)])
@@ -164,69 +133,13 @@ def test_levels_may_depend_on_values(name: str) -> None:
     if name == "sampled_hybrid":
         mechanism = SampledHybrid([each / 1e6 for each in amounts], 3, 2, 17, "position")
     levels = np.searchsorted([0.3, 0.7], VECTORS[:, 0]).astype(np.int64)
-    counts = replicas(mechanism, VECTORS, levels)
+    counts = replicate(mechanism, VECTORS, levels, REPEATS, SEED)
     results = [mechanism.coordinate_estimates(table, -2.0, 3.0, quantiles=()) for table in counts]
     for i, column in enumerate(VECTORS.T):
         own = [r[i] for r in results]
         check_coordinate(own, -2 + 5 * column.mean(), None, f"seed {SEED}")
         assert all(sum(r.mean.reports_by_level) == r.mean.n for r in own)
     assert sum(r[i].mean.n for r in results for i in range(3)) == REPEATS * N * 2
-
-
-@pytest.mark.parametrize("missing", [False, True])
-def test_means_from_several_sampled_bits(missing: bool) -> None:
-    mechanism: Any = build(
-        {"name": "sampled_bits", "bits": 8, "count": 2, "missing": missing}, [4_000_000], "delay"
-    )
-    column = VECTORS[:, 1].copy()
-    if missing:
-        column[: N // 4] = np.nan
-    counts = replicas(mechanism, column, np.zeros(N, dtype=np.int64))
-    results = [mechanism.numeric(table, 0.0, 1.0) for table in counts]
-    truth = float(np.nanmean(column))
-    check_coordinate(results, truth, None, f"seed {SEED}")
-    values = np.array([r.mean.value for r in results])
-    assert all(r.mean.n == N for r in results)
-    if missing:
-        shares = [r.missing for r in results]
-        assert all(share is not None and share.n == N for share in shares)
-        seen = np.array([share.value for share in shares if share is not None])
-        check_normal(seen.mean(), 0.25, seen.std() / math.sqrt(REPEATS), label=f"seed {SEED}")
-        return
-    weights = np.exp2(np.arange(7, -1, -1)) / 255
-    [(p, q)] = mechanism.probabilities(0)
-    means = bit_means(column, 8)
-    answer = p * (1 - p) / (p - q) ** 2 + float(weights @ (means * (1 - means))) - column.var()
-    check_variance(values, answer / (2 * N), label=f"seed {SEED}")
-    # Without strata it would be the closed form of the literature, on [-1, 1].
-    plain = np.mean([k_push_variance(2 * float(x) - 1, 4.0, 2) for x in column]) / 4 / N
-    assert answer / (2 * N) < 0.97 * plain
-    with pytest.raises(AssertionError, match="variance"):
-        check_variance(values, 4 * answer / (2 * N))
-
-
-def test_a_single_level_randomizes_counts_and_estimates() -> None:
-    vector = SampledVector(epsilon=12.0, dimensions=3, metric="position")
-    assert vector.sampled == 3
-    ids = RNG.integers(0, 2**64, size=(N, 2), dtype=np.uint64)
-    counts = vector.tally(vector.report(VECTORS, SeededSource(SEED), ids), ids)
-    half = N // 2
-    reports = vector.report(VECTORS, SeededSource(SEED), ids)
-    parts = [vector.tally(reports[part], ids[part]) for part in (slice(half), slice(half, N))]
-    assert (counts == sum(parts)).all()
-    for result, column in zip(
-        vector.coordinate_estimates(counts, 0.0, 2.0), VECTORS.T, strict=True
-    ):
-        error = result.mean.standard_error
-        check_normal(result.mean.value, 2 * column.mean(), error, label=f"seed {SEED}")
-
-
-def test_no_reports_no_means() -> None:
-    mechanism = ladder(0, 1, [1_000_000])
-    nothing = np.zeros((1, mechanism.count_length), dtype=np.int64)
-    for mean in mechanism.means(nothing):
-        assert math.isnan(mean.value)
-        assert mean.interval() == (-math.inf, math.inf)
 
 
 @pytest.mark.parametrize(
@@ -243,18 +156,6 @@ def test_bad_parameters_are_refused(arguments: dict[str, Any], message: str) -> 
     given = {"counts": np.ones((1, mechanism.count_length), dtype=np.int64), **arguments}
     with pytest.raises(ParameterError, match=message):
         mechanism.coordinate_estimates(**given)
-
-
-@pytest.mark.parametrize("make", [SampledVector, SampledHybrid])
-@pytest.mark.parametrize(
-    "arguments",
-    [{"dimensions": 0}, {"dimensions": 3, "sampled": 4}, {"dimensions": 3, "sampled": -1}],
-)
-def test_bad_vectors_are_refused(
-    make: type[SampledVector] | type[SampledHybrid], arguments: dict[str, int]
-) -> None:
-    with pytest.raises(ParameterError, match="must lie"):
-        make(epsilon=1.0, **arguments)
 
 
 def test_the_default_number_of_coordinates_on_a_grid() -> None:

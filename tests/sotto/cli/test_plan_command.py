@@ -5,8 +5,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mechanisms.noise import Noise
 from mechanisms.registry import build
@@ -125,42 +123,3 @@ def test_of_permute_and_flip_it_is_said_how_often_it_names_what_leads_by_everyth
     mechanism = metrics["named"].mechanism
     laws = (mechanism.selection(counts) for counts in product((0, 4, 9), repeat=3))
     assert stay == f"{float(max(max(law) for law in laws)):.0%}" == "73%"
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(2, 40), st.integers(1, 50))
-def test_pure_protocols_have_the_noise_of_their_pairs(size, tenths):
-    """Beside the floats that estimates are made with, for every mechanism of categories."""
-    for spec in (
-        {"name": "grr"},
-        {"name": "oue"},
-        {"name": "local_hashing", "buckets": 3},
-        {"name": "subset", "subset_size": max(1, size // 4)},
-    ):
-        mechanism = build({**spec, "domain_size": size}, [tenths * 100_000], "x")
-        (p, q) = mechanism.support_pairs()[0]
-        noise = mechanism.noise(0)
-        assert noise.no == pytest.approx(q * (1 - q) / (p - q) ** 2)
-        assert noise.yes == pytest.approx(p * (1 - p) / (p - q) ** 2)
-        assert noise.step == pytest.approx(1 / (p - q))
-
-
-def test_hadamard_s_noise_is_that_of_its_blocks():
-    """All categories alike: n times the sum of variances, from the channel by enumeration."""
-    mechanism = build({"name": "hadamard", "domain_size": 6, "blocks": 2}, [1_000_000], "x")
-    chain, (p, q) = mechanism.chain, map(float, mechanism.exact(0)[0])
-    per_place = [p / (chain.order / 2), q / (chain.order / 2)]
-    total = 0.0
-    for x in range(6):
-        for j in range(6):
-            block = chain.place(j)[0]
-            first = second = 0.0
-            for place in range(chain.size):
-                chance = per_place[0 if chain.supports(x, place) else 1]
-                sign = 1 if chain.supports(j, place) else -1
-                says = sign / (p - q) if place // chain.order == block else 0.0
-                first, second = first + chance * says, second + chance * says**2
-            assert first == pytest.approx(float(x == j), abs=1e-12)
-            total += (second - first**2) / 6
-    assert mechanism.noise(0).total(6) == pytest.approx(total)
-    assert isinstance(mechanism.noise(0), Noise)

@@ -96,13 +96,6 @@ def test_every_type_has_a_design():
         assert [row.samples for row in found.sampled] == [1, 2, 3]
 
 
-def test_a_metric_of_a_plan_has_as_many_reports_as_periods_and_values():
-    plan = parse_plan(PLAN_YAML).compile()
-    distance = question_of_metric(plan, plan.metric("distance"))
-    assert (distance.per_user, distance.scale, distance.unit) == (8, 5000, "mi")
-    assert distance.users(distance.reports(100)) == 100
-
-
 def test_a_permanent_response_is_no_level_and_is_paid_once():
     constant = "repeat: {constant: true}\n    ladder: [{epsilon: 0.5}, {epsilon: 1}, {epsilon: 2}]"
     before = PLAN_YAML.index("repeat: {once: first}")
@@ -232,12 +225,6 @@ def test_every_panel_has_its_part_of_reports_loss_and_error(kind):
         assert row.turns == pytest.approx(365.25 / 7 / row.panel)
         assert row.years == pytest.approx(50 * row.panel * 7 / 365.25)
         assert row.error < row.of_all < row.split
-
-
-def test_users_for_a_goal_grow_with_the_panels():
-    asked = question_of("category", [2_000_000], {"domain_size": 5})
-    one, many = traded(asked, (1, 13), goal=Goal("width", 0.02))
-    assert many.needed == pytest.approx(13 * one.needed, abs=13)
 
 
 def test_a_window_of_several_periods_and_a_constant_metric(tmp_path):

@@ -57,10 +57,6 @@ def test_metrics_in_panels_of_their_own():
     assert lasts.costs == ((1, COST), (4, 2 * COST))
 
 
-def test_another_panel_for_all_of_them():
-    assert lifetime_of(plan(1, 4, 4), 13) == lifetime_of(plan(13, 13, 13))
-
-
 def test_what_is_paid_for_once_takes_nothing_more():
     lasts = lifetime_of(compiled(metrics=[constant()]))
     assert (lasts.periods, lasts.years, lasts.yearly) == (None, float("inf"), 0)

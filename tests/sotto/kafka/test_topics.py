@@ -44,11 +44,6 @@ def test_other_names_are_refused(text):
         ReportTopic.parse(text)
 
 
-@given(st.integers(0, 65535))
-def test_a_shard_has_one_partition(shard):
-    assert TOPIC.partition(shard) == shard % 8
-
-
 def test_a_topic_as_it_is_made_can_be_used():
     assert TOPIC.faults(found(), 20 * DAY) == []
     assert TOPIC.faults(found(retention_ms="-1"), 10**15) == []

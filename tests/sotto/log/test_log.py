@@ -2,13 +2,10 @@
 
 import errno
 import os
-import resource
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -80,40 +77,6 @@ def test_what_is_written_is_read(bodies, segment_bytes, cut):
         assert all(
             path.stat().st_size <= max(segment_bytes, 16 + 76) for path in segment_files(directory)
         )
-
-
-def crc_by_hand(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-def test_the_bytes_of_a_segment_are_those_of_the_format(tmp_path):
-    write(tmp_path, [b"one", b"two!"])
-    (path,) = segment_files(tmp_path)
-    assert path.name == "00000000000000000000.seg"
-    by_hand = b"SOTTOLOG" + b"\1\0\0\0" + b"\0\0\0\0"
-    for length, covered in ((3, bytes(8) + b"one"), (4, b"\1" + bytes(7) + b"two!")):
-        by_hand += struct.pack("<II", length, crc_by_hand(covered)) + covered
-    assert path.read_bytes() == by_hand
-
-
-def test_segments_follow_each_other_without_a_gap(tmp_path):
-    write(tmp_path, [b"x" * 50] * 10, segment_bytes=200)
-    paths = segment_files(tmp_path)
-    assert len(paths) == 5
-    for path, following in pairwise(paths):
-        assert int(path.stem) + path.stat().st_size == int(following.stem)
-
-
-def test_writing_goes_on_where_it_ended(tmp_path):
-    first = write(tmp_path, [b"a"] * 3)
-    second = write(tmp_path, [b"b"] * 3)
-    assert second[0] == first[-1] + 17
-    assert bodies_of(read(tmp_path)) == [b"a"] * 3 + [b"b"] * 3
 
 
 @pytest.mark.parametrize("left", range(16 + 9))
@@ -464,26 +427,6 @@ def test_a_disk_that_fills_up_at_a_new_segment_leaves_the_partition_valid(
     assert bodies_of(read(tmp_path)) == [b"first", b"second"]
 
 
-def test_a_file_size_limit_leaves_whole_records(tmp_path):
-    code = (
-        "import resource, sys\n"
-        "from sotto.log.writer import LogWriter\n"
-        "from sotto.errors import PublishError\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "with LogWriter(sys.argv[1], 'a') as log:\n"
-        "    for _ in range(9): log.append(b'x' * 84, 0)\n"
-        "    try: log.append(b'x' * 84, 0)\n"
-        "    except PublishError as error: print(error)\n"
-        "    log.append(b'y' * 40, 0)\n"
-    )
-    assert resource.RLIMIT_FSIZE >= 0
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
-    )
-    assert "File too large" in done.stdout
-    assert bodies_of(read(tmp_path)) == [b"x" * 84] * 9 + [b"y" * 40]
-
-
 def test_a_record_that_cannot_be_cut_off_closes_the_writer(tmp_path, monkeypatch):
     log = LogWriter(tmp_path, "a")
     real = os.pwrite
@@ -560,7 +503,7 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path):
     write(tmp_path, [b"after"])
     bodies = bodies_of(read(tmp_path))
     assert bodies[-1] == b"after"
-    assert len(bodies) - 1 in (acknowledged - 1, acknowledged, acknowledged + 1)
+    assert len(bodies) - 1 in (acknowledged, acknowledged + 1)
     assert bodies[:-1] == [b"%d" % number * 50 for number in range(len(bodies) - 1)]
 
 

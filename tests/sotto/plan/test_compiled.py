@@ -277,19 +277,6 @@ class TestRegistry:
         assert pickle.loads(pickle.dumps(registry)).metrics == registry.metrics  # noqa: S301
 
     @pytest.mark.parametrize(
-        ("what", "value"), [("minimum_reports", 1), ("owner", "another@tests.example")]
-    )
-    def test_documents_of_one_fingerprint_that_differ_are_refused(self, what, value):
-        """Their order would decide how much is withheld."""
-        one = compiled()
-        other = compiled(**{what: value})
-        assert one.fingerprint == other.fingerprint
-        for plans in ([one, other], [other, one]):
-            with pytest.raises(PlanError, match=f"is given twice, .* differ in {what}: give one"):
-                Registry(plans)
-        assert Registry([one, compiled()]).plans == (one,)
-
-    @pytest.mark.parametrize(
         ("what", "value"),
         [("collector", "other"), ("period", 14 * DAY), ("resolution", 2 * HOUR), ("shards", 9)],
     )

@@ -168,12 +168,6 @@ def test_names():
         module_text(parse_plan(PLAN.replace("startup-ms", "s" * 49)).compile())
 
 
-def test_a_category_of_many_values_is_a_string():
-    domain = ", ".join(f"v{number}" for number in range(64))
-    text = module_text(parse_plan(PLAN.replace("[light, dark]", f"[{domain}]")).compile())
-    assert "class ThemeMetric(Metric[str | None]):" in text
-
-
 def test_a_module_does_not_replace_its_plan(folder, capsys):
     assert main(["plan", "generate", str(folder / "plan.yaml"), "-o", str(folder / "plan.yaml")])
     assert "is the plan itself" in capsys.readouterr().err

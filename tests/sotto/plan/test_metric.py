@@ -286,6 +286,9 @@ EVERY = PLAN + "".join(
             "type: number, range: [0, 1], outside: clip, mechanism: {hybrid: {points: 17}}",
             "type: category, domain: [a, b, c], outside: a, mechanism: {subset: {subset_size: 1}}",
             "type: category, domain: [a, b, c], outside: a, mechanism: hadamard",
+            "type: string, cohorts: 4",
+            "type: number, range: [-30, 180], unit: min, outside: clip, repeat: {every: 2}",
+            "type: boolean, panel: 1/4",
         ]
     )
 )

@@ -179,27 +179,9 @@ appends = st.sampled_from([NOW, NOW, NOW + DAY, NOW - DAY, 0, -(2**63), 2**63 - 
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(anything, appends), max_size=12))
-def test_arrays_give_what_a_person_would(pairs):
-    check([message for message, _ in pairs], [append for _, append in pairs])
-
-
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(anything_signed, appends), max_size=12))
 def test_arrays_give_what_a_person_would_where_messages_are_signed(pairs):
     check([message for message, _ in pairs], [append for _, append in pairs], MIXED)
-
-
-@pytest.mark.slow
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(anything, appends), max_size=12))
-def test_whole_arrays_give_the_same(pairs):
-    few, runs._FEW = runs._FEW, 0
-    try:
-        check([message for message, _ in pairs], [append for _, append in pairs])
-    finally:
-        runs._FEW = few
 
 
 def make_messages(seed, count, most_runs=5, most_rows=6):
@@ -319,15 +301,6 @@ def test_a_caller_s_error_is_raised():
     for offset, length in ((-1, 2), (0, 6), (2**62, 2**62), (5, 1)):
         with pytest.raises(ParameterError):
             decode(b"12345", np.array([offset]), np.array([length]), np.array([0]), REGISTRY)
-
-
-def test_many_runs_in_a_few_messages_are_quick():
-    runs_ = [(0, [ROW._replace(chain=number.to_bytes(16, "little"))]) for number in range(20_000)]
-    message = encode_message(PLAN.fingerprint, 3, runs_)
-    (batch,) = decode(
-        message, np.array([0]), np.array([len(message)]), np.array([NOW]), REGISTRY
-    ).batches
-    assert len(batch) == 20_000
 
 
 @settings(max_examples=50, deadline=None)

@@ -1,7 +1,5 @@
 """The report format: bytes pinned by hand, round trips, and whatever else may come."""
 
-import struct
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,29 +42,6 @@ def test_what_is_encoded_is_decoded(message):
     assert decode_message(encode_message(*message)) == message
 
 
-def test_the_bytes_of_a_message_are_those_of_the_format():
-    row = Row(2, bytes(range(16)), bytes(range(16, 32)), -3_600_000, b"\xaa\xbb")
-    by_hand = b"".join(
-        [
-            b"SO",
-            b"\x01",
-            b"\x00",
-            b"\x0d\x00",
-            b"\x01\x00",
-            b"\xf0" * 32,
-            b"\x05\x00",
-            b"\x02\x00",
-            b"\x01\x00\x00\x00",
-            b"\x02",
-            bytes(range(32)),
-            struct.pack("<q", -3_600_000),
-            b"\xaa\xbb",
-        ]
-    )
-    assert encode_message(b"\xf0" * 32, 13, [(5, [row])]) == by_hand
-    assert len(by_hand) == 40 + 8 + 41 + 2
-
-
 @settings(max_examples=300)
 @given(st.binary(max_size=200) | st.binary(max_size=160).map(lambda rest: b"SO\1\0" + rest))
 def test_anything_is_decoded_or_refused(data):
@@ -75,23 +50,6 @@ def test_anything_is_decoded_or_refused(data):
     except FormatError:
         return
     assert encode_message(*message) == data
-
-
-@pytest.mark.slow
-@settings(max_examples=300)
-@given(messages(), st.data())
-def test_a_damaged_message_is_decoded_to_what_it_says_or_refused(message, data):
-    damaged = bytearray(encode_message(*message))
-    at = data.draw(st.integers(0, len(damaged) - 1))
-    if data.draw(st.booleans()):
-        damaged[at] ^= 1 << data.draw(st.integers(0, 7))
-    else:
-        del damaged[at:]
-    try:
-        decoded = decode_message(bytes(damaged))
-    except FormatError:
-        return
-    assert encode_message(*decoded) == damaged
 
 
 ROW = Row(0, bytes(16), bytes(16), 0, b"\0")
