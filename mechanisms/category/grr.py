@@ -51,14 +51,9 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from mechanisms.testing import SeededSource
     >>> grr = GeneralizedRandomizedResponse(epsilon=1.0, domain_size=4)
     >>> round(grr.p, 4), round(grr.q, 4), grr.certified()
     (0.4754, 0.1749, 1000000)
-    >>> reports = grr.report(np.array([0, 0, 3]), SeededSource(1))
-    >>> reports.shape, reports.dtype
-    ((3, 1), dtype('uint8'))
     """
 
     epsilon: Epsilon

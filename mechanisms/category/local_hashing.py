@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
-from math import expm1
+from math import expm1, isqrt
 from typing import Any
 
 from mechanisms import coins
@@ -262,14 +262,7 @@ def is_prime(number: int) -> bool:
     >>> [n for n in range(20) if is_prime(n)]
     [2, 3, 5, 7, 11, 13, 17, 19]
     """
-    if number < 2:
-        return False
-    divisor = 2
-    while divisor * divisor <= number:
-        if number % divisor == 0:
-            return False
-        divisor += 1
-    return True
+    return number > 1 and all(number % divisor for divisor in range(2, isqrt(number) + 1))
 
 
 def _inner_products(base: int, width: int) -> Ints:

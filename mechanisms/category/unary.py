@@ -1,4 +1,10 @@
-"""Unary encoding: one bit a category, each randomized on its own."""
+"""Unary encoding: one bit a category, each randomized on its own.
+
+References
+----------
+T. Wang, J. Blocki, N. Li, S. Jha, "Locally Differentially Private Protocols for Frequency
+Estimation", USENIX Security 2017, section 4.3.
+"""
 
 from __future__ import annotations
 
@@ -88,11 +94,6 @@ class SymmetricUnaryEncoding(_UnaryEncoding):
     Where the noise should be the same for all shares; optimized unary encoding has less of it in
     rare categories from epsilon 1 on.
 
-    References
-    ----------
-    T. Wang, J. Blocki, N. Li, S. Jha, "Locally Differentially Private Protocols for Frequency
-    Estimation", USENIX Security 2017, section 4.3.
-
     Examples
     --------
     >>> sue = SymmetricUnaryEncoding(epsilon=2.0, domain_size=10)
@@ -141,11 +142,6 @@ class OptimizedUnaryEncoding(_UnaryEncoding):
     ---
     For some tens to thousands of categories where a bit a category is no burden; local hashing has
     the same error in a byte.
-
-    References
-    ----------
-    T. Wang, J. Blocki, N. Li, S. Jha, "Locally Differentially Private Protocols for Frequency
-    Estimation", USENIX Security 2017, section 4.3.
 
     Examples
     --------

@@ -24,11 +24,8 @@ class TopResponse(TopItemMechanism):
 
     Parameters
     ----------
-    epsilon : float or sequence of float, in [1e-6, 40]
-    domain_size : int in [2, 1024]
-        The number n of items.
-    clip : int in [1, 65536]
-        The largest count of an item; ties above it are broken at random.
+    epsilon, domain_size, clip
+        As of :class:`.PermuteAndFlip`, for n items; ties above the clip are broken at random.
 
     Privacy
     -------
