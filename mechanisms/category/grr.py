@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 class GeneralizedRandomizedResponse(FrequencyOracle):
     """Report the true category, or with a smaller probability each of the others.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float, in [1e-6, 40]
-    domain_size : int in [2, 2**20]
-        The number m of categories.
+    ``epsilon`` lies in [1e-6, 40], ``domain_size``, the number m of categories, in [2, 2**20].
 
     Privacy
     -------

@@ -36,17 +36,10 @@ _TABLE_SIDE = 256
 class LocalHashing(FrequencyOracle):
     """Report the bucket of the category by randomized response; the hash is a public coin.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float, in [1e-6, 40]
-    domain_size : int in [2, 2**20]
-        The number m of categories.
-    buckets : int, optional
-        A prime g; by default the one of least variance (see :func:`best_buckets`), which is
-        optimized local hashing (OLH). With t digits so that g**t >= m, a count vector has
-        g**(t + 1) cells, at most 2**24.
-    metric : str
-        Separates the coins of different metrics.
+    ``epsilon`` lies in [1e-6, 40], ``domain_size``, the number m of categories, in [2, 2**20].
+    ``buckets`` is a prime g; by default the one of least variance (see :func:`best_buckets`), which
+    is optimized local hashing (OLH). With t digits so that g**t >= m, a count vector has g**(t + 1)
+    cells, at most 2**24. ``metric`` separates the coins of different metrics.
 
     Privacy
     -------

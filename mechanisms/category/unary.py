@@ -71,10 +71,7 @@ class _UnaryEncoding(FrequencyOracle):
 class SymmetricUnaryEncoding(_UnaryEncoding):
     """One bit a category, each flipped with the same probability whichever it is.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float, in [1e-6, 80]
-    domain_size : int in [2, 2**16]
+    ``epsilon`` lies in [1e-6, 80], ``domain_size`` in [2, 2**16].
 
     Privacy
     -------
@@ -119,10 +116,7 @@ class SymmetricUnaryEncoding(_UnaryEncoding):
 class OptimizedUnaryEncoding(_UnaryEncoding):
     """One bit a category; a 1 is reported as a fair coin, a 0 rarely as 1.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float, in [1e-6, 40]
-    domain_size : int in [2, 2**16]
+    ``epsilon`` lies in [1e-6, 40], ``domain_size`` in [2, 2**16].
 
     Privacy
     -------
