@@ -35,20 +35,13 @@ _UNSEEN = 1e-9
 class EmEstimate:
     """Shares of the inputs at the largest likelihood.
 
-    Attributes
-    ----------
-    values, standard_errors : ndarray, shape (inputs,)
-        Non-negative, with sum one; NaN without reports. Errors are about the shares among these
-        clients; infinite where the reports do not determine a share, which then is one of many that
-        are equally likely, and everywhere after smoothing.
-    covariance : ndarray, shape (inputs, inputs)
-        Of the values in the directions that are determined, zero in the others.
-    log_likelihood : float
-        In nats, without the multinomial coefficient.
-    converged : bool
-        Whether it is within :data:`GAP` of the largest; after smoothing, whether it is at rest.
-    rank : int
-        Of all channels with reports side by side: ``inputs`` if every share is determined.
+    ``values`` are non-negative, with sum one; NaN without reports. ``standard_errors`` are about
+    the shares among these clients: infinite where the reports do not determine a share, which then
+    is one of many that are equally likely, and everywhere after smoothing. ``covariance`` is that
+    of the values in the directions that are determined, zero in the others; ``rank`` that of all
+    channels with reports side by side: ``inputs`` if every share is determined. ``log_likelihood``
+    is in nats, without the multinomial coefficient; ``converged`` says whether it is within
+    :data:`GAP` of the largest, or after smoothing whether it is at rest.
     """
 
     values: Floats
