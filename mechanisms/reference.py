@@ -176,8 +176,8 @@ def sections(documented: type | ModuleType) -> dict[str, str]:
     Examples
     --------
     >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
-    >>> sections(GeneralizedRandomizedResponse)[""]
-    'Report the true category, or with a smaller probability each of the others.'
+    >>> sections(GeneralizedRandomizedResponse)["Relaxation"]
+    'Always: keep the reported category, or replace it by a uniform one.'
     """
     parts = _UNDERLINED.split(inspect.getdoc(documented) or "")
     found = {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
