@@ -231,12 +231,8 @@ def _means(name: str, values: NDArray[np.float64]) -> None:
     for epsilon in EPSILONS:
         mechanism = chosen("number", epsilon, missing=False)
         ours = measure(mechanism.name, truth, partial(our_mean, mechanism, values), MEANS)
-        compare(
-            f"mean of {name}",
-            epsilon,
-            ours,
-            _measured(truth, means(epsilon, values.tolist()), MEANS),
-        )
+        peers = _measured(truth, means(epsilon, values.tolist()), MEANS)
+        compare(f"mean of {name}", epsilon, ours, peers)
 
 
 def _measured(

@@ -16,29 +16,20 @@ from numpy.typing import NDArray
 
 from pipelines.aggregation.rows import NEWEST, opens
 from pipelines.aggregation.state import State
-from sotto.errors import ParameterError
 from sotto.wire.reasons import Reason
 
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """Columns over the P pseudonyms of one shard and period, sorted by pseudonym.
+    """Columns over the P pseudonyms of one shard and period, sorted by pseudonym."""
 
-    Attributes
-    ----------
-    pseudonym : (P, 2) uint64
-    chains : (P,) int64
-        Distinct chains; one with two metrics or event times counts as two.
-    accepted, observed : (P,) int64
-        Micro-epsilon.
-    reason : (P,) uint8
-        Why the pseudonym is revoked, a :class:`~sotto.wire.reasons.Reason`; 0 where it is not.
-    """
-
-    pseudonym: NDArray[np.uint64]
+    pseudonym: NDArray[np.uint64]  #: (P, 2) uint64
+    #: (P,) int64; distinct chains; one with two metrics or event times counts as two.
     chains: NDArray[np.int64]
-    accepted: NDArray[np.int64]
-    observed: NDArray[np.int64]
+    accepted: NDArray[np.int64]  #: (P,) int64; micro-epsilon
+    observed: NDArray[np.int64]  #: (P,) int64; micro-epsilon
+    #: (P,) uint8; why the pseudonym is revoked, a :class:`~sotto.wire.reasons.Reason`; 0 where it
+    #: is not.
     reason: NDArray[np.uint8]
 
 
@@ -57,7 +48,6 @@ class Totals:
 
     @property
     def revoked(self) -> int:
-        """Revoked pseudonyms, for either reason."""
         return self.over_budget + self.equivocation
 
     def plus(self, other: Totals) -> Totals:
@@ -67,33 +57,21 @@ class Totals:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The numbers, in the order of the fields."""
         return astuple(self)
 
 
 @dataclass(frozen=True)
-class ChainRecord:
-    """One chain of one pseudonym, for a person who asks.
+class ChainLine:
+    """One chain of a pseudonym, as the aggregator has it."""
 
-    Attributes
-    ----------
-    chain : bytes
-        16 bytes.
-    metric : int
-        Registered id.
-    event : int
-        Milliseconds.
-    payloads : tuple of int
-        How many different payloads were seen at each level.
-    counted : int or None
-        The level that counts.
-    """
-
-    chain: bytes
-    metric: int
-    event: int
-    payloads: tuple[int, ...]
-    counted: int | None
+    chain: str  #: hexadecimal
+    plan: str  #: what it is of
+    version: int  #: what it is of
+    metric: str  #: what it is of
+    event: int  #: truncated time of the recording, ms
+    counted: int | None  #: the level that counts, 0 the weakest
+    accepted: int  #: certified micro-epsilon of that level; 0 where none counts
+    payloads: tuple[int, ...]  #: different payloads at each level; more than one is an equivocation
 
 
 def audit(state: State) -> Audit:
@@ -111,7 +89,6 @@ def audit(state: State) -> Audit:
 
 
 def _costs(state: State) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return of each pseudonym, in the order of the state: chains, micro-epsilon seen."""
     pseudonyms, entries = state.pseudonyms, state.entries
     certified, owner = state.catalog.certified, entries["pseudonym"]
     observed = np.zeros(pseudonyms.size, dtype=np.int64)
@@ -141,7 +118,6 @@ def _conflicts(state: State) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArr
 
 
 def totals(state: State) -> Totals:
-    """Return the audit of a state, summed up."""
     chains, observed = _costs(state)
     accepted, reason = state.pseudonyms["accepted"], state.pseudonyms["reason"]
     return Totals(
@@ -156,28 +132,38 @@ def totals(state: State) -> Totals:
     )
 
 
-def chains_of(state: State, pseudonym: bytes) -> list[ChainRecord]:
+def chains_of(state: State, pseudonym: bytes) -> list[ChainLine]:
     """Return the chains of one pseudonym of 16 bytes, sorted; none if it was never seen."""
-    if len(pseudonym) != 16:
-        raise ParameterError(f"a pseudonym has 16 bytes, not {len(pseudonym)}")
-    low, high = np.frombuffer(pseudonym, dtype="<u8").tolist()
-    owner = state.pseudonyms.find(low, high)
+    owner = state.pseudonyms.find(*np.frombuffer(pseudonym, dtype="<u8").tolist())
     if owner is None:
         return []
-    entries, conflicts = state.entries, state.conflicts
+    entries, conflicts, levels = state.entries, state.conflicts, state.catalog.levels
     payloads: dict[tuple[bytes, int, int], list[int]] = {}
     counted: dict[tuple[bytes, int, int], int] = {}
     for at in np.flatnonzero(entries["pseudonym"] == owner):
         chain = entries["low"][at].tobytes() + entries["high"][at].tobytes()
         key = (chain, int(entries["metric"][at]), int(entries["event"][at]))
-        levels = int(state.catalog.levels[key[1]])
-        payloads[key] = [int(entries["seen"][at]) >> level & 1 for level in range(levels)]
+        seen = int(entries["seen"][at])
+        payloads[key] = [seen >> level & 1 for level in range(int(levels[key[1]]))]
         counted[key] = int(entries["counted"][at])
         for row in np.flatnonzero(conflicts["entry"] == at):
             key = (chain, int(conflicts["metric"][row]), int(conflicts["event"][row]))
-            seen = payloads.setdefault(key, [0] * int(state.catalog.levels[key[1]]))
-            seen[int(conflicts["level"][row])] += 1
-    return [
-        ChainRecord(*key, tuple(seen), counted.get(key, 0) - 1 if counted.get(key) else None)
-        for key, seen in sorted(payloads.items())
-    ]
+            found = payloads.setdefault(key, [0] * int(levels[key[1]]))
+            found[int(conflicts["level"][row])] += 1
+    lines = []
+    for (chain, metric, event), of_level in sorted(payloads.items()):
+        _, _, plan, about = state.registry.metrics[metric]
+        level = counted.get((chain, metric, event), 0)
+        lines.append(
+            ChainLine(
+                chain=chain.hex(),
+                plan=plan.plan,
+                version=plan.version,
+                metric=about.name,
+                event=event,
+                counted=level - 1 if level else None,
+                accepted=int(state.catalog.certified[metric, level]),
+                payloads=tuple(of_level),
+            )
+        )
+    return lines

@@ -47,12 +47,10 @@ class WindowKey(NamedTuple):
     start: int
 
     def to_bytes(self) -> bytes:
-        """Return the key as 42 bytes."""
         return _KEY.pack(*self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> WindowKey:
-        """Return the key of 42 bytes."""
         return cls(*_KEY.unpack(data))
 
 
@@ -63,18 +61,10 @@ def page_of(key: WindowKey, period: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """What is counted in one window.
+    """What is counted in one window."""
 
-    Parameters
-    ----------
-    revision : int
-        The generation that changed it last.
-    counts : (levels, length) int64
-        One vector a level, weakest first.
-    """
-
-    revision: int
-    counts: Matrix
+    revision: int  #: the generation that changed it last
+    counts: Matrix  #: (levels, length) int64; one vector a level, weakest first
 
 
 def pack_matrix(counts: Matrix) -> bytes:
@@ -102,8 +92,6 @@ def unpack_matrix(data: bytes) -> Matrix:
 def add(packed: Iterable[bytes]) -> bytes:
     """Return the sum of packed matrices of one shape, of which there is at least one.
 
-    Examples
-    --------
     >>> one = pack_matrix(np.array([[1, 2, 3]]))
     >>> unpack_matrix(add([one, one]))
     array([[2, 4, 6]])
@@ -125,7 +113,6 @@ def pack_page(windows: Mapping[WindowKey, Window]) -> bytes:
 
 
 def unpack_page(data: bytes | memoryview) -> dict[WindowKey, Window]:
-    """Return the windows of a packed page."""
     windows = {}
     at = 0
     while at < len(data):
@@ -147,12 +134,8 @@ def merge(
 ) -> dict[WindowKey, Window]:
     """Return a page with changes added; a window that they leave as it was keeps its revision.
 
-    Parameters
-    ----------
-    page : mapping of WindowKey to Window
-        As committed.
-    changes : iterable of (WindowKey, (levels, length) int64)
-        What the generation ``revision`` adds; negative where it retracts.
+    ``page``: as committed. ``changes`` (iterable of (WindowKey, (levels, length) int64)): what the
+    generation ``revision`` adds; negative where it retracts.
     """
     merged = dict(page)
     for key, change in changes:
@@ -178,19 +161,10 @@ _LEVELS = 8
 
 
 def changes(catalog: Catalog, plus: Rows, *minus: Rows) -> Deltas:
-    """Add up rows that count from now on and take off those that no longer do.
+    """Add up rows, of one shard and period, that count from now on and take off those that do not.
 
-    Parameters
-    ----------
-    catalog : Catalog
-        The registered metrics.
-    plus, *minus : Rows
-        Of one shard and period.
-
-    Returns
-    -------
-    dict
-        ``(count_length,)`` int64 vectors by (metric, window start, level); none that is all zero.
+    Returns ``(count_length,)`` int64 vectors by (metric, window start, level); none that is all
+    zero.
     """
     parts = (plus, *minus)
     metric = np.concatenate([part.metric for part in parts])
@@ -232,10 +206,7 @@ def _passes(catalog: Catalog, metric: NDArray[np.uint16]) -> Iterator[slice]:
 
 
 def _difference(
-    mechanism: Mechanism,
-    parts: tuple[Rows, ...],
-    at: NDArray[np.intp],
-    group: NDArray[np.int64],
+    mechanism: Mechanism, parts: tuple[Rows, ...], at: NDArray[np.intp], group: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Count rows of one metric by group: those of the first part less those of the others.
 
@@ -254,13 +225,8 @@ def _difference(
 
 
 def _counts(
-    mechanism: Mechanism,
-    rows: Rows,
-    at: NDArray[np.intp],
-    group: NDArray[np.int64],
-    groups: int,
+    mechanism: Mechanism, rows: Rows, at: NDArray[np.intp], group: NDArray[np.int64], groups: int
 ) -> NDArray[np.int64]:
-    """Count the rows ``at`` by group."""
     counts: NDArray[np.int64] = mechanism.accumulate(
         rows.payload.take(at, axis=0)[:, : mechanism.payload_width],
         rows.chain.take(at, axis=0),

@@ -30,21 +30,13 @@ from sotto.wire.reasons import Reason
 
 
 class Arrivals(NamedTuple):
-    """What a stretch of the log holds.
+    """What a stretch of the log holds."""
 
-    Attributes
-    ----------
-    rows : list of Rows
-        Of one shard, budget period and padded width each; not countable are those that come at
-        the wrong time, and are rejects too, but of which the state must know.
-    rejects : list of Reject
-    reports : int
-        Decodable reports, whether rejected for their time or not.
-    """
-
+    #: Of one shard, budget period and padded width each; not countable are those that come at the
+    #: wrong time, and are rejects too, but of which the state must know.
     rows: list[Rows]
     rejects: list[Reject]
-    reports: int
+    reports: int  #: decodable reports, whether rejected for their time or not
 
 
 def arrivals(
@@ -52,14 +44,8 @@ def arrivals(
 ) -> Arrivals:
     """Decode records of a partition by the plans in force.
 
-    Parameters
-    ----------
-    block : Block
-    registry : Registry
-    first_open : int or None
-        The first budget period that is not closed; None if none has been closed yet.
-    parts : Parts, optional
-        As of :func:`rows_of`.
+    ``first_open``: the first budget period that is not closed; None if none has been closed yet.
+    ``parts``: as of :func:`rows_of`.
     """
     decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)
     corrupt = [
@@ -102,15 +88,9 @@ CHAINS = 1 << 18
 def parts_for(chains: Iterable[int], shards: int) -> int:
     """Return the number of parts, at most ``shards``, of a period whose first reports come.
 
-    ``chains`` are how many it may have: reports of the run, chains of other periods. The most
-    counts.
-
-    Examples
-    --------
-    >>> parts_for([0], 64), parts_for([CHAINS, 5], 64), parts_for([5 * CHAINS], 64)
-    (1, 1, 8)
-    >>> parts_for([1000 * CHAINS], 64)
-    64
+    The most ``chains`` count: reports of the run, chains of other periods.
+    >>> parts_for([0], 64), parts_for([CHAINS, 5], 64), parts_for([1000 * CHAINS], 64)
+    (1, 1, 64)
     """
     wanted = -(-max(chains) // CHAINS)
     return min(1 << max(wanted - 1, 0).bit_length(), shards)
@@ -118,21 +98,12 @@ def parts_for(chains: Iterable[int], shards: int) -> int:
 
 @dataclass(frozen=True)
 class Parts:
-    """The numbers of parts of budget periods.
+    """The numbers of parts of budget periods."""
 
-    Parameters
-    ----------
-    known : mapping
-        Period to its number.
-    new : int
-        The number of all other periods.
-    """
-
-    known: Mapping[int, int]
-    new: int
+    known: Mapping[int, int]  #: period to its number
+    new: int  #: the number of all other periods
 
     def of(self, period: int) -> int:
-        """Return how many parts a period has."""
         return self.known.get(period, self.new)
 
     def place(self, shards: NDArray[np.int64], periods: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -154,22 +125,12 @@ def rows_of(
 ) -> list[Rows]:
     """Sort decoded batches into rows of one shard, budget period and padded width each.
 
-    Parameters
-    ----------
-    batches : sequence of Batch
-        Of any metrics, shards and periods.
-    registry : Registry
-    countable : bool
-        False for batches that were decoded but came too late or from the future.
-    parts : Parts, optional
-        Shards that are in one part of a period come together, and the part's number takes the
-        place of theirs.
+    ``batches``: of any metrics, shards and periods. ``countable``: False for batches that were
+    decoded but came too late or from the future. ``parts``: shards that are in one part of a period
+    come together, and the part's number takes the place of theirs.
 
-    Returns
-    -------
-    list of Rows
-        Ascending by shard, then period, then padded width: one for all payloads of up to 64 B and
-        one for each width above. Rows of each keep the order of the batches.
+    Returns list of Rows: ascending by shard, then period, then padded width: one for all payloads
+    of up to 64 B and one for each width above. Rows of each keep the order of the batches.
     """
     alike: dict[int, list[Rows]] = {}
     for batch in batches:

@@ -38,8 +38,6 @@ _HEAD = struct.Struct("<HqII")
 def pack(rejects: Iterable[Reject]) -> bytes:
     """Return rejects as bytes; those of several calls may be joined.
 
-    Examples
-    --------
     >>> packed = pack([Reject(Reason.MALFORMED, b"what", 5)])
     >>> [reject.reason.label for reject in unpack(packed)]
     ['malformed']
@@ -52,7 +50,6 @@ def pack(rejects: Iterable[Reject]) -> bytes:
 
 
 def unpack(data: bytes | memoryview) -> Iterator[Reject]:
-    """Yield the rejects of packed bytes."""
     at = 0
     while at < len(data):
         if len(data) < at + _HEAD.size:

@@ -1,27 +1,25 @@
 """From the counts of a window to the rows of all results; estimates of few reports are withheld.
 
 Tables, documents, metrics and pages are all made of these rows, so none of them can leave the
-rule for small groups out. The formulas are elsewhere.
-
-Which rows a withheld window has does not depend on its reports: they are those of a window without
-any. A withheld row has its key, unit and method, and the numbers of reports, which are not
-protected; every field that is computed from payloads is null.
-
-Parts of a total that is published are published all or none: from the total and all parts but one,
-the last part would follow.
+rule for small groups out. Which rows a withheld window has does not depend on its reports: they
+are those of a window without any, with the numbers of reports, which are not protected; every
+field that is computed from payloads is null. Parts of a total that is published are published all
+or none: from the total and all parts but one, the last part would follow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import sqrt
 from typing import TypeAlias
 
 import numpy as np
 
+from mechanisms.estimate import Estimate
 from mechanisms.items import Item
-from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.aggregation.estimates import design_effect, estimate, reports_by_level, widened
+from pipelines.aggregation.counts import Matrix, Window, WindowKey
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 
 #: Candidates of string metrics, by plan fingerprint and metric name.
@@ -45,13 +43,52 @@ _OF_PAYLOADS = (
 )
 
 
+def estimate(
+    metric: CompiledMetric, counts: Matrix, candidates: Sequence[str], least: int = 1
+) -> Iterator[Item]:
+    """Yield all that the counts of a window tell about a metric; at least one item.
+
+    ``candidates``: for a string metric. ``least``: the plan's ``minimum_reports``: no stratum of a
+    number's reports is expected to have fewer.
+    """
+    return metric.mechanism.estimate(counts, metric.context(candidates, least))
+
+
+def design_effect(plan: CompiledPlan, metric: CompiledMetric) -> float:
+    """Return by what factor the variance of an estimate of a metric is larger, at most.
+
+    That is ``1 + (k - 1) r`` for a constant metric, k being the most periods that a window has a
+    part of, and r the part of a report's noise that is the permanent response's; 1 for others.
+    Given the permanent response, a report's contribution has that one's as its mean. So r is the
+    ratio of their variances, and 1 where that is not known. L. Kish, "Survey Sampling", Wiley 1965,
+    section 5.4.
+    """
+    if metric.kind != "constant" or (periods := plan.periods_in(metric)) == 1:
+        return 1.0
+    finite = metric.type in ("category", "boolean", "survey")
+    return 1 + (periods - 1) * (metric.mechanism.shared_noise(metric.sent) if finite else 1.0)
+
+
+def widened(estimate: Estimate, effect: float) -> Estimate:
+    """Return an estimate whose variance is so many times larger, with a normal interval."""
+    if effect == 1:
+        return estimate
+    floor = estimate.detection_floor
+    return replace(
+        estimate,
+        standard_error=estimate.standard_error * sqrt(effect),
+        detection_floor=None if floor is None else floor * sqrt(effect),
+        region=None,
+    )
+
+
 def joined(
     windows: Mapping[WindowKey, Window], registry: Registry
 ) -> list[tuple[WindowKey, Window]]:
     """Return windows with those of equal metrics in several versions of a plan added up.
 
-    A metric that is the same in two versions is estimated once, under the lowest of them. The
-    revision is the highest of the parts'. Given are all windows of their metrics and times.
+    A metric that is the same in two versions is estimated once, under the lowest of them, with the
+    highest revision of the parts. Given are all windows of their metrics and times.
     """
     whole: dict[WindowKey, Window] = {}
     for key, window in sorted(windows.items()):
@@ -67,20 +104,11 @@ def joined(
 def rows_of_windows(
     windows: Iterable[tuple[WindowKey, Window]], registry: Registry, candidates: Candidates
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Return the rows of the ``windows`` and ``estimates`` tables for some windows.
+    """Return the rows of the ``windows`` and ``estimates`` tables for windows of :func:`joined`.
 
     Of fewer reports than the plan's ``minimum_reports`` nothing is estimated: neither of a window
     nor, within one that has more, of a vector's coordinate that fewer are about, nor of any of a
-    number's bits if fewer are about one of them.
-
-    Parameters
-    ----------
-    windows : iterable of (WindowKey, Window)
-        What is counted, as of :func:`joined`.
-    registry : Registry
-        Has the plans of all of them.
-    candidates : mapping
-        The strings to look for, by fingerprint and metric; none are found where there are none.
+    number's bits if fewer are about one of them. ``candidates`` are the strings to look for.
     """
     window_rows, estimate_rows = [], []
     for key, window in windows:
@@ -93,7 +121,7 @@ def rows_of_windows(
             replace(item, estimate=widened(item.estimate, effect))
             for item in estimate(metric, window.counts, strings, least)
         ]
-        reports = reports_by_level(metric, window.counts, items)
+        reports = metric.mechanism.reports_by_level(window.counts, items)
         why = reason(sum(reports), least)
         if why is None:
             withheld = list(_reasons(items, least))
@@ -127,8 +155,6 @@ def rows_of_windows(
 def reason(reports: int, least: int) -> str | None:
     """Return why an estimate of so many reports is withheld under a plan's ``minimum_reports``.
 
-    Examples
-    --------
     >>> reason(7, 20), reason(1, 2), reason(20, 20)
     ('7 reports, the plan asks for 20', '1 report, the plan asks for 2', None)
     """

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,44 +48,23 @@ _NARROW = 64
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Columns of n decoded reports of one shard and one budget period.
-
-    Attributes
-    ----------
-    shard, period : int
-        Where all of them belong.
-    widths : mapping of int to int
-        Payload bytes of every metric that occurs, by registered id.
-    metric : (n,) uint16
-        Registered id.
-    level : (n,) uint8
-        Level, 0 the weakest.
-    pseudonym, chain : (n, 2) uint64
-        Ids as little-endian halves.
-    event, append : (n,) int64
-        When the value was recorded and when the log took the report, ms.
-    countable : (n,) bool
-        False for a report that came too late or from the future: it is seen, and held against
-        its pseudonym's observed epsilon, but never counted.
-    payload : (n, W) uint8
-        W at least each metric's width; the bytes beyond it are zero.
-
-    Raises
-    ------
-    ParameterError
-        If columns differ in length or W is too small.
-    """
+    """Columns of n decoded reports of one shard and one budget period."""
 
     shard: int
     period: int
-    widths: Mapping[int, int]
-    metric: NDArray[np.uint16]
-    level: NDArray[np.uint8]
-    pseudonym: NDArray[np.uint64]
-    chain: NDArray[np.uint64]
+    widths: Mapping[int, int]  #: payload bytes of every metric that occurs, by registered id
+    metric: NDArray[np.uint16]  #: (n,) uint16; registered id
+    level: NDArray[np.uint8]  #: (n,) uint8; level, 0 the weakest
+    pseudonym: NDArray[np.uint64]  #: (n, 2) uint64; ids as little-endian halves
+    chain: NDArray[np.uint64]  #: (n, 2) uint64; ids as little-endian halves
+    #: ``event`` and ``append``: (n,) int64; when the value was recorded and when the log took the
+    #: report, ms.
     event: NDArray[np.int64]
     append: NDArray[np.int64]
+    #: (n,) bool; False for a report that came too late or from the future: it is seen, and held
+    #: against its pseudonym's observed epsilon, but never counted.
     countable: NDArray[np.bool_]
+    #: (n, W) uint8; W at least each metric's width; the bytes beyond it are zero.
     payload: NDArray[np.uint8]
 
     def __post_init__(self) -> None:
@@ -112,14 +91,17 @@ class Rows:
             columns = {name: getattr(self, name).take(at, axis=0) for name in _NAMES}
         return Rows(self.shard, self.period, self.widths, **columns)
 
+    def renumbered(self, ids: NDArray[np.uint16]) -> Rows:
+        """Return the rows with other ids of metrics, given by those that they have."""
+        widths = {int(ids[metric]): width for metric, width in self.widths.items()}
+        return replace(self, metric=ids[self.metric], widths=widths)
+
     @staticmethod
     def concat(parts: Sequence[Rows]) -> Rows:
         """Return the rows of all parts, in order; at least one part, all of one shard and period.
 
-        Raises
-        ------
-        ParameterError
-            If the parts differ in shard, period or a metric's width, or there are none.
+        Raises ``ParameterError``: if the parts differ in shard, period or a metric's width, or
+        there are none.
         """
         if not parts:
             raise ParameterError("concat needs at least one part")
@@ -161,13 +143,7 @@ class Rows:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Rows:
-        """Return the rows of a packed block; its columns own their memory.
-
-        Raises
-        ------
-        FormatError
-            If the bytes are no block of a known version.
-        """
+        """Return the rows of a packed block; its columns own their memory."""
         if len(data) < _HEADER.size:
             raise FormatError("a block is shorter than its header")
         magic, version, shard, metrics, period, n, widest = _HEADER.unpack_from(data)
@@ -199,9 +175,6 @@ def padded_width(width: int) -> int:
     """Return the width to which a payload of ``width`` bytes may be padded, beside wider ones.
 
     Rows of one padded width belong in one matrix; a few of a greater one would make all wide.
-
-    >>> padded_width(1), padded_width(64), padded_width(65)
-    (64, 64, 65)
     """
     return max(width, _NARROW)
 
@@ -214,23 +187,10 @@ def _by_metric(widths: Mapping[int, int]) -> NDArray[np.int64]:
 
 
 def opens(*ordered: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return where, in columns sorted together, a combination of values is for the first time.
+    """Return where, in one or more columns sorted together, a combination is for the first time.
 
-    Parameters
-    ----------
-    *ordered : (n,) arrays
-        At least one.
-
-    Returns
-    -------
-    (n,) bool
-
-    Examples
-    --------
     >>> opens(np.array([3, 3, 4]), np.array([1, 2, 2])).tolist()
     [True, True, True]
-    >>> opens(np.array([3, 3, 4])).tolist()
-    [True, False, True]
     """
     first = np.zeros(len(ordered[0]), dtype=np.bool_)
     first[:1] = True
@@ -243,9 +203,6 @@ def one_of_each(keys: NDArray[np.integer]) -> NDArray[np.intp]:
     """Return for every different key the place of one that has it, ascending by key.
 
     Much faster than :func:`numpy.unique` with ``return_index``, which sorts stably.
-
-    Examples
-    --------
     >>> one_of_each(np.array([7, 5, 6])).tolist()
     [1, 2, 0]
     """

@@ -66,26 +66,15 @@ class StoredMetric(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The content of a state in columns; metrics by their place in ``metrics``.
-
-    Attributes
-    ----------
-    shard, period : int
-    key : bytes
-        16 bytes.
-    metrics : tuple of StoredMetric
-        Those that occur, ascending.
-    columns : dict
-        By table and name, as in ``LAYOUT``.
-    payloads : dict of int to (k, width) uint8
-        By width, for widths above 4: the payloads that count, in the order of their entries.
-    """
+    """The content of a state in columns; metrics by their place in ``metrics``."""
 
     shard: int
     period: int
-    key: bytes
-    metrics: tuple[StoredMetric, ...]
-    columns: dict[tuple[str, str], NDArray[Any]]
+    key: bytes  #: 16 bytes
+    metrics: tuple[StoredMetric, ...]  #: those that occur, ascending
+    columns: dict[tuple[str, str], NDArray[Any]]  #: by table and name, as in ``LAYOUT``
+    #: (k, width) uint8 by width, for widths above 4: the payloads that count, in
+    #: the order of their entries.
     payloads: dict[int, NDArray[np.uint8]]
 
     def __getitem__(self, column: tuple[str, str]) -> NDArray[Any]:
@@ -201,7 +190,6 @@ class _Reader:
         self.at = at
 
     def take(self, kind: str, *shape: int) -> NDArray[Any]:
-        """Return the next array of this type and shape, a view."""
         size = math.prod(shape)
         if self.at + size * np.dtype(kind).itemsize > len(self.data):
             raise FormatError("a state ends within a column")

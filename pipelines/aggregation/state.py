@@ -14,9 +14,8 @@ its width otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,21 +45,11 @@ _CONFLICT_VALUES = {"countable": "?"}
 class Catalog:
     """Columns over the M registered metrics of a deployment; :func:`catalog_of` makes it once.
 
-    Attributes
-    ----------
-    certified : (M, 9) int64
-        Micro-epsilon that a chain costs whose newest level is the k-th, counted from one; column 0
-        is zero: no level, no cost.
-    levels : (M,) uint8
-        Number of levels.
-    windows : (M,) int64
-        Length of the estimation window, ms.
-    widths : (M,) int64
-        Bytes of a payload.
-    identities : tuple of (bytes, int)
-        Plan fingerprint and the metric's index in that plan: what an id stands for elsewhere.
-    mechanisms : tuple of Mechanism
-        What accumulates the payloads.
+    ``certified`` ((M, 9) int64): micro-epsilon that a chain costs whose newest level is the k-th,
+    counted from one; column 0 is zero: no level, no cost. ``levels`` ((M,) uint8): number of
+    levels. ``windows`` ((M,) int64): length of the estimation window, ms. ``widths`` ((M,) int64):
+    bytes of a payload. ``identities``: plan fingerprint and the metric's index in that plan: what
+    an id stands for elsewhere. ``mechanisms``: what accumulates the payloads.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -86,7 +75,6 @@ class Catalog:
                 yield width, np.flatnonzero(self.widths[metric] == width)
 
     def shape_of(self, metric: int) -> tuple[int, int]:
-        """Return a metric's number of levels and payload bytes."""
         return int(self.levels[metric]), int(self.widths[metric])
 
 
@@ -94,31 +82,13 @@ catalog_of = lru_cache(maxsize=16)(Catalog)
 
 
 class State:
-    """The state of one shard and budget period.
+    """The state of one shard and budget period; metric ids are the registry's.
 
-    Parameters
-    ----------
-    registry : Registry
-        The plans of the deployment; metric ids are its.
-    shard, period : int
-        What the state is of.
-    key : bytes
-        16 random bytes, the same for a whole deployment: see
-        :func:`pipelines.aggregation.table.new_key`.
-
-    Attributes
-    ----------
-    budget : int
-        Micro-epsilon by which pseudonyms are judged from now on: the registry's, unless set.
-    pseudonyms, entries, conflicts : Table
-        See the module. ``entries["append"]`` is when the log first took the row that counts;
-        ``entries["counted"]`` that row's level counted from one, 0 for none; ``entries["slot"]``
-        its place in the pool counted from one, 0 for none; ``entries["tags"]`` one a level.
-
-    Raises
-    ------
-    ParameterError
-        If the key is not 16 bytes.
+    ``key`` is 16 random bytes, the same for a whole deployment; ``budget`` the micro-epsilon by
+    which pseudonyms are judged from now on. ``entries["append"]`` is when the log first took the
+    row that counts; ``entries["counted"]`` that row's level counted from one, 0 for none;
+    ``entries["slot"]`` its place in the pool counted from one, 0 for none; ``entries["tags"]`` one
+    a level.
     """
 
     def __init__(self, registry: Registry, shard: int, period: int, key: bytes) -> None:
@@ -131,9 +101,9 @@ class State:
         self.period = period
         self.key = key
         tags = np.dtype((np.uint32, (max(int(self.catalog.levels.max(initial=0)), 1),)))
-        self.pseudonyms = Table(key, _dtypes(_PSEUDONYM), _dtypes(_PSEUDONYM_VALUES))
-        self.entries = Table(key, _dtypes(_ENTRY), {**_dtypes(_ENTRY_VALUES), "tags": tags})
-        self.conflicts = Table(key, _dtypes(_CONFLICT), _dtypes(_CONFLICT_VALUES))
+        self.pseudonyms = Table(key, _PSEUDONYM, _PSEUDONYM_VALUES)
+        self.entries = Table(key, _ENTRY, {**_ENTRY_VALUES, "tags": tags})
+        self.conflicts = Table(key, _CONFLICT, _CONFLICT_VALUES)
         wide = {width for width in self.catalog.widths.tolist() if width > EXACT_BYTES}
         self._pools = {width: Pool(width) for width in wide}
 
@@ -196,20 +166,11 @@ class State:
             self.entries[name][ids] = 0
 
     def to_bytes(self) -> bytes:
-        """Return the state as versioned bytes with a checksum."""
         return self._snapshot().to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes, registry: Registry) -> State:
-        """Read a state; metrics get the ids that they have in ``registry``.
-
-        Raises
-        ------
-        FormatError
-            The bytes are no state of a known version, or damaged.
-        PlanError
-            The state has rows of a plan that the registry does not have.
-        """
+        """Read a state; metrics get the ids that they have in ``registry``."""
         stored = Snapshot.from_bytes(data)
         state = cls(registry, stored.shard, stored.period, stored.key)
         ids = _registered(stored.metrics, state.catalog)
@@ -249,7 +210,10 @@ class State:
             shard=self.shard,
             period=self.period,
             key=self.key,
-            metrics=tuple(_stored(catalog, metric) for metric in occurring),
+            metrics=tuple(
+                StoredMetric._make((*catalog.identities[metric], *catalog.shape_of(metric)))
+                for metric in occurring
+            ),
             columns=columns,
             payloads={},
         )
@@ -258,14 +222,7 @@ class State:
         return snapshot
 
 
-def _stored(catalog: Catalog, metric: int) -> StoredMetric:
-    fingerprint, position = catalog.identities[metric]
-    levels, width = catalog.shape_of(metric)
-    return StoredMetric(fingerprint, position, levels, width)
-
-
 def _registered(stored: tuple[StoredMetric, ...], catalog: Catalog) -> NDArray[np.uint16]:
-    """Return the registered id of each stored metric."""
     ids = {identity: number for number, identity in enumerate(catalog.identities)}
     for metric in stored:
         number = ids.get((metric.fingerprint, metric.position))
@@ -279,10 +236,5 @@ def _registered(stored: tuple[StoredMetric, ...], catalog: Catalog) -> NDArray[n
     return np.array([ids[metric[:2]] for metric in stored], dtype=np.uint16)
 
 
-def _dtypes(names: Mapping[str, str]) -> dict[str, np.dtype[Any]]:
-    return {name: np.dtype(kind) for name, kind in names.items()}
-
-
 def _pairs(table: Table, ids: NDArray[np.integer]) -> NDArray[np.uint64]:
-    """Return the 16-byte ids of entries as ``(n, 2)``."""
     return np.stack([table["low"][ids], table["high"][ids]], axis=1)

@@ -57,33 +57,23 @@ class Tally(NamedTuple):
     revoked: int = 0
 
     def plus(self, other: Tally) -> Tally:
-        """Return the sum."""
         return Tally(*map(add, self, other))
 
 
 class Rejected(NamedTuple):
-    """What a step rejects.
+    """What a step rejects."""
 
-    Attributes
-    ----------
-    parts : tuple of Rejects
-        What was taken back, by padded width, and last the rows of the call. They are joined only
-        for whoever asks, since one wide payload makes all of them wide.
-    superseded : int
-        Reports besides these that a newer level had superseded before.
-    """
-
+    #: What was taken back, by padded width, and last the rows of the call. They are joined only
+    #: for whoever asks, since one wide payload makes all of them wide.
     parts: tuple[Rejects, ...]
-    superseded: int
+    superseded: int  #: reports besides these that a newer level had superseded before
 
     @property
     def rows(self) -> Rows:
-        """The rows of all parts, padded to the widest."""
         return Rows.concat([part.rows for part in self.parts])
 
     @property
     def reason(self) -> NDArray[np.uint8]:
-        """The reasons of all parts."""
         return np.concatenate([part.reason for part in self.parts])
 
 
@@ -113,33 +103,21 @@ class _Placed:
 def step(state: State, rows: Rows) -> Step:
     """Take rows into the state.
 
-    Parameters
-    ----------
-    state : State
-        Changed in place and returned; after an error it must not be used again.
-    rows : Rows
-        Decoded rows of the state's shard and period, their metrics, levels, payloads and times
-        checked by :mod:`sotto.wire.decode`. At least 2,000 a call where there are so many.
+    The ``state`` is changed in place and returned; after an error of another kind than below it
+    must not be used again. ``rows`` are decoded ones of its shard and period, their metrics,
+    levels, payloads and times checked by :mod:`sotto.wire.decode`; at least 2,000 a call where
+    there are so many.
 
-    Returns
-    -------
-    state : State
-        A function of the set of rows that it has seen.
-    deltas : dict
-        Count vectors to add, by (registered metric, window start ms, level); those that would
-        add nothing are left out. The sums of all calls are a function of the set of rows.
-    rejects : Rejected
-        Of revoked pseudonyms, as ``revoked``: what counted of them until this call, their
-        countable rows in this call that are new, and the number of those superseded before. No
-        row is ever rejected twice; a countable row that neither counts nor is rejected is a
-        repetition, or a newer level of its chain counts. The number of all rejected rows of all
-        calls is a function of the set of rows; of which it has the bytes is not.
+    Returns the state, a function of the set of rows that it has seen; count vectors to add, by
+    (registered metric, window start ms, level), whose sums over all calls are a function of that
+    set; and of revoked pseudonyms, as ``revoked``: what counted of them until this call, their
+    countable rows in this call that are new, and the number of those superseded before. No row is
+    ever rejected twice; a countable row that neither counts nor is rejected is a repetition, or a
+    newer level of its chain counts. The number of all rejected rows of all calls is a function of
+    the set of rows; of which it has the bytes is not.
 
-    Raises
-    ------
-    ParameterError
-        If rows are of another shard or period or cannot have been decoded with this registry.
-        The state is then unchanged.
+    Raises ``ParameterError`` if rows are of another shard or period or cannot have been decoded
+    with this registry; the state is then unchanged.
     """
     _check(state, rows)
     placed = _place(state, rows)
@@ -306,22 +284,13 @@ STEP_BYTES = 1 << 24
 
 
 class Stepped(NamedTuple):
-    """What rows have changed.
+    """What rows have changed."""
 
-    Attributes
-    ----------
-    state : State
-        The one given, changed.
-    changes : dict of WindowKey to (levels, length) int64
-        To be added to the counts.
-    rejects : list of Reject
-    tally : Tally
-        What became of the rows; ``reports`` is left at zero, since whoever read them counts them.
-    """
-
-    state: State
+    state: State  #: the one given, changed
+    #: (levels, length) int64 by window, to be added to the counts.
     changes: dict[WindowKey, Matrix]
     rejects: list[Reject]
+    #: What became of the rows; ``reports`` is left at zero, since whoever read them counts them.
     tally: Tally
 
 
@@ -389,7 +358,6 @@ def joined(parts: Iterable[Rows]) -> Iterator[Rows]:
 
 
 def _matrix(state: State, changes: dict[WindowKey, Matrix], metric: int, start: int) -> Matrix:
-    """Return the changes of a window, zero before its first."""
     fingerprint, index = state.catalog.identities[metric]
     key = WindowKey(fingerprint, index, start)
     if key not in changes:

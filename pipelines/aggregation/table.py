@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from mechanisms.coins import mix64s
 from mechanisms.randomness import SystemSource
@@ -34,18 +34,13 @@ _LARGEST = 2**31 - 1
 class Table:
     """Columns of entries, found by the columns that are their key.
 
-    Parameters
-    ----------
-    key : bytes
-        Key of the hash, 16 bytes.
-    keys : mapping of name to dtype
-        The columns that together are an entry's key; integers.
-    values : mapping of name to dtype
-        The other columns; zero in a new entry. A dtype with a shape makes a wider column.
+    ``key``: key of the hash, 16 bytes. ``keys``: the columns that together are an entry's key;
+    integers. ``values``: the other columns; zero in a new entry. A dtype with a shape makes a wider
+    column.
     """
 
     def __init__(
-        self, key: bytes, keys: Mapping[str, np.dtype[Any]], values: Mapping[str, np.dtype[Any]]
+        self, key: bytes, keys: Mapping[str, DTypeLike], values: Mapping[str, DTypeLike]
     ) -> None:
         self.size = 0
         self._key = key
@@ -62,7 +57,6 @@ class Table:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, with what is reserved for growth."""
         return self._index.nbytes + sum(column.nbytes for column in self._columns.values())
 
     def reserve(self, extra: int) -> None:
@@ -89,17 +83,10 @@ class Table:
     def intern(self, *keys: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the ids of rows of keys, after adding the entries that are missing.
 
-        Parameters
-        ----------
-        keys : (n,) arrays
-            One a key column, in their order. Rows may repeat.
+        ``keys`` ((n,) arrays): one a key column, in their order. Rows may repeat.
 
-        Returns
-        -------
-        ids : (n,) intp
-            Equal for equal keys, and only for those.
-        new : (m,) intp
-            For every entry added, in the order of their ids, the row that it was added for.
+        Returns ``ids`` ((n,) intp): equal for equal keys, and only for those. ``new`` ((m,) intp):
+        for every entry added, in the order of their ids, the row that it was added for.
         """
         n, first = len(keys[0]), self.size
         self.reserve(n)
@@ -179,7 +166,6 @@ class Table:
 def _same(
     columns: Sequence[NDArray[Any]], ids: NDArray[Any], keys: Sequence[NDArray[Any]]
 ) -> NDArray[np.bool_]:
-    """Return where entries have the keys of rows."""
     same: NDArray[np.bool_] = columns[0].take(ids) == keys[0]
     for column, key in zip(columns[1:], keys[1:], strict=True):
         same &= column.take(ids) == key
@@ -187,13 +173,7 @@ def _same(
 
 
 class Pool:
-    """Payloads of one width, one a slot; slots are handed out in order and not taken back.
-
-    Parameters
-    ----------
-    width : int
-        Bytes of a payload.
-    """
+    """Payloads of one width, one a slot; slots are handed out in order and not taken back."""
 
     def __init__(self, width: int) -> None:
         self.size = 0
@@ -201,7 +181,6 @@ class Pool:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, with what is reserved for growth."""
         return self.rows.nbytes
 
     def add(self, extra: int) -> NDArray[np.intp]:
@@ -230,16 +209,8 @@ def new_key() -> bytes:
 def keyed_hash(key: bytes, columns: Sequence[NDArray[np.generic]]) -> NDArray[np.uint64]:
     """Hash rows of integer columns to 64 bits, to begin a search for them.
 
-    Parameters
-    ----------
-    key : bytes
-        16 bytes.
-    columns : sequence of (n,) integer arrays
-        At least one; a row is hashed from its value in each of them, in this order.
-
-    Returns
-    -------
-    (n,) uint64
+    ``key``: 16 bytes. ``columns``: at least one; a row is hashed from its value in each of them, in
+    this order.
     """
     first = np.uint64(int.from_bytes(key[:8], "little"))
     second = np.uint64(int.from_bytes(key[8:KEY_BYTES], "little"))
@@ -252,21 +223,13 @@ def keyed_hash(key: bytes, columns: Sequence[NDArray[np.generic]]) -> NDArray[np
 def payload_tags(key: bytes, payloads: NDArray[np.uint8]) -> NDArray[np.uint32]:
     """Return a 32-bit tag of each payload; equal payloads have equal tags.
 
-    Parameters
-    ----------
-    key : bytes
-        16 bytes.
-    payloads : (n, width) uint8
-        Payloads of one width, without padding.
+    ``key``: 16 bytes. ``payloads`` ((n, width) uint8): payloads of one width, without padding.
 
-    Returns
-    -------
-    (n,) uint32
-        The payload itself, little-endian, up to 4 bytes; above, a multilinear hash: the upper half
-        of c0 + c1 w1 + c2 w2 + ... mod 2**64, of the payload's 32-bit words w and of coefficients
-        c that SHAKE-256 draws from the key. Two different payloads chosen without knowledge of
-        the key, such as by someone who only sends reports, share a tag with probability at most
-        2**-32 over the coefficients, whatever their difference.
+    Returns (n,) uint32: the payload itself, little-endian, up to 4 bytes; above, a multilinear
+    hash: the upper half of c0 + c1 w1 + c2 w2 + ... mod 2**64, of the payload's 32-bit words w and
+    of coefficients c that SHAKE-256 draws from the key. Two different payloads chosen without
+    knowledge of the key, such as by someone who only sends reports, share a tag with probability at
+    most 2**-32 over the coefficients, whatever their difference.
 
     References
     ----------

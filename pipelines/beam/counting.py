@@ -30,13 +30,8 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 from apache_beam.coders import BytesCoder
+from apache_beam.transforms import userstate
 from apache_beam.transforms.timeutil import TimeDomain
-from apache_beam.transforms.userstate import (
-    BagStateSpec,
-    ReadModifyWriteStateSpec,
-    TimerSpec,
-    on_timer,
-)
 from apache_beam.utils.timestamp import Timestamp
 
 from pipelines.aggregation.audit import totals as audited_totals
@@ -47,9 +42,10 @@ from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
 from pipelines.aggregation.step import Tally, step_blocks
 from pipelines.aggregation.table import new_key
-from pipelines.beam.plans import fingerprints_of, numbering_of
+from pipelines.beam.plans import numbering_of
 from pipelines.beam.reading import NOTES, numbered, period_and_shard, rejected
 from pipelines.beam.stream import Stream, closing_time, moment, next_settling
+from pipelines.storage.states import PART, SHORT, fingerprints_of, registry_ids
 from sotto.clocks import now_ms
 from sotto.plan.compiled import CompiledMetric, canonical
 from sotto.plan.registry import Registry
@@ -59,9 +55,6 @@ from sotto.wire.reasons import Reason
 #: So many gathered rows, or bytes of them, are stepped without waiting any longer.
 ROWS = 20_000
 BYTES = 4 << 20
-#: A log of fewer bytes is not folded; otherwise it is once it has this part of its snapshot's.
-SHORT = 1 << 16
-PART = 4
 #: Bytes of a state for which a shard waits a millisecond before it is audited again, which takes
 #: some hundredth of that.
 AUDITED = 100
@@ -79,10 +72,7 @@ _START = struct.Struct("<q")
 
 @lru_cache(maxsize=1 << 12)
 def window_group(plan: str, metric: CompiledMetric) -> bytes:
-    """Return 16 bytes, the same for a metric that several versions of a plan have.
-
-    They do not depend on which of the versions are known.
-    """
+    """Return 16 bytes, the same for a metric that several versions of a plan have."""
     content = canonical({"plan": plan, **metric.document()})
     return hashlib.sha256(content).digest()[:_GROUP]
 
@@ -93,50 +83,26 @@ def changed(window: WindowKey, change: Matrix) -> bytes:
 
 
 class Head(NamedTuple):
-    """What is kept of a period's shard beside its snapshot and its log.
+    """What is kept of a period's shard beside its snapshot and its log."""
 
-    Attributes
-    ----------
-    token : str
-        Of the state that snapshot and log make together.
-    numbering : str
-        Hexadecimal: the plans by which the log's rows were counted.
-    size, logged : int
-        Bytes of the snapshot and of the log.
-    rows, waiting : int
-        Number and bytes of the rows that have gathered.
-    armed : bool
-        Whether the timer is set that counts them.
-    audited : int
-        When the state was audited last, ms.
-    due : bool
-        Whether it has changed since.
-    reported : tuple of int
-        Bytes, chains and pseudonyms as of the last note.
-    doubtful : bool
-        Whether the period may have been over before the first row came: one that an operator has
-        given back, or that comes from a partition that was idle. Rows then wait until a timely one
-        or the next watermark shows that it is open, or are late once it is over; a state begun anew
-        would take the documents of the first for void.
-    closed : bool
-        Whether the period is over and its state gone.
-    watched : bool
-        Of such rows: whether the watermark has moved since, so that the period is not over, or is
-        closed right after.
-    """
-
-    token: str = ""
-    numbering: str = ""
-    size: int = 0
-    logged: int = 0
-    rows: int = 0
-    waiting: int = 0
-    armed: bool = False
-    audited: int = 0
-    due: bool = False
-    reported: tuple[int, int, int] = (0, 0, 0)
+    token: str = ""  #: of the state that snapshot and log make together
+    numbering: str = ""  #: hexadecimal: the plans by which the log's rows were counted
+    size: int = 0  #: bytes of the snapshot
+    logged: int = 0  #: bytes of the log
+    rows: int = 0  #: number of the rows that have gathered
+    waiting: int = 0  #: their bytes
+    armed: bool = False  #: whether the timer is set that counts them
+    audited: int = 0  #: when the state was audited last, ms
+    due: bool = False  #: whether it has changed since
+    reported: tuple[int, int, int] = (0, 0, 0)  #: bytes, chains and pseudonyms as of the last note
+    #: Whether the period may have been over before the first row came: one that an operator has
+    #: given back, or that comes from a partition that was idle. Rows then wait until a timely one
+    #: or the next watermark shows that it is open, or are late once it is over; a state begun anew
+    #: would take the documents of the first for void.
     doubtful: bool = False
-    closed: bool = False
+    closed: bool = False  #: whether the period is over and its state gone
+    #: Of such rows: whether the watermark has moved since, so that the period is not over, or is
+    #: closed right after.
     watched: bool = False
 
 
@@ -179,13 +145,15 @@ def _live(job: str, limit: int) -> LiveStates:
 class Count(beam.DoFn):
     """Packed rows by period and shard to changes of windows; audits, rejects, notes beside them."""
 
-    GATHERED = BagStateSpec("gathered", BytesCoder())
-    LOG = BagStateSpec("log", BytesCoder())
-    SNAPSHOT = ReadModifyWriteStateSpec("snapshot", BytesCoder())
-    HEAD = ReadModifyWriteStateSpec("head", BytesCoder())
-    LINGER = TimerSpec("linger", TimeDomain.REAL_TIME)
-    SETTLE = TimerSpec("settle", TimeDomain.WATERMARK)
-    CLOSE = TimerSpec("close", TimeDomain.WATERMARK)
+    LINGER = userstate.TimerSpec("linger", TimeDomain.REAL_TIME)
+    SETTLE = userstate.TimerSpec("settle", TimeDomain.WATERMARK)
+    CLOSE = userstate.TimerSpec("close", TimeDomain.WATERMARK)
+    #: Parameters of what Beam calls.
+    BAG = beam.DoFn.StateParam(userstate.BagStateSpec("gathered", BytesCoder()))
+    LOG = beam.DoFn.StateParam(userstate.BagStateSpec("log", BytesCoder()))
+    SNAP = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("snapshot", BytesCoder()))
+    HEAD = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("head", BytesCoder()))
+    KEY, TIME = beam.DoFn.KeyParam, beam.DoFn.TimestampParam
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -193,11 +161,11 @@ class Count(beam.DoFn):
     def process(
         self,
         element: tuple[bytes, bytes],
-        at: Any = beam.DoFn.TimestampParam,
-        gathered: Any = beam.DoFn.StateParam(GATHERED),
-        log: Any = beam.DoFn.StateParam(LOG),
-        snapshot: Any = beam.DoFn.StateParam(SNAPSHOT),
-        kept: Any = beam.DoFn.StateParam(HEAD),
+        at: Any = TIME,
+        gathered: Any = BAG,
+        log: Any = LOG,
+        snapshot: Any = SNAP,
+        kept: Any = HEAD,
         linger: Any = beam.DoFn.TimerParam(LINGER),
         settle: Any = beam.DoFn.TimerParam(SETTLE),
         close: Any = beam.DoFn.TimerParam(CLOSE),
@@ -234,14 +202,14 @@ class Count(beam.DoFn):
             head = head._replace(armed=True)
         kept.write(_packed(head))
 
-    @on_timer(LINGER)
+    @userstate.on_timer(LINGER)
     def gathered_long(
         self,
-        key: Any = beam.DoFn.KeyParam,
-        gathered: Any = beam.DoFn.StateParam(GATHERED),
-        log: Any = beam.DoFn.StateParam(LOG),
-        snapshot: Any = beam.DoFn.StateParam(SNAPSHOT),
-        kept: Any = beam.DoFn.StateParam(HEAD),
+        key: Any = KEY,
+        gathered: Any = BAG,
+        log: Any = LOG,
+        snapshot: Any = SNAP,
+        kept: Any = HEAD,
         linger: Any = beam.DoFn.TimerParam(LINGER),
     ) -> Iterator[Any]:
         """Count what has gathered, and audit the state if that is due."""
@@ -261,19 +229,16 @@ class Count(beam.DoFn):
                 linger.set(Timestamp(micros=wait * 1000))
         kept.write(_packed(head))
 
-    @on_timer(SETTLE)
+    @userstate.on_timer(SETTLE)
     def window_over(
         self,
-        key: Any = beam.DoFn.KeyParam,
-        gathered: Any = beam.DoFn.StateParam(GATHERED),
-        log: Any = beam.DoFn.StateParam(LOG),
-        snapshot: Any = beam.DoFn.StateParam(SNAPSHOT),
-        kept: Any = beam.DoFn.StateParam(HEAD),
+        key: Any = KEY,
+        gathered: Any = BAG,
+        log: Any = LOG,
+        snapshot: Any = SNAP,
+        kept: Any = HEAD,
     ) -> Iterator[Any]:
-        """Count what has gathered before the watermark completes a window.
-
-        Of doubtful rows, wait whether the same watermark closes the period.
-        """
+        """Count what has gathered before the watermark completes a window."""
         head = _head(kept)
         if head.doubtful:
             kept.write(_packed(head._replace(watched=True)))
@@ -281,16 +246,16 @@ class Count(beam.DoFn):
             head = yield from self._count(key, head, gathered, log, snapshot)
             kept.write(_packed(head))
 
-    @on_timer(CLOSE)
+    @userstate.on_timer(CLOSE)
     def period_over(
         self,
-        key: Any = beam.DoFn.KeyParam,
-        gathered: Any = beam.DoFn.StateParam(GATHERED),
-        log: Any = beam.DoFn.StateParam(LOG),
-        snapshot: Any = beam.DoFn.StateParam(SNAPSHOT),
-        kept: Any = beam.DoFn.StateParam(HEAD),
+        key: Any = KEY,
+        gathered: Any = BAG,
+        log: Any = LOG,
+        snapshot: Any = SNAP,
+        kept: Any = HEAD,
         close: Any = beam.DoFn.TimerParam(CLOSE),
-        at: Any = beam.DoFn.TimestampParam,
+        at: Any = TIME,
     ) -> Iterator[Any]:
         """Count what has gathered, emit the last audit and drop the state."""
         head = _head(kept)
@@ -323,7 +288,7 @@ class Count(beam.DoFn):
         period, shard = period_and_shard(key)
         blocks = [numbered(value) for value in gathered.read()]
         registry = self._registry(bytes.fromhex(head.numbering), *(of for of, _ in blocks))
-        rows = [self._renumbered(block, of, registry) for of, block in blocks]
+        rows = [_renumbered(block, of, registry) for of, block in blocks]
         state, head = self._state(period, shard, head, registry, log, snapshot)
         gathered.clear()
         stepped = step_blocks(state, rows)
@@ -406,15 +371,8 @@ class Count(beam.DoFn):
         return head._replace(audited=now_ms(), due=False, reported=reported)
 
     def _registry(self, *numberings: bytes) -> Registry:
-        """Return the plans that are known, those of these numberings among them."""
         wanted = {each for numbering in numberings for each in fingerprints_of(numbering)}
         return self.stream.plans.registry(*wanted)
-
-    def _renumbered(self, block: bytes, numbering: bytes, registry: Registry) -> bytes:
-        if numbering == numbering_of(registry):
-            return block
-        plans = self.stream.plans
-        return plans.renumbered(Rows.from_bytes(block), numbering, registry).to_bytes()
 
     def _late(self, numbering: bytes, block: bytes) -> tuple[list[Reject], Tally]:
         """Return rows of a closed period as rejects; those not countable have been rejected."""
@@ -422,6 +380,13 @@ class Count(beam.DoFn):
         rows = rows.select(rows.countable)
         reasons = np.full(len(rows), Reason.LATE, dtype=np.uint8)
         return late_rejects(Rejects(rows, reasons), self.stream.plans.numbered(numbering)), Tally()
+
+
+def _renumbered(block: bytes, numbering: bytes, registry: Registry) -> bytes:
+    if numbering == numbering_of(registry):
+        return block
+    ids = registry_ids(fingerprints_of(numbering), registry)
+    return Rows.from_bytes(block).renumbered(ids).to_bytes()
 
 
 def _outputs(rejects: list[Reject], tally: Tally) -> Iterator[Any]:

@@ -5,11 +5,9 @@ often. A window is emitted again when the watermark passes the time at which its
 complete (the pane ``on_time``), and a last time when no budget period that it has a part of is
 open any more; then its counts are dropped.
 
-Documents are idempotent: of each key the one with the highest revision counts. Revisions are
-times. A pipeline that has gone back to a checkpoint may emit less than before for a while; the
-document is made again with the next change, and at the latest with the last. What was emitted and
-has no successor stays: a window whose only reports are rejected this time, since what revokes
-their sender comes together with them now.
+Of each key the document with the highest revision, a time, counts. A pipeline that has gone back to
+a checkpoint may emit less than before for a while; the document is made again with the next change,
+and at the latest with the last.
 """
 
 from __future__ import annotations
@@ -20,40 +18,24 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import reduce
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.coders import BytesCoder
+from apache_beam.transforms import userstate
 from apache_beam.transforms.timeutil import TimeDomain
-from apache_beam.transforms.userstate import (
-    BagStateSpec,
-    ReadModifyWriteStateSpec,
-    TimerSpec,
-    on_timer,
-)
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 
+from pipelines.aggregation import counts
 from pipelines.aggregation.audit import Totals
-from pipelines.aggregation.counts import (
-    KEY_BYTES,
-    Matrix,
-    Window,
-    WindowKey,
-    matrix_bytes,
-    unpack_matrix,
-)
+from pipelines.aggregation.counts import Matrix, Window, WindowKey
 from pipelines.aggregation.result_rows import joined, rows_of_windows
 from pipelines.aggregation.step import Tally
 from pipelines.beam.counting import OPEN, PERIOD, SHARD, changed
 from pipelines.beam.stream import Stream, closing_time, moment
-from pipelines.sinks.documents import (
-    health_document,
-    period_document,
-    rejects_document,
-    window_document,
-)
+from pipelines.sinks import documents
 from sotto.clocks import now_ms
 from sotto.errors import FormatError
 
@@ -66,27 +48,13 @@ Published: TypeAlias = tuple[bytes, bytes]
 
 
 class _Emitted(NamedTuple):
-    """What has been emitted of a key.
+    """What has been emitted of a key."""
 
-    Attributes
-    ----------
-    revision : int
-        The last one; a time, ms.
-    armed : bool
-        Whether the timer is set that emits it again.
-    timely : bool
-        Whether its timely reports were complete.
-    closed : bool
-        Whether it was emitted a last time; nothing changes it any more.
-    named : str
-        Of a window: fingerprint and metric under which it was emitted last.
-    """
-
-    revision: int = 0
-    armed: bool = False
-    timely: bool = False
-    closed: bool = False
-    named: str = ""
+    revision: int = 0  #: the last one; a time, ms
+    armed: bool = False  #: whether the timer is set that emits it again
+    timely: bool = False  #: whether its timely reports were complete
+    closed: bool = False  #: whether it was emitted a last time; nothing changes it any more
+    named: str = ""  #: of a window: fingerprint and metric under which it was emitted last
 
     @classmethod
     def read(cls, state: Any) -> _Emitted:
@@ -100,24 +68,25 @@ def _revision(before: _Emitted) -> int:
     return max(before.revision + 1, now_ms())
 
 
-class _Subject(Protocol):
+class _Subject:
     """What documents of a kind are about."""
 
-    def __init__(self, stream: Stream) -> None: ...
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
 
     def times(self, key: bytes, change: bytes) -> tuple[Timestamp | None, Timestamp]:
         """Return when timely reports are complete, if ever, and when nothing changes any more."""
-        ...
+        raise NotImplementedError
 
     def sum(self, parts: list[bytes]) -> bytes:
         """Return a sum and changes, or changes alone, as one sum."""
-        ...
+        raise NotImplementedError
 
     def documents(
         self, key: bytes, total: bytes, revision: int, pane: str, named: str, closed: bool
     ) -> tuple[list[Published], str]:
         """Return the documents of a sum, and the name that it has now."""
-        ...
+        raise NotImplementedError
 
 
 def _dofn(name: str, subject: type[_Subject]) -> type[beam.DoFn]:
@@ -126,22 +95,18 @@ def _dofn(name: str, subject: type[_Subject]) -> type[beam.DoFn]:
     Timers have names of their own: the embedded runner mixes up timers of one name in stages that
     it fuses.
     """
-    changes_spec = BagStateSpec("changes", BytesCoder())
-    sum_spec = ReadModifyWriteStateSpec("sum", BytesCoder())
-    emitted_spec = ReadModifyWriteStateSpec("emitted", BytesCoder())
-    emit_spec = TimerSpec(f"{name}_emit", TimeDomain.REAL_TIME)
-    complete_spec = TimerSpec(f"{name}_complete", TimeDomain.WATERMARK)
-    last_spec = TimerSpec(f"{name}_last", TimeDomain.WATERMARK)
-    changes_param = beam.DoFn.StateParam(changes_spec)
-    sum_param = beam.DoFn.StateParam(sum_spec)
-    emitted_param = beam.DoFn.StateParam(emitted_spec)
-    emit_param = beam.DoFn.TimerParam(emit_spec)
-    complete_param = beam.DoFn.TimerParam(complete_spec)
-    last_param = beam.DoFn.TimerParam(last_spec)
+    emit_spec = userstate.TimerSpec(f"{name}_emit", TimeDomain.REAL_TIME)
+    complete_spec = userstate.TimerSpec(f"{name}_complete", TimeDomain.WATERMARK)
+    last_spec = userstate.TimerSpec(f"{name}_last", TimeDomain.WATERMARK)
+    bag = beam.DoFn.StateParam(userstate.BagStateSpec("changes", BytesCoder()))
+    held = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("sum", BytesCoder()))
+    note = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("emitted", BytesCoder()))
+    timer = beam.DoFn.TimerParam(emit_spec)
+    timely_timer = beam.DoFn.TimerParam(complete_spec)
+    last_timer = beam.DoFn.TimerParam(last_spec)
+    of, time = beam.DoFn.KeyParam, beam.DoFn.TimestampParam
 
     class Documents(beam.DoFn):
-        """Changes by key to documents."""
-
         EMIT, COMPLETE, LAST = emit_spec, complete_spec, last_spec
 
         def __init__(self, stream: Stream) -> None:
@@ -151,13 +116,12 @@ def _dofn(name: str, subject: type[_Subject]) -> type[beam.DoFn]:
         def process(
             self,
             element: tuple[bytes, bytes],
-            changes: Any = changes_param,
-            emitted: Any = emitted_param,
-            emit: Any = emit_param,
-            complete: Any = complete_param,
-            last: Any = last_param,
+            changes: Any = bag,
+            emitted: Any = note,
+            emit: Any = timer,
+            complete: Any = timely_timer,
+            last: Any = last_timer,
         ) -> None:
-            """Gather a change, and see to it that it is emitted."""
             key, change = element
             before = _Emitted.read(emitted)
             if before.closed:
@@ -178,46 +142,39 @@ def _dofn(name: str, subject: type[_Subject]) -> type[beam.DoFn]:
                 before = before._replace(armed=True)
             before.write(emitted)
 
-        @on_timer(emit_spec)
+        @userstate.on_timer(emit_spec)
         def early(
-            self,
-            key: Any = beam.DoFn.KeyParam,
-            changes: Any = changes_param,
-            total: Any = sum_param,
-            emitted: Any = emitted_param,
+            self, key: Any = of, changes: Any = bag, total: Any = held, emitted: Any = note
         ) -> Iterator[Published]:
-            """Emit what is known until now."""
             before = _Emitted.read(emitted)
             if before.armed:
                 pane = "late" if before.timely else "early"
                 yield from self.emitted(key, pane, changes, total, emitted)
 
-        @on_timer(complete_spec)
+        @userstate.on_timer(complete_spec)
         def complete(
             self,
-            key: Any = beam.DoFn.KeyParam,
-            changes: Any = changes_param,
-            total: Any = sum_param,
-            emitted: Any = emitted_param,
-            emit: Any = emit_param,
+            key: Any = of,
+            changes: Any = bag,
+            total: Any = held,
+            emitted: Any = note,
+            emit: Any = timer,
         ) -> Iterator[Published]:
-            """Emit what is known once all timely reports are there."""
             if not _Emitted.read(emitted).closed:
                 emit.clear()
                 yield from self.emitted(key, "on_time", changes, total, emitted)
 
-        @on_timer(last_spec)
+        @userstate.on_timer(last_spec)
         def over(
             self,
-            key: Any = beam.DoFn.KeyParam,
-            changes: Any = changes_param,
-            total: Any = sum_param,
-            emitted: Any = emitted_param,
-            emit: Any = emit_param,
-            last: Any = last_param,
-            at: Any = beam.DoFn.TimestampParam,
+            key: Any = of,
+            changes: Any = bag,
+            total: Any = held,
+            emitted: Any = note,
+            emit: Any = timer,
+            last: Any = last_timer,
+            at: Any = time,
         ) -> Iterator[Published]:
-            """Emit a last time and drop the sum."""
             # No older plans than those by which shards were closed.
             self.stream.plans.latest()
             _, over = self.subject.times(key, self.added(changes, total))
@@ -239,7 +196,6 @@ def _dofn(name: str, subject: type[_Subject]) -> type[beam.DoFn]:
             emitted: Any,
             closed: bool = False,
         ) -> list[Published]:
-            """Return the documents of all that has come, and note that they are emitted."""
             before = _Emitted.read(emitted)
             revision = _revision(before)
             held = self.added(changes, total)
@@ -249,13 +205,6 @@ def _dofn(name: str, subject: type[_Subject]) -> type[beam.DoFn]:
             return found
 
         def added(self, changes: Any, total: Any) -> bytes:
-            """Add changes to the sum and return it.
-
-            Raises
-            ------
-            FormatError
-                There is nothing at all: timers are set for what has come alone.
-            """
             held, new = total.read(), list(changes.read())
             if new:
                 held = self.subject.sum([held, *new] if held else new)
@@ -270,19 +219,16 @@ def _dofn(name: str, subject: type[_Subject]) -> type[beam.DoFn]:
     return Documents
 
 
-class WindowEstimates:
+class WindowEstimates(_Subject):
     """Changes of counts by window, to documents of its estimates."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
 
     def times(self, key: bytes, change: bytes) -> tuple[Timestamp | None, Timestamp]:
         window, _ = next(_matrices(change))
-        registry = self._stream.plans.registry(window.fingerprint)
+        registry = self.stream.plans.registry(window.fingerprint)
         plan = registry.by_fingerprint[window.fingerprint]
         end = window.start + plan.metrics[window.metric].window
         # What shards emit when they close the last period comes before that.
-        since = self._stream.plans.since()
+        since = self.stream.plans.since()
         over = closing_time(registry.period_of(end - 1), registry, since) + 1
         return moment(end + plan.resolution + plan.grace), moment(over)
 
@@ -290,22 +236,22 @@ class WindowEstimates:
         """Add counts, version by version of the plan: packed one after the other."""
         total: dict[WindowKey, Matrix] = {}
         for part in parts:
-            for key, counts in _matrices(part):
-                total[key] = total[key] + counts if key in total else counts
+            for key, matrix in _matrices(part):
+                total[key] = total[key] + matrix if key in total else matrix
         return b"".join(changed(*each) for each in sorted(total.items(), key=lambda pair: pair[0]))
 
     def documents(
         self, key: bytes, total: bytes, revision: int, pane: str, named: str, closed: bool
     ) -> tuple[list[Published], str]:
-        versions = {key: Window(revision, counts) for key, counts in _matrices(total)}
+        versions = {key: Window(revision, matrix) for key, matrix in _matrices(total)}
         if min(window.counts.min() for window in versions.values()) < 0:
             raise FormatError("counts of a window would be negative")
-        plans = self._stream.plans
+        plans = self.stream.plans
         registry = plans.registry(*(key.fingerprint for key in versions))
         ((current, window),) = joined(versions, registry)
         (row,), estimates = rows_of_windows([(current, window)], registry, plans.candidates())
         shown = estimates if window.counts.any() else ()
-        found = [window_document(self._stream.job, row, shown, revision, pane)]
+        found = [documents.window_document(self.stream.job, row, shown, revision, pane)]
         now = f"{current.fingerprint.hex()}.{current.metric}"
         if named not in ("", now):
             found.append(self._emptied(named, window, current.start, pane))
@@ -318,31 +264,29 @@ class WindowEstimates:
         """
         fingerprint, _, metric = named.partition(".")
         former = WindowKey(bytes.fromhex(fingerprint), int(metric), start)
-        registry = self._stream.plans.registry(former.fingerprint)
+        registry = self.stream.plans.registry(former.fingerprint)
         empty = replace(window, counts=np.zeros_like(window.counts))
         (row,), _ = rows_of_windows([(former, empty)], registry, {})
-        return window_document(self._stream.job, row, (), window.revision, pane)
+        return documents.window_document(self.stream.job, row, (), window.revision, pane)
 
 
 def _matrices(packed: bytes) -> Iterator[tuple[WindowKey, Matrix]]:
     """Yield the windows, one a version of the plan, of packed changes or counts."""
     at = 0
     while at < len(packed):
-        start, end = at + KEY_BYTES, at + KEY_BYTES + matrix_bytes(packed, at + KEY_BYTES)
-        yield WindowKey.from_bytes(packed[at:start]), unpack_matrix(packed[start:end])
+        start = at + counts.KEY_BYTES
+        end = start + counts.matrix_bytes(packed, start)
+        yield WindowKey.from_bytes(packed[at:start]), counts.unpack_matrix(packed[start:end])
         at = end
 
 
-class PeriodAudit:
+class PeriodAudit(_Subject):
     """Audits of shards by budget period, to documents of the period's audit."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
 
     def times(self, key: bytes, change: bytes) -> tuple[Timestamp | None, Timestamp]:
         # What shards emit when they close it comes before that.
         (period,) = PERIOD.unpack(key)
-        plans = self._stream.plans
+        plans = self.stream.plans
         return None, moment(closing_time(period, plans.registry(), plans.since()) + 1)
 
     def sum(self, parts: list[bytes]) -> bytes:
@@ -356,7 +300,7 @@ class PeriodAudit:
         self, key: bytes, total: bytes, revision: int, pane: str, named: str, closed: bool
     ) -> tuple[list[Published], str]:
         (period,) = PERIOD.unpack(key)
-        registry = self._stream.plans.registry()
+        registry = self.stream.plans.registry()
         totals = (Totals(*totals) for _, *totals in SHARD.iter_unpack(total))
         row = {
             "collector": registry.collector,
@@ -365,14 +309,11 @@ class PeriodAudit:
             "closed": closed,
             **asdict(reduce(Totals.plus, totals)),
         }
-        return [period_document(self._stream.job, row, revision)], ""
+        return [documents.period_document(self.stream.job, row, revision)], ""
 
 
-class JobHealth:
+class JobHealth(_Subject):
     """Notes of all stages, to documents of what was rejected and of the job's health."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
 
     def times(self, key: bytes, change: bytes) -> tuple[Timestamp | None, Timestamp]:
         return None, GlobalWindow().max_timestamp()
@@ -395,15 +336,15 @@ class JobHealth:
     def documents(
         self, key: bytes, total: bytes, revision: int, pane: str, named: str, closed: bool
     ) -> tuple[list[Published], str]:
-        value, job = json.loads(total), self._stream.job
-        collector = self._stream.plans.registry().collector
+        value, job = json.loads(total), self.stream.job
+        collector = self.stream.plans.registry().collector
         health = {
             **Tally(*value["tally"])._asdict(),
             **{name: value[name] for name in (*OPEN, "clock", "offsets")},
         }
         return [
-            rejects_document(job, collector, value["rejects"], revision),
-            health_document(job, collector, health, revision),
+            documents.rejects_document(job, collector, value["rejects"], revision),
+            documents.health_document(job, collector, health, revision),
         ], ""
 
 

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import apache_beam as beam
 
@@ -32,12 +32,8 @@ def build(
 ) -> tuple[beam.PCollection[Keyed], beam.PCollection[bytes]]:
     """Lay the graph into a pipeline.
 
-    Returns
-    -------
-    documents : PCollection of (bytes, bytes)
-        Keys and values.
-    rejects : PCollection of bytes
-        Packed rejects.
+    Returns ``documents`` (PCollection of (bytes, bytes)): keys and values. ``rejects`` (PCollection
+    of bytes): packed rejects.
     """
     read = [
         pipeline
@@ -87,7 +83,6 @@ class _Apart(beam.PTransform):
         self._bounded = bounded
 
     def expand(self, elements: beam.PCollection[Keyed]) -> beam.PCollection[Keyed]:
-        """Return the elements."""
         if self._bounded:
             elements |= beam.Reshuffle()
         return elements | beam.Map(_same).with_output_types(Keyed)
@@ -95,3 +90,37 @@ class _Apart(beam.PTransform):
 
 def _same(element):  # type: ignore[no-untyped-def]
     return element
+
+
+class Sink(Protocol):
+    """Where documents and rejects go; crosses Beam pickled, and connects when it first writes.
+
+    Everything is written at least once. Documents are idempotent by revision; a reject that comes
+    again has the same key or file name.
+    """
+
+    def write(self, items: Sequence[Any]) -> None:
+        """Return once all items are durable; after an error all of them are written again."""
+
+    def close(self) -> None:
+        """Close connections; they are opened again when needed."""
+
+
+class Write(beam.DoFn):
+    """Writes all elements to a sink, a bundle at a time."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def start_bundle(self) -> None:
+        self._items: list[Any] = []
+
+    def process(self, element: Any) -> None:
+        self._items.append(element)
+
+    def finish_bundle(self) -> None:
+        if self._items:
+            self._sink.write(self._items)
+
+    def teardown(self) -> None:
+        self._sink.close()

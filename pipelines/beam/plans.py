@@ -10,52 +10,36 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
-
 from pipelines.aggregation.result_rows import Candidates
-from pipelines.aggregation.rows import Rows
 from pipelines.storage import files
 from pipelines.storage.files import dump_document, load_document
 from pipelines.storage.plans import StoredPlans
+from pipelines.storage.states import fingerprints_of
 from sotto.errors import PlanError
 from sotto.plan.registry import Registry
 
 #: Seconds between two looks at the folder.
 LOOK_SECONDS = 15.0
 FORMAT = 1
-_FINGERPRINT = 32
 #: The note in the folder of when plans came.
 _SINCE = "since"
 
 
 @dataclass(frozen=True)
 class PlansFolder:
-    """Where a pipeline's plans are; crosses Beam pickled.
+    """Where a pipeline's plans are; crosses Beam pickled."""
 
-    Parameters
-    ----------
-    path : str
-        A folder that all workers reach.
-    """
-
-    path: str
+    path: str  #: a folder that all workers reach
 
     def registry(self, *fingerprints: bytes) -> Registry:
         """Return the plans that are known here, at most ``LOOK_SECONDS`` old.
 
-        Parameters
-        ----------
-        *fingerprints : bytes
-            Of plans that another worker knows: if one is not known here yet, the folder is read.
-
-        Raises
-        ------
-        PlanError
-            One is not in the folder.
+        ``*fingerprints``: of plans that another worker knows: if one is not known here yet, the
+        folder is read.
         """
         registry = _looked(self.path).registry
         if any(each not in registry.by_fingerprint for each in fingerprints):
@@ -69,7 +53,6 @@ class PlansFolder:
         return registry
 
     def latest(self) -> Registry:
-        """Return the plans that are there now."""
         return _look(self.path).registry
 
     def since(self) -> Mapping[bytes, int]:
@@ -77,46 +60,20 @@ class PlansFolder:
         return _looked(self.path).since
 
     def candidates(self) -> Candidates:
-        """Return the strings to look for, of the same plans."""
         return _looked(self.path).candidates
 
     def numbered(self, numbering: bytes) -> Registry:
         """Return the registry that numbers metrics in this way.
 
-        Parameters
-        ----------
-        numbering : bytes
-            Fingerprints of 32 bytes, as of :func:`numbering_of`.
-
-        Raises
-        ------
-        PlanError
-            A plan is not in the folder.
+        ``numbering``: fingerprints of 32 bytes, as of :func:`numbering_of`.
         """
         fingerprints = fingerprints_of(numbering)
         registry = self.registry(*fingerprints)
         return registry if numbering_of(registry) == numbering else _ordered(registry, fingerprints)
 
-    def renumbered(self, rows: Rows, numbering: bytes, registry: Registry) -> Rows:
-        """Return rows that were numbered in another way as this registry numbers them."""
-        if numbering == numbering_of(registry):
-            return rows
-        table = _translation(self.numbered(numbering), registry)
-        return replace(
-            rows,
-            metric=table[rows.metric],
-            widths={int(table[metric]): width for metric, width in rows.widths.items()},
-        )
-
 
 def load_since(folder: Path) -> dict[bytes, int]:
-    """Return what :func:`keep_since` has noted in a folder of plans.
-
-    Raises
-    ------
-    AggregationError
-        The note is damaged.
-    """
+    """Return what :func:`keep_since` has noted in a folder of plans."""
     path = folder / _SINCE
     try:
         value = load_document(path.read_bytes(), str(path), FORMAT)
@@ -134,12 +91,6 @@ def keep_since(folder: Path, since: Mapping[bytes, int]) -> None:
 def numbering_of(registry: Registry) -> bytes:
     """Return the plans' fingerprints in the order that gives metrics their ids."""
     return b"".join(plan.fingerprint for plan in registry.plans)
-
-
-def fingerprints_of(numbering: bytes) -> tuple[bytes, ...]:
-    """Return the fingerprints of :func:`numbering_of`, in order."""
-    cuts = range(0, len(numbering), _FINGERPRINT)
-    return tuple(numbering[at : at + _FINGERPRINT] for at in cuts)
 
 
 @dataclass(frozen=True)
@@ -178,18 +129,3 @@ def _look(path: str) -> _Looked:
 @lru_cache(maxsize=16)
 def _ordered(registry: Registry, fingerprints: tuple[bytes, ...]) -> Registry:
     return Registry([registry.by_fingerprint[each] for each in fingerprints])
-
-
-@lru_cache(maxsize=64)
-def _translation(
-    former: Registry, registry: Registry
-) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
-    first: dict[bytes, int] = {}
-    for number, fingerprint, _, _ in registry.metrics:
-        first.setdefault(fingerprint, number)
-    seen: dict[bytes, int] = {}
-    table = []
-    for _, fingerprint, _, _ in former.metrics:
-        table.append(first[fingerprint] + seen.get(fingerprint, 0))
-        seen[fingerprint] = seen.get(fingerprint, 0) + 1
-    return np.array(table, dtype=np.uint16)

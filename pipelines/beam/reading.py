@@ -62,18 +62,11 @@ _NUMBERING = struct.Struct("<H")
 
 
 class Clock(NamedTuple):
-    """The time of a partition, ms.
+    """The time of a partition, ms."""
 
-    Attributes
-    ----------
-    append : int
-        The append time of its last record: none that follows is given an earlier one.
-    watermark : int
-        No element that follows has an earlier timestamp.
-    """
-
+    #: The append time of its last record: none that follows is given an earlier one.
     append: int = EARLIEST
-    watermark: int = EARLIEST
+    watermark: int = EARLIEST  #: no element that follows has an earlier timestamp
 
 
 class AppendTime(WatermarkEstimator):
@@ -206,14 +199,9 @@ def discover_dofn(stream: Stream, source: Source) -> beam.DoFn:
     times = beam.DoFn.WatermarkEstimatorParam(AppendTimes())
 
     class Discover(beam.DoFn):
-        """The names of partitions, each emitted once."""
-
         @beam.DoFn.unbounded_per_element()
         def process(
-            self,
-            element: bytes,
-            tracker: Any = names,
-            estimator: Any = times,
+            self, element: bytes, tracker: Any = names, estimator: Any = times
         ) -> Iterator[Any]:
             now = now_ms()
             seen = tracker.current_restriction()
@@ -286,7 +274,6 @@ class Gathered:
         self.first = EARLIEST
 
     def add(self, block: Block, registry: Registry) -> None:
-        """Decode a block."""
         found = arrivals(block, registry, None)
         for rows in found.rows:
             key = (rows.period, rows.shard, padded_width(rows.payload.shape[1]))
@@ -309,8 +296,6 @@ def read_dofn(stream: Stream, source: Source) -> beam.DoFn:
     times = beam.DoFn.WatermarkEstimatorParam(AppendTimes())
 
     class Read(beam.DoFn):
-        """Names of partitions to packed rows."""
-
         def setup(self) -> None:
             self._held: dict[str, _Held] = {}
 
@@ -320,10 +305,7 @@ def read_dofn(stream: Stream, source: Source) -> beam.DoFn:
 
         @beam.DoFn.unbounded_per_element()
         def process(
-            self,
-            name: str,
-            tracker: Any = offsets,
-            estimator: Any = times,
+            self, name: str, tracker: Any = offsets, estimator: Any = times
         ) -> Iterator[Any]:
             clock = estimator.get_estimator_state()
             try:
@@ -410,12 +392,10 @@ def numbered(element: bytes) -> tuple[bytes, bytes]:
 
 
 def shard_key(period: int, shard: int) -> bytes:
-    """Return the key of a period's shard."""
     return _STATE_KEY.pack(period, shard)
 
 
 def period_and_shard(key: bytes) -> tuple[int, int]:
-    """Return what :func:`shard_key` was given."""
     period, shard = _STATE_KEY.unpack(key)
     return period, shard
 

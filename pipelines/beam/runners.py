@@ -50,17 +50,10 @@ _STAGE = re.compile(r"\s*\[while running .*\]$")
 class Runner:
     """A runner and its options.
 
-    Parameters
-    ----------
-    options : tuple of str
-        As on a command line, without ``--runner`` for the embedded one.
-    report : callable
-        Called with the state of a job that does not run in this process.
+    ``options``: as on a command line, without ``--runner`` for the embedded one. ``report``: called
+    with the state of a job that does not run in this process.
 
-    Raises
-    ------
-    ParameterError
-        Beam does not know an option, or the runner cannot be used so.
+    Raises ``ParameterError``: Beam does not know an option, or the runner cannot be used so.
     """
 
     options: tuple[str, ...] = ()
@@ -74,7 +67,6 @@ class Runner:
 
     @property
     def embedded(self) -> bool:
-        """Whether jobs run in this process."""
         return _name(PipelineOptions([*self.options])) == _EMBEDDED
 
     @property
@@ -96,13 +88,7 @@ class Runner:
         return beam.Pipeline(FnApiRunner() if self.embedded else None, options)
 
     def run(self, pipeline: beam.Pipeline) -> None:
-        """Run a pipeline to its end.
-
-        Raises
-        ------
-        Exception
-            What the runner raises where the job has failed or was cancelled.
-        """
+        """Run a pipeline to its end."""
         began, before = time.monotonic(), ""
         result = pipeline.run()
         while not self.embedded:
@@ -118,8 +104,6 @@ class Runner:
     def reason(self, error: Exception) -> str:
         """Return in a sentence why a job failed: what a worker raised, or else the runner.
 
-        Examples
-        --------
         >>> said = "Traceback ...\\nsotto.errors.AggregationError: no log [while running 'Read']"
         >>> Runner().reason(RuntimeError(f"Error received from SDK harness: {said}\\n at java"))
         'no log'

@@ -19,32 +19,18 @@ _ALWAYS: Mapping[bytes, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Stream:
-    """What all stages know; crosses Beam pickled.
+    """What all stages know; crosses Beam pickled."""
 
-    Parameters
-    ----------
-    job : str
-        Random name of the deployment, which its documents carry.
-    plans : PlansFolder
-    linger : int
-        For how long rows are gathered before they are counted, ms.
-    every : int
-        A window, a period or the job's health is published at most so often, ms.
-    idle : int
-        A partition that has given nothing for so long, though it is read to its end, does not
-        hold the watermark back any more, ms.
-    cache : int
-        Bytes of states that a worker process keeps ready; they can always be made again.
-    bounded : bool
-        Whether to read partitions up to where they end now, and then close all periods.
-    """
-
-    job: str
+    job: str  #: random name of the deployment, which its documents carry
     plans: PlansFolder
-    linger: int = 10_000
-    every: int = 30_000
+    linger: int = 10_000  #: for how long rows are gathered before they are counted, ms
+    every: int = 30_000  #: a window, a period or the job's health is published at most so often, ms
+    #: A partition that has given nothing for so long, though it is read to its end, does not hold
+    #: the watermark back any more, ms.
     idle: int = 60_000
+    #: Bytes of states that a worker process keeps ready; they can always be made again.
     cache: int = 1 << 30
+    #: Whether to read partitions up to where they end now, and then close all periods.
     bounded: bool = False
 
     def __post_init__(self) -> None:
@@ -54,20 +40,14 @@ class Stream:
 
 
 def moment(ms: int) -> Timestamp:
-    """Return milliseconds as Beam's time."""
     return MIN_TIMESTAMP if ms == EARLIEST else Timestamp(micros=ms * 1000)
 
 
 def closing_time(period: int, registry: Registry, since: Mapping[bytes, int] = _ALWAYS) -> int:
     """Return the time, ms, from which on no report of a budget period can count any more.
 
-    Parameters
-    ----------
-    period : int
-    registry : Registry
-    since : mapping
-        By fingerprint, when a plan came, ms; plans that are not in it were there from the first. A
-        plan that comes when a period is over by the others does not open it again.
+    ``since``: by fingerprint, when a plan came, ms; plans that are not in it were there from the
+    first. A plan that comes when a period is over by the others does not open it again.
 
     Examples
     --------

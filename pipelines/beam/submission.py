@@ -21,12 +21,10 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from pipelines.aggregation.result_rows import Candidates
-from pipelines.beam.graph import build
+from pipelines.beam.graph import Sink, Write, build
 from pipelines.beam.plans import PlansFolder, keep_since, load_since
 from pipelines.beam.runners import Runner
 from pipelines.beam.stream import Stream
-from pipelines.beam.writing import Write
-from pipelines.sinks.base import Sink
 from pipelines.sinks.kafka import DocumentsSink, RejectsSink
 from pipelines.sinks.quarantine import RejectsFolder
 from pipelines.sinks.sql import SqlSink
@@ -49,16 +47,10 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Topics:
-    """Topics of reports, and those beside them for what comes out.
-
-    Parameters
-    ----------
-    broker : Broker
-    topics : tuple of ReportTopic
-        Epochs of one name. Later ones are read once they are there.
-    """
+    """Topics of reports, and those beside them for what comes out."""
 
     broker: Broker
+    #: Epochs of one name. Later ones are read once they are there.
     topics: tuple[ReportTopic, ...]
 
     def __post_init__(self) -> None:
@@ -67,17 +59,9 @@ class Topics:
 
     @property
     def name(self) -> str:
-        """The name that the topics are epochs of."""
         return self.topics[0].name
 
     def check(self, registry: Registry) -> None:
-        """Return if all topics can be used.
-
-        Raises
-        ------
-        BrokerError
-            What is wrong with one, and what to do.
-        """
         stay = Stay(registry.horizon, max(plan.retention for plan in registry.plans))
         with connected(self.broker) as found:
             for topic in self.topics:
@@ -86,7 +70,6 @@ class Topics:
                 found.check_sink(SinkTopic(self.name, kind), stay)
 
     def sources(self) -> list[Source]:
-        """Return what is read."""
         first = min(topic.epoch for topic in self.topics)
         return [
             ReportEpochs(self.broker, self.name, first),
@@ -94,61 +77,32 @@ class Topics:
         ]
 
     def sinks(self, job: str) -> tuple[Sink, Sink]:
-        """Return what writes documents, and what writes rejects."""
         estimates = str(SinkTopic(self.name, "estimates"))
         rejected = str(SinkTopic(self.name, "quarantine"))
-        return (
-            DocumentsSink(self.broker, estimates),
-            RejectsSink(self.broker, rejected, job),
-        )
+        return (DocumentsSink(self.broker, estimates), RejectsSink(self.broker, rejected, job))
 
 
 @dataclass(frozen=True)
 class Log:
-    """An embedded log, and a database and a folder for what comes out.
+    """An embedded log, and a database and a folder for what comes out."""
 
-    Parameters
-    ----------
-    path : Path
-        The log's folder.
-    database : str
-        URL.
-    quarantine : Path
-        The folder for what is rejected.
-    """
-
-    path: Path
-    database: str
-    quarantine: Path
+    path: Path  #: the log's folder
+    database: str  #: URL
+    quarantine: Path  #: the folder for what is rejected
 
     def check(self, registry: Registry) -> None:
-        """Return if there is a log.
-
-        Raises
-        ------
-        AggregationError
-            There is none.
-        """
         EmbeddedLog(self.path).open(registry)
 
     def sources(self) -> list[Source]:
-        """Return what is read."""
         return [EmbeddedLog(self.path.resolve())]
 
     def sinks(self, job: str) -> tuple[Sink, Sink]:
-        """Return what writes documents, and what writes rejects."""
         folder = str(self.quarantine.resolve())
         return SqlSink(self.database, job), RejectsFolder(folder)
 
 
 class JobFolder:
-    """The folder of a job.
-
-    Parameters
-    ----------
-    path : Path
-        Made by :meth:`begin` if it does not exist.
-    """
+    """The folder of a job."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
@@ -156,17 +110,10 @@ class JobFolder:
 
     @property
     def plans(self) -> StoredPlans:
-        """The plans that the job has had."""
         return StoredPlans(self.path / "plans")
 
     def job(self) -> str | None:
-        """Return the random name that the job's documents carry; None if none was submitted.
-
-        Raises
-        ------
-        AggregationError
-            The folder is damaged.
-        """
+        """Return the random name that the job's documents carry; None if none was submitted."""
         try:
             value = load_document(self._file.read_bytes(), str(self._file), FORMAT)
         except FileNotFoundError:
@@ -181,20 +128,7 @@ class JobFolder:
         *,
         anew: bool,
     ) -> str:
-        """Return the name of the job that is submitted; note it, and its plans, first.
-
-        Parameters
-        ----------
-        plans, candidates
-        before : str or None
-            As of :meth:`job`.
-        anew : bool
-
-        Raises
-        ------
-        AggregationError
-            It has been submitted since, by somebody else.
-        """
+        """Return the name of the job that is submitted; note it, and its plans, first."""
         job = secrets.token_hex(8) if before is None or anew else before
         (self.path / "plans").mkdir(parents=True, exist_ok=True)
         lock = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -244,25 +178,12 @@ def submit(
 ) -> Any:
     """Submit a pipeline and return Beam's result, which can be waited for.
 
-    Parameters
-    ----------
-    folder : JobFolder
-    io : Topics or Log
-        What is read and written.
-    plans, candidates : sequence and mapping
-        Those that are given, beside those that the job has had.
-    options : sequence of str
-        Beam's, as on the command line.
-    anew : bool
-        Whether to count from the beginning although the job has run before; its documents then
-        are those of another job.
-    **settings
-        As of :class:`~pipelines.beam.stream.Stream`.
+    ``io``: what is read and written. ``plans``, ``candidates``: those that are given, beside those
+    that the job has had. ``options``: Beam's, as on the command line. ``anew``: whether to count
+    from the beginning although the job has run before; its documents then are those of another job.
+    ``**settings``: as of :class:`~pipelines.beam.stream.Stream`.
 
-    Raises
-    ------
-    SottoError
-        It cannot run, or would do harm: what to do. Nothing has been submitted.
+    Raises ``SottoError``: it cannot run, or would do harm: what to do. Nothing has been submitted.
     """
     runner = Runner(tuple(options))
     if not settings.get("bounded"):
@@ -314,13 +235,7 @@ def _has_password(url: str) -> bool:
 
 
 def _unbounded(runner: Runner) -> Runner:
-    """Return a runner of a pipeline without an end.
-
-    Raises
-    ------
-    ParameterError
-        It is the embedded one, which waits for the end of one stage before it begins the next.
-    """
+    """Return a runner of a pipeline without an end."""
     if runner.embedded:
         raise ParameterError(
             "--runner is missing: a pipeline without an end needs an engine, such as --runner "

@@ -1,12 +1,10 @@
 """A pool that starts Beam's Python workers where a runner asks for them: ``--environment_type
 EXTERNAL --environment_config HOST:PORT``.
 
-Each worker is a process of the Python that runs the pool. It ends with its runner, and with the
-pool. The runner is answered once its worker is connected: Flink's waits without an end for a worker
-that it was promised, so that a job whose worker had died on the way would run and read nothing.
-
-Beam's own pool answers at once, gives workers no state cache, listens on every address, takes any
-Python that is on the path, and leaves workers behind when it is killed.
+A worker ends with its runner, and with the pool. The runner is answered once its worker is
+connected: Flink's waits without an end for one that it was promised. Beam's own pool answers at
+once, gives workers no state cache, listens on every address, takes any Python that is on the path,
+and leaves workers behind when it is killed.
 """
 
 from __future__ import annotations
@@ -49,13 +47,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """The service by which a runner starts and stops workers.
-
-    Parameters
-    ----------
-    cache : int, at least 0
-        Megabytes of state that a worker remembers between bundles.
-    """
+    """The service by which a runner starts and stops workers."""
 
     def __init__(self, cache: int) -> None:
         self._cache = cache
@@ -107,7 +99,6 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def close(self) -> None:
-        """End all workers."""
         with self._lock:
             workers = list(self._workers)
         _end(workers)
@@ -144,16 +135,10 @@ def serve(host: str, port: int, cache: int) -> None:
 def work(name: str, provision: str, cache: int, connected: int) -> None:
     """Be a worker until its runner has no more work, or has gone.
 
-    Parameters
-    ----------
-    name : str
-        What the runner calls it.
-    provision : str
-        HOST:PORT where the runner gives the worker its settings.
-    cache : int
-        Megabytes, unless the pipeline's ``--max_cache_memory_usage_mb`` says another number.
-    connected : int
-        A descriptor to which a byte is written once the runner is reached.
+    ``name``: what the runner calls it. ``provision``: HOST:PORT where the runner gives the worker
+    its settings. ``cache``: megabytes, unless the pipeline's ``--max_cache_memory_usage_mb`` says
+    another number. ``connected``: a descriptor to which a byte is written once the runner is
+    reached.
     """
     threading.Thread(target=_end_with_the_pool, daemon=True).start()
     threading.excepthook = _report

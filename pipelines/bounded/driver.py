@@ -59,37 +59,17 @@ STEPS = (
 class Driver:
     """Commits to a state directory; to be made and used under its lock.
 
-    Parameters
-    ----------
-    directory : StateDirectory
-    registry : Registry
-        All plans under which reports have been counted, and maybe more.
-    candidates : mapping
-        Strings to look for, by plan fingerprint and metric.
-    results : Results
-        What is committed is projected there.
-    checkpoint : callable
-        Called after every step of a commit; tests stop the process there.
-    publish : Publish, optional
-        Publishes what is committed.
-    runner : Runner
-        Of the jobs.
-    elsewhere : str, optional
-        As of :meth:`pipelines.storage.directory.StateDirectory.open`.
+    ``registry``: all plans under which reports have been counted, and maybe more. ``candidates``:
+    strings to look for, by plan fingerprint and metric. ``results``: what is committed is projected
+    there. ``checkpoint``: called after every step of a commit; tests stop the process there.
+    ``publish``: publishes what is committed. ``runner``: of the jobs. ``elsewhere``: as of
+    :meth:`pipelines.storage.directory.StateDirectory.open`.
 
-    Attributes
-    ----------
-    manifest : Manifest
-        What is committed.
-    unpublished : str
-        Why it could not be published, if so; then that is not tried again.
+    ``manifest``: what is committed. ``unpublished``: why it could not be published, if so; then
+    that is not tried again.
 
-    Raises
-    ------
-    AggregationError
-        The directory cannot be used, or a plan is missing.
-    PlanError
-        A plan has another fingerprint than one of its name and version had before.
+    Raises ``AggregationError``: the directory cannot be used, or a plan is missing. ``PlanError``:
+    a plan has another fingerprint than one of its name and version had before.
     """
 
     def __init__(
@@ -112,7 +92,7 @@ class Driver:
         self._to_topic = publish
         self.runner = runner
         self.manifest = directory.open(elsewhere)
-        self._last = _last_run(directory)
+        self._last = LastRun.of(directory.path)
         self.manifest.check_plans(registry)
         directory.plans.keep(registry.plans, candidates)
         began = time.monotonic()
@@ -123,7 +103,6 @@ class Driver:
         self._publish()
 
     def interrupted(self) -> Intent | None:
-        """Return what an interrupted process was to do, if one was."""
         return self.directory.intent(self.manifest)
 
     def begin(self, intent: Intent) -> None:
@@ -132,19 +111,10 @@ class Driver:
         self.checkpoint("begun")
 
     def commit(self, intent: Intent, source: BoundedSource | None) -> JobOutput:
-        """Do what an intent lists, commit and project it.
+        """Do what an intent that has begun lists; ``source`` has its ranges.
 
-        Parameters
-        ----------
-        intent : Intent
-            One that has begun.
-        source : BoundedSource or None
-            Of the ranges; none is needed for what is taken from quarantine.
-
-        Raises
-        ------
-        AggregationError, BrokerError
-            It was not committed, and a restart does it again; or it was, and not projected.
+        Raises ``AggregationError`` or ``BrokerError``: it was not committed, and a restart does it
+        again; or it was, and not projected.
         """
         began = time.monotonic()
         ranges, items = self._taken(intent, source)
@@ -191,7 +161,6 @@ class Driver:
             raise AggregationError(f"the run was not committed: {reason}") from error
 
     def _advance(self, intent: Intent, output: JobOutput) -> None:
-        """Commit what is in its place for an intent."""
         manifest = advance(self.manifest, intent, output, Terms.of(self.registry))
         manifest = manifest.with_plans(self.registry.plans)
         self.directory.files.sync(manifest)
@@ -257,11 +226,3 @@ class Driver:
             self.unpublished = str(error)
         else:
             self.checkpoint("published")
-
-
-def _last_run(directory: StateDirectory) -> LastRun | None:
-    """Return the last run's note; one that is damaged is as good as none."""
-    try:
-        return LastRun.of(directory.path)
-    except (OSError, AggregationError):
-        return None

@@ -68,30 +68,14 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Job:
-    """What the stages of one run need to know; crosses Beam pickled.
+    """What the stages of one run need to know; crosses Beam pickled."""
 
-    Parameters
-    ----------
-    source : Ranges
-        Where the reports are.
-    files : StateFiles
-        Where its files are.
-    attempt : str
-        Random name of the driver's attempt to make the generation.
-    plans : tuple of bytes
-        The compiled plans.
-    manifest : Manifest
-        What is committed: the job goes on from there.
-    parts : Parts
-        How periods are cut.
-    """
-
-    source: Ranges
-    files: StateFiles
-    attempt: str
-    plans: tuple[bytes, ...]
-    manifest: Manifest
-    parts: Parts
+    source: Ranges  #: where the reports are
+    files: StateFiles  #: where its files are
+    attempt: str  #: random name of the driver's attempt to make the generation
+    plans: tuple[bytes, ...]  #: the compiled plans
+    manifest: Manifest  #: what is committed: the job goes on from there
+    parts: Parts  #: how periods are cut
 
     @classmethod
     def of(
@@ -102,14 +86,12 @@ class Job:
         manifest: Manifest,
         intent: Intent,
     ) -> Job:
-        """Return the job that goes on from a manifest by an intent."""
         plans = tuple(plan.to_json() for plan in registry.plans)
         parts = manifest.parts_of(intent, registry.shards)
         return cls(source, state, _random_name(), plans, manifest, parts)
 
     @property
     def generation(self) -> int:
-        """The generation being made."""
         return self.manifest.generation + 1
 
     @property
@@ -146,15 +128,8 @@ class Job:
     def output(self, patience: float = 0.0) -> JobOutput:
         """Return what the job has written.
 
-        Parameters
-        ----------
-        patience : float
-            Seconds to wait for a summary that others have written: NFS shows new names late.
-
-        Raises
-        ------
-        AggregationError
-            There is no summary, or a part of the job has failed.
+        ``patience``: seconds to wait for a summary that others have written: NFS shows new names
+        late.
         """
         folder, deadline = self.files.attempt(self.attempt), time.monotonic() + patience
         while (found := self._summary(folder)) is None:
@@ -340,7 +315,6 @@ class WriteFiles(_Stage):
         return _ALONE, part.to_json()
 
     def _page(self, page: int, parts: Iterable[bytes]) -> bytes:
-        """Return a page of counts with what parts add to it."""
         changes = (
             (
                 WindowKey.from_bytes(part[: counts.KEY_BYTES]),

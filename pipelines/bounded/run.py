@@ -43,42 +43,22 @@ MAX_REPORTS = 1_000_000
 
 @dataclass(frozen=True)
 class RunResult:
-    """What aggregating a log came to.
+    """What aggregating a log came to."""
 
-    Parameters
-    ----------
-    generation : int
-        The last one committed.
-    runs : int
-        How many were committed.
-    size : int
-        How much of the source was taken, in its unit.
-    tally : Tally
-        What became of the reports.
-    rejects : mapping of str to int
-        Rejected reports by reason; what could not be decoded counts as one.
-    seconds : float
-        Wall time.
-    ahead : tuple of str
-        Lanes that hold records from the future, which were left, with all that follows them.
-    unit : str
-        ``bytes`` of a log or ``messages`` of topics.
-    unpublished : str
-        Why results could not be published, if so: all is committed, and the next run tries again.
-    """
-
-    generation: int
-    runs: int = 0
-    size: int = 0
-    tally: Tally = field(default_factory=Tally)
+    generation: int  #: the last one committed
+    runs: int = 0  #: how many were committed
+    size: int = 0  #: how much of the source was taken, in its unit
+    tally: Tally = field(default_factory=Tally)  #: what became of the reports
+    #: Rejected reports by reason; what could not be decoded counts as one.
     rejects: dict[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
+    seconds: float = 0.0  #: wall time
+    #: Lanes that hold records from the future, which were left, with all that follows them.
     ahead: tuple[str, ...] = ()
-    unit: str = "bytes"
+    unit: str = "bytes"  #: ``bytes`` of a log or ``messages`` of topics
+    #: Why results could not be published, if so: all is committed, and the next run tries again.
     unpublished: str = ""
 
     def plus(self, intent: Intent, written: JobOutput) -> RunResult:
-        """Return this with one more run."""
         both = JobOutput.sum([JobOutput(rejects=self.rejects, tally=self.tally), written])
         return replace(
             self,
@@ -114,51 +94,26 @@ def aggregate(
 ) -> RunResult:
     """Take all of a log up to its ends of now into state, counts and estimates.
 
-    Parameters
-    ----------
-    log : path or BoundedSource
-        The directory of an embedded log, or another source:
-        :class:`~pipelines.sources.kafka.KafkaTopics`.
-    state_dir : path
-        Made if it does not exist. One run at a time works on it.
-    plans : sequence of CompiledPlan
-        Plans and versions of one collector whose reports the log may hold, besides those that
-        the state directory has. What is given once it keeps.
-    database : str or URL, optional
-        As SQLAlchemy takes it; ``results.db`` in the state directory if not given.
-    as_of : int, optional
-        Take only what was appended up to then, ms.
-    max_reports : int
-        At most so many a run; bounds memory.
-    progress : callable, optional
-        Called before the first run and after each with how much is taken, and how much will be.
-    checkpoint : callable, optional
-        Called after every step of a commit; tests stop the process there.
-    candidates : mapping, optional
-        Strings to look for, by plan fingerprint and metric; kept like plans.
-    publish : Publish, optional
-        Publishes what is committed: :class:`~pipelines.sinks.kafka.EstimatesTopic`,
-        :class:`~pipelines.sinks.kafka.QuarantineTopic`.
-    runner : Runner
-        Of the jobs: the embedded one, or that of any options of Beam's.
-    elsewhere : str, optional
-        Folder or URI where jobs have their files, if not in ``state_dir``; all workers reach it
-        under that name. Fixed when the state directory is made.
-    stop : callable
-        Called after every run; where it returns True no further run begins.
-    trust : int
-        Without ``as_of``, records appended more than so many ms after now are left.
-    clock : callable
-        Returns the current time, ms.
+    ``log``: the directory of an embedded log, or another source:
+    :class:`~pipelines.sources.kafka.KafkaTopics`. ``state_dir``: made if it does not exist. One run
+    at a time works on it. ``plans``: plans and versions of one collector whose reports the log may
+    hold, besides those that the state directory has. What is given once it keeps. ``database``: as
+    SQLAlchemy takes it; ``results.db`` in the state directory if not given. ``as_of``: take only
+    what was appended up to then, ms. ``max_reports``: at most so many a run; bounds memory.
+    ``progress``: called before the first run and after each with how much is taken, and how much
+    will be. ``checkpoint``: called after every step of a commit; tests stop the process there.
+    ``candidates``: strings to look for, by plan fingerprint and metric; kept like plans.
+    ``publish``: publishes what is committed: :class:`~pipelines.sinks.kafka.EstimatesTopic`,
+    :class:`~pipelines.sinks.kafka.QuarantineTopic`. ``runner``: of the jobs: the embedded one, or
+    that of any options of Beam's. ``elsewhere``: folder or URI where jobs have their files, if not
+    in ``state_dir``; all workers reach it under that name. Fixed when the state directory is made.
+    ``stop``: called after every run; where it returns True no further run begins. ``trust``:
+    without ``as_of``, records appended more than so many ms after now are left. ``clock``: returns
+    the current time, ms.
 
-    Raises
-    ------
-    AggregationError
-        It cannot go on. The last commit is intact, and another run goes on from there.
-    BrokerError
-        So it is, for a broker.
-    PlanError
-        The plans are not of one collector.
+    Raises ``AggregationError``: it cannot go on. The last commit is intact, and another run goes on
+    from there. ``BrokerError``: so it is, for a broker. ``PlanError``: the plans are not of one
+    collector.
 
     Notes
     -----
@@ -243,17 +198,12 @@ def _aggregate(
 
 
 def keep_freed_memory() -> bool:
-    """Let this process keep memory that it frees, for the next time that it needs some.
+    """Let this process keep memory that it frees; return whether its C library can, as glibc does.
 
-    Every run needs the same large buffers as the one before. By default the C library gives each
-    of them back to the system when it is freed and asks for fresh, zeroed pages the next time,
-    which costs more than copying reports into them does. The process stays as large as it ever
-    was, so this is for a command to decide, not for a library within somebody's process.
-
-    Returns
-    -------
-    bool
-        Whether the C library knows how; only glibc does.
+    Every run needs the same large buffers as the one before. By default the C library gives them
+    back to the system and asks for fresh, zeroed pages the next time, which costs more than copying
+    reports into them does. The process stays as large as it ever was: a command decides that, no
+    library.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:

@@ -113,21 +113,11 @@ sotto_estimates_omitted
 
 @dataclass(frozen=True)
 class Described:
-    """A metric.
+    """A metric."""
 
-    Parameters
-    ----------
-    name : str
-        As it is exposed, unit and ``_total`` included.
-    help : str
-        One sentence.
-    labels : tuple of str
-        Names of its labels.
-    """
-
-    name: str
-    help: str
-    labels: tuple[str, ...] = ()
+    name: str  #: as it is exposed, unit and ``_total`` included
+    help: str  #: one sentence
+    labels: tuple[str, ...] = ()  #: names of its labels
 
     @property
     def type(self) -> str:

@@ -76,79 +76,38 @@ class EstimateRow:
 
 @dataclass(frozen=True)
 class SinkState:
-    """What a sink's database has besides.
+    """What a sink's database has besides."""
 
-    Parameters
-    ----------
-    taken : mapping
-        Topic and partition to the offset that the sink reads next.
-    health : mapping
-        The job's health, as it reports it: numbers, or None for what it does not know.
-    offsets : mapping or None
-        Partition to the offset that the job reads next, as it reports it; None for no report yet.
-    """
-
+    #: Topic and partition to the offset that the sink reads next.
     taken: Mapping[tuple[str, int], int]
+    #: The job's health, as it reports it: numbers, or None for what it does not know.
     health: Mapping[str, int | None]
+    #: Partition to the offset that the job reads next, as it reports it; None for no report yet.
     offsets: Mapping[str, int] | None
 
 
 @dataclass(frozen=True)
 class Projected:
-    """A reading of a database.
-
-    Parameters
-    ----------
-    generation : int
-    lineage : str or None
-    clock : int or None
-        Milliseconds.
-    levels : mapping
-        Metric to the reports that count, by level.
-    windows : mapping
-        Metric to its newest window.
-    estimates : tuple of EstimateRow
-        Of the newest windows, the first of every metric first.
-    omitted : int
-        Estimates beyond the limit.
-    rejected, requeued : mapping
-        Reports by reason: all that were rejected, and those requeued since, where that is known.
-    periods : tuple of Period
-    size : int or None
-        Bytes of a SQLite database.
-    sink : SinkState or None
-        Where a sink writes the database.
-    """
+    """A reading of a database."""
 
     generation: int
     lineage: str | None
-    clock: int | None
-    levels: Mapping[MetricKey, tuple[int, ...]]
-    windows: Mapping[MetricKey, NewestWindow]
-    estimates: tuple[EstimateRow, ...]
-    omitted: int
+    clock: int | None  #: milliseconds
+    levels: Mapping[MetricKey, tuple[int, ...]]  #: metric to the reports that count, by level
+    windows: Mapping[MetricKey, NewestWindow]  #: metric to its newest window
+    estimates: tuple[EstimateRow, ...]  #: of the newest windows, the first of every metric first
+    omitted: int  #: estimates beyond the limit
+    #: ``rejected`` and ``requeued``: reports by reason: all that were rejected, and those requeued
+    #: since, where that is known.
     rejected: Mapping[str, int]
     requeued: Mapping[str, int]
     periods: tuple[Period, ...]
-    size: int | None = None
-    sink: SinkState | None = None
+    size: int | None = None  #: bytes of a SQLite database
+    sink: SinkState | None = None  #: where a sink writes the database
 
 
 class Database:
-    """A database of results that is only read.
-
-    Parameters
-    ----------
-    url : str or URL
-        As SQLAlchemy takes it.
-    max_series : int
-        Series of estimates at most.
-
-    Raises
-    ------
-    AggregationError
-        It is no database that can be used here.
-    """
+    """A database of results that is only read, with so many series of estimates at most."""
 
     def __init__(self, url: str | sql.URL, max_series: int) -> None:
         try:
@@ -165,17 +124,7 @@ class Database:
         self._last: Projected | None = None
 
     def read(self) -> Projected:
-        """Return a reading; what has not changed since the last call is not read again.
-
-        Raises
-        ------
-        MissingError
-            There is none, or none with results.
-        UnreadableError
-            It cannot be read now.
-        AggregationError
-            It is damaged.
-        """
+        """Return a reading; what has not changed since the last call is not read again."""
         try:
             for _ in range(ATTEMPTS):
                 before = self._stamp()

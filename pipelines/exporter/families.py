@@ -28,30 +28,18 @@ _MICRO, _MILLI = 1e6, 1e3
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Readings of all sources at one time; None for sources that were not configured.
+    """Readings of all sources at one time; None for sources that were not configured."""
 
-    Parameters
-    ----------
-    at : int
-        When they were read, ms of the wall clock.
-    seconds : float
-        How long it took.
-    state, database, log, documents : Reading, optional
-    registry : Registry, optional
-        The plans, where no state directory has them.
-    """
-
-    at: int
-    seconds: float
+    at: int  #: when they were read, ms of the wall clock
+    seconds: float  #: how long it took
     state: Reading[Committed] | None = None
     database: Reading[Projected] | None = None
     log: Reading[Lag] | None = None
     documents: Reading[Documents] | None = None
-    registry: Registry | None = None
+    registry: Registry | None = None  #: the plans, where no state directory has them
 
     @property
     def readings(self) -> dict[str, Reading[Any]]:
-        """The readings of configured sources, by name."""
         named = {
             "state": self.state,
             "database": self.database,
@@ -74,7 +62,6 @@ class Samples:
             self._found.setdefault(name, []).append((tuple(map(str, labels)), float(value)))
 
     def families(self) -> Iterator[Metric]:
-        """Yield what was taken, in the catalogue's order."""
         for name, described in CATALOGUE.items():
             if name not in self._found:
                 continue
@@ -88,14 +75,8 @@ class Samples:
 def families(snapshot: Snapshot | None, now: int, exceeded: int) -> Iterator[Metric]:
     """Yield the metrics of a snapshot.
 
-    Parameters
-    ----------
-    snapshot : Snapshot or None
-        None if there has been none in time.
-    now : int
-        Milliseconds of the wall clock, to which ages are counted.
-    exceeded : int
-        Scrapes that a reading did not answer in time.
+    ``snapshot``: None if there has been none in time. ``now``: milliseconds of the wall clock, to
+    which ages are counted. ``exceeded``: scrapes that a reading did not answer in time.
     """
     samples = Samples()
     samples.add("sotto_exporter_deadline_exceeded_total", exceeded)
@@ -251,8 +232,6 @@ def _periods(samples: Samples, periods: tuple[Period, ...], registry: Registry |
 def _day(time: int) -> str:
     """Return the name of a period that begins at a time, ms.
 
-    Examples
-    --------
     >>> _day(1_370_476_800_000), _day(1_370_480_400_000)
     ('2013-06-06', '2013-06-06T01:00Z')
     """

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from pipelines.exporter.committed import Committed, committed
 from pipelines.exporter.database import Database, SinkState
 from pipelines.exporter.families import Snapshot, families
-from pipelines.exporter.lag import Documents, Lag, Watched, WatchedDocuments, WatchedStream
+from pipelines.exporter.lag import Lag, Watched, WatchedDocuments, WatchedStream
 from pipelines.exporter.readings import Reading, Status, read
 from pipelines.sources.base import MissingError
 from sotto.log.writer import now_ms
@@ -27,48 +27,25 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 
+@dataclass
 class Readers:
-    """What is read: each source may be left out.
+    """What is read: each source may be left out."""
 
-    Parameters
-    ----------
-    state : path, optional
-        State directory.
-    database : Database, optional
-        Results.
-    log : Watched or WatchedStream, optional
-        The log or the topics that the job reads: aggregation runs, as the state directory says, or
-        a streaming job, as its health in the database does.
-    documents : WatchedDocuments, optional
-        The topic of estimates from which the database is written.
-    registry : Registry, optional
-        The plans, where there is no state directory.
-    """
-
-    def __init__(
-        self,
-        state: Path | None = None,
-        database: Database | None = None,
-        log: Watched | WatchedStream | None = None,
-        documents: WatchedDocuments | None = None,
-        registry: Registry | None = None,
-    ) -> None:
-        self._state = state
-        self._database = database
-        self._log = log
-        self._documents = documents
-        self._registry = registry
+    state: Path | None = None  #: state directory
+    database: Database | None = None  #: results
+    #: The log or the topics that the job reads: aggregation runs, as the state directory says, or
+    #: a streaming job, as its health in the database does.
+    log: Watched | WatchedStream | None = None
+    documents: WatchedDocuments | None = None  #: from which the database is written
+    registry: Registry | None = None  #: the plans, where there is no state directory
 
     def readings(self, before: Snapshot | None = None) -> Iterator[Snapshot]:
         """Read all sources; yield what is known once the broker is asked, and when it has answered.
 
-        Parameters
-        ----------
-        before : Snapshot, optional
-            Exposed of the broker meanwhile: it may take long not to answer.
+        ``before``: exposed of the broker meanwhile: it may take long not to answer.
         """
         began, at = time.monotonic(), now_ms()
-        path, database = self._state, self._database
+        path, database = self.state, self.database
         state = None if path is None else read(lambda: committed(path))
         results = None if database is None else read(database.read)
         known = Snapshot(
@@ -78,14 +55,16 @@ class Readers:
             results,
             None if before is None else before.log,
             None if before is None else before.documents,
-            self._registry,
+            self.registry,
         )
         yield known
-        if self._log is None and self._documents is None:
+        if self.log is None and self.documents is None:
             return
         sink = results.value.sink if results and results.value else None
-        lag = None if self._log is None else _lag(self._log, state, sink)
-        documents = None if self._documents is None else _documents(self._documents, sink)
+        lag = None if self.log is None else _lag(self.log, state, sink)
+        documents = None
+        if (topic := self.documents) is not None:
+            documents = read(lambda: topic.read(sink.taken if sink else {}))
         seconds = time.monotonic() - began
         yield replace(known, seconds=seconds, log=lag, documents=documents)
 
@@ -110,24 +89,13 @@ def _offsets(sink: SinkState | None) -> Mapping[str, int]:
     return sink.offsets
 
 
-def _documents(topic: WatchedDocuments, sink: SinkState | None) -> Reading[Documents]:
-    return read(lambda: topic.read(sink.taken if sink else {}))
-
-
 class Health(Collector):
     """The job's health, for a registry of prometheus-client.
 
-    Parameters
-    ----------
-    readers : callable
-        Given the last reading, yields the next one, and maybe others that lead to it.
-    fresh : float
-        A reading answers scrapes for so long, s.
-    deadline : float, optional
-        A scrape waits so long for a reading, s; for ever if not given. After that it is answered
-        with the last one, whose age is exposed, and the reading goes on for the next.
-    clock : callable
-        Says what now is, ms.
+    ``readers``: given the last reading, yields the next one, and maybe others that lead to it.
+    ``fresh``: a reading answers scrapes for so long, s. ``deadline``: a scrape waits so long for a
+    reading, s; for ever if not given. After that it is answered with the last one, whose age is
+    exposed, and the reading goes on for the next. ``clock``: says what now is, ms.
     """
 
     def __init__(
@@ -148,7 +116,6 @@ class Health(Collector):
         self._exceeded = 0
 
     def describe(self) -> list[Metric]:
-        """Return nothing: what is exposed depends on what is found."""
         return []
 
     def collect(self) -> Iterator[Metric]:

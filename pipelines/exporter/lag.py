@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pipelines.sources.base import BoundedSource, MissingError, Partition
 from pipelines.sources.kafka import KafkaPartition, PartitionName, ReportEpochs, RequeueTopic
@@ -30,42 +30,21 @@ PATIENCE = 5.0
 
 
 class Progress(NamedTuple):
-    """How far a streaming job has read a partition.
+    """How far a streaming job has read a partition."""
 
-    Attributes
-    ----------
-    offset : int
-        Of the record that it reads next.
-    records : int
-        That it has not read.
-    """
-
-    offset: int
-    records: int
+    offset: int  #: of the record that it reads next
+    records: int  #: that it has not read
 
 
 @dataclass(frozen=True)
 class Lag:
-    """What has not been read.
+    """What has not been read."""
 
-    Parameters
-    ----------
-    size : int or None
-        Bytes; None where nobody counts them.
-    records : int
-        Extrapolated where a partition has too many to read.
-    lagging : int
-        Partitions that have any of it.
-    oldest : int or None
-        Append time of the oldest record, ms; None for none.
-    partitions : mapping of str to Progress
-        By partition, ``TOPIC/NUMBER``; of streaming jobs alone.
-    """
-
-    size: int | None = 0
-    records: int = 0
-    lagging: int = 0
-    oldest: int | None = None
+    size: int | None = 0  #: bytes; None where nobody counts them
+    records: int = 0  #: extrapolated where a partition has too many to read
+    lagging: int = 0  #: partitions that have any of it
+    oldest: int | None = None  #: append time of the oldest record, ms; None for none
+    #: By partition, ``TOPIC/NUMBER``; of streaming jobs alone.
     partitions: Mapping[str, Progress] = field(default_factory=dict)
 
     @classmethod
@@ -81,37 +60,8 @@ class Lag:
         )
 
 
-class Watched(Protocol):
-    """What aggregation runs read, seen from outside."""
-
-    def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
-        """Return what is beyond the positions up to which partitions are read.
-
-        Parameters
-        ----------
-        taken : mapping
-            Partition to position.
-        registry : Registry or None
-            The plans of the last run.
-
-        Raises
-        ------
-        MissingError
-            There is nothing to read yet.
-        AggregationError, BrokerError
-            It cannot be known.
-        """
-        ...
-
-
 class WatchedLog:
-    """A log whose lag is read again and again.
-
-    Parameters
-    ----------
-    path : path
-        The log's directory.
-    """
+    """A log whose lag is read again and again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -151,17 +101,13 @@ class WatchedTopics:
     there are offsets without any, which nobody ever reads. So records are read to be counted, up
     to a limit.
 
-    Parameters
-    ----------
-    source : BoundedSource
-        The topics, for this alone.
+    ``source``: the topics, for this alone.
     """
 
     def __init__(self, source: BoundedSource) -> None:
         self._source = source
 
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
-        """Return what is beyond the positions up to which partitions are read."""
         # A connection that idles between two scrapes would outlive the broker's.
         with closing(self._source):
             self._source.open(registry)
@@ -175,14 +121,14 @@ class WatchedTopics:
         return Lag.sum(lags)
 
 
+#: What aggregation runs read, seen from outside.
+Watched: TypeAlias = WatchedLog | WatchedTopics
+
+
 class WatchedStream:
     """Topics that a streaming job reads, whose lag is read again and again.
 
-    Parameters
-    ----------
-    broker : Broker
-    topics : sequence of ReportTopic
-        Epochs of one name. The job reads later ones and the requeue topic as well.
+    ``topics``: epochs of one name. The job reads later ones and the requeue topic as well.
     """
 
     def __init__(self, broker: Broker, topics: Sequence[ReportTopic]) -> None:
@@ -195,18 +141,8 @@ class WatchedStream:
     def lag(self, taken: Mapping[str, int]) -> Lag:
         """Return what is beyond the offsets up to which the job has read.
 
-        Parameters
-        ----------
-        taken : mapping
-            Partition, ``TOPIC@ID/NUMBER``, to the offset of the record that is read next, as the
-            job's health reports it.
-
-        Raises
-        ------
-        MissingError
-            There is no topic.
-        BrokerError
-            The broker does not answer.
+        ``taken``: partition, ``TOPIC@ID/NUMBER``, to the offset of the record that is read next, as
+        the job's health reports it.
         """
         reports = self._reports.names()
         if not reports:
@@ -247,29 +183,14 @@ def _lag_of(partition: Partition, start: int, end: int, partitions: int) -> Lag:
 
 @dataclass(frozen=True)
 class Documents:
-    """A topic of estimates.
+    """A topic of estimates."""
 
-    Parameters
-    ----------
-    newest : int or None
-        When the broker took the newest document, ms; None for none.
-    behind : int
-        Offsets beyond those that the sink has written.
-    """
-
-    newest: int | None
-    behind: int
+    newest: int | None  #: when the broker took the newest document, ms; None for none
+    behind: int  #: offsets beyond those that the sink has written
 
 
 class WatchedDocuments:
-    """A topic of estimates that is described again and again.
-
-    Parameters
-    ----------
-    broker : Broker
-    topic : SinkTopic
-        Of the kind ``estimates``.
-    """
+    """A topic of estimates that is described again and again."""
 
     def __init__(self, broker: Broker, topic: SinkTopic) -> None:
         self._broker = broker
@@ -278,17 +199,7 @@ class WatchedDocuments:
     def read(self, taken: Mapping[tuple[str, int], int]) -> Documents:
         """Return the age of the newest document and what the sink has not written.
 
-        Parameters
-        ----------
-        taken : mapping
-            Topic and partition to the offset that the sink reads next.
-
-        Raises
-        ------
-        MissingError
-            The topic does not exist.
-        BrokerError
-            The broker does not answer.
+        ``taken``: topic and partition to the offset that the sink reads next.
         """
         from kafka import TopicPartition
         from kafka.admin import OffsetSpec
@@ -312,13 +223,7 @@ class WatchedDocuments:
 
 @contextmanager
 def _admin(broker: Broker) -> Iterator[KafkaAdminClient]:
-    """Connect for a few requests; a connection that idles would outlive the broker's.
-
-    Raises
-    ------
-    BrokerError
-        The broker does not answer, or refuses.
-    """
+    """Connect for a few requests; a connection that idles would outlive the broker's."""
     from kafka.admin import KafkaAdminClient
     from kafka.errors import KafkaError
 

@@ -31,20 +31,11 @@ class UnreadableError(AggregationError):
 
 @dataclass(frozen=True)
 class Reading(Generic[T]):
-    """A reading of one source.
-
-    Parameters
-    ----------
-    status : Status
-    value : T or None
-        Where the status is ``ok``.
-    problem : str
-        Why there is none, for a log.
-    """
+    """A reading of one source."""
 
     status: Status
-    value: T | None = None
-    problem: str = ""
+    value: T | None = None  #: where the status is ``ok``
+    problem: str = ""  #: why there is none, for a log
 
 
 def read(reader: Callable[[], T]) -> Reading[T]:

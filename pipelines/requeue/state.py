@@ -44,36 +44,15 @@ def requeue(
     stop: Callable[[], bool] = lambda: False,
     wait: float = 0.0,
 ) -> RunResult:
-    """Count what is in quarantine for want of one of these plans.
+    """Count what is in quarantine for want of one of these plans; the result's size is in reports.
 
-    Parameters
-    ----------
-    state_dir : path
-        A run's.
-    plans : sequence of CompiledPlan
-        Those that were missing, where the state directory does not have them yet.
-    database : str or URL, optional
-        As the run's.
-    reasons : collection of Reason
-        Some of those that can be cured.
-    max_reports : int
-        About so many a commit; bounds memory.
-    progress, checkpoint, candidates, stop
-        As of :func:`pipelines.bounded.run.aggregate`.
-    wait : float
-        Seconds to wait for a run that holds the directory.
+    ``plans``: those that were missing, where the state directory does not have them yet.
+    ``reasons``: some of those that can be cured. ``max_reports``: about so many a commit; bounds
+    memory. ``wait``: seconds to wait for a run that holds the directory. All else is as of
+    :func:`pipelines.bounded.run.aggregate`.
 
-    Returns
-    -------
-    RunResult
-        Its size is the number of reports taken again.
-
-    Raises
-    ------
-    ParameterError
-        A reason is none that can be cured.
-    AggregationError
-        It cannot go on. The last commit is intact.
+    Raises ``ParameterError``: a reason is none that can be cured. ``AggregationError``: it cannot
+    go on. The last commit is intact.
     """
     check_reasons(reasons)
     StateDirectory(state_dir).manifest()  # Refuses what no run has made.
@@ -105,7 +84,6 @@ def requeue(
 
 
 def _take(result: RunResult, driver: Driver, intent: Intent) -> RunResult:
-    """Commit an intent; return the result with it."""
     result = result.plus(intent, driver.commit(intent, None))
     return replace(result, size=result.size + _rows(intent.requeue))
 

@@ -8,72 +8,42 @@ the job finds duplicates.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
+from pipelines.sinks.kafka import producer_for, send_all
 from pipelines.sinks.quarantine import Record, check_reasons, parse, plan_of, requeue_record
-from pipelines.sources.kafka_reader import PATIENCE, read_to_end
-from sotto.errors import BrokerError, FormatError
+from pipelines.sources.kafka_reader import read_to_end
+from sotto.errors import FormatError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
-from sotto.kafka.producers import end_producer, make_producer
 from sotto.kafka.topics import MAX_BATCH, SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
 
-if TYPE_CHECKING:
-    pass
-
-#: Records sent and not acknowledged.
-_IN_FLIGHT = 1000
-_BATCH = 256 << 10
-
 
 @dataclass
 class Found:
-    """What a topic of quarantine holds for some reasons, by reason and plan, in reports.
+    """What a topic of quarantine holds for some reasons, by reason and plan, in reports."""
 
-    Attributes
-    ----------
-    waiting, done : Counter
-        By reason and fingerprint, in hexadecimal: what has not been given back, and what has.
-    given_back : int
-        Reports of what was given back now.
-    unreadable : int
-        Records that are none of quarantine, or of a time that a broker does not take.
-    """
-
+    #: ``waiting`` and ``done``: by reason and fingerprint, in hexadecimal: what has not been given
+    #: back, and what has.
     waiting: Counter[tuple[str, str]] = field(default_factory=Counter)
     done: Counter[tuple[str, str]] = field(default_factory=Counter)
-    given_back: int = 0
+    given_back: int = 0  #: reports of what was given back now
+    #: Records that are none of quarantine, or of a time that a broker does not take.
     unreadable: int = 0
 
 
 class RequeueTopics:
     """The two topics beside those of reports.
 
-    Parameters
-    ----------
-    broker : Broker
-    name : str
-        Of the reports' topics, without epoch and partitions.
-    plans : sequence of CompiledPlan
-        Those that the streaming job has now.
-    reasons : collection of Reason
-        Some of those that can be cured.
-    again : bool
-        Whether what has been given back already is given back once more, for a job that did not
-        have the plan then: what it has counted since are duplicates.
-
-    Raises
-    ------
-    ParameterError
-        A reason is none that can be cured.
-    PlanError
-        The plans are not of one collector.
+    ``name``: of the reports' topics, without epoch and partitions. ``plans``: those that the
+    streaming job has now. ``reasons``: some of those that can be cured. ``again``: whether what has
+    been given back already is given back once more, for a job that did not have the plan then: what
+    it has counted since are duplicates.
     """
 
     def __init__(
@@ -94,61 +64,26 @@ class RequeueTopics:
         self._again = again
 
     def waiting(self, progress: Callable[[int, int], None]) -> Found:
-        """Return what there is, and send nothing.
-
-        Parameters
-        ----------
-        progress : callable
-            Called with how many records of quarantine have been read, and how many there are.
-
-        Raises
-        ------
-        BrokerError
-            The topics cannot be used, and what to do.
-        """
+        """Return what there is, and send nothing."""
         found = Found()
         deque(self._curable(found, progress), maxlen=0)
         return found
 
     def requeue(self, progress: Callable[[int, int], None]) -> Found:
-        """Give back what the plans cure, and return what there was.
-
-        Raises
-        ------
-        BrokerError
-            As of :meth:`waiting`, or the broker does not take what is sent; done again, it goes on
-            from there.
-        """
-        from kafka.errors import KafkaError
-
+        """Give back what the plans cure, and return what there was."""
         found = Found()
-        sent: list[tuple[Any, int]] = []
-        producer = make_producer(
-            self._broker, PATIENCE, compression="zstd", batch=_BATCH, largest=MAX_BATCH
-        )
-        try:
-            with closing(self._curable(found, progress)) as curable:
-                for record, rows in curable:
-                    if plan_of(record.value) in self._plans:
-                        future = producer.send(
-                            str(self.target),
-                            key=record.key,
-                            value=record.value,
-                            headers=list(record.headers),
-                            timestamp_ms=record.timestamp,
-                        )
-                        sent.append((future, rows))
-                    if len(sent) >= _IN_FLIGHT:
-                        found.given_back += _acknowledged(sent)
-                        sent = []
-            found.given_back += _acknowledged(sent)
-        except KafkaError as error:
-            raise BrokerError(
-                f"the broker did not take a record of {self.target} ({type(error).__name__}): "
-                "do it again"
-            ) from error
-        finally:
-            end_producer(producer)
+
+        def cured() -> Iterator[Record]:
+            for record, rows in curable:
+                if plan_of(record.value) in self._plans:
+                    found.given_back += rows
+                    yield record
+
+        with (
+            closing(self._curable(found, progress)) as curable,
+            producer_for(self._broker, MAX_BATCH, advice=": do it again") as producer,
+        ):
+            send_all(producer, str(self.target), cured())
         return found
 
     def _curable(
@@ -184,10 +119,3 @@ class RequeueTopics:
             into[reject.reason.label, plan.hex()] += rows
             if known not in back or self._again:
                 yield given, rows
-
-
-def _acknowledged(sent: Sequence[tuple[Any, int]]) -> int:
-    """Wait until the broker has all records; return how many reports they hold."""
-    for future, _ in sent:
-        future.get(timeout=PATIENCE)
-    return sum(rows for _, rows in sent)

@@ -16,13 +16,7 @@ from typing import Any, NamedTuple
 from pipelines.aggregation import counts
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import Candidates, joined, rows_of_windows
-from pipelines.sinks.documents import (
-    WINDOW_KEY,
-    health_document,
-    period_document,
-    rejects_document,
-    window_document,
-)
+from pipelines.sinks import documents
 from pipelines.sinks.sql import Projection
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
@@ -49,17 +43,8 @@ def projection(
 ) -> Projection:
     """Return what brings a database from one generation to the committed one.
 
-    Parameters
-    ----------
-    directory : StateDirectory
-        Holds the counts.
-    manifest : Manifest
-    registry, candidates
-        By which windows are estimated.
-    since : int
-        The generation that the database has; 0 for none. Windows changed after it are estimated.
-    anew : bool
-        Whether the database is emptied first.
+    Windows that changed after ``since``, the generation that the database has, are estimated; 0 is
+    for none. ``anew``: whether the database is emptied first.
     """
     return Projection(
         state=manifest.state,
@@ -93,7 +78,7 @@ def _changed(
     restated = manifest.restated(since)
     for page, generation in sorted(manifest.pages.items()):
         if generation > since or restated:
-            body = files.load(directory.page(page, generation), counts.KIND)
+            body = files.load(directory.files.page(page, generation), counts.KIND)
             windows = manifest.stated(counts.unpack_page(body), registry)
             whole = joined(windows, registry)
             changed = [(key, window) for key, window in whole if window.revision > since]
@@ -127,7 +112,6 @@ def _quarantine(manifest: Manifest) -> Iterator[dict[str, object]]:
 
 
 def _requeued(entry: Quarantined) -> Counter[str]:
-    """Return how many rows of a quarantine file have been requeued, by reason."""
     total: Counter[str] = Counter()
     for reason, _, rows in entry.requeued:
         total[reason] += rows
@@ -139,13 +123,8 @@ def documents_of(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield the documents of what has changed: windows, then periods, then rejects.
 
-    Parameters
-    ----------
-    projection : Projection
-        Its windows are iterated once.
-    collector : str
-    before : int or None
-        The log's clock as of what was published before, ms.
+    ``projection``: its windows are iterated once. ``before``: the log's clock as of what was
+    published before, ms.
     """
     job, revision = projection.state, projection.generation
     for windows, estimates in projection.changed:
@@ -155,15 +134,15 @@ def documents_of(
         for window in windows:
             pane = _pane(_int(window["window_end"]), before, projection.clock)
             found = of_window[_key(window)]
-            yield window_document(job, window, found, _int(window["revision"]), pane)
+            yield documents.window_document(job, window, found, _int(window["revision"]), pane)
     for row in projection.periods:
-        yield period_document(job, row, revision)
+        yield documents.period_document(job, row, revision)
     rejects: Counter[str] = Counter()
     requeued: Counter[str] = Counter()
     for entry in projection.quarantine:
         rejects[str(entry["reason"])] += _int(entry["rows"])
         requeued[str(entry["reason"])] += _int(entry["requeued"])
-    yield rejects_document(job, collector, rejects, revision, requeued)
+    yield documents.rejects_document(job, collector, rejects, revision, requeued)
 
 
 def health_of(manifest: Manifest, collector: str) -> tuple[bytes, bytes]:
@@ -177,11 +156,11 @@ def health_of(manifest: Manifest, collector: str) -> tuple[bytes, bytes]:
         "clock": manifest.clock,
         "offsets": dict(manifest.positions),
     }
-    return health_document(manifest.state, collector, health, manifest.generation)
+    return documents.health_document(manifest.state, collector, health, manifest.generation)
 
 
 def _key(row: Mapping[str, object]) -> tuple[object, ...]:
-    return tuple(row[name] for name in WINDOW_KEY)
+    return tuple(row[name] for name in documents.WINDOW_KEY)
 
 
 def _int(value: object) -> int:
@@ -197,27 +176,14 @@ def _pane(end: int, before: int | None, clock: int | None) -> str:
 
 @dataclass(frozen=True)
 class Note:
-    """How far a topic has been published.
+    """How far a topic has been published."""
 
-    Parameters
-    ----------
-    topic, id : str
-        Name and id of the topic.
-    generation : int
-        The last one published.
-    clock : int or None
-        The log's as of then, ms.
-    lineage : str or None
-        Digest of that generation.
-    ends : mapping
-        Partition, as text, to the offset after the last record that was sent.
-    """
-
-    topic: str
-    id: str
-    generation: int
-    clock: int | None
-    lineage: str | None
+    topic: str  #: its name
+    id: str  #: its id
+    generation: int  #: the last one published
+    clock: int | None  #: the log's as of then, ms
+    lineage: str | None  #: digest of that generation
+    #: Partition, as text, to the offset after the last record that was sent.
     ends: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -241,7 +207,6 @@ class Note:
         return self.generation if same else 0
 
     def of_topic(self, topic: str, id: str) -> bool:
-        """Return whether the note is about a topic."""
         return (self.topic, self.id) == (topic, id)
 
 
@@ -266,18 +231,10 @@ def check_stamps(records: Iterable[Any], manifest: Manifest, topic: str) -> None
     was made. Its revisions would be lower than those in the topic, or mean something else, and
     consumers would keep what they have.
 
-    Parameters
-    ----------
-    records : iterable
-        Of the topic, as kafka-python returns them. Those of other jobs and without a valid stamp
-        are ignored.
-    manifest : Manifest
-    topic : str
+    ``records``: of the topic, as kafka-python returns them. Those of other jobs and without a valid
+    stamp are ignored.
 
-    Raises
-    ------
-    BrokerError
-        The message says what to do.
+    Raises ``BrokerError``: the message says what to do.
     """
     for record in records:
         for stamp in _stamps_in(record):

@@ -138,26 +138,18 @@ _REPEATED = (*WINDOW_KEY, "window_end")
 
 
 class Document(BaseModel):
-    """What all documents have.
-
-    Attributes
-    ----------
-    job : str
-        Random name of the deployment that made it.
-    revision : int
-        At least 1; higher than that of every earlier document of the job with this key.
-    """
+    """What all documents have."""
 
     model_config = ConfigDict(frozen=True, **_STRICT)
     key_names: ClassVar[tuple[str, ...]] = ("collector",)
 
     schema_: Annotated[int, Field(alias="schema", ge=SCHEMA, le=SCHEMA)]
-    job: Annotated[_Text, Field(min_length=1)]
+    job: Annotated[_Text, Field(min_length=1)]  #: random name of the deployment that made it
+    #: At least 1; higher than that of every earlier document of the job with this key.
     revision: Annotated[int, Field(ge=1, lt=2**63)]
 
     @property
     def key(self) -> bytes:
-        """The key of its record."""
         kind = getattr(self, "kind")  # noqa: B009
         about = self._about
         return _canonical([kind, *(about[name] for name in self.key_names)])
@@ -192,7 +184,6 @@ class WindowDocument(Document):
         return self.window
 
     def rows(self) -> tuple[Row, list[Row]]:
-        """Return the rows of the tables ``windows`` and ``estimates``."""
         window: dict[str, object] = {**self.window, "revision": self.revision}
         repeated = {name: window[name] for name in (*_REPEATED, "revision")}
         return window, [{**repeated, **each} for each in self.estimates]
@@ -249,22 +240,9 @@ def window_document(
 ) -> tuple[bytes, bytes]:
     """Return key and value of a window's document.
 
-    Parameters
-    ----------
-    job : str
-    window : mapping
-        A row of :func:`pipelines.aggregation.result_rows.rows_of_windows`; its ``revision`` is not
-        used.
-    estimates : sequence of mapping
-        Of this window alone, empty if its reports were all taken back.
-    revision : int, at least 1
-    pane : str
-        One of :data:`PANES`.
-
-    Raises
-    ------
-    FormatError
-        A field is missing or invalid.
+    ``window``: a row of :func:`pipelines.aggregation.result_rows.rows_of_windows`; its ``revision``
+    is not used. ``estimates``: of this window alone, empty if its reports were all taken back.
+    ``pane``: one of :data:`PANES`.
     """
     return _packed(
         "window",
@@ -302,11 +280,6 @@ def health_document(job: str, collector: str, health: Row, revision: int) -> tup
     """Return key and value of a document of the state of a job.
 
     Fields of :class:`Health` that are left out are null.
-
-    Raises
-    ------
-    FormatError
-        A field is unknown or invalid.
     """
     names = Health.__annotations__
     if unknown := sorted(set(health) - set(names)):
@@ -318,13 +291,6 @@ def health_document(job: str, collector: str, health: Row, revision: int) -> tup
 def parse(key: bytes | None, value: bytes | None) -> Document:
     """Return the document of a record.
 
-    Raises
-    ------
-    FormatError
-        It is none, one of another schema, or one under another key.
-
-    Examples
-    --------
     >>> key, value = rejects_document("j", "fleet.example", {"late": 3}, revision=7)
     >>> key
     b'["rejects","fleet.example"]'

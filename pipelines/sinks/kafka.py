@@ -6,22 +6,16 @@ The topic may be out of reach: what is committed stands, and is published once i
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from pipelines.aggregation import quarantine
 from pipelines.aggregation.result_rows import Candidates
-from pipelines.sinks.committed import (
-    Note,
-    check_stamps,
-    documents_of,
-    health_of,
-    projection,
-    stamp_of,
-)
-from pipelines.sinks.quarantine import key_of, quarantine_record
+from pipelines.sinks import committed
+from pipelines.sinks.committed import Note
+from pipelines.sinks.quarantine import Headers, Record, key_of, quarantine_record
 from pipelines.sources.kafka_reader import read_to_end
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
@@ -48,27 +42,10 @@ QUARANTINE_NOTE = "published-quarantine.json"
 
 _LOGGER = logging.getLogger(__name__)
 
-#: Key, value and headers.
-Content: TypeAlias = tuple[bytes, bytes, list[tuple[str, bytes]]]
 
-
-class Publish(Protocol):
-    """Publishes what is committed and has not been published."""
-
-    def __call__(
-        self,
-        directory: StateDirectory,
-        manifest: Manifest,
-        registry: Registry,
-        candidates: Candidates,
-    ) -> None:
-        """Publish, and note how far.
-
-        Raises
-        ------
-        BrokerError
-            Not all could be published; it can be tried again.
-        """
+#: Publishes what is committed and has not been published, and notes how far; raises
+#: :class:`~sotto.errors.BrokerError` where not all could be published: it can be tried again.
+Publish: TypeAlias = Callable[[StateDirectory, Manifest, Registry, Candidates], None]
 
 
 @dataclass(frozen=True)
@@ -77,18 +54,11 @@ class Several:
 
     ways: Sequence[Publish]
 
-    def __call__(
-        self,
-        directory: StateDirectory,
-        manifest: Manifest,
-        registry: Registry,
-        candidates: Candidates,
-    ) -> None:
-        """Publish to all of them."""
+    def __call__(self, *generation: Any) -> None:
         failed = []
         for way in self.ways:
             try:
-                way(directory, manifest, registry, candidates)
+                way(*generation)
             except BrokerError as error:
                 failed.append(str(error))
         if failed:
@@ -96,28 +66,26 @@ class Several:
 
 
 @dataclass
-class EstimatesTopic:
-    """Publishes what is committed to a compacted topic of estimates.
-
-    Parameters
-    ----------
-    broker : Broker
-    topic : SinkTopic
-        Of the kind ``estimates``.
-
-    Raises
-    ------
-    ParameterError
-        It is of another kind.
-    ModuleNotFoundError
-        kafka-python is not installed.
-    """
+class _Published:
+    """A topic to which state directories are published; its name must be that of its kind."""
 
     broker: Broker
     topic: SinkTopic
+    kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        _require_kind(self.topic, "estimates")
+        if self.topic.kind != self.kind:
+            raise ParameterError(
+                f"topic {self.topic} is not a topic of {self.kind}: its name must end in "
+                f"-{self.kind}"
+            )
+        require_client()
+
+
+class EstimatesTopic(_Published):
+    """Publishes what is committed to a compacted topic of estimates."""
+
+    kind = "estimates"
 
     def __call__(
         self,
@@ -140,26 +108,19 @@ class EstimatesTopic:
             return
         ends = dict(note.ends) if note and note.of_topic(topic, found.id) else {}
         with closing(self.records(found.partitions, ends)) as others:
-            check_stamps(others, manifest, topic)
-        changed = projection(directory, manifest, registry, candidates, since)
+            committed.check_stamps(others, manifest, topic)
+        changed = committed.projection(directory, manifest, registry, candidates, since)
         before = note.clock if note is not None and since else None
-        documents = documents_of(changed, registry.collector, before)
-        health = health_of(manifest, registry.collector)
+        documents = committed.documents_of(changed, registry.collector, before)
+        health = committed.health_of(manifest, registry.collector)
         try:
-            ends |= self.send(documents, health, [stamp_of(manifest)])
+            ends |= self.send(documents, health, (committed.stamp_of(manifest),))
         except FormatError as error:
             raise BrokerError(f"a document cannot be made of the results: {error}") from error
         generation, lineage = manifest.generation, changed.lineage
         Note(topic, found.id, generation, manifest.clock, lineage, ends).store(directory.path)
 
     def found(self) -> FoundTopic:
-        """Return the broker's description of the topic.
-
-        Raises
-        ------
-        BrokerError
-            It cannot be used, or the broker cannot be reached.
-        """
         with connected(self.broker) as topics:
             return topics.check_sink(self.topic, Stay(0, 0))
 
@@ -168,17 +129,11 @@ class EstimatesTopic:
         return read_to_end(self.broker, str(self.topic), partitions, begin=begin)
 
     def send(
-        self,
-        documents: Iterable[tuple[bytes, bytes]],
-        last: tuple[bytes, bytes],
-        headers: list[tuple[str, bytes]],
+        self, documents: Iterable[tuple[bytes, bytes]], last: tuple[bytes, bytes], headers: Headers
     ) -> dict[str, int]:
         """Send documents, and one more once all others are acknowledged.
 
-        Returns
-        -------
-        dict of str to int
-            As of :func:`send_all`.
+        Returns dict of str to int: as of :func:`send_all`.
         """
         topic = str(self.topic)
         with producer_for(self.broker) as producer:
@@ -186,43 +141,25 @@ class EstimatesTopic:
             return ends | send_all(producer, topic, self._fitting([last], headers))
 
     def _fitting(
-        self, documents: Iterable[tuple[bytes, bytes]], headers: list[tuple[str, bytes]]
-    ) -> Iterator[Content]:
+        self, documents: Iterable[tuple[bytes, bytes]], headers: Headers
+    ) -> Iterator[Record]:
         for key, value in documents:
             if len(key) + len(value) > LARGEST:
                 raise BrokerError(
                     f"a document has {len(value)} bytes, more than a record of {self.topic} may: "
                     "look for fewer candidates"
                 )
-            yield key, value, headers
+            yield Record(key, value, headers)
 
 
-@dataclass
-class QuarantineTopic:
+class QuarantineTopic(_Published):
     """Publishes quarantine files, one after another, to a topic of quarantine.
 
     A file never changes. One that was published in part is published again from its beginning,
     with the same keys.
-
-    Parameters
-    ----------
-    broker : Broker
-    topic : SinkTopic
-        Of the kind ``quarantine``.
-
-    Raises
-    ------
-    ParameterError
-        It is of another kind.
-    ModuleNotFoundError
-        kafka-python is not installed.
     """
 
-    broker: Broker
-    topic: SinkTopic
-
-    def __post_init__(self) -> None:
-        _require_kind(self.topic, "quarantine")
+    kind = "quarantine"
 
     def __call__(
         self,
@@ -255,25 +192,16 @@ class QuarantineTopic:
         note.store(directory.path, QUARANTINE_NOTE)
 
 
-def _require_kind(topic: SinkTopic, kind: str) -> None:
-    if topic.kind != kind:
-        raise ParameterError(
-            f"topic {topic} is not a topic of {kind}: its name must end in -{kind}"
-        )
-    require_client()
-
-
 def _file_records(
     directory: StateDirectory, manifest: Manifest, generation: int
-) -> Iterator[Content]:
-    content = files.load(directory.quarantine(generation), quarantine.KIND)
+) -> Iterator[Record]:
+    content = files.load(directory.files.quarantine(generation), quarantine.KIND)
     for number, reject in enumerate(quarantine.unpack(content)):
-        record = quarantine_record(reject, manifest.state, key_of(generation, number, reject))
-        yield record.key, record.value, list(record.headers)
+        yield quarantine_record(reject, manifest.state, key_of(generation, number, reject))
 
 
 class _TopicSink:
-    """Sends items to a topic; see :class:`pipelines.sinks.base.Sink`."""
+    """Sends items to a topic; see :class:`pipelines.beam.graph.Sink`."""
 
     def __init__(self, broker: Broker, topic: str) -> None:
         self._broker = broker
@@ -296,18 +224,17 @@ class _TopicSink:
             raise
 
     def close(self) -> None:
-        """Close the producer."""
         self._producer = None
         self._open.close()
 
-    def _records(self, item: Any) -> Iterator[Content]:
+    def _records(self, item: Any) -> Iterator[Record]:
         raise NotImplementedError
 
 
 class DocumentsSink(_TopicSink):
     """Writes a pipeline's documents, given their keys and values, to a topic of estimates."""
 
-    def _records(self, item: tuple[bytes, bytes]) -> Iterator[Content]:
+    def _records(self, item: tuple[bytes, bytes]) -> Iterator[Record]:
         """Leave out what no broker takes, however often it is sent."""
         key, value = item
         if len(key) + len(value) > LARGEST:
@@ -318,7 +245,7 @@ class DocumentsSink(_TopicSink):
                 self._topic,
             )
         else:
-            yield key, value, []
+            yield Record(key, value, ())
 
 
 class RejectsSink(_TopicSink):
@@ -328,38 +255,26 @@ class RejectsSink(_TopicSink):
         super().__init__(broker, topic)
         self._job = job
 
-    def _records(self, item: bytes) -> Iterator[Content]:
+    def _records(self, item: bytes) -> Iterator[Record]:
         for reject in quarantine.unpack(item):
-            record = quarantine_record(reject, self._job)
-            yield record.key, record.value, list(record.headers)
+            yield quarantine_record(reject, self._job)
 
 
-def send_all(producer: KafkaProducer, topic: str, records: Iterable[Content]) -> dict[str, int]:
-    """Send records and return once the broker has acknowledged all of them.
+def send_all(producer: KafkaProducer, topic: str, records: Iterable[Record]) -> dict[str, int]:
+    """Send records and return once the broker has acknowledged all; at most 16 MiB wait for that.
 
-    Parameters
-    ----------
-    producer : KafkaProducer
-        Of :func:`producer_for`.
-    topic : str
-    records : iterable of (bytes, bytes, list)
-        Key, value and headers of each. At most 16 MiB wait for acknowledgement.
-
-    Returns
-    -------
-    dict of str to int
-        Partition, as text, to the offset after the last record sent there.
-
-    Raises
-    ------
-    KafkaError
-        The broker did not take a record, or not within ``PATIENCE`` seconds.
+    Returns, by partition as text, the offset after the last record sent there. Raises
+    ``KafkaError`` where the broker did not take a record, or not within ``PATIENCE`` seconds.
     """
     waiting: list[Any] = []
     size = 0
     ends: dict[str, int] = {}
-    for key, value, headers in records:
-        waiting.append(producer.send(topic, key=key, value=value, headers=headers))
+    for record in records:
+        key, value, headers, time = record
+        future = producer.send(
+            topic, key=key, value=value, headers=list(headers), timestamp_ms=time
+        )
+        waiting.append(future)
         size += len(key) + len(value)
         if size > _IN_FLIGHT:
             ends |= _acknowledged(waiting)
@@ -376,24 +291,19 @@ def _acknowledged(waiting: Iterable[Any]) -> dict[str, int]:
 
 
 @contextmanager
-def producer_for(broker: Broker) -> Iterator[KafkaProducer]:
-    """Return a producer for the duration of a block.
-
-    Raises
-    ------
-    BrokerError
-        There, or within: the broker does not take records; what it says.
-    """
+def producer_for(
+    broker: Broker, largest: int = MAX_DOCUMENT, advice: str = ""
+) -> Iterator[KafkaProducer]:
+    """Return a producer for the duration of a block."""
     from kafka.errors import KafkaError, KafkaTimeoutError
 
-    producer = make_producer(
-        broker, PATIENCE, compression="zstd", batch=_BATCH, largest=MAX_DOCUMENT
-    )
+    producer = make_producer(broker, PATIENCE, compression="zstd", batch=_BATCH, largest=largest)
     try:
         yield producer
     except KafkaTimeoutError as error:
-        raise BrokerError("the broker did not acknowledge in time") from error
+        raise BrokerError(f"the broker did not acknowledge in time{advice}") from error
     except KafkaError as error:
-        raise BrokerError(f"the broker did not take a record ({type(error).__name__})") from error
+        reason = type(error).__name__
+        raise BrokerError(f"the broker did not take a record ({reason}){advice}") from error
     finally:
         end_producer(producer)

@@ -39,58 +39,30 @@ _FIELDS = ("sotto-quarantine", "reason", "append", "rows", "length", "job")
 
 
 class Record(NamedTuple):
-    """A record of either topic, as a producer takes it.
-
-    Attributes
-    ----------
-    key, value : bytes
-    headers : tuple of (str, bytes)
-    timestamp : int or None
-        Milliseconds; None for the time of publishing.
-    """
+    """A record of either topic, as a producer takes it."""
 
     key: bytes
     value: bytes
     headers: Headers
-    timestamp: int | None = None
+    timestamp: int | None = None  #: milliseconds; None for the time of publishing
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A record of the quarantine topic.
+    """A record of the quarantine topic."""
 
-    Parameters
-    ----------
-    reject : Reject
-        Its message may have been cut to ``MAX_MESSAGE`` bytes.
-    job : str
-        Random name of the deployment that rejected it.
-    key : bytes
-        Of one job the same for the same reject, whenever that is published again.
-    length : int
-        Bytes of the message before it was cut.
-    """
-
-    reject: Reject
-    job: str
-    key: bytes
-    length: int
+    reject: Reject  #: its message may have been cut to ``MAX_MESSAGE`` bytes
+    job: str  #: random name of the deployment that rejected it
+    key: bytes  #: of one job the same for the same reject, whenever that is published again
+    length: int  #: bytes of the message before it was cut
 
 
 def quarantine_record(reject: Reject, job: str, key: bytes | None = None) -> Record:
     """Return a reject as a record of the quarantine topic.
 
-    Parameters
-    ----------
-    reject : Reject
-    job : str
-        Random name of the deployment, ASCII.
-    key : bytes, optional
-        Tells the reject from all others of the job; a digest of it if not given, for which two
-        with the same reason, time and bytes are one.
+    ``job``: random name of the deployment, ASCII. ``key``: tells the reject from all others of the
+    job; a digest of it if not given, for which two with the same reason, time and bytes are one.
 
-    Examples
-    --------
     >>> record = quarantine_record(Reject(Reason.LATE, b"what", 5, 1), "job", b"7.0")
     >>> entry = parse(*record[:3])
     >>> entry.reject.reason.label, entry.reject.append, entry.key
@@ -109,8 +81,6 @@ def key_of(generation: int, number: int, reject: Reject) -> bytes:
 
     The digest tells apart what two copies of a state directory rejected that went different ways.
 
-    Examples
-    --------
     >>> key_of(7, 0, Reject(Reason.LATE, b"what", 5, 1))
     b'7.0.204d3a4c'
     """
@@ -118,13 +88,7 @@ def key_of(generation: int, number: int, reject: Reject) -> bytes:
 
 
 def parse(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> Entry:
-    """Return the entry of a record of the quarantine topic.
-
-    Raises
-    ------
-    FormatError
-        It is none, or of another schema.
-    """
+    """Return the entry of a record of the quarantine topic."""
     found = dict(headers)
     try:
         schema, label, append, rows, length, job = (found[name].decode() for name in _FIELDS)
@@ -139,13 +103,7 @@ def parse(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, b
 
 
 def requeue_record(entry: Entry) -> Record:
-    """Return a quarantined message as a record of the requeue topic.
-
-    Raises
-    ------
-    FormatError
-        Its reason is none that can be cured, or its append time is none that a broker takes.
-    """
+    """Return a quarantined message as a record of the requeue topic."""
     reject = entry.reject
     if reject.reason not in CURABLE:
         raise FormatError(f"what was rejected as {reject.reason.label} cannot be requeued")
@@ -156,13 +114,7 @@ def requeue_record(entry: Entry) -> Record:
 
 
 def check_reasons(reasons: Collection[Reason]) -> None:
-    """Return if all these reasons can be cured.
-
-    Raises
-    ------
-    ParameterError
-        One cannot, or there is none.
-    """
+    """Return if all these reasons can be cured."""
     can = " and ".join(reason.label for reason in CURABLE)
     for reason in reasons:
         if reason not in CURABLE:
@@ -177,8 +129,6 @@ def check_reasons(reasons: Collection[Reason]) -> None:
 def plan_of(message: bytes) -> bytes | None:
     """Return the fingerprint of the plan that a message names; None if its version is not known.
 
-    Examples
-    --------
     >>> plan_of(HEADER.pack(MAGIC, 1, 0, 0, 1, bytes(32))) == bytes(32)
     True
     """
@@ -197,14 +147,13 @@ def _digest(reject: Reject) -> bytes:
 class RejectsFolder:
     """Writes a pipeline's packed rejects to files, each named by its content.
 
-    See :class:`pipelines.sinks.base.Sink`.
+    See :class:`pipelines.beam.graph.Sink`.
     """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def write(self, items: Sequence[bytes]) -> None:
-        """Write a file for each item, unless there is one."""
         folder = Path(self._folder)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for item in items:
@@ -215,5 +164,4 @@ class RejectsFolder:
                 files.create(attempt, files.with_checksum(quarantine.KIND, item))
                 files.move([(attempt, path)])
 
-    def close(self) -> None:
-        """Do nothing: no file stays open."""
+    def close(self) -> None: ...

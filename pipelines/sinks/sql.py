@@ -18,8 +18,9 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import add
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import sqlalchemy as sql
 from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
@@ -27,19 +28,6 @@ from sqlalchemy.pool import NullPool
 
 from pipelines.sinks import tables
 from pipelines.sinks.documents import Document, parse
-from pipelines.sinks.tables import (
-    ESTIMATES,
-    JOBS,
-    META,
-    METADATA,
-    OFFSETS,
-    PERIODS,
-    QUARANTINE,
-    SINK_METADATA,
-    WINDOWS,
-    Advance,
-    Row,
-)
 from sotto.errors import AggregationError
 from sotto.plan.registry import Registry
 
@@ -53,36 +41,19 @@ class ProjectionError(AggregationError):
 
 @dataclass(frozen=True)
 class Projection:
-    """The results that a database is to hold after a commit.
+    """The results that a database is to hold after a commit."""
 
-    Parameters
-    ----------
-    state : str
-        Name of the state directory.
-    generation : int
-        The committed one.
-    clock : int or None
-        The log's clock, ms.
-    changed : iterable of (sequence of Row, sequence of Row)
-        Rows of windows that changed and of their estimates, some windows at a time; all earlier
-        rows of these windows are replaced, those of one without estimates are removed. Iterated
-        once, within the transaction.
-    periods, quarantine : sequence of Row
-        All rows of these tables.
-    lineage : str, optional
-        Digest of the generation.
-    anew : bool
-        Whether all that the database holds is removed first.
-    """
-
-    state: str
-    generation: int
-    clock: int | None
-    changed: Iterable[tuple[Sequence[Row], Sequence[Row]]]
-    periods: Sequence[Row]
-    quarantine: Sequence[Row]
-    lineage: str | None = None
-    anew: bool = False
+    state: str  #: name of the state directory
+    generation: int  #: the committed one
+    clock: int | None  #: the log's clock, ms
+    #: Rows of windows that changed and of their estimates, some windows at a time; all earlier
+    #: rows of these windows are replaced, those of one without estimates are removed. Iterated
+    #: once, within the transaction.
+    changed: Iterable[tuple[Sequence[tables.Row], Sequence[tables.Row]]]
+    periods: Sequence[tables.Row]  #: all rows of these tables
+    quarantine: Sequence[tables.Row]  #: all rows of these tables
+    lineage: str | None = None  #: digest of the generation
+    anew: bool = False  #: whether all that the database holds is removed first
 
 
 def of_state(state_dir: str | os.PathLike[str]) -> sql.URL:
@@ -91,21 +62,10 @@ def of_state(state_dir: str | os.PathLike[str]) -> sql.URL:
 
 
 class Database:
-    """A SQL database.
+    """A SQL database; ``create`` is whether a SQLite file may be created.
 
-    Parameters
-    ----------
-    url : str or URL
-        As SQLAlchemy takes it, such as ``sqlite:///results.db`` or ``postgresql+psycopg://…``.
-    create : bool
-        Whether a SQLite file may be created.
-
-    Raises
-    ------
-    AggregationError
-        Here and in every method: the database cannot be used.
-    ProjectionError
-        It cannot be used now.
+    Raises ``AggregationError`` here and in every method if the database cannot be used, or
+    ``ProjectionError`` if not now.
     """
 
     def __init__(self, url: str | sql.URL, *, create: bool = True) -> None:
@@ -136,15 +96,9 @@ class Database:
         self.engine.dispose()
 
     def prepare(self) -> None:
-        """Create the tables of results, and the columns that an older database lacks.
-
-        Raises
-        ------
-        SQLAlchemyError
-            The database cannot be used.
-        """
-        METADATA.create_all(self.engine)
-        for table in (WINDOWS, ESTIMATES, QUARANTINE):
+        """Create the tables of results, and the columns that an older database lacks."""
+        tables.METADATA.create_all(self.engine)
+        for table in (tables.WINDOWS, tables.ESTIMATES, tables.QUARANTINE):
             have = {each["name"] for each in sql.inspect(self.engine).get_columns(table.name)}
             with self.engine.begin() as connection:
                 for column in table.columns:
@@ -162,17 +116,11 @@ class Results(Database):
     """The results of aggregation runs; parameters as of :class:`Database`."""
 
     def projected(self, state: str) -> int:
-        """Return the generation that is projected, 0 for none; create tables if needed.
-
-        Raises
-        ------
-        AggregationError
-            The results are another state directory's.
-        """
+        """Return the generation that is projected, 0 for none; create tables if needed."""
         with _mapped("the database cannot be used"):
             self.prepare()
             with self.engine.connect() as connection:
-                found = connection.execute(sql.select(META)).one_or_none()
+                found = connection.execute(sql.select(tables.META)).one_or_none()
         if found is None:
             return 0
         if found.state != state:
@@ -186,7 +134,7 @@ class Results(Database):
         nor are they under the right name where a lower version of a plan has come since.
         """
         names = ("plan", "version", "metric", "minimum_reports")
-        columns = [WINDOWS.c[name] for name in names]
+        columns = [tables.WINDOWS.c[name] for name in names]
         found = {tuple(row.values()) for row in self._rows(sql.select(*columns).distinct())}
         return found <= {
             (
@@ -200,53 +148,40 @@ class Results(Database):
 
     def lineage(self) -> str | None:
         """Return the digest of the generation that is projected."""
-        found = self.table(META)
+        found = self.table(tables.META)
         return str(found[0]["lineage"]) if found else None
 
     def project(self, projection: Projection) -> None:
-        """Write what a commit changed, in one transaction.
-
-        Raises
-        ------
-        ProjectionError
-            It could not be written.
-        AggregationError
-            The database is no longer behind that commit, or holds another directory's results.
-        """
+        """Write what a commit changed, in one transaction."""
         generation = projection.generation
         failed = f"generation {generation} is committed, but its results could not be written"
         with _mapped(failed), self.engine.begin() as connection:
             if projection.anew:
-                for table in METADATA.sorted_tables:
+                for table in tables.METADATA.sorted_tables:
                     connection.execute(sql.delete(table))
             _raise_generation(connection, projection)
             for windows, estimates in projection.changed:
                 tables.replace_windows(connection, windows, estimates)
-            tables.replace_all(connection, PERIODS, projection.periods)
-            tables.replace_all(connection, QUARANTINE, projection.quarantine)
+            tables.replace_all(connection, tables.PERIODS, projection.periods)
+            tables.replace_all(connection, tables.QUARANTINE, projection.quarantine)
 
     def estimates(
         self, metric: str | None = None, at: int | None = None
     ) -> list[dict[str, object]]:
         """Return estimates, ordered by plan, version, metric, window and position.
 
-        Parameters
-        ----------
-        metric : str, optional
-            Only of this one.
-        at : int, optional
-            Only of windows that contain this time, ms.
+        ``metric``: only of this one. ``at``: only of windows that contain this time, ms.
         """
         order = ("plan", "version", "metric", "window_start", "position")
-        query = sql.select(ESTIMATES).order_by(*(ESTIMATES.c[name] for name in order))
+        columns = tables.ESTIMATES.c
+        query = sql.select(tables.ESTIMATES).order_by(*(columns[name] for name in order))
         if metric is not None:
-            query = query.where(ESTIMATES.c.metric == metric)
+            query = query.where(columns.metric == metric)
         if at is not None:
-            query = query.where(ESTIMATES.c.window_start <= at).where(at < ESTIMATES.c.window_end)
+            query = query.where(columns.window_start <= at).where(at < columns.window_end)
         return self._rows(query)
 
     def table(self, table: sql.Table) -> list[dict[str, object]]:
-        """Return all rows of a table, by its key."""
         return self._rows(sql.select(table).order_by(*table.primary_key.columns))
 
     def _rows(self, query: sql.Select[tuple[object, ...]]) -> list[dict[str, object]]:
@@ -257,34 +192,16 @@ class Results(Database):
             raise AggregationError(f"the database cannot be read: {first_line(error)}") from error
 
 
-@dataclass(frozen=True)
-class Applied:
-    """How many documents were written and not.
-
-    Parameters
-    ----------
-    written : int
-    stale : int
-        Of revisions that the results have already, or newer ones.
-    others : int
-        Of another job.
-    refused : int
-        That the database cannot store.
-    """
+class Applied(NamedTuple):
+    """How many documents were written and not."""
 
     written: int = 0
-    stale: int = 0
-    others: int = 0
-    refused: int = 0
+    stale: int = 0  #: of revisions that the results have already, or newer ones
+    others: int = 0  #: of another job
+    refused: int = 0  #: that the database cannot store
 
     def plus(self, other: Applied) -> Applied:
-        """Return the sum."""
-        return Applied(
-            self.written + other.written,
-            self.stale + other.stale,
-            self.others + other.others,
-            self.refused + other.refused,
-        )
+        return Applied(*map(add, self, other))
 
 
 class DocumentDatabase(Database):
@@ -293,18 +210,8 @@ class DocumentDatabase(Database):
     def offsets(self, topic: str, id: str, *, replace: bool = False) -> dict[int, int]:
         """Return the next offset of each partition; create tables if needed.
 
-        Parameters
-        ----------
-        topic, id : str
-            Name and id of the topic.
-        replace : bool
-            Whether this topic replaces another, and the other job seen last the current one. Then
-            no offsets are left.
-
-        Raises
-        ------
-        AggregationError
-            The results are of another topic, or of aggregation runs.
+        ``topic``, ``id``: name and id of the topic. ``replace``: whether this topic replaces
+        another, and the other job seen last the current one. Then no offsets are left.
         """
         with _mapped("the database cannot be used"):
             self._prepare()
@@ -312,15 +219,9 @@ class DocumentDatabase(Database):
                 return _offsets(connection, topic, id, replace)
 
     def apply(
-        self, topic: str, id: str, read: Sequence[Advance], documents: Sequence[Document]
+        self, topic: str, id: str, read: Sequence[tables.Advance], documents: Sequence[Document]
     ) -> Applied:
-        """Write documents of a topic, and the offsets after them, in one transaction.
-
-        Raises
-        ------
-        AggregationError
-            Another sink writes to the database.
-        """
+        """Write documents of a topic, and the offsets after them, in one transaction."""
 
         def begin(connection: sql.Connection) -> None:
             # First of all, since this takes the lock of a SQLite file.
@@ -333,11 +234,6 @@ class DocumentDatabase(Database):
         """Write documents that come from a pipeline directly, in one transaction.
 
         Several workers may do so at the same time.
-
-        Raises
-        ------
-        AggregationError
-            The results are of another job, of a topic, or of aggregation runs.
         """
         with _mapped("the database cannot be used"):
             self._prepare()
@@ -345,7 +241,7 @@ class DocumentDatabase(Database):
 
     def _prepare(self) -> None:
         self.prepare()
-        SINK_METADATA.create_all(self.engine)
+        tables.SINK_METADATA.create_all(self.engine)
 
     def _write(
         self, begin: Callable[[sql.Connection], None], documents: Sequence[Document]
@@ -364,26 +260,17 @@ class DocumentDatabase(Database):
 
 
 class SqlSink:
-    """Writes a pipeline's documents to a database; see :class:`pipelines.sinks.base.Sink`.
-
-    Parameters
-    ----------
-    url : str
-    job : str
-        Name that the documents carry.
-    """
+    """Writes a pipeline's documents to a database; see :class:`pipelines.beam.graph.Sink`."""
 
     def __init__(self, url: str, job: str) -> None:
         self._url = url
         self._job = job
 
     def write(self, items: Sequence[tuple[bytes, bytes]]) -> None:
-        """Write documents, given their keys and values, in one transaction."""
         with DocumentDatabase(self._url) as database:
             database.add(self._job, [parse(*each) for each in items])
 
-    def close(self) -> None:
-        """Do nothing: no connection stays open."""
+    def close(self) -> None: ...
 
 
 @contextmanager
@@ -407,16 +294,16 @@ def _raise_generation(connection: sql.Connection, projection: Projection) -> Non
         "lineage": projection.lineage,
     }
     raised = connection.execute(
-        sql.update(META)
-        .where(META.c.state == projection.state)
-        .where(META.c.projected_generation < projection.generation)
+        sql.update(tables.META)
+        .where(tables.META.c.state == projection.state)
+        .where(tables.META.c.projected_generation < projection.generation)
         .values(now)
     )
     if raised.rowcount:
         return
-    if connection.execute(sql.select(META.c.id)).first() is not None:
+    if connection.execute(sql.select(tables.META.c.id)).first() is not None:
         raise AggregationError(f"the database is not behind generation {projection.generation}")
-    connection.execute(sql.insert(META).values(id=1, state=projection.state, **now))
+    connection.execute(sql.insert(tables.META).values(id=1, state=projection.state, **now))
 
 
 def _applied(connection: sql.Connection, documents: Sequence[Document], *, singly: bool) -> Applied:
@@ -452,9 +339,9 @@ def _unstorable(error: DBAPIError) -> bool:
 
 
 def _offsets(connection: sql.Connection, topic: str, id: str, replace: bool) -> dict[int, int]:
-    found = connection.execute(sql.select(OFFSETS)).all()
-    if not found and connection.execute(sql.select(META.c.id)).first() is not None:
-        if connection.execute(sql.select(META.c.lineage)).scalar() is not None:
+    found = connection.execute(sql.select(tables.OFFSETS)).all()
+    if not found and connection.execute(sql.select(tables.META.c.id)).first() is not None:
+        if connection.execute(sql.select(tables.META.c.lineage)).scalar() is not None:
             raise AggregationError(
                 "the database holds the results of aggregation runs: give another one to the sink"
             )
@@ -463,7 +350,7 @@ def _offsets(connection: sql.Connection, topic: str, id: str, replace: bool) -> 
     again = [row for row in found if row.topic == topic and row.topic_id != id]
     if (others or again) and replace:
         tables.empty(connection)
-        connection.execute(sql.delete(JOBS))
+        connection.execute(sql.delete(tables.JOBS))
         return {}
     if others:
         raise AggregationError(

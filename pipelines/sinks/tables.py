@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError
@@ -32,18 +32,25 @@ SINK_METADATA = sql.MetaData()
 _QUERIED = 500
 
 
-def _window_key() -> list[sql.Column[object]]:
+def _columns(kind: Any, *names: str, **options: Any) -> list[sql.Column[Any]]:
+    return [sql.Column(name, kind, **options) for name in names]
+
+
+def _keys(kind: Any, *names: str) -> list[sql.Column[Any]]:
+    return _columns(kind, *names, primary_key=True)
+
+
+def _window_key() -> list[sql.Column[Any]]:
     return [
-        sql.Column("collector", sql.String, primary_key=True),
-        sql.Column("plan", sql.String, primary_key=True),
-        sql.Column("version", sql.Integer, primary_key=True),
-        sql.Column("metric", sql.String, primary_key=True),
-        sql.Column("window_start", sql.BigInteger, primary_key=True),
+        *_keys(sql.String, "collector", "plan"),
+        *_keys(sql.Integer, "version"),
+        *_keys(sql.String, "metric"),
+        *_keys(sql.BigInteger, "window_start"),
     ]
 
 
-def _numbers(*names: str) -> list[sql.Column[int]]:
-    return [sql.Column(name, sql.BigInteger, nullable=False) for name in names]
+def _numbers(*names: str) -> list[sql.Column[Any]]:
+    return _columns(sql.BigInteger, *names, nullable=False)
 
 
 #: One row: whose results these are, and up to which generation.
@@ -63,8 +70,7 @@ WINDOWS = sql.Table(
     METADATA,
     *_window_key(),
     *_numbers("window_end"),
-    sql.Column("type", sql.String, nullable=False),
-    sql.Column("mechanism", sql.String, nullable=False),
+    *_columns(sql.String, "type", "mechanism", nullable=False),
     *_numbers("n"),
     sql.Column("reports_by_level", sql.JSON, nullable=False),
     *_numbers("revision"),
@@ -78,21 +84,16 @@ ESTIMATES = sql.Table(
     "estimates",
     METADATA,
     *_window_key(),
-    sql.Column("kind", sql.String, primary_key=True),
-    sql.Column("item", sql.String, primary_key=True),
+    *_keys(sql.String, "kind", "item"),
     *_numbers("window_end"),
     sql.Column("position", sql.Integer, nullable=False),
-    *(
-        sql.Column(name, sql.Float)
-        for name in ("value", "standard_error", "low", "high", "display", "detection_floor")
-    ),
+    *_columns(sql.Float, "value", "standard_error", "low", "high", "display", "detection_floor"),
     *_numbers("n"),
     sql.Column("reports_by_level", sql.JSON, nullable=False),
     sql.Column("significant", sql.Boolean),
     sql.Column("p_value", sql.Float),
     sql.Column("confounded_with", sql.JSON(none_as_null=True)),
-    sql.Column("unit", sql.String),
-    sql.Column("method", sql.String),
+    *_columns(sql.String, "unit", "method"),
     *_numbers("revision"),
     sql.Column("withheld", sql.String),
 )
@@ -166,13 +167,7 @@ class Advance(NamedTuple):
 
 
 def advance(connection: sql.Connection, topic: str, id: str, part: Advance) -> None:
-    """Write the offset up to which a partition is written.
-
-    Raises
-    ------
-    AggregationError
-        It is not the one where the part begins: another sink writes to the database.
-    """
+    """Write the offset up to which a partition is written."""
     where = (OFFSETS.c.topic == topic, OFFSETS.c.partition == part.partition)
     raised = connection.execute(
         sql.update(OFFSETS)
@@ -192,13 +187,7 @@ def advance(connection: sql.Connection, topic: str, id: str, part: Advance) -> N
 
 
 def lock_for(connection: sql.Connection, job: str) -> None:
-    """Lock the database for one of several writers of a job's documents.
-
-    Raises
-    ------
-    AggregationError
-        The results are of another job, of a topic, or of aggregation runs.
-    """
+    """Lock the database for one of several writers of a job's documents."""
     raised = connection.execute(
         sql.update(OFFSETS)
         .where(OFFSETS.c.topic == DIRECT, OFFSETS.c.topic_id == job)
@@ -341,7 +330,6 @@ def replace_windows(
 
 
 def replace_all(connection: sql.Connection, table: sql.Table, rows: Sequence[Row]) -> None:
-    """Replace all rows of a table."""
     connection.execute(sql.delete(table))
     _insert(connection, table, rows)
 
@@ -353,7 +341,6 @@ def _replace(
     stale: Sequence[Row],
     rows: Sequence[Row],
 ) -> None:
-    """Delete what has the keys of stale rows, and insert others."""
     if stale:
         same = (table.c[name] == sql.bindparam(f"old_{name}") for name in key)
         keys = [{f"old_{name}": row[name] for name in key} for row in stale]

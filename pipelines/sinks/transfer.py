@@ -25,30 +25,17 @@ _CHECK_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Transferred:
-    """What became of a topic's records.
+    """What became of a topic's records."""
 
-    Parameters
-    ----------
-    applied : Applied
-        Of the documents.
-    poison : int
-        Records that are no documents, or under another's key.
-    lost : int
-        Offsets that the broker had deleted before they were read.
-    """
-
-    applied: Applied = field(default_factory=Applied)
-    poison: int = 0
-    lost: int = 0
+    applied: Applied = field(default_factory=Applied)  #: of the documents
+    poison: int = 0  #: records that are no documents, or under another's key
+    lost: int = 0  #: offsets that the broker had deleted before they were read
 
     @property
     def records(self) -> int:
-        """How many records were read."""
-        done = self.applied
-        return done.written + done.stale + done.others + done.refused + self.poison
+        return sum(self.applied) + self.poison
 
     def plus(self, other: Transferred) -> Transferred:
-        """Return the sum."""
         return Transferred(
             self.applied.plus(other.applied), self.poison + other.poison, self.lost + other.lost
         )
@@ -57,21 +44,9 @@ class Transferred:
 class Transfer:
     """Writes a topic of estimates to a database.
 
-    Parameters
-    ----------
-    broker : Broker
-    topic : SinkTopic
-        Of the kind ``estimates``.
-    database : DocumentDatabase
-    replace : bool
-        Whether another topic, or another job, may replace what the database holds.
-    committed : callable
-        Called after every transaction; tests stop the process there.
-
-    Raises
-    ------
-    ParameterError
-        The topic is of another kind.
+    ``topic``: of the kind ``estimates``. ``replace``: whether another topic, or another job, may
+    replace what the database holds. ``committed``: called after every transaction; tests stop the
+    process there.
     """
 
     def __init__(
@@ -107,14 +82,9 @@ class Transfer:
     def run(self, stop: Callable[[], bool] = lambda: False) -> Transferred:
         """Write the topic's records up to its end of now.
 
-        Raises
-        ------
-        BrokerError
-            The topic cannot be read; what was read is in the database.
-        ProjectionError
-            The database cannot be used now.
-        AggregationError
-            Topic and database do not go together; the message says what to do.
+        Raises ``BrokerError``: the topic cannot be read; what was read is in the database.
+        ``ProjectionError``: the database cannot be used now. ``AggregationError``: topic and
+        database do not go together; the message says what to do.
         """
         try:
             done = self._run(stop)
@@ -204,7 +174,6 @@ class Transfer:
 
 
 def _documents(records: Iterable[Any]) -> tuple[list[Document], int]:
-    """Return the documents of records, and how many records are none."""
     documents, poison = [], 0
     for record in records:
         try:

@@ -37,7 +37,6 @@ class Range(Protocol):
 
     def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
         """Yield the records of a range, none with an append time before ``clock``, ms."""
-        ...
 
 
 class Ranges(Protocol):
@@ -45,7 +44,6 @@ class Ranges(Protocol):
 
     def partition(self, name: str) -> Range:
         """Return the range that work items call by this name."""
-        ...
 
 
 class Partition(Range, Protocol):
@@ -54,29 +52,24 @@ class Partition(Range, Protocol):
     @property
     def name(self) -> str:
         """Names the partition for ever; a topic created again has other names."""
-        ...
 
     def bounds(self, taken: int = 0) -> tuple[int, int]:
         """Return the position of the first record, and that after the last whole one.
 
         ``taken`` is a position that was read up to before, which spares scanning what precedes it.
         """
-        ...
 
     def poll(self, start: int, stop: int, clock: int) -> Block | None:
         """Return records from ``start`` on, as many as one request gives; None for none.
 
         Records from ``stop`` on are left out; none gets an append time before ``clock``, ms.
         """
-        ...
 
     def header(self, position: int) -> bytes | None:
         """Return bytes that identify the record at a position; None if it does not exist."""
-        ...
 
     def close(self) -> None:
         """Close the connection."""
-        ...
 
 
 class Source(Protocol):
@@ -85,20 +78,16 @@ class Source(Protocol):
     @property
     def label(self) -> str:
         """What a job graph calls it."""
-        ...
 
     @property
     def requeued(self) -> bool:
         """Whether records bear the append time by which they were judged first."""
-        ...
 
     def names(self) -> Sequence[str]:
         """Return the names of the partitions that exist now."""
-        ...
 
     def partition(self, name: str) -> Partition:
         """Return a partition, to be read by one thread at a time."""
-        ...
 
 
 class BoundedSource(Source, Protocol):
@@ -107,38 +96,26 @@ class BoundedSource(Source, Protocol):
     @property
     def unit(self) -> str:
         """What positions count: ``bytes`` or ``messages``."""
-        ...
 
     def open(self, registry: Registry | None) -> None:
         """Check that the source exists and can be used for reports of these plans.
 
-        Raises
-        ------
-        MissingError
-            It does not exist, or the plans are None and it cannot be checked without them.
-        AggregationError, BrokerError
-            It cannot be used; the message says what to do.
+        Raises ``MissingError``: it does not exist, or the plans are None and it cannot be checked
+        without them. ``AggregationError, BrokerError``: it cannot be used; the message says what to
+        do.
         """
-        ...
 
     def partitions(self, taken: Mapping[str, int]) -> Sequence[Partition]:
         """Return all partitions, frozen; ``taken`` says up to where some have been read."""
-        ...
 
     def check(self, ends: Mapping[str, int], last: Mapping[str, LastRecord]) -> None:
         """Refuse a source that cannot be the one whose partitions were read up to ``ends``.
 
-        Raises
-        ------
-        AggregationError
-            The message says what is missing or different.
+        Raises ``AggregationError``: the message says what is missing or different.
         """
-        ...
 
     def make_durable(self, intent: Intent) -> None:
         """Ensure that the records of an intent survive a crash."""
-        ...
 
     def close(self) -> None:
         """Close connections; they are opened again when needed."""
-        ...

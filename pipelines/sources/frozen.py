@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,46 +33,11 @@ _SMALLEST_ROW = ROW.size + 1
 _GROUPS_AT = 6
 
 
-_COLUMNS = ("partition", "end", "begin", "append", "rows")
-
-
-@dataclass(eq=False)
-class _Records:
-    """Columns over records of one partition, in its order.
-
-    Parameters
-    ----------
-    partition : (n,) int64
-        Number of the partition.
-    end : (n,) int64
-        The position after each record; what lies between two ends is no record.
-    begin : (n,) int64
-        The position of each record; -1 for damage that no record follows.
-    append : (n,) int64
-        Monotone append time, ms.
-    rows : (n,) int64
-        Upper bound of the reports in the record and in the damage before it.
-    """
-
-    partition: NDArray[np.int64]
-    end: NDArray[np.int64]
-    begin: NDArray[np.int64]
-    append: NDArray[np.int64]
-    rows: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.end)
-
-    def select(self, at: NDArray[np.intp] | slice) -> _Records:
-        return _Records(
-            self.partition[at], self.end[at], self.begin[at], self.append[at], self.rows[at]
-        )
-
-    @staticmethod
-    def concat(parts: list[_Records]) -> _Records:
-        none = np.zeros(0, dtype=np.int64)
-        columns = [np.concatenate([none, *(getattr(p, name) for p in parts)]) for name in _COLUMNS]
-        return _Records(*columns)
+#: Records of one partition, in its order: the partition's number; the position after each record
+#: (what lies between two ends is no record) and that of it, -1 for damage that no record follows;
+#: monotone append time, ms; the most reports that the record and the damage before it may have.
+_RECORD = np.dtype([(name, np.int64) for name in ("partition", "end", "begin", "append", "rows")])
+_Records: TypeAlias = NDArray[np.void]
 
 
 class _Frozen:
@@ -97,7 +62,6 @@ class _Frozen:
 
     @property
     def left(self) -> int:
-        """How much has not been taken."""
         return self._end - self.taken
 
     @property
@@ -118,7 +82,7 @@ class _Frozen:
         if not damaged:
             # The header of a segment without records.
             self._looked = self._end
-            return _Records.concat([])
+            return np.zeros(0, _RECORD)
         rest = np.array([damage // _SMALLEST_ROW])
         end, none = np.array([self._end]), np.array([-1])
         return self._looked_at(end, none, np.array([self.latest]), rest)
@@ -131,21 +95,22 @@ class _Frozen:
         rows: NDArray[np.int64],
     ) -> _Records:
         self._looked, self.latest = int(ends[-1]), int(appends[-1])
-        return _Records(np.full(len(ends), self.number), ends, begins, appends, rows)
+        records = np.zeros(len(ends), _RECORD)
+        columns = (self.number, ends, begins, appends, rows)
+        for name, column in zip(_RECORD.names or (), columns, strict=True):
+            records[name] = column
+        return records
 
     def last_record(self, records: _Records) -> LastRecord | None:
         """Return the last of some records; None if there is only damage."""
-        begins = records.begin[records.begin >= 0]
+        begins = records["begin"][records["begin"] >= 0]
         if not len(begins):
             return None
         at = int(begins[-1])
         return LastRecord(at, self._reader.header(at) or b"")
 
     def items(self, records: _Records, clock: int) -> Iterator[WorkItem]:
-        """Cut records that follow what was taken into work items, and take them.
-
-        ``clock`` is the committed one.
-        """
+        """Cut records that follow what was taken into work items, and take them."""
         last = len(records) - 1
         at = -1
         self.floor = max(self.floor, clock)
@@ -153,33 +118,22 @@ class _Frozen:
             yield WorkItem(self.name, self.taken, self.taken, self.floor)
         self._unwritten = False
         while at < last:
-            fits = int(np.searchsorted(records.end, self.taken + ITEM_BYTES, side="right")) - 1
+            fits = int(np.searchsorted(records["end"], self.taken + ITEM_BYTES, side="right")) - 1
             at = max(fits, at + 1)
-            end = int(records.end[at])
+            end = int(records["end"][at])
             yield WorkItem(self.name, self.taken, end, self.floor)
-            self.taken, self.floor = end, int(records.append[at])
+            self.taken, self.floor = end, int(records["append"][at])
 
 
 class FrozenLog:
     """A source between what is committed and its ends of now.
 
-    Parameters
-    ----------
-    log : path or BoundedSource
-        A path is an embedded log's directory.
-    manifest : Manifest
-        Where its partitions are taken up to.
-    as_of : int, optional
-        Only records appended up to then, ms, are taken.
-    trusted : int, optional
-        Records that claim to have been appended later are left as well. No error if it lies
-        before what is committed.
+    ``log``: a path is an embedded log's directory. ``manifest``: where its partitions are taken up
+    to. ``as_of``: only records appended up to then, ms, are taken. ``trusted``: records that claim
+    to have been appended later are left as well. No error if it lies before what is committed.
 
-    Raises
-    ------
-    AggregationError
-        A partition is not the one that it was when it was taken, or ``as_of`` lies before
-        that.
+    Raises ``AggregationError``: a partition is not the one that it was when it was taken, or
+    ``as_of`` lies before that.
     """
 
     def __init__(
@@ -204,11 +158,10 @@ class FrozenLog:
             _Frozen(number, partition, manifest.positions.get(partition.name), clock)
             for number, partition in enumerate(source.partitions(manifest.positions))
         ]
-        self._ahead = _Records.concat([])
+        self._ahead = np.zeros(0, _RECORD)
 
     @property
     def size(self) -> int:
-        """How much lies between where the partitions are taken up to and their ends."""
         return sum(each.left for each in self._partitions)
 
     @property
@@ -217,32 +170,18 @@ class FrozenLog:
         return tuple(each.name for each in self._partitions if each.latest > self._last)
 
     def take(self, limit: int) -> Intent | None:
-        """Return what the next run takes: the earliest records, of at most ``limit`` reports.
-
-        Parameters
-        ----------
-        limit : int, at least 1
-            A single record is taken whatever its size.
-
-        Returns
-        -------
-        Intent or None
-            None if nothing is left.
-        """
+        """Return what the next run takes: the earliest records, of at most ``limit`` reports."""
         records, horizon = self._known(limit)
         # Sorting is stable: a partition's records stay in their order.
-        records = records.select(np.lexsort((records.partition, records.append)))
-        wanted = np.cumsum(records.rows) <= limit
+        records = records[np.lexsort((records["partition"], records["append"]))]
+        wanted = np.cumsum(records["rows"]) <= limit
         wanted[:1] = True
-        wanted &= records.append <= horizon
+        wanted &= records["append"] <= horizon
         number = int(np.count_nonzero(wanted))
-        taken, self._ahead = records.select(slice(number)), records.select(slice(number, None))
+        taken, self._ahead = records[:number], records[number:]
         if not number:
             return None
-        parts = [
-            taken.select(np.flatnonzero(taken.partition == each.number))
-            for each in self._partitions
-        ]
+        parts = [taken[taken["partition"] == each.number] for each in self._partitions]
         items = tuple(
             item
             for partition, records in zip(self._partitions, parts, strict=True)
@@ -253,19 +192,16 @@ class FrozenLog:
             for partition, records in zip(self._partitions, parts, strict=True)
             if (found := partition.last_record(records)) is not None
         }
-        self._generation, self._clock = self._generation + 1, int(taken.append[-1])
+        self._generation, self._clock = self._generation + 1, int(taken["append"][-1])
         # Damage before any record has no time.
         clock = None if self._clock == EARLIEST else self._clock
-        reports = int(taken.rows.sum())
+        reports = int(taken["rows"].sum())
         return Intent(self._generation, clock, items, last, reports=reports)
 
     def _known(self, limit: int) -> tuple[_Records, int]:
-        """Return records, and up to which append time they are complete and may be taken.
-
-        Among them are the earliest ``limit`` reports, or all that may be taken.
-        """
+        """Return records, and up to which append time they are complete and may be taken."""
         last = self._last
-        parts, number = [self._ahead], int(self._ahead.rows.sum())
+        parts, number = [self._ahead], int(self._ahead["rows"].sum())
         waiting = [(each.latest, at) for at, each in enumerate(self._partitions) if not each.done]
         heapq.heapify(waiting)
         while waiting:
@@ -274,22 +210,19 @@ class FrozenLog:
             if behind.latest > last:
                 break
             if number >= limit:
-                records = _Records.concat(parts)
-                if int(records.rows[records.append < behind.latest].sum()) >= limit:
+                records = np.concatenate(parts)
+                if int(records["rows"][records["append"] < behind.latest].sum()) >= limit:
                     return records, behind.latest - 1
             parts.append(behind.look())
-            number += int(parts[-1].rows.sum())
+            number += int(parts[-1]["rows"].sum())
             _, at = heapq.heappop(waiting)
             if not behind.done:
                 heapq.heappush(waiting, (behind.latest, at))
-        return _Records.concat(parts), last
+        return np.concatenate(parts), last
 
 
 def _most_rows(block: Block) -> NDArray[np.int64]:
-    """Return how many reports each message of a block has at most, at least one.
-
-    A message with a wrong number of groups has none.
-    """
+    """Return how many reports each message of a block has at most, at least one."""
     data = np.frombuffer(block.buffer, dtype=np.uint8)
     long = block.lengths >= HEADER.size
     at = np.where(long, block.offsets + _GROUPS_AT, 0)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +41,7 @@ class PartitionName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> PartitionName:
-        """Return the parts of a name.
-
-        Raises
-        ------
-        AggregationError
-            It is not the name of a topic's partition.
-        """
+        """Return the parts of a name."""
         match = _NAME.fullmatch(name)
         if match is None:
             raise AggregationError(
@@ -57,12 +51,10 @@ class PartitionName(NamedTuple):
 
     @classmethod
     def of(cls, topic: str, found: FoundTopic) -> list[PartitionName]:
-        """Return the names of all partitions that a broker has of a topic."""
         return [cls(topic, found.id, number) for number in range(found.partitions)]
 
     @property
     def partition(self) -> PartitionId:
-        """The partition as the reader names it."""
         return PartitionId(self.topic, self.number)
 
     def __str__(self) -> str:
@@ -71,40 +63,25 @@ class PartitionName(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TopicBlock(Block):
-    """Records of a partition; between two of them offsets may be missing.
+    """Records of a partition; between two of them offsets may be missing."""
 
-    Attributes
-    ----------
-    positions : ndarray, shape (n,), int64
-        The records' offsets.
-    """
-
-    positions: NDArray[np.int64]
+    positions: NDArray[np.int64]  #: ndarray, shape (n,), int64; the records' offsets
 
     @property
     def begins(self) -> NDArray[np.int64]:
-        """The offset of each record."""
         return self.positions
 
     @property
     def ends(self) -> NDArray[np.int64]:
-        """The offset after each record."""
         return self.positions + 1
 
 
 class KafkaPartition:
     """A partition of a topic; see :class:`pipelines.sources.base.Partition`.
 
-    Parameters
-    ----------
-    name : PartitionName
-    reader : Reader
-    accept_loss : bool
-        Whether to go on where records have been deleted that were never read.
-    frozen : (int, int), optional
-        Its bounds, if it was frozen; then what is read is kept to be read again.
-    requeued : bool
-        As of :class:`pipelines.sources.base.Source`.
+    ``accept_loss``: whether to go on where records have been deleted that were never read.
+    ``frozen`` ((int, int), optional): its bounds, if it was frozen; then what is read is kept to be
+    read again. ``requeued``: as of :class:`pipelines.sources.base.Source`.
     """
 
     def __init__(
@@ -123,11 +100,9 @@ class KafkaPartition:
         self._block = requeued_block if requeued else timed_block
 
     def bounds(self, taken: int = 0) -> tuple[int, int]:
-        """Return its bounds: those at which it was frozen, or those of now."""
         return self._frozen or self._reader.bounds([self._partition])[self._partition]
 
     def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
-        """Yield the records of a range."""
         at, keep = start, self._frozen is not None
         while at < end:
             for piece in self._reader.pieces(self._partition, at, end, keep=keep):
@@ -136,7 +111,6 @@ class KafkaPartition:
                 at, clock = block.end, block.clock
 
     def poll(self, start: int, stop: int, clock: int) -> Block | None:
-        """Return the records that one request gives."""
         piece = self._reader.poll(self._partition, start)
         if piece is None:
             return None
@@ -145,13 +119,11 @@ class KafkaPartition:
         return self._block(piece.cut(start, stop), clock)
 
     def header(self, position: int) -> bytes | None:
-        """Return bytes that identify the record at an offset; None if it does not exist."""
         pieces = self._reader.pieces(self._partition, position, position + 1, keep=True)
         piece = next(pieces, None)
         return None if piece is None else piece.header(position)
 
     def close(self) -> None:
-        """Disconnect the reader."""
         self._reader.close()
 
     def _gap(self, start: int, end: int, clock: int) -> Block:
@@ -213,19 +185,9 @@ def _lost(name: str, taken: int, first: int) -> str:
 class KafkaTopics:
     """Topics of reports as a source of aggregation runs; see :class:`BoundedSource`.
 
-    Parameters
-    ----------
-    broker : Broker
-    topics : sequence of ReportTopic
-        At least one; several if they are epochs of one name whose older ones still get messages.
-    accept_loss : bool
-        Whether to go on where the broker has deleted records that were never read. What is
-        missing is quarantined as one entry without bytes.
-
-    Raises
-    ------
-    ParameterError
-        No topic, or topics of several names.
+    ``topics``: at least one; several if they are epochs of one name whose older ones still get
+    messages. ``accept_loss``: whether to go on where the broker has deleted records that were never
+    read. What is missing is quarantined as one entry without bytes.
     """
 
     unit = "messages"
@@ -258,7 +220,6 @@ class KafkaTopics:
             raise BrokerError("the broker does not give its topics' ids: it is too old; upgrade it")
 
     def names(self) -> Sequence[str]:
-        """Return the names of all partitions, those of the oldest epoch first."""
         return [str(name) for name in self._names()]
 
     def partitions(self, taken: Mapping[str, int]) -> Sequence[Partition]:
@@ -275,18 +236,10 @@ class KafkaTopics:
         return frozen
 
     def partition(self, name: str) -> Partition:
-        """Return a partition to read a range of."""
         return self._partition(PartitionName.parse(name))
 
     def check(self, ends: Mapping[str, int], last: Mapping[str, LastRecord]) -> None:
-        """Refuse topics that cannot be those whose partitions were read.
-
-        Raises
-        ------
-        AggregationError
-            A topic was created again, was cut, or has lost records that were never read; or an
-            older epoch has records left.
-        """
+        """Refuse topics that cannot be those whose partitions were read."""
         names = {each: PartitionName.parse(each) for each in ends}
         for name in names.values():
             self._check_topic(name)
@@ -302,7 +255,6 @@ class KafkaTopics:
         """Do nothing: what can be read is on as many brokers as the topic asks for."""
 
     def close(self) -> None:
-        """Disconnect."""
         self._reader.close()
 
     @property
@@ -374,47 +326,38 @@ class KafkaTopics:
 
 
 @dataclass(frozen=True)
-class ReportEpochs:
-    """All epochs of a name, later ones included, as a source of a streaming job.
-
-    Parameters
-    ----------
-    broker : Broker
-    name : str
-    first : int
-        The first epoch that is read.
-    """
+class _Streamed:
+    """Topics as a source of a streaming job."""
 
     broker: Broker
+    requeued: ClassVar[bool] = False
+
+    def partition(self, name: str) -> Partition:
+        parsed = PartitionName.parse(name)
+        _check_id(self.broker, parsed.topic, parsed.id)
+        return KafkaPartition(parsed, Reader(self.broker), requeued=self.requeued)
+
+
+@dataclass(frozen=True)
+class ReportEpochs(_Streamed):
+    """All epochs of a name, later ones included, as a source of a streaming job."""
+
     name: str
-    first: int
+    first: int  #: the first epoch that is read
     label = "reports"
-    requeued = False
 
     def names(self) -> Sequence[str]:
-        """Return the names of the partitions that exist now."""
         with connected(self.broker) as topics:
             epochs = [topic for topic in topics.epochs(self.name) if topic.epoch >= self.first]
             return [
                 str(n) for topic in epochs for n in PartitionName.of(str(topic), topics.find(topic))
             ]
 
-    def partition(self, name: str) -> Partition:
-        """Return a partition with a connection of its own."""
-        return _streamed(self.broker, name, self.requeued)
-
 
 @dataclass(frozen=True)
-class RequeueTopic:
-    """The requeue topic, once it exists, as a source of a streaming job.
+class RequeueTopic(_Streamed):
+    """The requeue topic, once it exists, as a source of a streaming job."""
 
-    Parameters
-    ----------
-    broker : Broker
-    topic : str
-    """
-
-    broker: Broker
     topic: str
     label = "requeued reports"
     requeued = True
@@ -427,16 +370,6 @@ class RequeueTopic:
             except BrokerError:
                 return ()
         return [str(name) for name in PartitionName.of(self.topic, found)]
-
-    def partition(self, name: str) -> Partition:
-        """Return a partition with a connection of its own."""
-        return _streamed(self.broker, name, self.requeued)
-
-
-def _streamed(broker: Broker, name: str, requeued: bool) -> KafkaPartition:
-    parsed = PartitionName.parse(name)
-    _check_id(broker, parsed.topic, parsed.id)
-    return KafkaPartition(parsed, Reader(broker), requeued=requeued)
 
 
 @lru_cache(maxsize=1024)

@@ -51,38 +51,22 @@ class PartitionId(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """The records that one request returned of a partition.
+    """The records that one request returned of a partition."""
 
-    Parameters
-    ----------
-    start, end : int
-        The offsets that it covers: there is no record between them but these.
-    offsets, times : (n,) int64
-        Of each record; the broker's append time, ms.
-    appended : (n,) bool
-        Whether the time is the broker's, not the sender's.
-    data : bytes
-        The records' values, one behind the other.
-    at : (n + 1,) int64
-        Where they begin, and where the last ends.
-    """
-
-    start: int
-    end: int
-    offsets: NDArray[np.int64]
-    times: NDArray[np.int64]
-    appended: NDArray[np.bool_]
-    data: bytes
-    at: NDArray[np.int64]
+    start: int  #: the offsets that it covers: there is no record between them but these
+    end: int  #: the offsets that it covers: there is no record between them but these
+    offsets: NDArray[np.int64]  #: (n,) int64; of each record; the broker's append time, ms
+    times: NDArray[np.int64]  #: (n,) int64; of each record; the broker's append time, ms
+    appended: NDArray[np.bool_]  #: (n,) bool; whether the time is the broker's, not the sender's
+    data: bytes  #: the records' values, one behind the other
+    at: NDArray[np.int64]  #: (n + 1,) int64; where they begin, and where the last ends
 
     @property
     def size(self) -> int:
-        """The bytes that it holds."""
         columns = (self.offsets, self.times, self.appended, self.at)
         return len(self.data) + sum(column.nbytes for column in columns)
 
     def cut(self, start: int, end: int) -> Piece:
-        """Return the part between two offsets."""
         if start <= self.start and self.end <= end:
             return self
         first, last = np.searchsorted(self.offsets, (start, end)).tolist()
@@ -98,7 +82,6 @@ class Piece:
         )
 
     def header(self, offset: int) -> bytes | None:
-        """Return bytes that identify the record at an offset; None if it does not exist."""
         at = int(np.searchsorted(self.offsets, offset))
         if at == len(self.offsets) or self.offsets[at] != offset:
             return None
@@ -107,13 +90,7 @@ class Piece:
 
 
 class Reader:
-    """Reads partitions; for one thread at a time, and for the process that made it.
-
-    Parameters
-    ----------
-    broker : Broker
-        Connected to when something is read.
-    """
+    """Reads partitions; for one thread at a time, and for the process that made it."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -123,13 +100,7 @@ class Reader:
         self._lock = threading.RLock()
 
     def bounds(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, tuple[int, int]]:
-        """Return where the first record of each is, and where the next one will be.
-
-        Raises
-        ------
-        BrokerError
-            The broker does not know all of them, for example new ones.
-        """
+        """Return where the first record of each is, and where the next one will be."""
         wanted = [_known(each) for each in partitions]
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -158,20 +129,10 @@ class Reader:
     def pieces(
         self, partition: PartitionId, start: int, end: int, *, keep: bool
     ) -> Iterator[Piece | None]:
-        """Yield what lies between two offsets.
+        """Yield what lies between two offsets, up to the end of which there are records already.
 
-        Parameters
-        ----------
-        partition : PartitionId
-        start, end : int
-            Up to the end there are records already.
-        keep : bool
-            Whether the same is going to be read again. If not, it is let go.
-
-        Yields
-        ------
-        Piece or None
-            None if what is next is not there any more.
+        ``keep``: whether the same is going to be read again; if not, it is let go. None comes last
+        where what is next is not there any more.
         """
         while start < end:
             with self._lock:
@@ -187,15 +148,8 @@ class Reader:
     def poll(self, partition: PartitionId, start: int) -> Piece | None:
         """Return what comes after an offset within some time; None if nothing does.
 
-        Parameters
-        ----------
-        partition : PartitionId
-        start : int
-
-        Returns
-        -------
-        Piece or None
-            One that begins later than ``start`` is empty: what lay between has been deleted.
+        Returns Piece or None: one that begins later than ``start`` is empty: what lay between has
+        been deleted.
         """
         from kafka.errors import OffsetOutOfRangeError
 
@@ -284,15 +238,7 @@ class Reader:
 
 
 def make_consumer(broker: Broker) -> KafkaConsumer:
-    """Return a consumer without a group, to which partitions are assigned by hand.
-
-    Raises
-    ------
-    BrokerError
-        No broker answers, or lets us in.
-    ModuleNotFoundError
-        kafka-python is not installed.
-    """
+    """Return a consumer without a group, to which partitions are assigned by hand."""
     require_client()
     from kafka import KafkaConsumer
 
@@ -329,28 +275,10 @@ def read_to_end(
     progress: Callable[[int, int], None] = lambda *_: None,
     begin: Mapping[str, int] | None = None,
 ) -> Generator[Any]:
-    """Yield the records of a topic up to its end of now, partition by partition.
+    """Yield the records of a topic, as kafka-python has them, up to its end of now by partition.
 
-    Parameters
-    ----------
-    broker : Broker
-    topic : str
-    partitions : int
-        How many it has.
-    progress : callable
-        Called with how many records have been read, and how many there are.
-    begin : mapping, optional
-        Partition, as text, to the offset where reading starts; 0 where it is not given.
-
-    Yields
-    ------
-    ConsumerRecord
-        As kafka-python returns them.
-
-    Raises
-    ------
-    BrokerError
-        The topic cannot be read.
+    ``progress`` is called with how many have been read, and how many there are. ``begin`` is by
+    partition, as text, the offset where reading starts, if not 0.
     """
     from kafka import TopicPartition
 
@@ -380,13 +308,7 @@ def read_to_end(
 def read_until(
     consumer: KafkaConsumer, ends: Mapping[TopicPartition, int]
 ) -> Iterator[Sequence[Any]]:
-    """Yield the records of each request, maybe none, until assigned partitions reach their ends.
-
-    Raises
-    ------
-    BrokerError
-        The broker gives nothing for ``PATIENCE`` seconds.
-    """
+    """Yield the records of each request, maybe none, until assigned partitions reach their ends."""
     at = {each: consumer.position(each) for each in ends}
     deadline = time.monotonic() + PATIENCE
     while behind := [each for each, end in ends.items() if at[each] < end]:

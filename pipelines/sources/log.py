@@ -42,21 +42,14 @@ class _LogPartition:
             segment.seek(position - found[-1].base)
             return segment.read(FRAME.size)
 
-    def close(self) -> None:
-        """Do nothing: no file stays open."""
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class EmbeddedLog:
-    """The embedded log as a source; see :class:`pipelines.sources.base.BoundedSource`.
+    """The embedded log as a source; see :class:`pipelines.sources.base.BoundedSource`."""
 
-    Parameters
-    ----------
-    path : Path
-        The log's directory, which all workers reach.
-    """
-
-    path: Path
+    path: Path  #: the log's directory, which all workers reach
     unit = "bytes"
     label = "log"
     requeued = False
@@ -66,20 +59,16 @@ class EmbeddedLog:
         return EmbeddedLog, (self.path.absolute(),)
 
     def open(self, registry: Registry | None) -> None:
-        """Check that there is a log."""
         if not self.path.is_dir():
             raise MissingError(f"there is no log in {self.path}")
 
     def names(self) -> Sequence[str]:
-        """Return the names of all partitions, sorted."""
         return [path.name for path in partitions(self.path)]
 
     def partitions(self, taken: Mapping[str, int]) -> Sequence[Partition]:
-        """Return all partitions, sorted by name."""
         return [self.partition(name) for name in self.names()]
 
     def partition(self, name: str) -> Partition:
-        """Return the partition of a name."""
         return _LogPartition(self.path / name)
 
     def check(self, ends: Mapping[str, int], last: Mapping[str, LastRecord]) -> None:
@@ -118,8 +107,7 @@ class EmbeddedLog:
             )
         files.sync_directory(self.path)
 
-    def close(self) -> None:
-        """Do nothing: no file stays open."""
+    def close(self) -> None: ...
 
 
 def source_of(log: str | os.PathLike[str] | BoundedSource) -> BoundedSource:

@@ -31,12 +31,10 @@ class BeamPath:
 
     @property
     def name(self) -> str:
-        """The last part."""
         return self.uri.rpartition("/")[2]
 
     @property
     def parent(self) -> BeamPath:
-        """All but the last part."""
         return BeamPath(self.uri.rpartition("/")[0])
 
     def check(self) -> None:
@@ -47,7 +45,6 @@ class BeamPath:
             raise ParameterError(f"Beam has no file system for {self.uri}: {error}") from error
 
     def read_bytes(self) -> bytes:
-        """Return the content."""
         try:
             with FileSystems.open(self.uri, compression_type=_AS_IT_IS) as file:
                 content: bytes = file.read()
@@ -58,26 +55,21 @@ class BeamPath:
             raise FileNotFoundError(f"{self.uri} is not there") from error
 
     def create(self, parts: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Write a file that is not there yet; durable when this returns."""
         with FileSystems.create(self.uri, compression_type=_AS_IT_IS) as file:
             for part in parts:
                 file.write(bytes(part))
 
     def make_folder(self) -> None:
-        """Make a folder, if the file system has such and it is not there."""
         if not FileSystems.exists(self.uri):
             FileSystems.mkdirs(self.uri)
 
     def listed(self) -> list[BeamPath]:
-        """Return the files of a folder; none if it is not there."""
         return [*self.sizes()]
 
     def remove_folder(self) -> None:
-        """Remove a folder of folders of files."""
         remove([BeamPath(found.path) for found in self._matching("*/*")])
 
     def sizes(self) -> dict[BeamPath, int]:
-        """Return the files of a folder and their sizes."""
         return {BeamPath(found.path): found.size_in_bytes for found in self._matching("*")}
 
     def _matching(self, pattern: str) -> list[FileMetadata]:
@@ -94,19 +86,11 @@ def move(moves: Sequence[tuple[BeamPath, BeamPath]]) -> None:
 
 
 def remove(paths: Sequence[BeamPath]) -> None:
-    """Remove files that are there."""
     if paths:
         FileSystems.delete([path.uri for path in paths])
 
 
 def total_size(paths: Iterable[BeamPath]) -> int:
-    """Return the bytes that files have together.
-
-    Raises
-    ------
-    FileNotFoundError
-        One is not there.
-    """
     folders: dict[BeamPath, dict[BeamPath, int]] = {}
     total = 0
     for path in paths:

@@ -73,14 +73,9 @@ _LEFT_BY_JOBS = {
 
 @dataclass(frozen=True)
 class StateFiles:
-    """The files of a state that jobs write and read; crosses Beam pickled.
+    """The files of a state that jobs write and read; crosses Beam pickled."""
 
-    Parameters
-    ----------
-    root : path
-        A folder, or one of another file system, that all workers reach under this name.
-    """
-
+    #: A folder, or one of another file system, that all workers reach under this name.
     root: AnyPath
 
     def snapshot(self, period: int, part: int, generation: int) -> AnyPath:
@@ -107,11 +102,9 @@ class StateFiles:
         return self.root / "quarantine" / str(generation)
 
     def attempt(self, name: str) -> AnyPath:
-        """Return the folder of a driver's attempt to make a generation."""
         return self.root / "attempts" / name
 
     def open(self) -> None:
-        """Make the folders that are missing."""
         # Pseudonyms are in it: its owner decides who else reads it, workers too.
         files.make_folder(self.root, mode=0o700)
         for folder in (*_LEFT_BY_JOBS, "attempts"):
@@ -145,10 +138,8 @@ class StateFiles:
     def collect(self, manifest: Manifest) -> None:
         """Remove what attempts have left, and the files that a manifest does not name.
 
-        Raises
-        ------
-        AggregationError
-            There are files of generations that the manifest does not know: it is an old copy.
+        Raises ``AggregationError``: there are files of generations that the manifest does not know:
+        it is an old copy.
         """
         named, left = set(self.named(manifest)), []
         for folder, pattern in _LEFT_BY_JOBS.items():
@@ -164,24 +155,16 @@ class StateFiles:
 
 
 def _generation(path: AnyPath) -> int:
-    """Return the generation that wrote a job's file."""
     return int(path.name.rpartition(".")[2])
 
 
 def _ours(folder: AnyPath, pattern: str) -> list[AnyPath]:
-    """Return the files of a folder whose names match a pattern."""
     ours = re.compile(pattern, re.ASCII)
     return [path for path in files.listed(folder) if ours.fullmatch(path.name)]
 
 
 class StateDirectory:
-    """Where aggregation runs keep their state.
-
-    Parameters
-    ----------
-    path : path
-        Made by :meth:`open` where there is none.
-    """
+    """Where aggregation runs keep their state."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -191,36 +174,13 @@ class StateDirectory:
 
     @cached_property
     def files(self) -> StateFiles:
-        """The files that the manifest names.
-
-        Raises
-        ------
-        AggregationError
-            There is no manifest.
-        """
         return self._files(self.manifest())
-
-    def page(self, page: int, generation: int) -> AnyPath:
-        """Return where a generation keeps a page of counts."""
-        return self.files.page(page, generation)
-
-    def quarantine(self, generation: int) -> AnyPath:
-        """Return where a generation keeps what it rejected."""
-        return self.files.quarantine(generation)
 
     @contextmanager
     def lock(self, wait: float = 0.0) -> Iterator[None]:
         """Hold the directory against every other run, in this process and in others.
 
-        Parameters
-        ----------
-        wait : float
-            Seconds to wait for another run.
-
-        Raises
-        ------
-        AggregationError
-            Another run holds it, or it cannot be made.
+        ``wait``: seconds to wait for another run.
         """
         try:
             # Pseudonyms are in it: its owner decides who else reads it.
@@ -245,13 +205,7 @@ class StateDirectory:
             time.sleep(_LOOK)
 
     def manifest(self) -> Manifest:
-        """Return what is committed.
-
-        Raises
-        ------
-        AggregationError
-            Nothing is, or the manifest is damaged.
-        """
+        """Return what is committed."""
         try:
             return Manifest.from_json(self._manifest.read_bytes())
         except FileNotFoundError as error:
@@ -260,20 +214,9 @@ class StateDirectory:
             ) from error
 
     def open(self, elsewhere: str | None = None) -> Manifest:
-        """Return what is committed, after removing what is not; make a new directory's first.
+        """Return what is committed, after removing what is not; make a new one. Under :meth:`lock`.
 
-        To be called under :meth:`lock`.
-
-        Parameters
-        ----------
-        elsewhere : str, optional
-            Folder or URI where jobs are to have their files, if not here.
-
-        Raises
-        ------
-        AggregationError
-            There is something but no manifest, the manifest is damaged, or it has its files
-            elsewhere.
+        ``elsewhere``: folder or URI where jobs are to have their files, if not here; chosen once.
         """
         if elsewhere is not None:
             elsewhere = str(files.place_of(elsewhere))
@@ -317,14 +260,10 @@ class StateDirectory:
         return intent if intent.generation == manifest.generation + 1 else None
 
     def write_intent(self, intent: Intent, checkpoint: Checkpoint) -> None:
-        """Make an intent durable: from here on a restart does the same."""
         files.replace(self._intent, intent.to_json(), checkpoint)
 
     def write_manifest(self, manifest: Manifest, checkpoint: Checkpoint) -> None:
-        """Make a manifest durable, whose files are: this is the moment at which they count.
-
-        After an ``OSError`` the last commit is intact.
-        """
+        """Make a manifest durable, whose files are: this is the moment at which they count."""
         files.replace(self._manifest, manifest.to_json(), checkpoint)
 
     def collect(self, manifest: Manifest) -> None:
@@ -342,45 +281,27 @@ class LastRun:
 
     The wall clock is in it, and so it is not in the manifest, which is a function of what was
     aggregated. Nothing is decided by it; where it is lost, the next run writes it again.
-
-    Parameters
-    ----------
-    generation : int
-        The last one that was committed and projected.
-    looked : int
-        When the log was last aggregated to its end, or a run of it finished, ms of the wall clock.
-    finished : int or None
-        When that generation was, ms of the wall clock; None if by no run that left a note.
-    seconds : float or None
-        How long its run took, from its intent to the projection of its results.
     """
 
     FORMAT = 2
     NAME = "last_run.json"
 
-    generation: int
+    generation: int  #: the last one that was committed and projected
+    #: When the log was last aggregated to its end, or a run of it finished, ms of the wall clock.
     looked: int
+    #: When that generation was, ms of the wall clock; None if by no run that left a note.
     finished: int | None = None
+    #: How long its run took, from its intent to the projection of its results.
     seconds: float | None = None
 
     @classmethod
     def of(cls, state_dir: Path) -> LastRun | None:
-        """Return the note in a state directory; None if there is none.
-
-        Raises
-        ------
-        AggregationError
-            It cannot be read as one.
-        """
+        """Return the note in a state directory; one that is damaged is as good as none."""
         try:
-            content = (state_dir / cls.NAME).read_bytes()
-        except FileNotFoundError:
-            return None
-        value = files.load_document(content, cls.NAME, cls.FORMAT)
-        try:
+            value = files.load_document((state_dir / cls.NAME).read_bytes(), cls.NAME, cls.FORMAT)
             return cls(value["generation"], value["looked"], value["finished"], value["seconds"])
-        except KeyError as error:
-            raise AggregationError(f"{cls.NAME} is damaged") from error
+        except (OSError, AggregationError, KeyError):
+            return None
 
     def leave(self, state_dir: Path) -> None:
         """Leave the note in a state directory, or none where that is not possible.

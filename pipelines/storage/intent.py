@@ -16,20 +16,12 @@ FORMAT = 3
 
 
 class WorkItem(NamedTuple):
-    """A range of one partition: what one read takes.
-
-    Attributes
-    ----------
-    partition : str
-    start, end : int
-        Positions between records.
-    floor : int
-        The partition's clock at ``start``, ms: no append time in the range counts as earlier.
-    """
+    """A range of one partition: what one read takes."""
 
     partition: str
-    start: int
-    end: int
+    start: int  #: positions between records
+    end: int  #: positions between records
+    #: The partition's clock at ``start``, ms: no append time in the range counts as earlier.
     floor: int
 
 
@@ -41,58 +33,33 @@ class LastRecord(NamedTuple):
 
 
 class Requeue(NamedTuple):
-    """What is taken again from one quarantine file.
+    """What is taken again from one quarantine file."""
 
-    Attributes
-    ----------
-    generation : int
-        The one that rejected it.
-    reason : str
-        For which, as people read it.
-    plan : str
-        Fingerprint, in hexadecimal, of the plan that the messages name.
-    rows : int
-        Reports in them, as quarantine counts them.
-    """
-
-    generation: int
-    reason: str
-    plan: str
-    rows: int
+    generation: int  #: the one that rejected it
+    reason: str  #: for which, as people read it
+    plan: str  #: fingerprint, in hexadecimal, of the plan that the messages name
+    rows: int  #: reports in them, as quarantine counts them
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """The ranges of the log that one generation takes, or what it takes from quarantine.
+    """The ranges of the log that one generation takes, or what it takes from quarantine."""
 
-    Parameters
-    ----------
-    generation : int
-        The one that the run will commit.
-    clock : int or None
-        The latest append time, ms, in the ranges; None if no record has ever been taken.
-    items : tuple of WorkItem
-        Those of a partition are contiguous and in order.
-    last : mapping
-        Partition to the last record taken of it; none for one of which only damage is.
-    requeue : tuple of Requeue
-        If there is any, no ranges are taken, and the clock stays what it is.
-    reports : int
-        At most so many are taken, but for a single message that has more; it decides into how many
-        parts (:mod:`pipelines.aggregation.decode`) periods are cut of which reports come for the
-        first time.
-    """
-
-    generation: int
+    generation: int  #: the one that the run will commit
+    #: The latest append time, ms, in the ranges; None if no record has ever been taken.
     clock: int | None
-    items: tuple[WorkItem, ...]
+    items: tuple[WorkItem, ...]  #: those of a partition are contiguous and in order
+    #: Partition to the last record taken of it; none for one of which only damage is.
     last: Mapping[str, LastRecord] = field(default_factory=dict)
+    #: If there is any, no ranges are taken, and the clock stays what it is.
     requeue: tuple[Requeue, ...] = ()
+    #: At most so many are taken, but for a single message that has more; it decides into how many
+    #: parts (:mod:`pipelines.aggregation.decode`) periods are cut of which reports come for the
+    #: first time.
     reports: int = 0
 
     @property
     def size(self) -> int:
-        """The bytes that the ranges span."""
         return sum(item.end - item.start for item in self.items)
 
     @property
@@ -101,7 +68,6 @@ class Intent:
         return {item.partition: item.end for item in self.items}
 
     def to_json(self) -> bytes:
-        """Return the intent as it is stored."""
         value: dict[str, object] = {
             "format": FORMAT,
             "generation": self.generation,
@@ -118,13 +84,6 @@ class Intent:
     def from_json(cls, content: bytes) -> Intent:
         """Return the stored intent.
 
-        Raises
-        ------
-        AggregationError
-            It is not one, or of an unknown format.
-
-        Examples
-        --------
         >>> intent = Intent(1, 5, (WorkItem("a", 0, 42, 5),))
         >>> Intent.from_json(intent.to_json()) == intent
         True

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mechanisms.coins import shard_of
-from pipelines.aggregation.audit import ChainRecord, Totals, audit, chains_of
+from pipelines.aggregation.audit import ChainLine, Totals, audit, chains_of
 from pipelines.aggregation.state import State
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest
@@ -27,61 +27,16 @@ _ATTEMPTS = 10
 
 
 @dataclass(frozen=True)
-class ChainLine:
-    """One chain of a pseudonym, as the aggregator has it.
-
-    Attributes
-    ----------
-    chain : str
-        Hexadecimal.
-    plan, version, metric
-        What it is of.
-    event : int
-        Truncated time of the recording, ms.
-    counted : int or None
-        The level that counts, 0 the weakest.
-    accepted : int
-        Certified micro-epsilon of that level; 0 where none counts.
-    payloads : tuple of int
-        Different payloads at each level; more than one is an equivocation.
-    """
-
-    chain: str
-    plan: str
-    version: int
-    metric: str
-    event: int
-    counted: int | None
-    accepted: int
-    payloads: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class PseudonymLedger:
-    """What an aggregator has of one pseudonym in one budget period.
+    """What an aggregator has of one pseudonym in one budget period."""
 
-    Attributes
-    ----------
-    pseudonym : str
-        Hexadecimal.
-    period_start, period_end : int
-        Milliseconds.
-    accepted, observed : int
-        Micro-epsilon: of what counts, and of every payload seen.
-    budget : int
-        Micro-epsilon above which a pseudonym is revoked.
-    revoked : str or None
-        Why nothing of it counts.
-    chains : tuple of ChainLine
-    """
-
-    pseudonym: str
-    period_start: int
-    period_end: int
-    accepted: int
-    observed: int
-    budget: int
-    revoked: str | None
+    pseudonym: str  #: hexadecimal
+    period_start: int  #: milliseconds
+    period_end: int  #: milliseconds
+    accepted: int  #: micro-epsilon: of what counts, and of every payload seen
+    observed: int  #: micro-epsilon: of what counts, and of every payload seen
+    budget: int  #: micro-epsilon above which a pseudonym is revoked
+    revoked: str | None  #: why nothing of it counts
     chains: tuple[ChainLine, ...]
 
 
@@ -90,19 +45,10 @@ def pseudonym_ledger(
 ) -> tuple[PseudonymLedger, ...]:
     """Return what a state directory has of a pseudonym, by budget period; mostly one, or none.
 
-    Parameters
-    ----------
-    state_dir : path
-        Of ``sotto aggregate``.
-    pseudonym_hex : str
-        32 hexadecimal digits.
+    ``state_dir``: of ``sotto aggregate``. ``pseudonym_hex``: 32 hexadecimal digits.
 
-    Raises
-    ------
-    ParameterError
-        That is no pseudonym.
-    AggregationError
-        There is no such state, or it is damaged.
+    Raises ``ParameterError``: that is no pseudonym. ``AggregationError``: there is no such state,
+    or it is damaged.
     """
     try:
         pseudonym = bytes.fromhex(pseudonym_hex)
@@ -124,10 +70,7 @@ def pseudonym_ledger(
 def period_totals(state_dir: str | os.PathLike[str]) -> dict[int, Totals]:
     """Return the audit of every budget period, open or closed, by the period's start in ms.
 
-    Raises
-    ------
-    AggregationError
-        There is no such state, or it is damaged.
+    Raises ``AggregationError``: there is no such state, or it is damaged.
     """
     directory = StateDirectory(state_dir)
     manifest = directory.manifest()
@@ -169,19 +112,5 @@ def _of_state(state: State, pseudonym: bytes) -> Iterator[PseudonymLedger]:
             observed=int(found.observed[at]),
             budget=registry.budget,
             revoked=Reason(reason).label if reason else None,
-            chains=tuple(_line(chain, registry) for chain in chains_of(state, pseudonym)),
+            chains=tuple(chains_of(state, pseudonym)),
         )
-
-
-def _line(found: ChainRecord, registry: Registry) -> ChainLine:
-    _, _, plan, metric = registry.metrics[found.metric]
-    return ChainLine(
-        chain=found.chain.hex(),
-        plan=plan.plan,
-        version=plan.version,
-        metric=metric.name,
-        event=found.event,
-        counted=found.counted,
-        accepted=0 if found.counted is None else metric.mechanism.certified(found.counted),
-        payloads=found.payloads,
-    )

@@ -3,13 +3,10 @@
 What the manifest does not name does not count. It is a frozen value; :func:`advance` is all that
 a commit decides: which states are dropped because their time is over, and which quarantine.
 
-Why a JSON file and not a transaction of SQLite: workers write files, on any file system that all
-of them reach, so placing, syncing and removing files would remain, as would the lock, which
-outlives a transaction. SQLite would replace :func:`pipelines.storage.files.replace` and the
-document's digest, some 50 lines. It would take from readers that they need no write access and
-never block a commit, from operators that a plain copy is whole, and from the tests that they stop
-a commit at each of its steps. The results' database cannot be the root either: it may be another
-server's, away when a run commits, and it can always be made again from the state.
+It is a JSON file and no transaction of SQLite, since workers write files on any file system that
+all of them reach: placing, syncing, removing and locking these would remain. Readers need no write
+access and never block a commit, and a plain copy is whole. The results' database cannot be the
+root: it may be another server's, and can always be made again from the state.
 """
 
 from __future__ import annotations
@@ -34,6 +31,11 @@ from sotto.plan.registry import Registry, check_unchanged, names_of
 
 FORMAT = 3
 
+#: Fields of a manifest that are stored under their names as they are.
+_PLAIN = (
+    *("state", "generation", "clock", "plans", "first_open", "expired", "lineage", "tally"),
+    *("requeued", "minima", "files"),
+)
 #: The lineage is kept of so many last generations.
 LINEAGE = 256
 
@@ -51,7 +53,6 @@ class Quarantined(NamedTuple):
     requeued: tuple[tuple[str, str, int], ...] = ()
 
     def with_requeued(self, requeue: Iterable[Requeue]) -> Quarantined:
-        """Return this with what a requeue takes of it."""
         taken = ((r.reason, r.plan, r.rows) for r in requeue if r.generation == self.generation)
         return self._replace(requeued=(*self.requeued, *taken))
 
@@ -65,114 +66,65 @@ class Minimum(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All that is committed.
+    """All that is committed."""
 
-    Parameters
-    ----------
-    state : str
-        Random name of the state directory, by which a database knows whose results it holds.
-    key : bytes
-        Key of the hashes inside the states, 16 bytes; made once.
-    generation : int
-        Of the last commit; 0 before the first.
-    clock : int or None
-        Latest append time taken, ms; later records count as no earlier. None before the first.
-    positions : mapping
-        Partition to the position up to which it is taken.
-    last : mapping
-        Partition to the last record taken of it.
-    plans : mapping
-        Fingerprint, in hexadecimal, to what a person calls the plan.
-    first_open : int or None
-        The first budget period that still takes rows; the state of all before is dropped.
-    states : mapping
-        (period, part) to what its state is kept in.
-    parts : mapping
-        Open period to the number of parts that its state is cut into, by shard.
-    pages : mapping
-        Page of counts to the generation that wrote it.
-    periods : mapping
-        Closed period to its audit.
-    quarantine : tuple of Quarantined
-        The files kept, oldest first.
-    expired : mapping
-        Reason to the rows whose quarantine has been removed after the plans' retention.
-    lineage : tuple of str
-        Digests, the last that of this generation, each of the one before, of what the generation
-        took and of minima that it changed: two copies of a state directory that went different
-        ways differ in them.
-    tally : Tally
-        What became of all reports read.
-    requeued : mapping
-        Reason to the rows that were rejected for it and then taken again.
-    files : str or None
-        Folder or URI where jobs have their files, chosen once; None for the state directory itself.
-    minima : mapping
-        Fingerprint, in hexadecimal, to the number of reports for which estimates are made. That of
-        a plan whose results were made by a release that did not note it is missing.
-    """
-
+    #: Random name of the state directory, by which a database knows whose results it holds.
     state: str
-    key: bytes
-    generation: int = 0
+    key: bytes  #: key of the hashes inside the states, 16 bytes; made once
+    generation: int = 0  #: of the last commit; 0 before the first
+    #: Latest append time taken, ms; later records count as no earlier. None before the first.
     clock: int | None = None
+    #: Partition to the position up to which it is taken.
     positions: Mapping[str, int] = field(default_factory=dict)
+    #: Partition to the last record taken of it.
     last: Mapping[str, LastRecord] = field(default_factory=dict)
+    #: Fingerprint, in hexadecimal, to what a person calls the plan.
     plans: Mapping[str, str] = field(default_factory=dict)
+    #: The first budget period that still takes rows; the state of all before is dropped.
     first_open: int | None = None
+    #: (period, part) to what its state is kept in.
     states: Mapping[tuple[int, int], StoredState] = field(default_factory=dict)
+    #: Open period to the number of parts that its state is cut into, by shard.
     parts: Mapping[int, int] = field(default_factory=dict)
+    #: Page of counts to the generation that wrote it.
     pages: Mapping[int, int] = field(default_factory=dict)
-    periods: Mapping[int, Totals] = field(default_factory=dict)
-    quarantine: tuple[Quarantined, ...] = ()
+    periods: Mapping[int, Totals] = field(default_factory=dict)  #: closed period to its audit
+    quarantine: tuple[Quarantined, ...] = ()  #: the files kept, oldest first
+    #: Reason to the rows whose quarantine has been removed after the plans' retention.
     expired: Mapping[str, int] = field(default_factory=dict)
+    #: Digests, the last that of this generation, each of the one before, of what the generation
+    #: took and of minima that it changed: two copies of a state directory that went different ways
+    #: differ in them.
     lineage: tuple[str, ...] = ()
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally = field(default_factory=Tally)  #: what became of all reports read
+    #: Reason to the rows that were rejected for it and then taken again.
     requeued: Mapping[str, int] = field(default_factory=dict)
+    #: Fingerprint, in hexadecimal, to the number of reports for which estimates are made. That of
+    #: a plan whose results were made by a release that did not note it is missing.
     minima: Mapping[str, Minimum] = field(default_factory=dict)
+    #: Folder or URI where jobs have their files, chosen once; None for the state directory itself.
     files: str | None = None
 
     def to_json(self) -> bytes:
         """Return the manifest as it is stored: the same manifest, the same bytes."""
+        plain = {name: getattr(self, name) for name in _PLAIN}
         return dump_document(
             {
+                **plain,
                 "format": FORMAT,
-                "state": self.state,
                 "key": self.key.hex(),
-                "generation": self.generation,
-                "clock": self.clock,
-                "lanes": dict(self.positions),
+                "lanes": self.positions,
                 "marks": dump_records(self.last),
-                "plans": dict(self.plans),
-                "first_open": self.first_open,
-                "states": [
-                    [period, part, *held.to_list()]
-                    for (period, part), held in sorted(self.states.items())
-                ],
+                "states": [[*key, *held.to_list()] for key, held in sorted(self.states.items())],
                 "parts": sorted(self.parts.items()),
                 "pages": sorted(self.pages.items()),
                 "periods": [[p, *totals.numbers] for p, totals in sorted(self.periods.items())],
-                "quarantine": [
-                    [q.generation, q.clock, dict(q.rows), q.requeued] for q in self.quarantine
-                ],
-                "expired": dict(self.expired),
-                "lineage": list(self.lineage),
-                "tally": self.tally,
-                "requeued": dict(self.requeued),
-                "minima": dict(self.minima),
-                "files": self.files,
+                "quarantine": self.quarantine,
             }
         )
 
     @classmethod
     def from_json(cls, content: bytes) -> Manifest:
-        """Return the stored manifest.
-
-        Raises
-        ------
-        AggregationError
-            It is none of this format, or damaged.
-        """
         value = load_document(content, "MANIFEST.json", FORMAT)
         return cls(
             state=value["state"],
@@ -280,12 +232,8 @@ class Manifest:
     def check_plans(self, registry: Registry) -> None:
         """Refuse a registry that lacks or contradicts plans under which reports have been counted.
 
-        Raises
-        ------
-        PlanError
-            A plan has another fingerprint than before.
-        AggregationError
-            Plans are missing, and which.
+        Raises ``PlanError``: a plan has another fingerprint than before. ``AggregationError``:
+        plans are missing, and which.
         """
         check_unchanged(self.plans, registry.plans)
         names = names_of(registry.plans)
@@ -303,27 +251,15 @@ class Manifest:
 
 
 class Terms(NamedTuple):
-    """Times of the plans in force, ms, and the shards of the wire.
+    """Times of the plans in force, ms, and the shards of the wire."""
 
-    Attributes
-    ----------
-    period : int
-        Length of a budget period.
-    horizon : int
-        How long after its period's end a row may still arrive: the longest of any plan.
-    retention : int
-        How long quarantine is kept: the shortest that any plan promises.
-    shards : int
-    """
-
-    period: int
-    horizon: int
-    retention: int
+    period: int  #: length of a budget period
+    horizon: int  #: how long after its period's end a row may still arrive: the longest of any plan
+    retention: int  #: how long quarantine is kept: the shortest that any plan promises
     shards: int
 
     @classmethod
     def of(cls, registry: Registry) -> Terms:
-        """Return the terms of all plans of a registry."""
         retention = min(plan.retention for plan in registry.plans)
         return cls(registry.period, registry.horizon, retention, registry.shards)
 
@@ -376,8 +312,6 @@ def _digest(before: str, content: bytes) -> str:
 def _first_open(before: int | None, clock: int | None, terms: Terms) -> int | None:
     """Return the first budget period whose end plus horizon lies after the clock; it never falls.
 
-    Examples
-    --------
     >>> terms = Terms(period=10, horizon=25, retention=100, shards=64)
     >>> _first_open(None, 44, terms), _first_open(None, 45, terms), _first_open(3, 45, terms)
     (1, 2, 3)
@@ -422,7 +356,6 @@ def _summed(rows: Mapping[str, int], more: Iterable[tuple[str, int]]) -> dict[st
 def _with_audits(
     periods: Mapping[int, Totals], states: Mapping[tuple[int, int], StoredState]
 ) -> dict[int, Totals]:
-    """Return the audits of periods with those of states added."""
     total = dict(periods)
     for (period, _), held in sorted(states.items()):
         before = total.get(period)

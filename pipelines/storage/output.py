@@ -24,25 +24,14 @@ class StoredFile(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """What keeps a part of a budget period's state.
+    """What keeps a part of a budget period's state."""
 
-    Attributes
-    ----------
-    totals : Totals
-        Its audit.
-    snapshot : StoredFile or None
-        None where all is in the logs.
-    logs : tuple of StoredFile
-        Rows taken since the snapshot, oldest first.
-    """
-
-    totals: Totals
-    snapshot: StoredFile | None
-    logs: tuple[StoredFile, ...] = ()
+    totals: Totals  #: its audit
+    snapshot: StoredFile | None  #: None where all is in the logs
+    logs: tuple[StoredFile, ...] = ()  #: rows taken since the snapshot, oldest first
 
     @property
     def size(self) -> int:
-        """Bytes of all its files."""
         return sum(file.size for file in (*filter(None, [self.snapshot]), *self.logs))
 
     def to_list(self) -> list[Any]:
@@ -60,34 +49,20 @@ class StoredState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobOutput:
-    """What a job, or a part of one, has written.
+    """What a job, or a part of one, has written."""
 
-    Parameters
-    ----------
-    states : mapping
-        (period, part) to what keeps the state written for it.
-    pages : frozenset of int
-        The pages of counts written.
-    rejects : mapping
-        Reason to entries in the generation's quarantine file; there is none where this is empty.
-    tally : Tally
-        What became of the reports read.
-    files : mapping
-        Folder and name at which a file is to count, to its name in the attempt's folder. Of a
-        part of a job that ran twice, either file is whole and has the same content.
-    failed : str
-        Why a part of the job could not do its work and never can; empty if it did.
-    """
-
+    #: (period, part) to what keeps the state written for it.
     states: Mapping[tuple[int, int], StoredState] = field(default_factory=dict)
-    pages: frozenset[int] = frozenset()
+    pages: frozenset[int] = frozenset()  #: the pages of counts written
+    #: Reason to entries in the generation's quarantine file; there is none where this is empty.
     rejects: Mapping[str, int] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally = field(default_factory=Tally)  #: what became of the reports read
+    #: Folder and name at which a file is to count, to its name in the attempt's folder. Of a part
+    #: of a job that ran twice, either file is whole and has the same content.
     files: Mapping[str, str] = field(default_factory=dict)
-    failed: str = ""
+    failed: str = ""  #: why a part of the job could not do its work and never can; empty if it did
 
     def to_json(self) -> bytes:
-        """Return this as bytes: equal values, equal bytes."""
         value = {
             "states": [[*key, *state.to_list()] for key, state in sorted(self.states.items())],
             "pages": sorted(self.pages),
@@ -100,7 +75,6 @@ class JobOutput:
 
     @classmethod
     def from_json(cls, content: bytes) -> JobOutput:
-        """Return what :meth:`to_json` stored."""
         value = json.loads(content)
         return cls(
             states={(at, part): StoredState.of(*rest) for at, part, *rest in value["states"]},
@@ -115,8 +89,6 @@ class JobOutput:
     def sum(parts: Iterable[JobOutput]) -> JobOutput:
         """Return what several parts of a job have written; no state is written by two of them.
 
-        Examples
-        --------
         >>> part = JobOutput(rejects={"late": 2}, tally=Tally(reports=5))
         >>> whole = JobOutput.sum([part, part])
         >>> whole.rejects, whole.tally.reports

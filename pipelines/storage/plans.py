@@ -30,38 +30,24 @@ _WHAT_TO_DO = "restore it, or remove it and give the plan again with --plan"
 class StoredPlans:
     """The plans in a folder: ``FINGERPRINT.json``, and ``FINGERPRINT.candidates`` if there are any.
 
-    Parameters
-    ----------
-    folder : path
-        Need not exist yet to be read: then there are no plans.
+    ``folder``: need not exist yet to be read: then there are no plans.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def path(self, fingerprint: str) -> Path:
-        """Return where the plan of a fingerprint, in hexadecimal, is kept."""
         return self._folder / f"{fingerprint}.json"
 
     def load(self, fingerprint: str) -> CompiledPlan:
-        """Return the plan of a fingerprint, in hexadecimal.
-
-        Raises
-        ------
-        AggregationError
-            Its file is damaged.
-        FileNotFoundError
-            It is not kept.
-        """
+        """Return the plan of a fingerprint, in hexadecimal."""
         path = self.path(fingerprint)
         return _plan(path.read_bytes(), path)
 
     def load_all(self) -> list[CompiledPlan]:
-        """Return all plans that are kept, ascending by fingerprint."""
         return [self.load(path.stem) for path in sorted(self._folder.glob("*.json"))]
 
     def candidates(self, fingerprint: str) -> Mapping[str, Sequence[str]]:
-        """Return the strings to look for, by metric, of the plan of a fingerprint."""
         path = self._candidates_path(fingerprint)
         return _strings(path.read_bytes(), path) if path.exists() else {}
 
@@ -74,12 +60,8 @@ class StoredPlans:
         candidates those of the same metric. A plan that is given without candidates, as a
         compiled one always is, keeps those that it has.
 
-        Raises
-        ------
-        PlanError
-            A version has another fingerprint than before, or the plans are not of one collector.
-        AggregationError
-            There is no plan at all, or a file is damaged.
+        Raises ``PlanError``: a version has another fingerprint than before, or the plans are not of
+        one collector. ``AggregationError``: there is no plan at all, or a file is damaged.
         """
         kept = self.load_all()
         check_unchanged(names_of(kept), plans)

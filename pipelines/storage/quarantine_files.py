@@ -31,15 +31,7 @@ _PADDING = bytes(8)
 def waiting(
     directory: StateDirectory, manifest: Manifest, reasons: Collection[Reason]
 ) -> Iterator[Requeue]:
-    """Yield what is in quarantine for some reasons and has not been taken again, oldest first.
-
-    Raises
-    ------
-    AggregationError
-        A file is missing.
-    FormatError
-        A file is damaged.
-    """
+    """Yield what is in quarantine for some reasons and has not been taken again, oldest first."""
     labels = {reason.label for reason in reasons}
     for entry in manifest.quarantine:
         if not labels & entry.rows.keys():
@@ -71,26 +63,17 @@ def _rejects(state: StateFiles, generation: int) -> Iterator[tuple[Reject, str]]
 
 @dataclass(frozen=True)
 class QuarantineFiles:
-    """What a requeue takes, as a job reads it: every quarantine file is a range.
+    """What a requeue takes, as a job reads it: every quarantine file is a range."""
 
-    Parameters
-    ----------
-    files : StateFiles
-        Where the state has them.
-    requeue : tuple of Requeue
-    """
-
-    files: StateFiles
+    files: StateFiles  #: where the state has them
     requeue: tuple[Requeue, ...]
 
     @property
     def items(self) -> tuple[WorkItem, ...]:
-        """The files."""
         generations = sorted({each.generation for each in self.requeue})
         return tuple(WorkItem(str(generation), 0, 1, EARLIEST) for generation in generations)
 
     def partition(self, name: str) -> _File:
-        """Return the file of a work item."""
         generation = int(name)
         chosen = {(r.reason, r.plan) for r in self.requeue if r.generation == generation}
         return _File(self.files, generation, chosen)

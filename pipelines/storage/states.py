@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -47,54 +48,24 @@ _LENGTH = struct.Struct("<Q")
 
 
 class Taken(NamedTuple):
-    """What a state has taken, and the file that is to keep it.
-
-    Attributes
-    ----------
-    stepped : Stepped
-    stored : StoredState
-        What then keeps the state.
-    target : str
-        Folder and name of the file that is new.
-    content : sequence of bytes-like
-        What is to be in it.
-    """
+    """What a state has taken, and the file that is to keep it."""
 
     stepped: Stepped
-    stored: StoredState
-    target: str
-    content: Sequence[Buffer]
+    stored: StoredState  #: what then keeps the state
+    target: str  #: folder and name of the file that is new
+    content: Sequence[Buffer]  #: what is to be in it
 
 
 @dataclass(frozen=True)
 class StoredStates:
-    """The states of a state directory.
+    """The states of a state directory."""
 
-    Parameters
-    ----------
-    files : StateFiles
-        Where they are.
-    registry : Registry
-    key : bytes
-        Key of the hashes inside new states.
-    """
-
-    files: StateFiles
+    files: StateFiles  #: where they are
     registry: Registry
-    key: bytes
+    key: bytes  #: key of the hashes inside new states
 
     def read(self, period: int, part: int, stored: StoredState | None) -> State:
-        """Return a state; a new one where nothing is stored.
-
-        Raises
-        ------
-        FormatError
-            A file of it is damaged; which.
-        LostFileError
-            One is missing.
-        PlanError
-            It has rows of a plan that the registry does not have.
-        """
+        """Return a state; a new one where nothing is stored."""
         return self._read(period, part, stored)[0]
 
     def step(
@@ -102,10 +73,7 @@ class StoredStates:
     ) -> Taken:
         """Take packed rows into a state, as the generation ``made``, in whatever order they come.
 
-        Raises
-        ------
-        FormatError, LostFileError, PlanError
-            As :meth:`read` does.
+        Raises ``FormatError, LostFileError, PlanError``: as :meth:`read` does.
         """
         state, logs = self._read(period, part, stored)
         packed = list(blocks)
@@ -128,7 +96,6 @@ class StoredStates:
         return Taken(stepped, stored, f"logs/{name}", files.with_checksum(KIND, content))
 
     def _read(self, period: int, part: int, stored: StoredState | None) -> tuple[State, list[_Log]]:
-        """Return a state and the logs that are part of it."""
         if stored is None or stored.snapshot is None:
             state = State(self.registry, part, period, self.key)
         else:
@@ -178,23 +145,26 @@ class _Log:
 
     @classmethod
     def from_bytes(cls, data: memoryview, registry: Registry) -> _Log:
-        """Read a log; metrics get the ids that they have in ``registry``."""
         budget, plans, blocks = _HEAD.unpack_from(data)
         at = _HEAD.size + _FINGERPRINT * plans
-        raw = bytes(data[_HEAD.size : at])
-        ids = _translated([raw[i : i + 32] for i in range(0, len(raw), _FINGERPRINT)], registry)
+        ids = registry_ids(fingerprints_of(bytes(data[_HEAD.size : at])), registry)
         lengths = [_LENGTH.unpack_from(data, at + 8 * number)[0] for number in range(blocks)]
         at += _LENGTH.size * blocks
         rows = []
         for length in lengths:
-            block = Rows.from_bytes(bytes(data[at : at + length]))
-            widths = {int(ids[metric]): width for metric, width in block.widths.items()}
-            rows.append(replace(block, metric=ids[block.metric], widths=widths))
+            rows.append(Rows.from_bytes(bytes(data[at : at + length])).renumbered(ids))
             at += length
         return cls(budget, tuple(rows))
 
 
-def _translated(fingerprints: Iterable[bytes], registry: Registry) -> NDArray[np.uint16]:
+def fingerprints_of(numbering: bytes) -> tuple[bytes, ...]:
+    """Return the fingerprints of plans, in order, that stand one after another."""
+    cuts = range(0, len(numbering), _FINGERPRINT)
+    return tuple(numbering[at : at + _FINGERPRINT] for at in cuts)
+
+
+@lru_cache(maxsize=64)
+def registry_ids(fingerprints: tuple[bytes, ...], registry: Registry) -> NDArray[np.uint16]:
     """Return the id in a registry of every metric of plans, numbered one after another."""
     first = {each.fingerprint: each.id for each in reversed(registry.metrics)}
     ids: list[int] = []
@@ -216,6 +186,5 @@ def _check_size(content: bytes | memoryview, stored: StoredFile) -> None:
 
 
 def _check_place(found: State | Rows, period: int, part: int) -> None:
-    """Refuse a sound file that has the name of another."""
     if (found.period, found.shard) != (period, part):
         raise FormatError(f"it is of shard {found.shard}, period {found.period}")

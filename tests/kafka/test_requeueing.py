@@ -82,7 +82,7 @@ def rejected(state) -> list[Reject]:
         reject
         for entry in directory.manifest().quarantine
         for reject in quarantine.unpack(
-            files.load(directory.quarantine(entry.generation), quarantine.KIND)
+            files.load(directory.files.quarantine(entry.generation), quarantine.KIND)
         )
     ]
 

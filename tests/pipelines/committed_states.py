@@ -30,7 +30,7 @@ def counted(state: Path) -> dict[WindowKey, list[list[int]]]:
     directory = StateDirectory(state)
     found = {}
     for page, generation in directory.manifest().pages.items():
-        body = files.load(directory.page(page, generation), counts.KIND)
+        body = files.load(directory.files.page(page, generation), counts.KIND)
         for key, window in counts.unpack_page(body).items():
             if window.counts.any():
                 found[key] = window.counts.tolist()

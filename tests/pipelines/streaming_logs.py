@@ -128,7 +128,7 @@ def outcome_of_run(log: Path, state: Path, plans: list[CompiledPlan]) -> Outcome
         reject
         for entry in StateDirectory(state).manifest().quarantine
         for reject in quarantine.unpack(
-            files.load(StateDirectory(state).quarantine(entry.generation), quarantine.KIND)
+            files.load(StateDirectory(state).files.quarantine(entry.generation), quarantine.KIND)
         )
     ]
     return Outcome(

@@ -12,8 +12,7 @@ from step_plans import category, number, plan, string
 from mechanisms.estimators.frequency import norm_sub
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.aggregation.estimates import estimate
-from pipelines.aggregation.result_rows import rows_of_windows
+from pipelines.aggregation.result_rows import estimate, rows_of_windows
 from pipelines.sinks.tables import ESTIMATES, WINDOWS
 from sotto.plan.compiled import CompiledMetric
 from sotto.plan.registry import Registry

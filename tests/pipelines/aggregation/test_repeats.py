@@ -12,7 +12,7 @@ from step_plans import DAY, HOUR, PERIOD, category, plan
 
 from mechanisms.estimate import Estimate
 from mechanisms.testing import SeededSource
-from pipelines.aggregation.estimates import design_effect, widened
+from pipelines.aggregation.result_rows import design_effect, widened
 from sotto.plan.compiled import CompiledPlan
 
 SEED = 161803

@@ -158,7 +158,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> list[Outputs]:
 def _counts(outputs: Outputs) -> dict[WindowKey, list[list[int]]]:
     directory = StateDirectory(outputs.state)
     pages = directory.manifest().pages.items()
-    bodies = [load(directory.page(page, made), b"counts") for page, made in pages]
+    bodies = [load(directory.files.page(page, made), b"counts") for page, made in pages]
     return {key: w.counts.tolist() for body in bodies for key, w in unpack_page(body).items()}
 
 

@@ -132,7 +132,7 @@ def rejected(state: Path) -> list[tuple[str, bytes]]:
         (reject.reason.label, reject.message)
         for entry in directory.manifest().quarantine
         for reject in quarantine.unpack(
-            files.load(directory.quarantine(entry.generation), quarantine.KIND)
+            files.load(directory.files.quarantine(entry.generation), quarantine.KIND)
         )
     ]
 

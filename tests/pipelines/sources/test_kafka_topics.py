@@ -112,7 +112,7 @@ def rejected(state: Path) -> list[tuple[Reason, bytes, int]]:
         (reject.reason, reject.message, reject.append)
         for entry in directory.manifest().quarantine
         for reject in quarantine.unpack(
-            load(directory.quarantine(entry.generation), quarantine.KIND)
+            load(directory.files.quarantine(entry.generation), quarantine.KIND)
         )
     ]
 

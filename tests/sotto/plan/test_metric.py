@@ -10,7 +10,7 @@ from agreed_plans import DAY, canonical
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.aggregation.estimates import estimate
+from pipelines.aggregation.result_rows import estimate
 from sotto.errors import PlanError, ValueTypeError
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
