@@ -368,7 +368,7 @@ def pairs(devices, seed):
 
 def law(chain):
     """The exact joint law of two periods, each drawn from one permanent response."""
-    size, strongest, (step,) = chain.size, chain.strongest.pair, chain.degradations
+    size, strongest, (step,) = chain.size, chain.strongest.pair, chain.steps
 
     def moved(rung, start, end):
         return rung.p if start == end else rung.q
