@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 class GeneralizedRandomizedResponse(FrequencyOracle):
     """Report the true category, or with a smaller probability each of the others.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float, in [1e-6, 40]
-    domain_size : int in [2, 2**20]
-        The number m of categories.
+    ``epsilon`` lies in [1e-6, 40], ``domain_size``, the number m of categories, in [2, 2**20].
 
     Privacy
     -------
@@ -51,14 +47,9 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from mechanisms.testing import SeededSource
     >>> grr = GeneralizedRandomizedResponse(epsilon=1.0, domain_size=4)
     >>> round(grr.p, 4), round(grr.q, 4), grr.certified()
     (0.4754, 0.1749, 1000000)
-    >>> reports = grr.report(np.array([0, 0, 3]), SeededSource(1))
-    >>> reports.shape, reports.dtype
-    ((3, 1), dtype('uint8'))
     """
 
     epsilon: Epsilon

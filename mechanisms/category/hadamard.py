@@ -31,14 +31,9 @@ class HadamardResponse(FrequencyOracle):
     it one row of the Hadamard matrix of order b, never the constant one. Places where the row is
     positive, its *output set*, are e^ε times as likely as all others.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float, in [1e-6, 40]
-    domain_size : int in [2, 2**20]
-        The number m of categories.
-    blocks : int, optional
-        The number B of blocks, a power of two, at most m; by default that of least variance, close
-        to (e^ε − 1)/2 (see :func:`best_blocks`).
+    ``epsilon`` lies in [1e-6, 40], ``domain_size``, the number m of categories, in [2, 2**20];
+    ``blocks``, B, is a power of two, at most m, by default that of least variance, close to (e^ε −
+    1)/2 (see :func:`best_blocks`).
 
     Privacy
     -------

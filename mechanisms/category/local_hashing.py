@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
-from math import expm1
+from math import expm1, isqrt
 from typing import Any
 
 from mechanisms import coins
@@ -36,17 +36,10 @@ _TABLE_SIDE = 256
 class LocalHashing(FrequencyOracle):
     """Report the bucket of the category by randomized response; the hash is a public coin.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float, in [1e-6, 40]
-    domain_size : int in [2, 2**20]
-        The number m of categories.
-    buckets : int, optional
-        A prime g; by default the one of least variance (see :func:`best_buckets`), which is
-        optimized local hashing (OLH). With t digits so that g**t >= m, a count vector has
-        g**(t + 1) cells, at most 2**24.
-    metric : str
-        Separates the coins of different metrics.
+    ``epsilon`` lies in [1e-6, 40], ``domain_size``, the number m of categories, in [2, 2**20].
+    ``buckets`` is a prime g; by default the one of least variance (see :func:`best_buckets`), which
+    is optimized local hashing (OLH). With t digits so that g**t >= m, a count vector has g**(t + 1)
+    cells, at most 2**24. ``metric`` separates the coins of different metrics.
 
     Privacy
     -------
@@ -262,14 +255,7 @@ def is_prime(number: int) -> bool:
     >>> [n for n in range(20) if is_prime(n)]
     [2, 3, 5, 7, 11, 13, 17, 19]
     """
-    if number < 2:
-        return False
-    divisor = 2
-    while divisor * divisor <= number:
-        if number % divisor == 0:
-            return False
-        divisor += 1
-    return True
+    return number > 1 and all(number % divisor for divisor in range(2, isqrt(number) + 1))
 
 
 def _inner_products(base: int, width: int) -> Ints:

@@ -25,14 +25,9 @@ MAX_DOMAIN = 1024
 class SubsetSelection(FrequencyOracle):
     """Report a random subset of k categories, with the true one in it more often than not.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float, in [1e-6, 40]
-    domain_size : int in [2, 1024]
-        The number m of categories.
-    subset_size : int in [1, m/2], optional
-        The number k of categories in a report; by default the one of least variance, close to
-        m / (e^ε + 1).
+    ``epsilon`` lies in [1e-6, 40], ``domain_size``, the number m of categories, in [2, 1024], and
+    ``subset_size``, k, in [1, m/2]; by default it is the one of least variance, close to m / (e^ε +
+    1).
 
     Privacy
     -------

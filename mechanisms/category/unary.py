@@ -1,4 +1,10 @@
-"""Unary encoding: one bit a category, each randomized on its own."""
+"""Unary encoding: one bit a category, each randomized on its own.
+
+References
+----------
+T. Wang, J. Blocki, N. Li, S. Jha, "Locally Differentially Private Protocols for Frequency
+Estimation", USENIX Security 2017, section 4.3.
+"""
 
 from __future__ import annotations
 
@@ -65,10 +71,7 @@ class _UnaryEncoding(FrequencyOracle):
 class SymmetricUnaryEncoding(_UnaryEncoding):
     """One bit a category, each flipped with the same probability whichever it is.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float, in [1e-6, 80]
-    domain_size : int in [2, 2**16]
+    ``epsilon`` lies in [1e-6, 80], ``domain_size`` in [2, 2**16].
 
     Privacy
     -------
@@ -87,11 +90,6 @@ class SymmetricUnaryEncoding(_UnaryEncoding):
     ---
     Where the noise should be the same for all shares; optimized unary encoding has less of it in
     rare categories from epsilon 1 on.
-
-    References
-    ----------
-    T. Wang, J. Blocki, N. Li, S. Jha, "Locally Differentially Private Protocols for Frequency
-    Estimation", USENIX Security 2017, section 4.3.
 
     Examples
     --------
@@ -118,10 +116,7 @@ class SymmetricUnaryEncoding(_UnaryEncoding):
 class OptimizedUnaryEncoding(_UnaryEncoding):
     """One bit a category; a 1 is reported as a fair coin, a 0 rarely as 1.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float, in [1e-6, 40]
-    domain_size : int in [2, 2**16]
+    ``epsilon`` lies in [1e-6, 40], ``domain_size`` in [2, 2**16].
 
     Privacy
     -------
@@ -141,11 +136,6 @@ class OptimizedUnaryEncoding(_UnaryEncoding):
     ---
     For some tens to thousands of categories where a bit a category is no burden; local hashing has
     the same error in a byte.
-
-    References
-    ----------
-    T. Wang, J. Blocki, N. Li, S. Jha, "Locally Differentially Private Protocols for Frequency
-    Estimation", USENIX Security 2017, section 4.3.
 
     Examples
     --------

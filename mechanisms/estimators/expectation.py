@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mechanisms.arrays import Floats, Ints
 from mechanisms.errors import ParameterError
@@ -36,22 +35,13 @@ _UNSEEN = 1e-9
 class EmEstimate:
     """Shares of the inputs at the largest likelihood.
 
-    Attributes
-    ----------
-    values, standard_errors : ndarray, shape (inputs,)
-        Non-negative, with sum one; NaN without reports. Errors are about the shares among these
-        clients; infinite where the reports do not determine a share, which then is one of many that
-        are equally likely, and everywhere after smoothing.
-    covariance : ndarray, shape (inputs, inputs)
-        Of the values in the directions that are determined, zero in the others.
-    log_likelihood : float
-        In nats, without the multinomial coefficient.
-    converged : bool
-        Whether it is within :data:`GAP` of the largest; after smoothing, whether it is at rest.
-    rank : int
-        Of all channels with reports side by side: ``inputs`` if every share is determined.
-    directions : ndarray, shape (inputs, rank - 1)
-        An orthonormal basis of the differences between shares that are determined.
+    ``values`` are non-negative, with sum one; NaN without reports. ``standard_errors`` are about
+    the shares among these clients: infinite where the reports do not determine a share, which then
+    is one of many that are equally likely, and everywhere after smoothing. ``covariance`` is that
+    of the values in the directions that are determined, zero in the others; ``rank`` that of all
+    channels with reports side by side: ``inputs`` if every share is determined. ``log_likelihood``
+    is in nats, without the multinomial coefficient; ``converged`` says whether it is within
+    :data:`GAP` of the largest, or after smoothing whether it is at rest.
     """
 
     values: Floats
@@ -61,25 +51,6 @@ class EmEstimate:
     iterations: int
     converged: bool
     rank: int
-    directions: Floats
-
-    def combined(self, weights: ArrayLike) -> tuple[float, float]:
-        """Return a sum of the shares, with a weight an input, and its standard error.
-
-        The numbers that inputs stand for give their mean; zeros and ones a joint share. The error
-        is infinite where the reports do not determine the sum.
-        """
-        row = np.asarray(weights, dtype=np.float64)
-        if row.shape != self.values.shape:
-            raise ParameterError(f"weights must have shape {self.values.shape}, got {row.shape}")
-        value = float(row @ self.values)
-        if not np.isfinite(self.standard_errors).any():
-            return value, math.inf
-        centred = row - row.mean()
-        unseen = centred - self.directions @ (self.directions.T @ centred)
-        if unseen @ unseen > _UNSEEN * (centred @ centred):
-            return value, math.inf
-        return value, math.sqrt(max(float(row @ self.covariance @ row), 0.0))
 
 
 def expectation_maximization(
@@ -130,10 +101,8 @@ def expectation_maximization(
     stacked, seen, reports = _stack(channels, counts)
     inputs, n = stacked.shape[0], int(seen.sum())
     if n == 0:
-        nothing = np.full(inputs, np.nan)
-        errors = np.full(inputs, np.inf)
-        empty = np.zeros((inputs, 0))
-        return EmEstimate(nothing, errors, np.zeros((inputs, inputs)), 0.0, 0, True, 0, empty)
+        nothing, errors = np.full(inputs, np.nan), np.full(inputs, np.inf)
+        return EmEstimate(nothing, errors, np.zeros((inputs, inputs)), 0.0, 0, True, 0)
     climb = smoothed_rounds if smooth else largest_likelihood
     values, iterations, converged = climb(stacked, seen)
     directions, spread = _information(stacked, stacked.T @ values, reports)
@@ -145,11 +114,10 @@ def expectation_maximization(
     errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     unseen = 1 - 1 / inputs - (directions**2).sum(axis=1)
     errors[(unseen > _UNSEEN) | smooth] = np.inf
-    likelihood = _log_likelihood(stacked, seen, values)
+    counted = seen > 0
+    likelihood = float(seen[counted] @ np.log((values @ stacked)[counted]))
     rank = 1 + directions.shape[1]
-    return EmEstimate(
-        values, errors, covariance, likelihood, iterations, converged, rank, directions
-    )
+    return EmEstimate(values, errors, covariance, likelihood, iterations, converged, rank)
 
 
 def _stack(channels: Sequence[Floats], counts: Sequence[Ints]) -> tuple[Floats, Ints, Floats]:
@@ -188,11 +156,6 @@ def _information(channel: Floats, fitted: Floats, reports: Floats) -> tuple[Floa
     determined = singular > floor
     spread: Floats = 1 / singular[determined] ** 2
     return directions[:, determined], spread
-
-
-def _log_likelihood(channel: Floats, seen: Ints, values: Floats) -> float:
-    counted = seen > 0
-    return float(seen[counted] @ np.log((values @ channel)[counted]))
 
 
 def largest_likelihood(channel: Floats, seen: Ints) -> tuple[Floats, int, bool]:

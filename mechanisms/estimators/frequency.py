@@ -37,27 +37,21 @@ def shares(
 ) -> list[Estimate]:
     """Estimate shares from the positive answers at each level.
 
-    The variance, given the values, is the sum over reports of [K p(1−p) + (n−K) q(1−q)]/(p−q)², K
-    the reports of the category at the level; K is estimated and kept within [0, n].
+    They need not be in [0, 1] nor sum to one. The variance, given the values, is the sum over
+    reports of [K p(1−p) + (n−K) q(1−q)]/(p−q)², K the reports of the category at the level; K is
+    estimated and kept within [0, n]. Below 200 reports the interval inverts a test of the share
+    (see :class:`~mechanisms.estimate.ShareRegion`).
 
     Parameters
     ----------
     ones : ndarray, shape (levels, m)
-        Reports that answer "yes" to each of m questions.
-    reports : ndarray, shape (levels,)
-        All reports.
+        Reports that answer "yes" to each of m questions, of so many ``reports`` at each level.
     pairs : ndarray, shape (levels, 2)
         Probability of "yes" for a client of whom it is true, and for one of whom it is not.
     concerned : Concerned, optional
         The reports that answer each question at all; by default all of them do. Those that do not
         add nothing, and the pair (p, q) is that of an equivalent protocol in which such a report
         would say yes with probability q = 1/2.
-
-    Returns
-    -------
-    list of Estimate
-        They need not be in [0, 1] nor sum to one. Below 200 reports the interval inverts a test of
-        the share (see :class:`~mechanisms.estimate.ShareRegion`).
 
     References
     ----------

@@ -274,8 +274,8 @@ class CandidateEstimate:
 
     ``p_value`` is one-sided, of the hypothesis that no client has the string, adjusted by Holm's
     method for all candidates; ``significant`` if at most the error asked for. ``confounded_with``
-    are the candidates, itself included, between which the filters cannot tell; the estimate then is
-    undetermined (NaN, infinite error), and else these are none.
+    are the candidates, itself included, between which the filters cannot tell, if there are any:
+    the estimate is then undetermined (NaN, infinite error).
     """
 
     candidate: str
@@ -308,23 +308,15 @@ def decode(
     error: float = 0.05,
     design_effect: float = 1.0,
 ) -> StringEstimates:
-    """Estimate the shares of candidate strings.
+    """Estimate the shares of distinct candidate strings from what :func:`observe` takes.
 
     All levels have equal weights within a cohort. Significance is a one-sided normal test with the
-    skewness of the noise allowed for, for all candidates together by Holm's method.
+    skewness of the noise allowed for, for all candidates together by Holm's method: ``error`` is
+    the probability, at most, with which any candidate that nobody has is called significant.
 
-    Parameters
-    ----------
-    cells, pairs
-        See :func:`observe`.
-    candidates : sequence of str
-        Distinct, at least one.
-    error : float in (0, 1)
-        Probability, at most, with which any candidate that nobody has is called significant.
-    design_effect : float, at least 1
-        Sum of the squares of the pseudonyms' numbers of reports over the number of reports. The
-        chains of one pseudonym are in one cohort and may have one value, which makes the
-        cohorts' true shares vary by so much more.
+    ``design_effect``, at least 1, is the sum of the squares of the pseudonyms' numbers of reports
+    over the number of reports. The chains of one pseudonym are in one cohort and may have one
+    value, which makes the cohorts' true shares vary by so much more.
 
     References
     ----------

@@ -40,19 +40,10 @@ _TRIED = 64
 class Rappor(Mechanism):
     """The Bloom filter of a string, each bit flipped with the same probability (f/2).
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        At least 1e-6; at most 40 a differing bit.
-    bits : int in [1, 2**16]
-        The length k of a filter.
-    hashes : int in [1, 8]
-        The number h of hashes.
-    cohorts : int in [1, 2**16]
-        Each hashes in its own way, so that strings that collide in one are told apart by others.
-        The cohort is a public hash of the pseudonym.
-    metric : str
-        Separates the cohorts of different metrics.
+    ``epsilon`` is at least 1e-6, and at most 40 a differing bit. A filter has k = ``bits`` up to
+    2**16, set by h = ``hashes`` up to 8. Each of up to 2**16 ``cohorts`` hashes in its own way, so
+    that strings that collide in one are told apart by others; the cohort is a public hash of the
+    pseudonym and of ``metric``.
 
     Privacy
     -------

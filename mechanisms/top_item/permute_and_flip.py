@@ -38,13 +38,8 @@ _FINE = 192
 class PermuteAndFlip(TopItemMechanism):
     """Permute-and-flip over one person's clipped counts, the selected item relaxed.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float, in [1e-6, 40]
-    domain_size : int in [2, 1024]
-        The number n of items.
-    clip : int in [1, 65536]
-        The largest count of an item; also the sensitivity.
+    ``epsilon`` lies in [1e-6, 40], ``domain_size``, the number n of items, in [2, 1024], and
+    ``clip``, the largest count of an item and the sensitivity, in [1, 65536].
 
     Privacy
     -------

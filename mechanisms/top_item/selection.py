@@ -156,15 +156,9 @@ class Thresholds:
     """Integers t(g) over 2**64, the acceptance probability of an item whose score is g below.
 
     t(g) = ⌈2^64 e^{−η g/span}⌉ up to the gap where that reaches e^{−24} (or e^{−ε}, if less), and
-    no less beyond it.
-
-    Parameters
-    ----------
-    micro : int
-        Micro-epsilon ε, in [1, 40,000,000].
-    span : int
-        At least 1: how far two items' scores can move against each other between neighbours, 2Δ,
-        or Δ where all scores move in the same direction.
+    no less beyond it. ``micro`` is micro-epsilon ε, in [1, 40,000,000], ``span``, at least 1, how
+    far two items' scores can move against each other between neighbours: 2Δ, or Δ where all scores
+    move in the same direction.
 
     Notes
     -----

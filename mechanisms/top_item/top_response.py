@@ -22,13 +22,8 @@ if TYPE_CHECKING:
 class TopResponse(TopItemMechanism):
     """Generalized randomized response on one person's most frequent item.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float, in [1e-6, 40]
-    domain_size : int in [2, 1024]
-        The number n of items.
-    clip : int in [1, 65536]
-        The largest count of an item; ties above it are broken at random.
+    Of n = ``domain_size`` items in [2, 1024], each counted up to ``clip`` in [1, 65536], ties above
+    it broken at random; ``epsilon`` lies in [1e-6, 40].
 
     Privacy
     -------

@@ -102,14 +102,10 @@ first report
     ) -> bytes:
         """Draw the report of a higher level, given the value and the last report, and hold it.
 
-        By default that of the next level; levels between are drawn as well.
-
-        Raises
-        ------
-        RelaxationStateError
-            The value is not the one of the first report, or ``previous`` not the last report; the
-            level is not above the last one, or not of the ladder; or the process was forked. The
-            state is then as it was.
+        By default that of the next level; levels between are drawn as well. Raises
+        ``RelaxationStateError`` and leaves the state as it was where the value is not the one of
+        the first report, ``previous`` is not the last report, the level is not above the last one
+        or not of the ladder, or the process was forked.
         """
         with self._lock:
             target = self._level + 1 if level is None else level
