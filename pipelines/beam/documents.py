@@ -64,10 +64,6 @@ class _Emitted(NamedTuple):
         state.write(json.dumps(self).encode())
 
 
-def _revision(before: _Emitted) -> int:
-    return max(before.revision + 1, now_ms())
-
-
 class _Subject:
     """What documents of a kind are about."""
 
@@ -197,7 +193,7 @@ def _dofn(name: str, subject: type[_Subject]) -> type[beam.DoFn]:
             closed: bool = False,
         ) -> list[Published]:
             before = _Emitted.read(emitted)
-            revision = _revision(before)
+            revision = max(before.revision + 1, now_ms())
             held = self.added(changes, total)
             found, named = self.subject.documents(key, held, revision, pane, before.named, closed)
             timely = before.timely or pane == "on_time"
@@ -258,10 +254,7 @@ class WindowEstimates(_Subject):
         return found, now
 
     def _emptied(self, named: str, window: Window, start: int, pane: str) -> Published:
-        """Return the document that empties a window's former one: a lower version has come since.
-
-        Otherwise the same reports would stand under both versions.
-        """
+        """Return the document that empties a former name: a lower version has come since."""
         fingerprint, _, metric = named.partition(".")
         former = WindowKey(bytes.fromhex(fingerprint), int(metric), start)
         registry = self.stream.plans.registry(former.fingerprint)
