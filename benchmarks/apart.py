@@ -56,11 +56,9 @@ def aggregate_apart(
 
 def signed_plan(*, signed: bool) -> CompiledPlan:
     """Return the benchmarks' plan with ten values a period, signed or not."""
-    ceilings = {"period": 200_000_000, "lifetime": 6_400_000_000}
-    repeat = {"kind": "every", "limit": 10}
-    if signed:
-        return reports.plan(ceilings=ceilings, repeat=repeat, authentication="required")
-    return reports.plan(ceilings=ceilings, repeat=repeat)
+    authentication = "required" if signed else "none"
+    ceilings = "{period: 200, lifetime: 6400}"
+    return reports.plan(repeat="{every: 10}", ceilings=ceilings, authentication=authentication)
 
 
 def _aggregate(

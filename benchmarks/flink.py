@@ -100,11 +100,7 @@ class Bench:
     def usage(self, since: tuple[float, list[float]], checkpoints: int = 0) -> tuple[str, str, str]:
         """Return cores used since :meth:`clock`, memory now, and the last checkpoint.
 
-        Parameters
-        ----------
-        since : (float, list of float)
-        checkpoints : int
-            Wait for so many more before.
+        So many more checkpoints are waited for first.
         """
         (began, before), (now, after) = since, self.clock()
         cores = (f"{(b - a) / (now - began):.2f}" for a, b in zip(before, after, strict=True))
@@ -154,10 +150,8 @@ def _backlog(table: Table, local: LocalBroker, folder: Path, rows: int, reports:
         usage = bench.usage(clock, 2)
     finally:
         bench.job.stop()
-    rate, reference = (
-        (last.stepped - first.stepped) / (last.time - first.time),
-        bounded.reports / bounded.wall,
-    )
+    rate = (last.stepped - first.stepped) / (last.time - first.time)
+    reference = bounded.reports / bounded.wall
     table.row(
         *(rows, bounded.reports, f"{rate:,.0f}", f"{reference:,.0f}", f"{rate / reference:.2f}"),
         *usage,

@@ -34,17 +34,8 @@ def race(
 ) -> dict[str, float]:
     """Time contenders in turns, so that what else the machine does meets all alike.
 
-    Parameters
-    ----------
-    contenders : mapping of str to callable
-        What each does once.
-    units : int or mapping of str to int
-        How many units of work one call is.
-
-    Returns
-    -------
-    dict of str to float
-        In the order given, the least CPU seconds of this process a unit.
+    Return, in the order given, the least CPU seconds of this process for a unit of work, of which
+    one call has so many.
     """
     calls = {}
     for name, function in contenders.items():
@@ -74,10 +65,7 @@ def bind_to_one_core() -> None:
 class Table:
     """Prints rows in aligned columns, each as soon as it is known.
 
-    Parameters
-    ----------
-    *heads : str
-        Their lengths are the least widths of columns; a ``<`` at the end aligns one to the left.
+    The lengths of heads are the least widths; a ``<`` at the end aligns a column to the left.
     """
 
     def __init__(self, *heads: str) -> None:

@@ -59,14 +59,10 @@ def arrivals(
 def guessed(
     old: Floats, new: Floats, right: NDArray[np.intp], window: float, returns: str
 ) -> float:
-    """Return which share of the devices the observer guesses right.
+    """Return which share of the n devices the observer guesses right.
 
-    Parameters
-    ----------
-    old, new : ndarray, shape (n,)
-        When the messages of each period arrived, in no order that says anything.
-    right : ndarray, shape (n,)
-        Where in ``new`` the device of each of ``old`` is.
+    ``old`` and ``new`` say when the messages of each period arrived, in no order that says
+    anything, and ``right`` where in ``new`` the device of each of ``old`` is.
     """
     gap = new[None, :] - old[:, None]
     likely = density(old, returns)[:, None] * ((gap >= 0) & (gap < window))

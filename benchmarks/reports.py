@@ -6,7 +6,6 @@ numpy, thousands at a time, as the bytes that devices would send.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from mechanisms.coins import shards_of
 from mechanisms.testing import SeededSource
 from sotto.log.writer import LogWriter
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.wire.format import MAGIC, VERSION
 
@@ -32,52 +32,40 @@ CANDIDATES = tuple(f"airport {number}" for number in range(100))
 Ids = NDArray[np.uint64]
 
 
-def plan(period: int = PERIOD, window: int = 4 * PERIOD, **changes: Any) -> CompiledPlan:
-    """Return the plan; ``changes`` take the place of keys of the compiled document."""
-    number = {"type": "number", "outside": "clip", "range": [0.0, 1.0]}
-    bits = {"name": "sampled_bit", "bits": 10, "missing": False}
-    bloom = {"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16}
-    metrics: list[dict[str, object]] = [
-        {
-            "name": "carrier",
-            "type": "category",
-            "mechanism": {"name": "grr", "domain_size": 16},
-            "domain": [f"c{value}" for value in range(16)],
-            "outside": "c0",
-        },
-        {"name": "diverted", "type": "boolean", "mechanism": {"name": "grr", "domain_size": 2}},
-        {"name": "delay", "mechanism": {"name": "threshold", "missing": False}, **number},
-        {"name": "distance", "mechanism": bits, **number},
-        {"name": "destination", "type": "string", "mechanism": bloom},
-    ]
-    common = {
-        "missing": False,
-        "window": window,
-        "repeat": changes.pop("repeat", {"kind": "first", "limit": 1}),
-        "ladder": [
-            {"epsilon": 500_000, "after": 0},
-            {"epsilon": 1_000_000, "after": DAY},
-            {"epsilon": 2_000_000, "after": 7 * DAY},
-        ],
-    }
-    document = {
-        "format": 2,
-        "collector": "benchmark.example",
-        "plan": "run",
-        "version": 1,
-        "owner": "benchmark@benchmark.example",
-        "expires": 4_102_444_800_000,
-        "period": period,
-        "resolution": HOUR,
-        "grace": DAY,
-        "retention": 30 * DAY,
-        "shards": 64,
-        "ceilings": {"period": 20_000_000, "lifetime": 640_000_000},
-        "metrics": [{**common, **metric} for metric in metrics],
-        **changes,
-    }
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return CompiledPlan.from_json(text.encode())
+_PLAN = """\
+collector: benchmark.example
+plan: run
+version: 1
+owner: benchmark@benchmark.example
+expires: 2099-12-31
+period: {period}ms
+resolution: 1h
+ceilings: {ceilings}
+authentication: {authentication}
+metrics:
+  carrier: {{type: category, domain: [{domain}], outside: c0, mechanism: grr, <<: &common
+    {{window: {window}ms, repeat: {repeat}, ladder: [
+      {{epsilon: 0.5}}, {{epsilon: 1, after: 1d}}, {{epsilon: 2, after: 7d}}]}}}}
+  diverted: {{type: boolean, mechanism: grr, <<: *common}}
+  delay: {{type: number, range: [0, 1], outside: clip, mechanism: threshold, <<: *common}}
+  distance: {{type: number, range: [0, 1], outside: clip, <<: *common,
+    mechanism: {{bit_aware: sampled, bits: 10}}}}
+  destination: {{type: string, mechanism: rappor, <<: *common}}
+"""
+
+
+def plan(
+    period: int = PERIOD,
+    window: int = 4 * PERIOD,
+    *,
+    repeat: str = "{once: first}",
+    ceilings: str = "{period: 20, lifetime: 640}",
+    authentication: str = "none",
+) -> CompiledPlan:
+    """Return the plan, whose durations are in milliseconds."""
+    given = {"period": period, "window": window, "repeat": repeat, "ceilings": ceilings}
+    domain = ", ".join(f"c{value}" for value in range(16))
+    return parse_plan(_PLAN.format(**given, domain=domain, authentication=authentication)).compile()
 
 
 def values(metric: CompiledMetric, uniform: NDArray[np.float64]) -> Any:
@@ -97,15 +85,10 @@ def messages(
     metrics: Sequence[CompiledMetric] = (),
     group: int = 1,
 ) -> NDArray[np.void]:
-    """Return messages, shape (levels, n / group), of ``group`` rows a metric.
+    """Return messages, shape (levels, n / group), of ``group`` rows a metric, by default of all.
 
-    Parameters
-    ----------
-    pseudonyms : (n, 2) uint64
-        Of each chain; those of one message have one shard.
-    events : (n,) int64
-    metrics : sequence of CompiledMetric
-        Which of the plan's; all if empty.
+    Each of n chains has a pseudonym, shape (n, 2), and an event; those of one message have one
+    shard.
     """
     metrics = metrics or plan.metrics
     n, levels = len(pseudonyms), plan.metrics[0].mechanism.levels

@@ -30,11 +30,8 @@ SEED = 20_261_122
 
 def write(log: Path, rows: int, reports: int, *, signed: bool) -> None:
     """Write a log of messages of so many rows."""
-    plan, devices, source = (
-        signed_plan(signed=signed),
-        reports // LEVELS // rows,
-        SeededSource(SEED),
-    )
+    plan, source = signed_plan(signed=signed), SeededSource(SEED)
+    devices = reports // LEVELS // rows
     # The same draws in both logs, so that they differ in nothing but pseudonyms and signatures.
     seeds = [source.words(4).tobytes() for _ in range(devices)]
     signers = [Signer(seed) for seed in seeds] if signed else []
@@ -69,11 +66,8 @@ def main() -> None:
                 write(Path(folder) / f"log-{signed}", rows, reports, signed=signed)
             for attempt in range(ROUNDS):
                 for signed in least:
-                    state, log = (
-                        Path(folder) / f"{signed}-{attempt}",
-                        Path(folder) / f"log-{signed}",
-                    )
-                    got = aggregate_apart(state, log=log, signed=signed)
+                    state, log = f"{signed}-{attempt}", Path(folder) / f"log-{signed}"
+                    got = aggregate_apart(Path(folder) / state, log=log, signed=signed)
                     least[signed] = min(least[signed], got.cpu)
         signer, body = Signer(bytes(32)), bytes(48 + 42 * rows)
         verify = partial(is_valid, signer.public_key, signer.sign(body), body)

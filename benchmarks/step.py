@@ -30,18 +30,18 @@ RUNS = 5
 SEED = 20_240_501
 
 
-def stream(plans: Registry, devices: int = DEVICES, seed: int = SEED) -> Rows:
+def stream(plans: Registry) -> Rows:
     """Return what one shard receives in one period, in the order in which it arrives."""
-    draw = np.random.default_rng(seed)
-    pseudonyms = draw.integers(0, 2**64, (devices, 2), dtype=np.uint64)
+    draw = np.random.default_rng(SEED)
+    pseudonyms = draw.integers(0, 2**64, (DEVICES, 2), dtype=np.uint64)
     parts = []
     for registered in plans.metrics:
         # One device in a hundred records each metric once more than it may.
-        owners = np.concatenate([np.arange(devices), draw.integers(0, devices, devices // 100)])
+        owners = np.concatenate([np.arange(DEVICES), draw.integers(0, DEVICES, DEVICES // 100)])
         parts.append(_chains(registered.id, plans, pseudonyms[owners], draw))
     rows = Rows.concat(parts)
     repeated = draw.integers(0, len(rows), len(rows) // 20)
-    contradicted = draw.integers(0, len(rows), devices // 1000)
+    contradicted = draw.integers(0, len(rows), DEVICES // 1000)
     flipped = rows.select(contradicted)
     flipped.payload[:, 0] ^= 1
     rows = Rows.concat([rows, rows.select(repeated), flipped])
@@ -80,8 +80,7 @@ def _chains(
 
 def main() -> None:
     """Print the table that the README quotes."""
-    ceilings = {"period": 10_000_000, "lifetime": 640_000_000}
-    plans = Registry([plan(PERIOD, 7 * DAY, ceilings=ceilings)])
+    plans = Registry([plan(PERIOD, 7 * DAY, ceilings="{period: 10, lifetime: 640}")])
     rows = stream(plans)
     key = new_key()
     catalog = State(plans, 0, 0, key).catalog

@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from clientsdk import diagnostics
-from clientsdk.consent import BEGINNING, ConsentKeeper
+from clientsdk.consent import ConsentKeeper
 from clientsdk.diagnostics import drop_locals
 from clientsdk.ledger import Consent, Ledger
 from clientsdk.outcomes import FlushResult, Outcome, Refusal
@@ -22,6 +21,8 @@ from clientsdk.sending.sender import Sender, out_of_time
 from clientsdk.sending.tasks import FlushTask, run_in_thread, start_call
 from clientsdk.sending.worker import Worker
 from clientsdk.settings import (
+    BEGINNING,
+    END,
     Forgetful,
     Quota,
     Settings,
@@ -30,7 +31,6 @@ from clientsdk.settings import (
     checked_publisher,
     checked_timeout,
     configured,
-    expected_plan,
     lowered,
     read_plan,
     warn_if_nothing_fits,
@@ -54,9 +54,6 @@ if TYPE_CHECKING:
 
 #: As names of a module they are found sooner than as those of an Enum.
 ACCEPTED, NO_CONSENT, STORE_FULL = Outcome.ACCEPTED, Outcome.NO_CONSENT, Outcome.STORE_FULL
-GIVEN = Consent.GIVEN
-#: Later than any clock says, in milliseconds since the epoch.
-_END = 1 << 62
 _FORGETS = (
     "there is no state file (NO_LIFETIME_BOUND): no lifetime bound survives this process, nor does "
     "what is not sent"
@@ -79,29 +76,24 @@ class Client:
         The compiled plan, its canonical JSON, or a file that holds it.
     state : path or NO_LIFETIME_BOUND
         The device's file, made if absent. One file belongs to one collector; several clients and
-        processes may use it. ``NO_LIFETIME_BOUND`` instead keeps all in memory and warns once.
-        Ceilings and consent then hold for this client alone: every other one, also in the same
-        process, is a new device. None is an error.
+        processes may use it. ``NO_LIFETIME_BOUND`` keeps all in memory and warns once: ceilings and
+        consent then hold for this client alone, and every other one is a new device.
     publisher : Publisher
         Takes the messages. The client never closes it, since several clients may share it.
     clock : callable
-        Returns milliseconds since the epoch; fractions are cut off. Budget periods only advance:
-        one reading far in the future, once used, moves the ledger there for good. Then every
-        recording until that time counts as made then, and if it lies beyond the plan's
-        ``expires``, nothing is recorded any more and what was to be sent lapses.
+        Returns milliseconds since the epoch. Budget periods only advance: one reading far in the
+        future, once used, moves the ledger there for good. Every recording until that time counts
+        as made then, and beyond the plan's ``expires`` nothing is recorded or sent any more.
     ceilings : Ceilings, optional
         In micro-epsilon (``Ceilings.of_epsilon(3, 60)`` takes epsilons). The lowest of these, the
         settings', the environment's and the plan's are pinned in a new store. In an existing one
-        each can lower what is pinned, and none can raise it (see :meth:`renew_consent`). Whatever
-        another process's consent pins, this client records and sends no more than its own allow.
-    background : bool, optional
-        Whether a background thread sends reports when they are due. If not, call :meth:`flush`.
-    quota : Quota, optional
-        How much may wait for being sent, and for how long.
+        they lower what is pinned and never raise it (see :meth:`renew_consent`). Whatever another
+        process pins, this client records and sends no more than its own allow.
+    background, quota : optional
+        As in ``settings``, which they override. Without a thread call :meth:`flush`.
     settings : Settings, optional
-        All that is not given above; by default what the environment's variables say, read now
-        and never again. Whatever is given, of ``SOTTO_DISABLED`` and ``SOTTO_CEILING_*`` and the
-        app's own the stricter holds.
+        By default what the environment's variables say, read now and never again. Of
+        ``SOTTO_DISABLED``, ``SOTTO_CEILING_*`` and the app's own the stricter holds.
     expect : str, optional
         The fingerprint of the plan that the app was made for, as ``sotto plan fingerprint`` prints
         it; another plan is refused. For plans that the app fetches.
@@ -109,27 +101,19 @@ class Client:
     Raises
     ------
     PlanError
-        The plan cannot be honoured, or is not the one expected, or the store belongs to another
-        collector or period length.
+        The plan cannot be honoured, or is not the one expected, or the store is of another budget.
     ParameterError
-        The ceilings are below 1,000 micro-epsilon, or the period's exceeds the lifetime's.
-        Or an argument or a setting is nothing that could serve as such.
-        Or a variable about privacy cannot be understood.
+        An argument, a setting or a variable about privacy is not as it should be.
     StoreError
         The state file cannot be used.
     ModuleNotFoundError
         The plan requires signatures, and the extra ``signatures`` is not installed.
 
-    Attributes
-    ----------
-    plan : CompiledPlan
-    settings : Settings
-
     Privacy
     -------
-    Nothing is recorded or sent before consent is given. What leaves the device in one budget
-    period costs at most the ceiling; all plans of a collector share it. Number, metric and time
-    (truncated to the plan's resolution) of recordings are not protected.
+    Nothing is recorded or sent before consent is given. What leaves the device in one budget period
+    costs at most the ceiling; all plans of a collector share it. Number, metric and time (truncated
+    to the plan's resolution) of recordings are not protected.
 
     Examples
     --------
@@ -137,13 +121,8 @@ class Client:
     >>> from clientsdk.publishers import MemoryPublisher
     >>> from clientsdk.testing import FakeClock, small_plan
     >>> plan, clock, publisher = small_plan(), FakeClock(), MemoryPublisher()
-    >>> with Client(
-    ...     plan,
-    ...     state=NO_LIFETIME_BOUND,
-    ...     publisher=publisher,
-    ...     clock=clock,
-    ...     background=False,
-    ... ) as client:
+    >>> with Client(plan, state=NO_LIFETIME_BOUND, publisher=publisher, clock=clock,
+    ...             background=False) as client:
     ...     given = client.give_consent()
     ...     outcome = client.record("colour", "red")
     ...     clock.advance(days=2)
@@ -165,7 +144,7 @@ class Client:
         settings: Settings | None = None,
         expect: str | None = None,
     ) -> None:
-        self.plan = expected_plan(read_plan(plan), expect)
+        self.plan = read_plan(plan, expect)
         if self.plan.signed:
             require_signatures()
         publisher = checked_publisher(publisher)
@@ -178,8 +157,7 @@ class Client:
         pinned = self.settings.lowered(self.plan.ceilings)
         if ceilings is not None:
             pinned = self.settings.lowered(lowered(checked_ceilings(ceilings), self.plan.ceilings))
-        path = checked_path(state)
-        self._file = path
+        self._file = path = checked_path(state)
         disabled, quota = self.settings.disabled, self.settings.quota
         if disabled:
             path = None
@@ -206,7 +184,6 @@ class Client:
         )
 
     def _source(self) -> Source:
-        """Return where all that is drawn comes from."""
         return SystemSource()
 
     def _warn_that_it_forgets(self) -> None:
@@ -215,27 +192,12 @@ class Client:
     def record(self, metric: str, value: object) -> Outcome:
         """Randomize a value and store the outputs, or return why not.
 
-        Parameters
-        ----------
-        metric : str
-            Its name in the plan.
-        value : object
-            As the metric's type says. A number outside its range is clipped, a category outside
-            its domain becomes what the plan says. Of a constant metric the first value ever is
-            what all its reports are of; later ones only say that a period is to have a report. Of
-            a top item a value is one occurrence, counted in memory until the period is over.
-
-        Returns
-        -------
-        Outcome
-            It never depends on the value. The value itself is forgotten before this returns.
-
-        Raises
-        ------
-        UnknownMetricError
-            The plan has no such metric.
-        ValueTypeError
-            The value has the wrong type. The message never contains it.
+        The outcome never depends on the value, which is forgotten before this returns. A number
+        outside its range is clipped, a category outside its domain becomes what the plan says. Of a
+        constant metric the first value ever is what all its reports are of; later ones only say
+        that a period is to have a report. Of a top item a value is one occurrence, counted in
+        memory until the period is over. Raises UnknownMetricError, or ValueTypeError, whose message
+        never contains the value.
         """
         try:
             refusal = self._refusals.get(metric)
@@ -280,152 +242,83 @@ class Client:
     def consent(self) -> Consent:
         """What the person has said, in whatever process, and however little of it could be written.
 
-        Where the kill switch is on no file is read, and it is ``NEVER_GIVEN``.
-
-        Raises
-        ------
-        StoreError
-            The store cannot be read.
+        Where the kill switch is on no file is read, and it is ``NEVER_GIVEN``. Raises StoreError if
+        the store cannot be read.
         """
         return self._consent.read()
 
     def give_consent(self, *, again: bool = False) -> bool:
-        """Write down that the person agrees; from now on values are recorded.
+        """Write down that the person agrees; return whether consent is given now.
 
         To be called where the person has said so, at every start if that is convenient. After a
-        withdrawal it does nothing but to warn once: an app that calls it at every start must not
-        undo what the person has said since.
+        withdrawal it only warns, once: an app that calls it at every start must not undo what the
+        person has said since. ``again`` says that the person, having withdrawn, has agreed once
+        more. Where the kill switch is on no file is touched, and consent is not given.
 
-        Parameters
-        ----------
-        again : bool
-            Whether the person, having withdrawn, has agreed once more.
-
-        Returns
-        -------
-        bool
-            Whether consent is given now. It is not after a withdrawal, unless ``again``; nor where
-            the kill switch is on, since no file may be touched then.
-
-        Raises
-        ------
-        StoreError
-            It could not be written; nothing is recorded.
-
-        Notes
-        -----
-        Another process on the same file notices within a twentieth of a second. If the disk
-        takes the consent and not the rollback guard beside the file, that is no error: values are
-        recorded, and sent once the guard can be written. After a withdrawal it is an error, since
-        the guard may hold the note of that.
+        Another process on the same file notices within a twentieth of a second. If the disk takes
+        the consent and not the rollback guard beside the file, values are recorded, and sent once
+        the guard can be written; after a withdrawal, which the guard may note, that is an error.
+        Raises StoreError if it could not be written; nothing is recorded then.
         """
         return self._consent.give(None, again)
 
     def renew_consent(self, ceilings: Ceilings | None = None, *, again: bool = False) -> bool:
         """Write down that the person agrees to other ceilings, higher ones included.
 
-        Parameters
-        ----------
-        ceilings : Ceilings, optional
-            In micro-epsilon; the plan's by default. Whatever they are, no more is spent than the
-            plan's allow; and those of the settings and the environment are not exceeded, neither
-            here nor by other clients whose own are lower. The ``ceilings`` that this client was
-            made with give way to these.
-        again : bool
-            As for :meth:`give_consent`: without it a withdrawal stands, and no ceiling changes.
-
-        Returns
-        -------
-        bool
-            As for :meth:`give_consent`.
-
-        Raises
-        ------
-        StoreError
-            It could not be written; nothing has changed. A rollback guard that cannot be written is
-            no error, as for :meth:`give_consent`.
+        In micro-epsilon, by default the plan's, which in any case bound what is spent, as do those
+        of the settings and the environment, here and in other clients. The ``ceilings`` that this
+        client was made with give way to these. The rest is as for :meth:`give_consent`; without
+        ``again`` a withdrawal stands, and no ceiling changes.
         """
         return self._consent.renew(ceilings, again)
 
     def withdraw_consent(self) -> bool:
         """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
 
-        What was reserved and spent stays in the ledger, so that agreeing again in the same
-        period starts where it stopped.
+        What was reserved and spent stays in the ledger, so that agreeing again in the same period
+        starts where it stopped. The kill switch does not keep a person from withdrawing: then this
+        alone opens the file, if there is one, also where the disk is full.
 
         A flush under way in another thread or process hands its publisher no further message, nor
         does it ask it any more to sync. What may still go out is what that publisher has by then:
-        the messages of one attempt, which are those since its last sync, of at most 4,096 reports,
-        all of them charged. Of a publisher that sends each message before it takes the next, it is
-        the one message that it is taking.
+        the messages since its last sync, of at most 4,096 reports, all of them charged.
 
         First this client stops, in memory. Then the withdrawal is noted in bytes that the rollback
-        guard beside the file already has, which needs no space on the disk; the note holds for
-        all processes and across restarts, until consent is given ``again``. Then the file is
-        written.
-        Where that fails, on a full disk for one, the note stands: whoever next opens the file,
-        records or sends writes the withdrawal and erases first, and does nothing else before.
+        guard beside the file already has, for all processes and across restarts, until consent is
+        given ``again``. Then the file is written; where that fails, as on a full disk, the note
+        stands, and whoever next opens the file, records or sends writes the withdrawal and erases
+        first.
 
-        Returns
-        -------
-        bool
-            Whether no trace is left in the file. If not, because another process was reading
-            it or it could not be written, erasing is tried again at each flush, at :meth:`close`
-            and at the next start. Consent is withdrawn all the same.
-
-        Raises
-        ------
-        StoreError
-            Neither the file nor the guard could be written, as where both may only be read. This
-            client records and sends nothing from now on and tries again at its next flush;
-            another process, or a later one, knows nothing of it. Say so to the person.
-        PlanError
-            This client is switched off, and the file is of another collector or period length:
-            what is withdrawn from that is for a client of its own to say. Nothing has changed.
-
-        Notes
-        -----
-        The kill switch does not keep a person from withdrawing: then this alone opens the file,
-        if there is one. A client that is switched off by its settings can therefore withdraw also
-        where the disk is so full that no other can be made.
+        Returns whether no trace is left in the file. If not, because another process was reading it
+        or it could not be written, erasing is tried again at each flush, at :meth:`close` and at
+        the next start. Raises StoreError if neither the file nor the guard could be written: this
+        client then records and sends nothing from now on and tries again at its next flush, and
+        another process, or a later one, knows nothing of it; say so to the person. Raises
+        PlanError, and changes nothing, if this client is switched off and the file is of another
+        budget.
         """
         if self.settings.disabled:
             return self._consent.withdraw_though_disabled(self._file, self._source())
         return self._consent.withdraw()
 
     def flush(self, timeout: float | None = None) -> FlushResult:
-        """Send every report that is due now.
+        """Send every report that is due now; of a chain with several levels due, the newest alone.
 
-        Of a chain with several levels due, the newest alone is sent. What is sent is charged
-        first, in a commit that survives a loss of power. Of several processes on one file one
-        sends at a time; the others wait for it up to ten seconds, or up to the timeout.
+        What is sent is charged first, in a commit that survives a loss of power. Of several
+        processes on one file one sends at a time; the others wait up to ten seconds, or up to
+        ``timeout``: seconds after which this returns whatever the publisher does, and no message is
+        begun later. Without it, and one in the settings, the publisher's own limits are all there
+        is.
 
-        Parameters
-        ----------
-        timeout : float, at least 0, optional
-            Seconds after which this returns whatever the publisher does; no message is begun
-            later. Without it, and one in the settings, the publisher's own limits are all there
-            is.
-
-        Returns
-        -------
-        FlushResult
-            With the error that ended the flush early, if one did: a publisher that takes nothing,
-            one that raises what it should not, and a full disk are no exceptions. What was not
-            delivered is sent again, byte for byte, by a later flush.
-
-        Raises
-        ------
-        StoreError
-            The store cannot even be read.
-        ParameterError
-            The timeout is no number of seconds.
+        The result says what ended the flush early: a publisher that takes nothing or raises what it
+        should not, and a full disk are no exceptions. What was not delivered is sent again, byte
+        for byte, by a later flush. Raises StoreError if the store cannot even be read.
 
         Privacy
         -------
-        A message never mixes pseudonyms, but whoever watches the transport can link messages
-        sent in one flush. The background thread sends each at a time of its own; without it, flush
-        when :meth:`next_due` says, rather than seldom and in bulk.
+        A message never mixes pseudonyms, but whoever watches the transport can link messages sent
+        in one flush. The background thread sends each at a time of its own; without it, flush when
+        :meth:`next_due` says, rather than seldom and in bulk.
         """
         timeout = self.settings.flush_timeout if timeout is None else timeout
         if timeout is None:
@@ -443,27 +336,12 @@ class Client:
     def close(self, timeout: float | None = None) -> FlushResult:
         """Close the store; what is not delivered stays there. May be called again.
 
-        The background thread, if there is one and its last attempt has not failed, first sends
-        what is due of one pseudonym. Items counted in a period that is not over are lost;
-        what they cost stays reserved, for another client to go on counting. From now on
-        :meth:`record` answers ``store_full`` and all else raises StoreError.
-
-        Parameters
-        ----------
-        timeout : float, at least 0, optional
-            Seconds to wait at most for that thread, whatever its publisher does; by default what
-            the settings say, one second.
-
-        Returns
-        -------
-        FlushResult
-            What was sent meanwhile, and what is due and still here; with an error if the thread
-            had not ended by then.
-
-        Raises
-        ------
-        ParameterError
-            The timeout is no number of seconds.
+        The background thread, if its last attempt has not failed, first sends what is due of one
+        pseudonym. Items counted in a period that is not over are lost; what they cost stays
+        reserved, for another client to go on counting. From now on :meth:`record` answers
+        ``store_full`` and all else raises StoreError. ``timeout``, by default what the settings
+        say, one second, is how many seconds to wait at most for that thread, whatever its publisher
+        does; an error in the result says that it had not ended by then.
         """
         timeout = self.settings.close_timeout if timeout is None else timeout
         until = time.monotonic() + checked_timeout(timeout)
@@ -502,23 +380,13 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     def next_due(self) -> int | None:
@@ -540,13 +408,8 @@ class Client:
     def ledger(self) -> Ledger:
         """Return what was reserved and spent, period by period, and the chains still to be sent.
 
-        Among those are the chains of items counted in a period that is over: they are drawn and
-        stored first, if they were not yet.
-
-        Raises
-        ------
-        StoreError
-            The store cannot be read. Or the kill switch is on.
+        Those of items counted in a period that is over are among them: they are drawn and stored
+        first. Raises StoreError if the store cannot be read, or the kill switch is on.
         """
         self._refuse_if_disabled("the ledger cannot be read")
         self._settle(self._now())
@@ -555,8 +418,7 @@ class Client:
     def stats(self) -> Stats:
         """Return what this client has done in this process, and what waits in its store.
 
-        It raises nothing: where the store cannot be read now, its figures are None.
-        :mod:`clientsdk.prometheus` exposes the same to Prometheus.
+        It raises nothing. :mod:`clientsdk.prometheus` exposes the same to Prometheus.
         """
         now, totals = self._now(), None
         with suppress(StoreError), self._store.transaction(READ) as connection:
@@ -564,29 +426,13 @@ class Client:
         return self._tally.stats(totals)
 
     def preview(self, at: int | None = None) -> Preview:
-        """Return exactly what would be sent, if nothing more were recorded.
+        """Return exactly what would be sent, byte for byte, if nothing more were recorded.
 
-        Parameters
-        ----------
-        at : int, optional
-            Milliseconds since the epoch: what one flush would send then. By default everything
-            that is still to be sent, each report when it is due.
-
-        Returns
-        -------
-        Preview
-            The messages byte for byte, what is in them, and all of it in words. Nothing is sent
-            or charged. Items counted in a period that is over are drawn and stored first, as by
-            the next flush; of those that are still being counted nothing is drawn or shown.
-
-        Raises
-        ------
-        StoreError
-            The store cannot be read. Or the kill switch is on.
-
-        Privacy
-        -------
-        To be shown to the person at this device, and never logged.
+        With ``at``, in milliseconds since the epoch, it is what one flush would send then; by
+        default everything that is still to be sent, each report when it is due. Nothing is sent or
+        charged. Items counted in a period that is over are drawn and stored first; of those still
+        being counted nothing is drawn or shown. Raises StoreError as :meth:`ledger` does. To be
+        shown to the person at this device, and never logged.
         """
         from clientsdk.preview import preview
 
@@ -613,8 +459,9 @@ class Client:
     def _record(self, metric: CompiledMetric, symbol: Symbol) -> Outcome:
         now = self._now()
         try:
-            refused = self._refused(now)
-            outcome = self._recorder.record(metric, symbol, now) if refused is None else refused
+            outcome = self._recorder.decisions.refused(now)
+            if outcome is None:
+                outcome = self._recorder.record(metric, symbol, now)
             if outcome is STORE_FULL:
                 diagnostics.warn("quota", "values are being dropped: the quota is used up")
         except (StoreError, OSError) as error:
@@ -624,25 +471,6 @@ class Client:
         if outcome is NO_CONSENT or outcome is Outcome.EXPIRED:
             self._consent.keep_up(now)
         return outcome
-
-    def _refused(self, now: int) -> Outcome | None:
-        """Return why nothing can be recorded now, None if the store is to decide."""
-        store = self._store
-        if store.stopped or (store.consent is not GIVEN and not self._consented()):
-            return NO_CONSENT
-        if now >= self.plan.expires:
-            store.deny(self.plan, Outcome.EXPIRED)
-            return Outcome.EXPIRED
-        return None
-
-    def _consented(self) -> bool:
-        """Look whether another process was given consent; if not, look again a while later."""
-        store = self._store
-        with store.transaction(READ):
-            if not store.consented:
-                # While the store is locked: consent that this process is given comes later.
-                store.deny(self.plan, NO_CONSENT)
-            return store.consented
 
     def _settle(self, now: int) -> None:
         """Draw from what was counted in periods that are over; if that fails, again later."""
@@ -661,8 +489,8 @@ def _bounded(clock: Callable[[], int]) -> Callable[[], int]:
 
     def now() -> int:
         time = int(clock())
-        if BEGINNING < time < _END:
+        if BEGINNING < time < END:
             return time
-        return _END if time > 0 else BEGINNING
+        return END if time > 0 else BEGINNING
 
     return now

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
+from sqlite3 import Connection
 
 from clientsdk import diagnostics
 from clientsdk.item_counter import ItemCounter
 from clientsdk.ledger import Consent
-from clientsdk.settings import Settings, checked_ceilings, warn_if_nothing_fits
+from clientsdk.settings import BEGINNING, Settings, checked_ceilings, warn_if_nothing_fits
 from clientsdk.store import damaged_files, recovery, rollback_guard
 from clientsdk.store.database import DURABLE, READ
 from clientsdk.store.rollback_guard import GuardError
@@ -19,9 +19,6 @@ from clientsdk.store.store import Store
 from mechanisms.randomness import Source
 from sotto.errors import PlanError, StoreError
 from sotto.plan.compiled import Ceilings, CompiledPlan
-
-#: Earlier than any clock says, in milliseconds since the epoch.
-BEGINNING = -(1 << 62)
 
 _SWITCHED_OFF = "consent is not written: the SDK is switched off (SOTTO_DISABLED or its settings)"
 _WITHDRAWN = (
@@ -31,10 +28,7 @@ _ERASED_LATER = "consent is withdrawn; what the store holds is erased when it ca
 
 
 class ConsentKeeper:
-    """Writes consent for one client; :class:`clientsdk.Client` documents it.
-
-    ``now`` returns the time in milliseconds since the epoch.
-    """
+    """Writes consent for one client, which documents it; ``now`` returns ms since the epoch."""
 
     def __init__(
         self,
@@ -51,7 +45,6 @@ class ConsentKeeper:
         self._now = now
 
     def read(self) -> Consent:
-        """Return what the person has said; StoreError if the store cannot be read."""
         store = self._store
         with store.transaction(READ):
             said = store.consent
@@ -60,8 +53,8 @@ class ConsentKeeper:
     def give(self, ceilings: Ceilings | None, again: bool) -> bool:
         """Give consent, and pin ceilings if there are any, unless a withdrawal stands.
 
-        A note of the withdrawal is erased only while the file says the same, in a commit that
-        survives a loss of power. Whatever stops this in between leaves consent withdrawn.
+        A note of the withdrawal is erased only while the file says the same, in a durable commit:
+        whatever stops this in between leaves consent withdrawn.
         """
         if self._settings.disabled:
             diagnostics.warn("switched off", _SWITCHED_OFF, quiet=math.inf)
@@ -89,7 +82,6 @@ class ConsentKeeper:
         return self.read() is Consent.GIVEN
 
     def renew(self, ceilings: Ceilings | None, again: bool) -> bool:
-        """Give consent to ceilings, by default the plan's; the settings' are not exceeded."""
         agreed = self._plan.ceilings if ceilings is None else checked_ceilings(ceilings)
         agreed = self._settings.lowered(agreed)
         given = self.give(agreed, again)
@@ -103,11 +95,7 @@ class ConsentKeeper:
         return False
 
     def _write_agreement(self, ceilings: Ceilings | None, note: bytes, undone: int | None) -> bool:
-        """Write that consent is given, unless a withdrawal stands that was not to be undone.
-
-        One may have come since the person agreed. Whether it may be undone is decided here, where
-        none can come in between: ``undone`` is the store's number of the withdrawal that was seen.
-        """
+        """Write that consent is given, unless a withdrawal stands other than the ``undone`` one."""
         store, owed, own = self._store, self._store.erasure.owed, self._store.own
         try:
             with store.transaction(DURABLE) as connection:
@@ -132,7 +120,6 @@ class ConsentKeeper:
             store.scrub_since(owed)
 
     def withdraw(self) -> bool:
-        """Stop at once and erase; return whether no trace is left in the file."""
         store = self._store
         stop_number = store.stop()
         self._counter.forget()
@@ -153,7 +140,6 @@ class ConsentKeeper:
         return store.finish_erasure()
 
     def withdraw_though_disabled(self, file: str | os.PathLike[str] | None, source: Source) -> bool:
-        """Withdraw where the kill switch is on: only now the file is opened, if there is one."""
         if file is None:
             return True
         path = os.path.realpath(file)
@@ -203,7 +189,6 @@ class ConsentKeeper:
             store.finish_erasure()
 
     def keep_up(self, now: int) -> None:
-        """Begin periods and erase old secrets; if that fails now, it is tried again."""
         store = self._store
         if not store.stopped:
             with suppress(StoreError, OSError):
@@ -213,7 +198,7 @@ class ConsentKeeper:
             store.withdrew = False
             store.finish_erasure()
 
-    def _write_withdrawal(self, connection: sqlite3.Connection) -> None:
+    def _write_withdrawal(self, connection: Connection) -> None:
         """Write it, whatever the clock or the operating system's randomness is good for now."""
         self._store.set_consent(connection, Consent.WITHDRAWN)
         # Without randomness the period cannot be advanced, which raises before anything changes.
@@ -231,7 +216,6 @@ class ConsentKeeper:
 
 
 def _is_lifted(store: Store) -> bool:
-    """Whether the note of a withdrawal is gone, as far as can be seen."""
     with suppress(StoreError):
         return not store.guard.withdrawal_noted()
     return False

@@ -1,13 +1,12 @@
 """Decides what becomes of a recording, before its value is looked at.
 
 Nothing in this module receives a value or its symbol, and it imports nothing that could look at
-one: consent, period, panel, quota, ceilings and counts decide. :mod:`clientsdk.recorder` carries
-out what is decided.
+one. :mod:`clientsdk.recorder` carries out what is decided.
 """
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 from typing import NamedTuple, TypeAlias
 
 from clientsdk import draws
@@ -15,66 +14,47 @@ from clientsdk.item_counter import Count, ItemCounter
 from clientsdk.ledger import Consent, tally_name
 from clientsdk.outcomes import Outcome, Refusal
 from clientsdk.store import claims, permanent
+from clientsdk.store.database import READ
 from clientsdk.store.panels import Panel
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
-#: As a name of a module it is found sooner than as that of an Enum.
 GIVEN = Consent.GIVEN
 
 
 class Terms(NamedTuple):
-    """What decides about a metric's recordings, looked up once."""
-
     metric: CompiledMetric
-    #: ``"plan/metric"``.
-    tally: str
-    #: Values a period.
-    limit: int
-    #: Of a chain at the last level that is sent, in micro-epsilon.
-    cost: int
-    #: Whether each value is a chain of its own, so that memory alone decides about it.
-    own: bool
-    #: The device answers in one of so many periods.
-    panels: int
+    tally: str  #: ``"plan/metric"``.
+    limit: int  #: Values a period.
+    cost: int  #: Of a chain at the last level that is sent, in micro-epsilon.
+    own: bool  #: Whether each value is a chain of its own, so that memory alone decides about it.
+    panels: int  #: The device answers in one of so many periods.
 
 
 class Entry(NamedTuple):
     """A value that takes part in the draw of a reservoir."""
 
-    #: The recordings of the period under the metric's tally, with this one.
-    seen: int
-    #: Whether its chain displaces the one that is there.
-    kept: bool
-    #: Micro-epsilon that the reservoir has reserved, and those of its chain from now on.
-    held: int
-    reserved: int
+    seen: int  #: The recordings of the period under the metric's tally, with this one.
+    kept: bool  #: Whether its chain displaces the one that is there.
+    held: int  #: Micro-epsilon that the reservoir has reserved.
+    reserved: int  #: Micro-epsilon of its chain from now on.
 
 
 class Repetition(NamedTuple):
     """A report that is drawn from a permanent response."""
 
-    #: As of :class:`Entry`.
-    seen: int
-    #: Of the response.
-    binding: bytes
-    #: None if this value is the one that it is drawn from.
-    response: bytes | None
-    #: Micro-epsilon that the lifetime is charged.
-    once: int
+    seen: int  #: As of :class:`Entry`.
+    binding: bytes  #: Of the response.
+    response: bytes | None  #: None if this value is the one that it is drawn from.
+    once: int  #: Micro-epsilon that the lifetime is charged.
 
 
 class Occurrence(NamedTuple):
-    """An item that is counted."""
-
-    #: To which it is added; None if one is begun.
-    running: Count | None
-    #: How often counting was begun in the period, if one is begun.
-    seen: int
-    #: Micro-epsilon that are reserved already, and that will be.
-    held: int
-    reserved: int
+    running: Count | None  #: To which it is added; None if one is begun.
+    seen: int  #: How often counting was begun in the period, if one is begun.
+    held: int  #: Micro-epsilon that are reserved already.
+    reserved: int  #: Micro-epsilon that will be.
 
 
 #: What the recorder is to do; where each value is a chain of its own, its number in the period.
@@ -82,8 +62,6 @@ Place: TypeAlias = int | Entry | Repetition | Occurrence
 
 
 class Decisions:
-    """Decides what becomes of recordings under the plan that a store was opened with."""
-
     def __init__(
         self, store: Store, plan: CompiledPlan, source: Source, counter: ItemCounter
     ) -> None:
@@ -111,7 +89,26 @@ class Decisions:
         """Answer in every period, for trials of a plan: what is sent is sent under that plan."""
         self.terms = {name: terms._replace(panels=1) for name, terms in self.terms.items()}
 
-    def decide(self, connection: sqlite3.Connection, terms: Terms, now: int) -> Outcome | Place:
+    def refused(self, now: int) -> Outcome | None:
+        """Return why nothing can be recorded now, None if the store is to decide."""
+        store = self._store
+        if store.stopped or (store.consent is not GIVEN and not self._consented()):
+            return Outcome.NO_CONSENT
+        if now >= self._plan.expires:
+            store.deny(self._plan, Outcome.EXPIRED)
+            return Outcome.EXPIRED
+        return None
+
+    def _consented(self) -> bool:
+        """Look whether another process was given consent; if not, look again a while later."""
+        store = self._store
+        with store.transaction(READ):
+            if not store.consented:
+                # While the store is locked: consent that this process is given comes later.
+                store.deny(self._plan, Outcome.NO_CONSENT)
+            return store.consented
+
+    def decide(self, connection: Connection, terms: Terms, now: int) -> Outcome | Place:
         """Return why nothing is recorded, or what the recorder is to do in this transaction."""
         store, plan = self._store, self._plan
         if now // plan.period != store.accounts.period:
@@ -148,7 +145,6 @@ class Decisions:
         return self._own(terms)
 
     def _is_turn(self, terms: Terms) -> bool:
-        """Whether the device answers about the metric in the store's period."""
         store = self._store
         turn_of = store.panel, terms.panels, store.period
         if self._turn_of != turn_of:
@@ -157,7 +153,6 @@ class Decisions:
         return self._turn
 
     def _own(self, terms: Terms) -> Outcome | int:
-        """Keep the first values of a period."""
         seen = self._store.accounts.tallies.get(terms.tally, 0) + 1
         if seen > terms.limit:
             return self._refuse(terms, Outcome.PERIOD_FULL)
@@ -165,12 +160,8 @@ class Decisions:
             return self._refuse(terms, Outcome.OVER_BUDGET)
         return seen
 
-    def _sample(self, connection: sqlite3.Connection, terms: Terms) -> Outcome | Entry:
-        """Keep one value of a period, each with equal probability.
-
-        A chain that is displaced never left the device, so the one that displaces it takes over
-        what it had reserved.
-        """
+    def _sample(self, connection: Connection, terms: Terms) -> Outcome | Entry:
+        """Keep one value of a period; what displaces an unsent chain takes over its charge."""
         store = self._store
         seen = store.accounts.tallies.get(terms.tally, 0) + 1
         held = store.incumbent_cost(connection, terms.tally)
@@ -185,8 +176,7 @@ class Decisions:
             return self._refuse(terms, Outcome.OVER_BUDGET) if seen == 1 else Outcome.OVER_BUDGET
         return Entry(seen, kept, held, reserved)
 
-    def _repeat(self, connection: sqlite3.Connection, terms: Terms) -> Outcome | Repetition:
-        """Report the permanent response, which is drawn from the first value of all."""
+    def _repeat(self, connection: Connection, terms: Terms) -> Outcome | Repetition:
         store, metric = self._store, terms.metric
         seen = store.accounts.tallies.get(terms.tally, 0) + 1
         if seen > terms.limit:
@@ -200,8 +190,7 @@ class Decisions:
             return self._refuse(terms, Outcome.OVER_BUDGET)
         return Repetition(seen, binding, response, once)
 
-    def _count(self, connection: sqlite3.Connection, terms: Terms) -> Outcome | Occurrence:
-        """Begin to count the items of a period, unless another thread has."""
+    def _count(self, connection: Connection, terms: Terms) -> Outcome | Occurrence:
         store = self._store
         count = self._counter.current(connection, terms.metric)
         begun = store.accounts.tallies.get(terms.tally, 0)

@@ -1,9 +1,9 @@
 """Warnings and tracebacks of the SDK: neither may hold a value.
 
-There is one logger, ``clientsdk``. Each cause is logged at most once in a while. The logger has no
-handlers: an app that configures none sees the warnings on its standard error. So does an app that
-never imports ``logging``, which takes a tenth of the time of importing the SDK. It is not imported
-late either: a fork, a signal or the interpreter's end may come in between.
+There is one logger, ``clientsdk``, without handlers: an app that configures none sees the warnings
+on its standard error. So does an app that never imports ``logging``, which takes a tenth of the
+time of importing the SDK. It is not imported late either: a fork, a signal or the interpreter's end
+may come in between.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _last_logged: dict[str, float] = {}
 
 
 def warn(cause: str, text: str, *details: str, quiet: float = QUIET) -> None:
-    """Log a warning unless a client of this process has lately logged its cause.
+    """Log a warning unless its cause, one of a few names, has lately been logged in this process.
 
-    ``cause`` is one of a few names. ``text`` and ``details``, a format and what fills it, hold no
-    value and no payload; and no exception is passed, since a handler may keep it with its frames.
+    ``text`` and ``details``, a format and what fills it, hold no value and no payload; and no
+    exception is passed, since a handler may keep it with its frames.
     """
     now = time.monotonic()
     if now - _last_logged.get(cause, -math.inf) >= quiet:
@@ -42,18 +42,17 @@ def warn(cause: str, text: str, *details: str, quiet: float = QUIET) -> None:
 
 
 def set_level(level: str) -> None:
-    """Set the level of the logger, one of :data:`LEVELS`, in this process."""
     import logging
 
     logging.getLogger(_NAME).setLevel(LEVELS[level])
 
 
 def drop_locals(error: BaseException) -> None:
-    """Clear the local variables of the frames that an exception came through.
+    """Clear the local variables of the frames that an exception came through, where it was caught.
 
-    Call it where the exception was caught. Names and lines of the functions stay in its traceback.
-    Its cause and context are dropped: they have frames, and texts, of their own. The frame that
-    calls this is running and cannot be cleared: it deletes its variables itself.
+    Names and lines of the functions stay in its traceback. Its cause and context are dropped: they
+    have frames, and texts, of their own. The frame that calls this is running: it deletes its
+    variables itself.
     """
     error.__cause__ = error.__context__ = None
     trace = error.__traceback__

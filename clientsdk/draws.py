@@ -24,18 +24,10 @@ class OnceOnly:
     Every bit is returned at most once. Drop it when the recording ends: what is kept between
     recordings could be returned twice, by a fork or a copied process.
 
-    Privacy
-    -------
-    It gives bits to the end, or raises OSError when it is made, before a value is looked at. How
-    many bits a mechanism takes depends on the value and on what it draws; were the recording to
-    fail where a later system call does, then whether there is a report would depend on them too.
-    So 32 bytes of the first call are kept back, and where a later one fails, what it should have
-    given is hashed from those: SHA-256 of them and a number, block by block.
-
-    Examples
-    --------
-    >>> 0 <= OnceOnly().bits(64) < 2**64
-    True
+    It gives bits to the end, or raises OSError when it is made, before a value is looked at: how
+    many bits a mechanism takes depends on the value and on what it draws, and so then would whether
+    there is a report. So 32 bytes of the first call are kept back, and where a later one fails,
+    what it should have given is hashed from those: SHA-256 of them and a number, block by block.
     """
 
     __slots__ = ("_bits", "_blocks", "_left")
@@ -47,7 +39,6 @@ class OnceOnly:
         self._blocks = 0
 
     def bits(self, n: int) -> int:
-        """Return a uniform integer in ``[0, 2**n)``."""
         if n > self._left:
             size = (n + 7) >> 3
             return int.from_bytes(self._more(size), "little") >> (8 * size - n)
@@ -57,7 +48,6 @@ class OnceOnly:
         return drawn & ((1 << n) - 1)
 
     def words(self, n: int) -> NDArray[np.uint64]:
-        """Return ``(n,)`` independent uniform 64-bit words."""
         import numpy as np
 
         return np.frombuffer(self._more(8 * n), dtype="<u8").astype(np.uint64, copy=False)
@@ -75,30 +65,17 @@ class OnceOnly:
 
 
 def for_one(source: Source) -> Source:
-    """Return the source of one recording; a seeded source is returned as it is."""
     return OnceOnly() if type(source) is SystemSource else source
 
 
 def for_chain(source: Source, resolution: int) -> tuple[Source, bytes, int]:
-    """Return the source of one recording, with a chain id and a jitter drawn from it.
-
-    The jitter is uniform below ``resolution``, in milliseconds.
-    """
+    """Return the source of one recording, a chain id, and a jitter uniform below ``resolution``."""
     source = OnceOnly() if type(source) is SystemSource else source
     return source, identifier(source), below(source, resolution)
 
 
 def below(source: Source, bound: int) -> int:
-    """Return an exactly uniform integer in ``[0, bound)``, by rejection.
-
-    A bound of 1 draws nothing.
-
-    Examples
-    --------
-    >>> from mechanisms.randomness import SystemSource
-    >>> below(SystemSource(), 1)
-    0
-    """
+    """Return an exactly uniform integer in ``[0, bound)``, by rejection; 1 draws nothing."""
     width = (bound - 1).bit_length()
     drawn = source.bits(width) if width else 0
     while drawn >= bound:
@@ -109,12 +86,10 @@ def below(source: Source, bound: int) -> int:
 def replaces(source: Source, seen: int) -> bool:
     """Draw whether the ``seen``-th value of a period displaces the one in the reservoir.
 
-    True with probability exactly ``1 / seen``, so that after any number of values each of them is
-    the one kept with equal probability (Vitter, ACM TOMS 11, 1985, algorithm R with one place).
+    With probability exactly ``1 / seen`` (Vitter, ACM TOMS 11, 1985, algorithm R with one place).
     """
     return below(source, seen) == 0
 
 
 def identifier(source: Source) -> bytes:
-    """Draw a fresh 16-byte chain id."""
     return source.bits(128).to_bytes(16, "little")

@@ -1,16 +1,15 @@
 """Counts the items of a period in memory, and draws one chain from the counts when it is over.
 
-Nothing of a count is ever written: it is lost when the process ends. What it will cost is
-reserved when the first item of a period comes, before it is counted. A release says which item
-was most frequent, drawn from all counts at once; so it can be drawn only when the period is over,
-and its event time is the last step of the period, whatever was recorded and when.
+Nothing of a count is ever written: it is lost when the process ends. What it will cost is reserved
+before the first item is counted. A release says which item was most frequent, drawn from all counts
+at once; its event time is the last step of the period, whatever was recorded and when.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
 from contextlib import suppress
+from sqlite3 import Connection
 from typing import cast
 
 from clientsdk import draws
@@ -26,21 +25,6 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 class Count:
     """The items of one metric in one period; its ``repr`` never shows them."""
-
-    __slots__ = (
-        "_counts",
-        "_id",
-        "_identity",
-        "_plan_id",
-        "chain",
-        "due",
-        "event",
-        "holder",
-        "jitter",
-        "metric",
-        "period",
-        "tally",
-    )
 
     def __init__(
         self, store: Store, plan: CompiledPlan, metric: CompiledMetric, tally: str, source: Source
@@ -63,11 +47,7 @@ class Count:
         self._counts = [0] * len(metric.labels)
 
     def add(self, item: int) -> None:
-        """Count one occurrence, unless its item is at the plan's bound.
-
-        Once a chain was drawn none is counted any more: the period was over, and a clock that was
-        set back before the chain could be stored does not begin it again.
-        """
+        """Count one occurrence, unless its item is at the plan's bound, or a chain was drawn."""
         if self.chain is None and self._counts[item] < cast(int, self.metric.spec["clip"]):
             self._counts[item] += 1
 
@@ -81,34 +61,20 @@ class Count:
             except BaseException as error:
                 drop_locals(error)
                 raise
+            drawn_under = self._plan_id, self.metric.index, self.event, self.jitter
             self.chain = Chain(
-                period=self.period,
-                due=self.due,
-                id=self._id,
-                plan=self._plan_id,
-                metric=self.metric.index,
-                event=self.event,
-                jitter=self.jitter,
-                charged=0,
-                delivered=0,
-                payloads=b"".join(payloads),
+                self.period, self.due, self._id, *drawn_under, 0, 0, b"".join(payloads)
             )
             self._counts = []
         return self.chain
 
-    def store(self, connection: sqlite3.Connection, source: Source) -> None:
-        """Put the chain into the store, under the pseudonym that the period had."""
+    def store(self, connection: Connection, source: Source) -> None:
         outbox.remember(connection, self.period, self._identity)
         outbox.insert(connection, [self.draw(source)])
 
 
 class ItemCounter:
-    """What one client has counted, under the plan its store was opened with, and not yet drawn.
-
-    Privacy
-    -------
-    Counts are in memory alone. A process that was forked has none of its parent's.
-    """
+    """What one client has counted, in memory alone, and not yet drawn."""
 
     def __init__(self, store: Store, plan: CompiledPlan, source: Source) -> None:
         self._store = store
@@ -119,15 +85,12 @@ class ItemCounter:
         self.begun: list[Count] = []
 
     def __bool__(self) -> bool:
-        """Whether there is any count."""
         if self.begun and self._process != os.getpid():
             # They are the parent's, which will draw from them.
             self.begun.clear()
         return bool(self.begun)
 
-    def under_way(
-        self, connection: sqlite3.Connection, metric: CompiledMetric, now: int
-    ) -> Count | None:
+    def under_way(self, connection: Connection, metric: CompiledMetric, now: int) -> Count | None:
         """Return the count to which an item is added; None if more is to be decided."""
         store, plan = self._store, self._plan
         if store.stopped or not store.consented or plan.period_of(now) > store.period:
@@ -136,7 +99,7 @@ class ItemCounter:
             return None
         return self.current(connection, metric)
 
-    def current(self, connection: sqlite3.Connection, metric: CompiledMetric) -> Count | None:
+    def current(self, connection: Connection, metric: CompiledMetric) -> Count | None:
         """Return the count of a metric in the store's period if its claim stands."""
         for count in list(self.begun) if self else ():
             if count.metric is metric and count.period == self._store.period:
@@ -146,9 +109,7 @@ class ItemCounter:
                 self.discard(count)
         return None
 
-    def begin(
-        self, connection: sqlite3.Connection, metric: CompiledMetric, tally: str, cost: int
-    ) -> Count:
+    def begin(self, connection: Connection, metric: CompiledMetric, tally: str, cost: int) -> Count:
         """Claim the items of the store's period, in a transaction, and return an empty count."""
         count = Count(self._store, self._plan, metric, tally, self._source)
         last = self._plan.period_of(count.event + metric.horizon)
@@ -156,25 +117,19 @@ class ItemCounter:
         return count
 
     def hold(self, count: Count) -> None:
-        """Add a count, whose claim is in the transaction under way."""
         self._process = os.getpid()
         self.begun.append(count)
 
     def discard(self, count: Count) -> None:
-        """Drop a count."""
         # Another thread may have dropped it.
         with suppress(ValueError):
             self.begun.remove(count)
 
     def forget(self) -> None:
-        """Drop all counts."""
         self.begun.clear()
 
     def lapse(self, now: int) -> None:
-        """Drop all counts if nothing may be recorded any more.
-
-        Another thread may have given consent, and begun to count, since the caller looked.
-        """
+        """Drop all counts if, seen in a transaction, nothing may be recorded any more."""
         if self:
             store, plan = self._store, self._plan
             with store.transaction(READ):
@@ -182,12 +137,7 @@ class ItemCounter:
                     self.forget()
 
     def settle(self, now: int) -> None:
-        """Draw from the counts of periods that are over, and store the chains.
-
-        Whatever comes of it, no count is drawn from twice. One that could not be stored is kept
-        as it was drawn, for a later call. If nothing may be released any more, the count is
-        dropped.
-        """
+        """Draw once from each count of a period that is over, and store the chains."""
         if not self:
             return
         store, plan = self._store, self._plan
@@ -226,5 +176,4 @@ class ItemCounter:
                     claims.release(connection, count.period, count.tally, count.holder)
 
     def next_due(self) -> int | None:
-        """Return when the first report of a count will be due (ms), None if there is no count."""
         return min((count.due for count in self.begun), default=None) if self else None

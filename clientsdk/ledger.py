@@ -7,12 +7,15 @@ import sqlite3
 from contextlib import closing
 from enum import StrEnum
 from os.path import realpath
+from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 from clientsdk.store import rollback_guard, schema
-from clientsdk.store.accounts import ALL_METRICS
-from clientsdk.store.permanent import PermanentCharge, charges
+from clientsdk.store.accounts import ALL_METRICS as ALL_METRICS
+from clientsdk.store.permanent import PermanentCharge as PermanentCharge
+from clientsdk.store.permanent import charges
 from clientsdk.store.plans import stored_plan
+from clientsdk.wording import day, epsilon, minute
 from mechanisms.frozen import frozen, replace, shown
 from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings, CompiledPlan
@@ -21,18 +24,20 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-__all__ = [
-    "ALL_METRICS",
-    "Consent",
-    "Ledger",
-    "LedgerPeriod",
-    "PendingChain",
-    "PermanentCharge",
-    "read",
-    "read_file",
-    "reader",
-    "tally_name",
-]
+_CONSENT = {
+    "given": "You have agreed that randomized answers are sent to {collector}.",
+    "withdrawn": "You have withdrawn your consent: nothing is recorded for {collector}, or sent.",
+    "never given": "You have not agreed to anything: nothing is recorded for {collector}, or sent.",
+}
+_CARRIED_OVER = "SELECT carried, damaged, restored FROM mark"
+_CARRIED = (
+    "Of that, {} may have been spent before this file was damaged, lost or replaced by an older "
+    "one, and counts as spent."
+)
+_REPLACED = (
+    "This file was damaged, lost or replaced by an older one: the period in which that was found "
+    "counts as spent."
+)
 
 
 class Consent(StrEnum):
@@ -45,31 +50,16 @@ class Consent(StrEnum):
 
 @frozen
 class LedgerPeriod:
-    """One budget period of the ledger; amounts in micro-epsilon.
+    """One budget period, ``[start, end)`` in ms since the epoch; amounts in micro-epsilon.
 
-    Attributes
-    ----------
-    number : int
-        Periods count from the Unix epoch.
-    start, end : int
-        Half-open, in milliseconds since the epoch.
-    pseudonym : str or None
-        Of unsigned messages, hexadecimal; None once it has been erased, or before the first
-        recording.
-    reserved : int
-        Sum of the certified epsilons of the strongest levels of all chains recorded.
-    spent : int
-        Sum of the certified epsilons of the newest levels that may have left the device.
-    recordings : dict
-        Values recorded a metric, by ``"plan/metric"``. For a reservoir, those that took part; for
-        a top item, how often counting was begun. Once a period is over and nothing of it waits
-        any more, one number for all: by :data:`ALL_METRICS`.
-    degraded_reserved, degraded_spent : int
-        What of ``reserved`` and ``spent`` was drawn from permanent responses: it counts in the
-        period, and the lifetime has been charged for the responses instead.
-    signed_pseudonym : str or None
-        Of signed messages. A device that records under plans with and without signatures has
-        both, and an aggregator audits each for itself.
+    The pseudonyms, of unsigned and of signed messages, are hexadecimal, and None once erased or
+    before the first recording; a device that records under plans of both kinds has both.
+    ``reserved`` sums the certified epsilons of the strongest levels of all chains recorded,
+    ``spent`` those of the newest levels that may have left the device. What of them was drawn from
+    permanent responses is ``degraded``: it counts in the period, and the lifetime has been charged
+    for the responses instead. ``recordings`` counts the values recorded by ``"plan/metric"``: for a
+    reservoir those that took part, for a top item how often counting was begun. Once a period is
+    over and nothing of it waits any more, it is one number for all, by :data:`ALL_METRICS`.
     """
 
     number: int
@@ -84,31 +74,18 @@ class LedgerPeriod:
     signed_pseudonym: str | None = None
 
     def __repr__(self) -> str:
-        """Return all of it but the pseudonyms."""
         return shown(self, "pseudonym", "signed_pseudonym")
 
 
 @frozen
 class PendingChain:
-    """A chain that still has levels to release.
+    """A chain that still has levels to release; ``metric`` is ``"plan/metric"``.
 
-    Attributes
-    ----------
-    chain : str
-        Its id, hexadecimal.
-    metric : str
-        ``"plan/metric"``.
-    period, event, due : int
-        Budget period; truncated time of the recording and time of the next release, in ms.
-    charged, delivered : int
-        Levels charged for, and levels that the publisher has taken, counted from the weakest; a
-        level skipped because a newer one went instead counts with it.
-    levels : int
-        Levels in all that are sent.
-    spent, reserved : int
-        What it has cost so far and will have cost at the last of them, in micro-epsilon.
-    costs : tuple of int
-        What it has cost once each level is released, weakest first.
+    ``period`` is its budget period, ``event`` the truncated time of the recording and ``due`` that
+    of the next release, in ms. Of the ``levels`` sent in all, counted from the weakest, so many are
+    ``charged`` for and ``delivered`` to the publisher; one skipped because a newer one went instead
+    counts with it. In micro-epsilon it has ``spent`` so much, will have cost ``reserved`` at the
+    last level, and ``costs`` once each is released.
     """
 
     chain: str
@@ -124,7 +101,6 @@ class PendingChain:
     costs: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
-        """Return all of it but the chain's id."""
         return shown(self, "chain")
 
 
@@ -132,26 +108,11 @@ class PendingChain:
 class Ledger:
     """What one device has spent for one collector.
 
-    Attributes
-    ----------
-    collector : str
-        Budgets belong to it.
-    consent : Consent
-    ceilings : Ceilings
-        As pinned in the store.
-    period : int
-        The budget period that the device is in.
-    periods : tuple of LedgerPeriod
-        Oldest first; those without a recording are absent.
-    pending : tuple of PendingChain
-        Earliest release first.
-    permanent : tuple of PermanentCharge
-        What constant metrics have cost, once, for all periods.
-    carried : int
-        Micro-epsilon of the lifetime that were spent, or may have been, before the file was found
-        damaged, lost, or older than it should be.
-    damaged, restored : int
-        How often it was found damaged or lost, and how often older.
+    ``ceilings`` are those pinned in the store, and ``period`` is the one that the device is in.
+    ``periods``, oldest first, leaves out those without a recording; ``pending`` begins with the
+    earliest release. ``permanent`` is what constant metrics have cost, once, for all periods, and
+    ``carried`` the micro-epsilon of the lifetime that were spent, or may have been, before the file
+    was found damaged or lost (``damaged`` times), or older than it should be (``restored`` times).
     """
 
     collector: str
@@ -167,10 +128,7 @@ class Ledger:
 
     @property
     def reserved(self) -> int:
-        """Micro-epsilon reserved over all periods; never more than the lifetime's ceiling.
-
-        Permanent responses count once, and what the periods drew from them does not.
-        """
+        """Micro-epsilon reserved over all periods, but for what permanent responses have paid."""
         return self._once + sum(p.reserved - p.degraded_reserved for p in self.periods)
 
     @property
@@ -179,8 +137,30 @@ class Ledger:
         return self._once + sum(p.spent - p.degraded_spent for p in self.periods)
 
     def in_words(self) -> str:
-        """Return all of it in sentences that a user can be shown."""
-        return _in_words(self)
+        """Return all of it in sentences that a user can be shown; times are in UTC."""
+        lines = [
+            _CONSENT[self.consent].format(collector=self.collector),
+            f"What is sent about one period costs at most epsilon {epsilon(self.ceilings.period)}, "
+            f"and {epsilon(self.ceilings.lifetime)} in this device's life. The lower, the less can "
+            "be learnt.",
+            f"So far {epsilon(self.spent)} is spent, of {epsilon(self.reserved)} that is set "
+            "aside.",
+        ]
+        if self.carried:
+            lines.append(_CARRIED.format(epsilon(self.carried)))
+        elif self.damaged or self.restored:
+            lines.append(_REPLACED)
+        lines += [_period_in_words(each) for each in self.periods]
+        lines += [
+            f"{each.metric}: {epsilon(each.cost)} once for all periods, for an answer that "
+            f"{'is kept' if each.held else 'was kept and is erased'} here."
+            for each in self.permanent
+        ]
+        if self.pending:
+            lines += ["Still to be sent:", *(f"  {_chain_in_words(each)}" for each in self.pending)]
+        else:
+            lines.append("Nothing is left to be sent.")
+        return "\n".join(lines)
 
     __str__ = in_words
 
@@ -190,19 +170,13 @@ class Ledger:
 
 
 def tally_name(plan: str, metric: str) -> str:
-    """Return the name under which a metric's recordings are counted, whatever the version."""
     return f"{plan}/{metric}"
 
 
 def read(
-    connection: sqlite3.Connection,
-    plan: Callable[[sqlite3.Connection, int], CompiledPlan] | None = None,
+    connection: Connection, plan: Callable[[Connection, int], CompiledPlan] | None = None
 ) -> Ledger:
-    """Return the ledger in a device's store, inside a transaction.
-
-    ``plan`` returns the plan that the store has under a number, as :func:`stored_plan`. Raises
-    StoreError if this version cannot read the store, or it is damaged.
-    """
+    """Return the ledger in a device's store, inside a transaction, or raise StoreError."""
     # A file that no app has opened since version 3 came has no permanent responses, before
     # version 4 nothing was carried over, and before version 5 nothing was signed.
     version = schema.check(connection)
@@ -219,22 +193,17 @@ def read(
             _periods(connection, period_ms, version),
             _pending(connection, plan or stored_plan),
             charges(connection) if version >= 3 else (),
-            *(_carried(connection) if version >= 4 else ()),
+            *(connection.execute(_CARRIED_OVER).fetchone() if version >= 4 else ()),
         )
     except (TypeError, ValueError):
         raise StoreError("the state file is damaged") from None
 
 
 def read_file(path: str | os.PathLike[str]) -> Ledger:
-    """Return the ledger in a device's file, which is not made if absent.
+    """Return the ledger in a device's file; StoreError if there is none, or it is no device's.
 
-    What the file says does not change. If an app died and left its log beside the file, and no
-    other process has it open, the log is moved into the file as at the app's next start.
-
-    Raises
-    ------
-    StoreError
-        There is no such file, or it is no device's.
+    If an app died and left its log beside the file, and no other process has it open, the log is
+    moved into the file as at the app's next start.
     """
     try:
         with closing(reader(path)) as connection:
@@ -247,38 +216,25 @@ def read_file(path: str | os.PathLike[str]) -> Ledger:
     return replace(ledger, consent=Consent.WITHDRAWN) if withdrawn else ledger
 
 
-def reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
-    """Open a device's file, which is not made if absent, to read it."""
+def reader(path: str | os.PathLike[str]) -> Connection:
     uri = schema.uri_of(realpath(path))
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
     connection.execute("PRAGMA query_only = ON")
     return connection
 
 
-def _carried(connection: sqlite3.Connection) -> tuple[int, int, int]:
-    carried, damaged, restored = connection.execute(
-        "SELECT carried, damaged, restored FROM mark"
-    ).fetchone()
-    return carried, damaged, restored
-
-
-def _periods(
-    connection: sqlite3.Connection, period_ms: int, version: int
-) -> tuple[LedgerPeriod, ...]:
+def _periods(connection: Connection, period_ms: int, version: int) -> tuple[LedgerPeriod, ...]:
     rows = connection.execute(
         "SELECT ledger.period, lower(hex(value)), reserved, spent, tallies"
         " FROM ledger LEFT JOIN pseudonym USING (period) ORDER BY ledger.period"
     )
-    degraded = (
-        {period: amounts for period, *amounts in connection.execute("SELECT * FROM degraded")}
-        if version >= 3
-        else {}
-    )
-    signed = (
-        dict(connection.execute("SELECT period, lower(hex(pseudonym)) FROM signing").fetchall())
-        if version >= 5
-        else {}
-    )
+    degraded: dict[int, tuple[int, int]] = {}
+    signed: dict[int, str] = {}
+    if version >= 3:
+        found = connection.execute("SELECT * FROM degraded")
+        degraded = {period: (reserved, spent) for period, reserved, spent in found}
+    if version >= 5:
+        signed = dict(connection.execute("SELECT period, lower(hex(pseudonym)) FROM signing"))
     return tuple(
         LedgerPeriod(
             number,
@@ -288,16 +244,15 @@ def _periods(
             reserved,
             spent,
             json.loads(tallies),
-            degraded_reserved=degraded.get(number, (0, 0))[0],
-            degraded_spent=degraded.get(number, (0, 0))[1],
-            signed_pseudonym=signed.get(number),
+            *degraded.get(number, (0, 0)),
+            signed.get(number),
         )
         for number, pseudonym, reserved, spent, tallies in rows
     )
 
 
 def _pending(
-    connection: sqlite3.Connection, plan: Callable[[sqlite3.Connection, int], CompiledPlan]
+    connection: Connection, plan: Callable[[Connection, int], CompiledPlan]
 ) -> tuple[PendingChain, ...]:
     rows = connection.execute(
         "SELECT lower(hex(id)), plan, metric, period, event, due, charged, delivered"
@@ -312,72 +267,16 @@ def _pending(
         if not 0 <= index < len(recorded_under.metrics):
             raise StoreError("a chain in the device's store does not fit its plan")
         metric = recorded_under.metrics[index]
-        mechanism = metric.mechanism
+        name, certified = tally_name(recorded_under.plan, metric.name), metric.mechanism.certified
+        costs = tuple(certified(level) for level in range(metric.sent))
+        spent, done = certified(charged - 1) if charged else 0, (charged, delivered, metric.sent)
         pending.append(
-            PendingChain(
-                chain=chain,
-                metric=tally_name(recorded_under.plan, metric.name),
-                period=period,
-                event=event,
-                due=due,
-                charged=charged,
-                delivered=delivered,
-                levels=metric.sent,
-                spent=mechanism.certified(charged - 1) if charged else 0,
-                reserved=mechanism.certified(metric.sent - 1),
-                costs=tuple(mechanism.certified(level) for level in range(metric.sent)),
-            )
+            PendingChain(chain, name, period, event, due, *done, spent, costs[-1], costs)
         )
     return tuple(pending)
 
 
-# In words that a user can be shown; what they need is imported when it is needed.
-
-_CONSENT = {
-    "given": "You have agreed that randomized answers are sent to {collector}.",
-    "withdrawn": "You have withdrawn your consent: nothing is recorded for {collector}, or sent.",
-    "never given": "You have not agreed to anything: nothing is recorded for {collector}, or sent.",
-}
-
-
-def _in_words(ledger: Ledger) -> str:
-    """Return what a device has promised and released, in sentences; times are in UTC."""
-    from clientsdk.wording import epsilon
-
-    lines = [
-        _CONSENT[ledger.consent].format(collector=ledger.collector),
-        f"What is sent about one period costs at most epsilon {epsilon(ledger.ceilings.period)}, "
-        f"and {epsilon(ledger.ceilings.lifetime)} in this device's life. The lower, the less can "
-        f"be learnt.",
-        f"So far {epsilon(ledger.spent)} is spent, of {epsilon(ledger.reserved)} that is set "
-        f"aside.",
-    ]
-    if ledger.carried:
-        lines.append(
-            f"Of that, {epsilon(ledger.carried)} may have been spent before this file was damaged, "
-            f"lost or replaced by an older one, and counts as spent."
-        )
-    elif ledger.damaged or ledger.restored:
-        lines.append(
-            "This file was damaged, lost or replaced by an older one: the period in which that was "
-            "found counts as spent."
-        )
-    lines += [_period_in_words(each) for each in ledger.periods]
-    lines += [
-        f"{each.metric}: {epsilon(each.cost)} once for all periods, for an answer that "
-        f"{'is kept' if each.held else 'was kept and is erased'} here."
-        for each in ledger.permanent
-    ]
-    if ledger.pending:
-        lines += ["Still to be sent:", *(f"  {_chain_in_words(each)}" for each in ledger.pending)]
-    else:
-        lines.append("Nothing is left to be sent.")
-    return "\n".join(lines)
-
-
 def _period_in_words(period: LedgerPeriod) -> str:
-    from clientsdk.wording import day, epsilon
-
     count = sum(period.recordings.values())
     return (
         f"{day(period.start)} to {day(period.end)}: {count} value{'s' * (count != 1)} recorded; "
@@ -386,9 +285,6 @@ def _period_in_words(period: LedgerPeriod) -> str:
 
 
 def _chain_in_words(chain: PendingChain) -> str:
-    """Return, level by level, what of a chain is sent and what is not yet."""
-    from clientsdk.wording import epsilon, minute
-
     levels = [f"{epsilon(cost)} {_state(chain, level)}" for level, cost in enumerate(chain.costs)]
     return (
         f"{chain.metric}, recorded about {minute(chain.event)}: epsilon {', '.join(levels)}; next "

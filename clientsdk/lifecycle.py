@@ -1,14 +1,12 @@
 """Fork and exit: what is done just before and after a fork, and when the interpreter ends.
 
-*Forks.* No connection to a store crosses one. SQLite keeps its locks on a file a process, and
-counts them in memory. A child of a fork inherits the counts without the locks: a connection that
-it opens beside its parent's believes that it holds a lock which it does not, and when the parent
-then closes its own, the log with the child's commits is deleted under the child. So connections
-are closed just before a fork and opened again, in parent and child alike, at the next use.
+No connection to a store crosses a fork. SQLite counts its locks on a file in memory: a child
+inherits the counts without the locks, and when the parent closes its connection, the log with the
+child's commits is deleted under the child. So connections are closed just before a fork and opened
+again, in parent and child alike, at the next use.
 
-*Exit.* The work of :func:`at_exit` shares one second. It starts when all threads that the
-interpreter waits for have ended, since those may still record. Children of ``multiprocessing`` end
-in a way of their own, see :func:`attend_exit`. A process that is killed, or that ends by
+The work of :func:`at_exit` shares one second. It starts when all threads that the interpreter waits
+for have ended, since those may still record. A process that is killed, or that ends by
 ``os._exit``, does none of it and loses nothing: the reports are in the state file.
 """
 
@@ -16,14 +14,13 @@ from __future__ import annotations
 
 import atexit
 import os
-import sqlite3
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from sqlite3 import Connection, Cursor
 
 #: Seconds after which :func:`no_fork` checks whether a thread of the parent holds the guard.
 PATIENCE = 2.0
@@ -32,30 +29,17 @@ PATIENCE = 2.0
 SENDERS, CONNECTIONS = 0.4, 0.5
 
 
-class Forkable(Protocol):
-    """An object that holds a resource which must not cross a fork."""
+class Forkable:
+    """Holds a resource that must not cross a fork: unless overridden, it stays with the parent."""
 
     def before_fork(self) -> None:
         """Release the resource, and keep it from being taken until one of the others is called."""
-        ...
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
-        ...
 
     def after_fork_in_child(self) -> None:
         """Go on, as another process."""
-        ...
-
-
-class KeptByParent:
-    """A base for what needs to act in the child of a fork alone."""
-
-    def before_fork(self) -> None:
-        """Do nothing: the resource stays with the parent."""
-
-    def after_fork_in_parent(self) -> None:
-        """Do nothing."""
 
 
 # Held during a fork, and while a process finds out that it is the child of one. Reentrant: a
@@ -65,7 +49,7 @@ _guard = threading.RLock()
 _holder = 0
 _held: list[threading.RLock] = []
 #: Connections that can neither be used nor closed in this process.
-abandoned: list[sqlite3.Connection | sqlite3.Cursor] = []
+abandoned: list[Connection | Cursor] = []
 _watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _suspended: list[Forkable] = []
 
@@ -87,10 +71,7 @@ def no_fork() -> Iterator[None]:
 
 
 def _take_guard() -> threading.RLock:
-    """Take the guard, however long a fork in this process takes.
-
-    A fork without hooks may have left it with a thread that does not exist here.
-    """
+    """Take the guard, which a fork without hooks may have left with a thread that is not here."""
     global _guard, _holder
     while True:
         held = _guard
@@ -140,23 +121,16 @@ _attended: int | None = None
 
 
 def at_exit(work: Callable[[float], None], limit: float) -> None:
-    """Call ``work`` at exit with its deadline on the monotonic clock.
-
-    ``limit`` is :data:`SENDERS`, or :data:`CONNECTIONS` for what follows those.
-    """
+    """Call ``work`` with its deadline at exit; the limit is one of the two above."""
     _at_exit[limit].append(work)
 
 
 def exiting() -> bool:
-    """Whether the interpreter is ending."""
     return _exiting
 
 
 def attend_exit() -> None:
-    """Have the exit work done in a child of multiprocessing too.
-
-    Such a child, and every worker of a process pool, runs no functions of ``atexit``.
-    """
+    """Have the exit work done in a child of multiprocessing too: it runs nothing of ``atexit``."""
     global _attended
     process = sys.modules.get("multiprocessing.process")
     util = sys.modules.get("multiprocessing.util")

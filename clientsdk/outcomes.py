@@ -10,19 +10,14 @@ from sotto.errors import SottoError
 
 
 class Outcome(StrEnum):
-    """What :meth:`clientsdk.Client.record` did with a value.
-
-    None of them depends on the value: the neighbouring relation keeps number, metric and time of
-    recordings fixed, and so do these.
-    """
+    """What :meth:`clientsdk.Client.record` did with a value, on which none of these depends."""
 
     ACCEPTED = "accepted"
     """Its randomized outputs are in the store, and charged.
 
-    For a reservoir: it took part in the draw. For a constant metric: the period has a report,
-    drawn from the permanent response to the first value. For a top item: it was counted, in
-    memory, and what the count will cost is charged; if the process ends before the period does,
-    the count is lost.
+    For a reservoir: it took part in the draw. For a constant metric: the period has a report, drawn
+    from the permanent response to the first value. For a top item: it was counted, in memory, and
+    what the count will cost is charged; it is lost if the process ends before the period does.
     """
     OVER_BUDGET = "over_budget"
     """The strongest level would exceed the ceiling of the period or of the device's life.
@@ -31,24 +26,16 @@ class Outcome(StrEnum):
     its permanent response, unless there is one, the lifetime's.
     """
     PERIOD_FULL = "period_full"
-    """The metric has had all the reports that its plan allows in a budget period.
-
-    For a top item: another process or client counts the items of this period, or one did that
-    died.
-    """
+    """The metric has had all the reports that its plan allows in a budget period, or another
+    process or client counts its top items in it, also one that died."""
     NOT_IN_PANEL = "not_in_panel"
-    """The plan divides devices into panels, and this period is not this device's turn.
-
-    Nothing is stored or charged. The turn is chosen by a secret of the device alone.
-    """
+    """The plan divides devices into panels, and this period, by a secret of the device alone, is
+    not its turn: nothing is stored or charged."""
     NO_CONSENT = "no_consent"
     """Consent was not given, or was withdrawn."""
     STORE_FULL = "store_full"
-    """The store takes nothing now.
-
-    Its quota is used up, the disk is full, or it is without permission, damaged, locked, forked
-    or closed. Or the operating system gives no randomness.
-    """
+    """The store takes nothing now: its quota is used up, the disk is full, or it is without
+    permission, damaged, locked, forked or closed. Or the operating system gives no randomness."""
     EXPIRED = "expired"
     """The plan has expired."""
     DISABLED = "disabled"
@@ -59,13 +46,9 @@ class Outcome(StrEnum):
 
 
 class Refusal(NamedTuple):
-    """What becomes of a metric's values for a while, so that nothing need be looked up."""
-
     outcome: Outcome
-    #: Types that the metric takes; a value of any other type is checked.
-    plain: frozenset[object]
-    #: Milliseconds since the epoch; None if it is so for good.
-    until: int | None
+    plain: frozenset[object]  #: Types that the metric takes; a value of any other type is checked.
+    until: int | None  #: Milliseconds since the epoch; None if it is so for good.
     #: On the monotonic clock, where another process may end it at any time.
     stale: float | None = None
 
@@ -73,18 +56,9 @@ class Refusal(NamedTuple):
 class Lapses(NamedTuple):
     """Chains erased without a further report, by the reason; none depends on a value.
 
-    Attributes
-    ----------
-    expired : int
-        Their plan has expired.
-    late : int
-        The aggregator would refuse them as late.
-    overdue : int
-        They could not be delivered for longer than the quota allows.
-    ceiling : int
-        A ceiling lowered since forbids the next level.
-    damaged : int
-        What is stored cannot be a chain of their metric.
+    Their plan has ``expired``, the aggregator would refuse them as ``late``, they could not be
+    delivered for longer than the quota allows (``overdue``), a ``ceiling`` lowered since forbids
+    the next level, or what is stored cannot be a chain of their metric (``damaged``).
     """
 
     expired: int = 0
@@ -94,7 +68,6 @@ class Lapses(NamedTuple):
     damaged: int = 0
 
     def __add__(self, other: object) -> Lapses:
-        """Return the sums, reason by reason."""
         if not isinstance(other, Lapses):
             return NotImplemented
         return Lapses(*(one + more for one, more in zip(self, other, strict=True)))
@@ -105,18 +78,10 @@ NO_LAPSES = Lapses()
 
 @frozen
 class FlushResult:
-    """What one :meth:`clientsdk.Client.flush` did.
+    """What one :meth:`clientsdk.Client.flush` did, and the error that stopped it early, if one did.
 
-    Attributes
-    ----------
-    sent : int
-        Reports that the publisher took.
-    remaining : int
-        Reports that are due and still here; the same bytes are sent at the next flush.
-    lapses : Lapses
-        Chains erased without a further report, by the reason.
-    error : SottoError or None
-        Why the flush stopped early.
+    ``sent`` counts the reports that the publisher took; ``remaining`` those that are due and still
+    here: the same bytes are sent at the next flush.
     """
 
     sent: int
@@ -126,5 +91,4 @@ class FlushResult:
 
     @property
     def lapsed(self) -> int:
-        """Chains erased without a further report."""
         return sum(self.lapses)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from clientsdk.meanings import meaning
 from clientsdk.publishers import MemoryPublisher
 from clientsdk.sending.sender import Sender
 from clientsdk.sending.tasks import FlushTask
@@ -18,29 +17,18 @@ from clientsdk.store.store import Store
 from clientsdk.wording import epsilon, minute
 from mechanisms.randomness import SystemSource
 from sotto.errors import StoreError
-from sotto.plan.compiled import CompiledPlan
-from sotto.wire.format import decode_message
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.wire.format import Row, decode_message
 
 
 @dataclass(frozen=True, slots=True)
 class PreviewedReport:
     """One report as it would be sent; what identifies and what it says is in no ``repr``.
 
-    Attributes
-    ----------
-    metric : str
-        ``"plan/metric"``.
-    level, levels : int
-        Which of how many that are sent, counted from 1.
-    epsilon : int
-        Micro-epsilon that all that is sent of its value costs up to this level.
-    event : int
-        When the value was recorded, truncated, in milliseconds since the epoch.
-    due : int
-        When it is sent, in the same.
-    meaning : str
-        What the payload says, in words: a randomized output, not the value.
-    pseudonym, chain, payload : bytes
+    ``metric`` is ``"plan/metric"``; ``level`` counts from 1, and all that is sent of the value up
+    to it costs ``epsilon``, in micro-epsilon. The value was recorded at ``event``, truncated, and
+    this is sent when it is ``due``, in milliseconds since the epoch. ``meaning`` is what the
+    payload says, in words: a randomized output, not the value.
     """
 
     metric: str
@@ -65,16 +53,7 @@ class PreviewedReport:
 
 @dataclass(frozen=True, slots=True)
 class PreviewedMessage:
-    """One message as it would be published.
-
-    Attributes
-    ----------
-    due : int
-        When, in milliseconds since the epoch.
-    shard : int
-    data : bytes
-    reports : tuple of PreviewedReport
-    """
+    """One message as it would be published, ``due`` in milliseconds since the epoch."""
 
     due: int
     shard: int
@@ -84,19 +63,12 @@ class PreviewedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would be sent from now on if nothing more were recorded.
-
-    Attributes
-    ----------
-    messages : tuple of PreviewedMessage
-        In the order in which they go.
-    """
+    """What would be sent from now on if nothing more were recorded: messages in their order."""
 
     messages: tuple[PreviewedMessage, ...]
 
     @property
     def reports(self) -> tuple[PreviewedReport, ...]:
-        """All reports, in the order in which they go."""
         return tuple(report for message in self.messages for report in message.reports)
 
     def in_words(self) -> str:
@@ -107,13 +79,7 @@ class Preview:
 
 
 def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
-    """Return what flushes would send: one now, and unless ``once`` one whenever something is due.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
+    """Return what flushes would send: one now, or unless ``once`` one whenever something is due."""
     # Opened before the transaction: a fork keeps new stores away, and waits for transactions.
     copy = store.blank_copy(SystemSource())
     publisher = MemoryPublisher()
@@ -142,12 +108,16 @@ def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
 
 
 def _due_after(copy: Store, moment: int) -> int | None:
-    """Return when the first chain is due later than that: one that is due then must wait."""
     with copy.transaction(READ) as connection:
         (due,) = connection.execute(
             "SELECT min(due) FROM chain WHERE due > ?", (moment,)
         ).fetchone()
     return None if due is None else int(due)
+
+
+def meaning(metric: CompiledMetric, row: Row) -> str:
+    """Return what a payload says, a randomized output, in words that its device can show."""
+    return metric.mechanism.describe(row.payload, row.chain, row.pseudonym, metric.context())
 
 
 def _read(shard: int, data: bytes, due: int, plans: dict[bytes, CompiledPlan]) -> PreviewedMessage:

@@ -1,10 +1,7 @@
 """Exposes the counts of clients to Prometheus, in apps that use prometheus-client already.
 
-This module imports it; nothing else of the SDK does. Labels are names of metrics, outcomes and
-reasons, so that their number is bounded by the plan.
+Labels are names of metrics, outcomes and reasons, so that their number is bounded by the plan.
 
-Examples
---------
 >>> from prometheus_client import CollectorRegistry, generate_latest
 >>> from clientsdk.testing import SeededClient, small_plan
 >>> client, registry = SeededClient(small_plan(), seed=1), CollectorRegistry()
@@ -25,7 +22,6 @@ from prometheus_client.registry import Collector
 
 from clientsdk.client import Client
 from clientsdk.outcomes import NO_LAPSES
-from clientsdk.stats import Stats
 
 _OUTBOX = {
     "outbox_chains": "Values of which something is still to be sent.",
@@ -37,10 +33,7 @@ _OUTBOX = {
 class ClientCollector(Collector):
     """Exposes what clients count, added up; it reads their stores at each scrape.
 
-    Parameters
-    ----------
-    *clients : Client
-        All that one registry is to show, since names of metrics may be there once.
+    Names of metrics may be in a registry once: hand one collector all clients that it is to show.
     """
 
     def __init__(self, *clients: Client) -> None:
@@ -51,56 +44,34 @@ class ClientCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics, as they are now."""
         stats = [client.stats() for client in self._clients]
-        yield _values(stats)
-        yield CounterMetricFamily(
-            "sotto_client_sent", "Reports sent.", value=sum(each.sent for each in stats)
-        )
-        yield CounterMetricFamily(
-            "sotto_client_send_errors",
-            "Flushes that ended early.",
-            value=sum(each.send_errors for each in stats),
-        )
-        yield _lapses(stats)
-        last = [each.last_send for each in stats if each.last_send is not None]
-        yield GaugeMetricFamily(
-            "sotto_client_last_send_timestamp_seconds",
-            "When a report was last sent; 0 if never.",
-            value=max(last, default=0) / 1000,
-        )
+        values: Counter[tuple[str, ...]] = Counter()
+        for each in stats:
+            for (metric, outcome), count in each.outcomes.items():
+                values[metric, str(outcome)] += count
+        text = "Values handed to record, by what became of them."
+        yield _counts("values", text, ("metric", "outcome"), dict(sorted(values.items())))
+        yield _counts("sent", "Reports sent.", (), {(): sum(each.sent for each in stats)})
+        errors = sum(each.send_errors for each in stats)
+        yield _counts("send_errors", "Flushes that ended early.", (), {(): errors})
+        lapses = sum((each.lapses for each in stats), NO_LAPSES)._asdict().items()
+        text = "Values erased with something still to be sent, by the reason."
+        yield _counts("lapsed", text, ("reason",), {(reason,): count for reason, count in lapses})
+        last = max((each.last_send or 0 for each in stats), default=0) / 1000
+        text = "When a report was last sent; 0 if never."
+        yield GaugeMetricFamily("sotto_client_last_send_timestamp_seconds", text, value=last)
         for name, text in _OUTBOX.items():
-            found = [value for each in stats if (value := getattr(each, name)) is not None]
-            yield GaugeMetricFamily(f"sotto_client_{name}", text, value=sum(found))
-        yield GaugeMetricFamily(
-            "sotto_client_unreadable_stores",
-            "Clients whose store cannot be read now.",
-            value=sum(each.due is None for each in stats),
-        )
+            found = sum(getattr(each, name) or 0 for each in stats)
+            yield GaugeMetricFamily(f"sotto_client_{name}", text, value=found)
+        unreadable = sum(each.due is None for each in stats)
+        text = "Clients whose store cannot be read now."
+        yield GaugeMetricFamily("sotto_client_unreadable_stores", text, value=unreadable)
 
 
-def _values(stats: list[Stats]) -> Metric:
-    family = CounterMetricFamily(
-        "sotto_client_values",
-        "Values handed to record, by what became of them.",
-        labels=("metric", "outcome"),
-    )
-    total: Counter[tuple[str, str]] = Counter()
-    for each in stats:
-        for (metric, outcome), count in each.outcomes.items():
-            total[metric, str(outcome)] += count
-    for labels, count in sorted(total.items()):
-        family.add_metric(labels, count)
-    return family
-
-
-def _lapses(stats: list[Stats]) -> Metric:
-    family = CounterMetricFamily(
-        "sotto_client_lapsed",
-        "Values erased with something still to be sent, by the reason.",
-        labels=("reason",),
-    )
-    lapses = sum((each.lapses for each in stats), NO_LAPSES)
-    for reason, count in lapses._asdict().items():
-        family.add_metric((reason,), count)
+def _counts(
+    name: str, text: str, labels: tuple[str, ...], counts: dict[tuple[str, ...], int]
+) -> Metric:
+    family = CounterMetricFamily(f"sotto_client_{name}", text, labels=labels)
+    for values, count in counts.items():
+        family.add_metric(values, count)
     return family

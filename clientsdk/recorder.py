@@ -1,13 +1,9 @@
-"""Records a value: decides without it, draws its outputs, and stores and charges them at once.
-
-Charge and chain are one transaction. :mod:`clientsdk.decisions` decides; it receives neither the
-value nor its symbol.
-"""
+"""Records a value: decides without it, draws its outputs, and stores and charges them at once."""
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import suppress
+from sqlite3 import Connection
 from typing import cast
 
 from clientsdk import draws
@@ -23,13 +19,10 @@ from sotto.errors import ParameterError, StoreError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.metric import Symbol
 
-#: As a name of a module it is found sooner than as that of an Enum.
 ACCEPTED = Outcome.ACCEPTED
 
 
 class Recorder:
-    """Records values into a store under the plan that it was opened with."""
-
     def __init__(self, store: Store, plan: CompiledPlan, source: Source) -> None:
         self._store = store
         self._plan = plan
@@ -43,13 +36,7 @@ class Recorder:
 
         Nothing looks at the symbol before it is decided what becomes of it. ``now`` is in
         milliseconds since the epoch; where a clock that was set back gives a time before the
-        ledger's period, the period's beginning is taken instead. After a StoreError nothing was
-        recorded.
-
-        Privacy
-        -------
-        A value that is accepted costs at most the certified epsilon of the strongest level, which
-        is reserved here. The outputs of all levels are drawn now and the value is forgotten.
+        ledger's period, the period's beginning is taken. After a StoreError nothing was recorded.
         """
         counter = self.counter
         if counter.begun and counter:
@@ -99,13 +86,12 @@ class Recorder:
 
     def _carry_out(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         terms: Terms,
         decided: Entry | Repetition | Occurrence,
         symbol: Symbol,
         now: int,
     ) -> None:
-        """Draw and store what was decided upon, where a value is no chain of its own."""
         if isinstance(decided, Entry):
             # A chain that is not kept is drawn like one that is.
             self._sample(connection, terms, decided, self._draw(terms.metric, symbol, now))
@@ -114,10 +100,7 @@ class Recorder:
         else:
             self._count(connection, terms, decided, cast(int, symbol))
 
-    def _sample(
-        self, connection: sqlite3.Connection, terms: Terms, entry: Entry, chain: Chain
-    ) -> None:
-        """Let a chain take part in the draw of a reservoir."""
+    def _sample(self, connection: Connection, terms: Terms, entry: Entry, chain: Chain) -> None:
         store = self._store
         if entry.kept:
             store.displace(connection, terms.tally, chain, entry.reserved)
@@ -126,17 +109,11 @@ class Recorder:
         store.accounts.reserve(store.database.cursor, terms.tally, entry.seen, added)
 
     def _repeat(
-        self,
-        connection: sqlite3.Connection,
-        terms: Terms,
-        decided: Repetition,
-        symbol: Symbol,
-        now: int,
+        self, connection: Connection, terms: Terms, decided: Repetition, symbol: Symbol, now: int
     ) -> None:
         """Draw a report from the permanent response, and that from the value if there is none.
 
-        A later value is not randomized, nor compared with anything: what becomes of it is the
-        same whatever it is.
+        A later value is not randomized, nor compared with anything.
         """
         store, metric = self._store, terms.metric
         source, chain_id, jitter = draws.for_chain(self._source, self._plan.resolution)
@@ -154,10 +131,7 @@ class Recorder:
             store.database.cursor, terms.tally, decided.seen, terms.cost, lifetime=decided.once
         )
 
-    def _count(
-        self, connection: sqlite3.Connection, terms: Terms, decided: Occurrence, item: int
-    ) -> None:
-        """Count an item, as the first of its count if none is begun."""
+    def _count(self, connection: Connection, terms: Terms, decided: Occurrence, item: int) -> None:
         if decided.running is not None:
             decided.running.add(item)
             return
@@ -187,15 +161,6 @@ class Recorder:
         resolution, period = plan.resolution, store.accounts.period
         began = period * plan.period
         event = now - now % resolution if now > began else began
-        return Chain(
-            period,
-            event + resolution + jitter + metric.ladder[0].after,
-            chain_id,
-            store.plans.number,
-            metric.index,
-            event,
-            jitter,
-            0,
-            0,
-            b"".join(payloads),
-        )
+        due = event + resolution + jitter + metric.ladder[0].after
+        drawn_under = store.plans.number, metric.index, event, jitter
+        return Chain(period, due, chain_id, *drawn_under, 0, 0, b"".join(payloads))

@@ -2,8 +2,8 @@
 
 Variables are read once, when a client is made. Three are about privacy: the switch and the two
 ceilings. Of them and of what the app passes, in whatever form, the stricter holds, and one that
-cannot be understood is an error. Any other that cannot be understood is logged once, and its
-default taken. No message repeats what a variable holds.
+cannot be understood is an error. Any other that cannot be understood is logged once, without what
+it holds, and its default taken.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from sotto.plan.compiled import Ceilings, CompiledPlan
 LEAST_CEILING = 1_000
 #: Pages of the smallest file that holds a ledger and something to send, in bytes.
 SMALLEST_QUOTA = 1 << 17
+#: Earlier and later than any clock says, in milliseconds since the epoch.
+BEGINNING, END = -(1 << 62), 1 << 62
 _SWITCH = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
@@ -47,35 +49,20 @@ NO_LIFETIME_BOUND = Forgetful.NO_LIFETIME_BOUND
 
 @frozen
 class Quota:
-    """How much a device may keep for sending, and for how long.
+    """How much a device may keep for sending, and for how long; ParameterError if out of range.
 
-    Parameters
-    ----------
-    bytes : int, at least 131,072
-        Of the state file, or of what is in memory in its stead. Where they are used up, values
-        are refused as ``store_full`` and nothing is charged for them. What was accepted is never
-        dropped to make room.
-    age : int, positive, optional
-        Milliseconds. What has been due for longer and was not delivered is erased with the levels
-        that would follow. In any case nothing is kept beyond the time at which the aggregator
-        would refuse it as late.
-
-    Raises
-    ------
-    ParameterError
-        One of them is out of range.
-
-    Privacy
-    -------
-    Sizes and times are the same for all values. What is erased stays reserved, and spent if it
-    was charged for.
+    ``bytes``, at least 131,072, are those of the state file, or of memory in its stead. Where they
+    are used up, values are refused as ``store_full`` and nothing is charged for them; what was
+    accepted is never dropped. What has been due for longer than ``age``, in milliseconds, and was
+    not delivered is erased with the levels that would follow. In any case nothing is kept beyond
+    the time at which the aggregator would refuse it as late. What is erased stays reserved, and
+    spent if it was charged for.
     """
 
     bytes: int = 10 << 20
     age: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the bounds."""
         if not self.bytes >= SMALLEST_QUOTA:
             raise ParameterError(f"quota: bytes {self.bytes} must be at least {SMALLEST_QUOTA}")
         if self.age is not None and not self.age > 0:
@@ -84,11 +71,10 @@ class Quota:
 
 @frozen
 class Settings:
-    """What a client is configured with.
+    """What a client is configured with; ParameterError if one of them is out of range.
 
-    Settings that an app makes leave out the environment, but for the three variables about
-    privacy: a client that is given settings takes the stricter of both
-    (:meth:`stricter_with_environment`).
+    Settings that an app makes leave out the environment, but for the three variables about privacy:
+    a client that is given settings takes the stricter of both (:meth:`stricter_with_environment`).
 
     Parameters
     ----------
@@ -99,17 +85,10 @@ class Settings:
     background : bool
         Whether a background thread sends reports when they are due.
     quota : Quota
-    flush_timeout : float, at least 0, optional
-        Seconds for a flush that is given none; None: as long as its publisher takes.
-    close_timeout : float, at least 0
-        Seconds for a close that is given none.
+    flush_timeout, close_timeout : float, at least 0
+        Seconds for calls that are given none; a flush with None takes as long as its publisher.
     log : {"warning", "error", "off"}, optional
         What the logger ``clientsdk`` of this process lets pass; None leaves it as the app has it.
-
-    Raises
-    ------
-    ParameterError
-        One of them is out of range.
 
     Examples
     --------
@@ -127,7 +106,6 @@ class Settings:
     log: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what the types do not say."""
         for what in ("disabled", "background"):
             if not isinstance(getattr(self, what), bool):
                 raise ParameterError(f"{what} must be True or False")
@@ -136,11 +114,8 @@ class Settings:
         for amount in (self.ceiling_period, self.ceiling_lifetime):
             if amount is not None and not amount >= LEAST_CEILING:
                 raise ParameterError(f"a ceiling must be at least {LEAST_CEILING} micro-epsilon")
-        if None not in (self.ceiling_period, self.ceiling_lifetime):
-            assert self.ceiling_period is not None
-            assert self.ceiling_lifetime is not None
-            if self.ceiling_period > self.ceiling_lifetime:
-                raise ParameterError("the ceiling of a period must be at most the lifetime's")
+        if (self.ceiling_period or 0) > (self.ceiling_lifetime or math.inf):
+            raise ParameterError("the ceiling of a period must be at most the lifetime's")
         if self.flush_timeout is not None:
             checked_timeout(self.flush_timeout)
         checked_timeout(self.close_timeout)
@@ -153,47 +128,18 @@ class Settings:
     ) -> Settings:
         """Return settings from arguments, variables where there is none, and defaults.
 
-        Of the switch and the ceilings the stricter of argument and variable is taken.
-
-        Parameters
-        ----------
-        environ : mapping, optional
-            ``os.environ`` unless given.
-        **arguments
-            As for :class:`Settings`.
-
-        Raises
-        ------
-        ParameterError
-            An argument, or a variable about privacy, is not as it should be.
+        ``environ`` is ``os.environ`` unless given. Of the switch and the ceilings the stricter of
+        argument and variable is taken; ParameterError if one of them is not as it should be.
         """
-        given = os.environ if environ is None else environ
-        settings = cls(**arguments)
-        for name, variable in VARIABLES.items():
-            text = given.get(name)
-            if text is not None and not variable.privacy and variable.field not in arguments:
-                settings = _with(settings, name, variable, text)
-        return settings.stricter_with_environment(given)
+        settings = _read(cls(**arguments), environ, arguments, privacy=False)
+        return settings.stricter_with_environment(environ)
 
     def stricter_with_environment(self, environ: Mapping[str, str] | None = None) -> Settings:
         """Return these settings, with switch and ceilings at least as strict as the variables say.
 
-        Parameters
-        ----------
-        environ : mapping, optional
-            ``os.environ`` unless given.
-
-        Raises
-        ------
-        ParameterError
-            A variable about privacy is not as it should be.
+        ``environ`` and errors are as for :meth:`from_environment`.
         """
-        given = os.environ if environ is None else environ
-        environment = Settings()
-        for name, variable in VARIABLES.items():
-            text = given.get(name)
-            if text is not None and variable.privacy:
-                environment = _with(environment, name, variable, text)
+        environment = _read(Settings(), environ, {}, privacy=True)
         lifetime = _lower(self.ceiling_lifetime, environment.ceiling_lifetime)
         period = _lower(self.ceiling_period, environment.ceiling_period)
         if period is not None:
@@ -223,40 +169,45 @@ def configured(settings: Settings | None, **arguments: Any) -> Settings:
 class Variable(NamedTuple):
     """A variable of the environment."""
 
-    #: What it sets.
-    field: str
-    #: Returns settings with what a text says; raises ValueError if that cannot be understood.
-    put: Callable[[Settings, str], Settings]
-    #: What it may hold, in words.
-    allowed: str
+    field: str  #: What it sets, or after a dot what of that.
+    read: Callable[[str], object]  #: Raises ValueError if a text cannot be understood.
+    allowed: str  #: What it may hold, in words.
     #: Whether a bad one is an error, and a stricter one holds whatever an app passes.
     privacy: bool = False
 
 
 def lowered(first: Ceilings, second: Ceilings) -> Ceilings:
-    """Return the lower ceilings of two, each amount for itself.
-
-    Examples
-    --------
-    >>> lowered(Ceilings(3, 10), Ceilings(4, 8))
-    Ceilings(period=3, lifetime=8)
-    """
+    """Return the lower ceilings of two, each amount for itself."""
     return Ceilings(min(first.period, second.period), min(first.lifetime, second.lifetime))
 
 
 def _lower(one: int | None, other: int | None) -> int | None:
-    """Return the lower of two ceilings, either of which may be none."""
     return min((each for each in (one, other) if each is not None), default=None)
 
 
-def _with(settings: Settings, name: str, variable: Variable, text: str) -> Settings:
-    try:
-        return variable.put(settings, text.strip())
-    except ValueError:
-        if variable.privacy:
-            raise ParameterError(f"{name} must be {variable.allowed}") from None
-    warning = f"{name} is not used: it must be {variable.allowed}"
-    diagnostics.warn(f"settings {name}", warning, quiet=math.inf)
+def _read(
+    settings: Settings,
+    environ: Mapping[str, str] | None,
+    arguments: Mapping[str, object],
+    *,
+    privacy: bool,
+) -> Settings:
+    """Return settings with what variables say where there is no argument."""
+    given = os.environ if environ is None else environ
+    for name, variable in VARIABLES.items():
+        field, _, part = variable.field.partition(".")
+        if name not in given or variable.privacy is not privacy or field in arguments:
+            continue
+        try:
+            value: Any = variable.read(given[name].strip())
+            if part:
+                value = replace(getattr(settings, field), **{part: value})
+            settings = replace(settings, **{field: value})
+        except ValueError:
+            if privacy:
+                raise ParameterError(f"{name} must be {variable.allowed}") from None
+            warning = f"{name} is not used: it must be {variable.allowed}"
+            diagnostics.warn(f"settings {name}", warning, quiet=math.inf)
     return settings
 
 
@@ -277,27 +228,10 @@ def _micro(text: str) -> int:
     return int(digits)
 
 
-def _seconds(text: str) -> float:
-    return checked_timeout(float(text))
-
-
-def _age(settings: Settings, text: str) -> Settings:
+def _age(text: str) -> int:
     from sotto.plan.durations import parse_duration
 
-    age = parse_duration(text)
-    return replace(settings, quota=replace(settings.quota, age=age))
-
-
-def _bytes(settings: Settings, text: str) -> Settings:
-    return replace(settings, quota=replace(settings.quota, bytes=int(text)))
-
-
-def _setting(what: str, read: Callable[[str], object]) -> Callable[[Settings, str], Settings]:
-    def put(settings: Settings, text: str) -> Settings:
-        changed: dict[str, Any] = {what: read(text)}
-        return replace(settings, **changed)
-
-    return put
+    return parse_duration(text)
 
 
 _EPSILON = "an epsilon of at least 0.001 with at most 6 decimals, a period's at most the lifetime's"
@@ -305,41 +239,32 @@ _A_SWITCH = "1, true, yes or on; or 0, false, no or off"
 _TIME = "a number of seconds, at least 0"
 #: By name; ``docs/sdk.md`` has the same table.
 VARIABLES: Mapping[str, Variable] = {
-    "SOTTO_DISABLED": Variable("disabled", _setting("disabled", _switch), _A_SWITCH, True),
-    "SOTTO_CEILING_PERIOD": Variable(
-        "ceiling_period", _setting("ceiling_period", _micro), _EPSILON, True
-    ),
-    "SOTTO_CEILING_LIFETIME": Variable(
-        "ceiling_lifetime", _setting("ceiling_lifetime", _micro), _EPSILON, True
-    ),
-    "SOTTO_BACKGROUND": Variable("background", _setting("background", _switch), _A_SWITCH),
-    "SOTTO_QUOTA_BYTES": Variable("quota", _bytes, "a whole number, at least 131072"),
-    "SOTTO_QUOTA_AGE": Variable("quota", _age, "a duration above 0, such as 30d or 12h"),
-    "SOTTO_FLUSH_TIMEOUT": Variable("flush_timeout", _setting("flush_timeout", _seconds), _TIME),
-    "SOTTO_CLOSE_TIMEOUT": Variable("close_timeout", _setting("close_timeout", _seconds), _TIME),
-    "SOTTO_LOG": Variable("log", _setting("log", str), "warning, error or off"),
+    "SOTTO_DISABLED": Variable("disabled", _switch, _A_SWITCH, True),
+    "SOTTO_CEILING_PERIOD": Variable("ceiling_period", _micro, _EPSILON, True),
+    "SOTTO_CEILING_LIFETIME": Variable("ceiling_lifetime", _micro, _EPSILON, True),
+    "SOTTO_BACKGROUND": Variable("background", _switch, _A_SWITCH),
+    "SOTTO_QUOTA_BYTES": Variable("quota.bytes", int, "a whole number, at least 131072"),
+    "SOTTO_QUOTA_AGE": Variable("quota.age", _age, "a duration above 0, such as 30d or 12h"),
+    "SOTTO_FLUSH_TIMEOUT": Variable("flush_timeout", float, _TIME),
+    "SOTTO_CLOSE_TIMEOUT": Variable("close_timeout", float, _TIME),
+    "SOTTO_LOG": Variable("log", str, "warning, error or off"),
 }
 
 
 # What an app passes to a client, checked: ParameterError or PlanError says what is wrong.
 
 
-def read_plan(plan: CompiledPlan | bytes | str | os.PathLike[str]) -> CompiledPlan:
-    """Return a plan that came as an object, as canonical JSON or as the path of a file."""
-    if isinstance(plan, CompiledPlan):
-        return plan
-    if isinstance(plan, bytes):
-        return CompiledPlan.from_json(plan)
-    try:
-        with open(os.fspath(plan), "rb") as file:
-            content = file.read()
-    except OSError as error:
-        raise PlanError(f"the compiled plan cannot be read: {error}") from error
-    return CompiledPlan.from_json(content)
-
-
-def expected_plan(plan: CompiledPlan, expect: str | None) -> CompiledPlan:
-    """Return a plan, if it is the one that an app has pinned."""
+def read_plan(
+    given: CompiledPlan | bytes | str | os.PathLike[str], expect: str | None
+) -> CompiledPlan:
+    """Return a plan given as an object, canonical JSON or a file, if it is the one expected."""
+    if not isinstance(given, CompiledPlan | bytes):
+        try:
+            with open(os.fspath(given), "rb") as file:
+                given = file.read()
+        except OSError as error:
+            raise PlanError(f"the compiled plan cannot be read: {error}") from error
+    plan = given if isinstance(given, CompiledPlan) else CompiledPlan.from_json(given)
     if expect is None:
         return plan
     if not (isinstance(expect, str) and re.fullmatch(r"[0-9a-fA-F]{64}", expect)):
@@ -370,14 +295,12 @@ def checked_path(state: str | os.PathLike[str] | Forgetful) -> str | None:
 
 
 def checked_publisher(publisher: Publisher) -> Publisher:
-    """Return what is to take messages."""
     if isinstance(publisher, type) or not callable(getattr(publisher, "publish", None)):
         raise ParameterError("publisher must be an object with a method publish(shard, message)")
     return publisher
 
 
 def checked_ceilings(ceilings: Ceilings) -> Ceilings:
-    """Return ceilings that make sense."""
     if not 0 < ceilings.period <= ceilings.lifetime:
         raise ParameterError(
             f"ceilings: period {ceilings.period} must be above 0 and at most lifetime "
@@ -409,7 +332,6 @@ def warn_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings) -> None:
 
 
 def checked_timeout(seconds: float) -> float:
-    """Return how long to wait at most."""
     if not seconds >= 0:
         raise ParameterError(f"timeout {seconds} must be at least 0 seconds")
     return seconds

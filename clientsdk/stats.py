@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from clientsdk.lifecycle import KeptByParent, watch_forks
+from clientsdk.lifecycle import Forkable, watch_forks
 from clientsdk.outcomes import NO_LAPSES, FlushResult, Lapses, Outcome
 from clientsdk.sending.lock import SentElsewhereError
 from mechanisms.frozen import frozen
@@ -16,21 +16,10 @@ from mechanisms.frozen import frozen
 class Stats:
     """Counts since the client was made, and what waits in its store now.
 
-    Attributes
-    ----------
-    outcomes : mapping of (str, Outcome) to int
-        How often each outcome was answered for each metric; those that never were are absent.
-    sent : int
-        Reports that the publisher took.
-    send_errors : int
-        Flushes that ended early. One that finds another process at it is none.
-    lapses : Lapses
-        Chains erased without a further report, by the reason.
-    last_send : int or None
-        When a report was last sent, in milliseconds since the epoch.
-    outbox_chains, outbox_bytes, due : int or None
-        Chains with something still to be sent, the bytes that they take at most, and reports that
-        are due. None where the store cannot be read now.
+    ``outcomes`` leaves out those that a metric never had. ``send_errors`` counts the flushes that
+    ended early, but for those that found another process at it. A report was last sent at
+    ``last_send``, in ms since the epoch. ``outbox_chains`` have something still to be sent and take
+    ``outbox_bytes`` at most, and ``due`` reports are due: None where the store cannot be read now.
     """
 
     outcomes: Mapping[tuple[str, Outcome], int]
@@ -61,7 +50,7 @@ class Stats:
         return dict(refused)
 
 
-class Tally(KeptByParent):
+class Tally(Forkable):
     """Counts of one client in one process; a child of a fork begins with none.
 
     Threads may count at once: on an interpreter without a global lock a count may then be lost.
@@ -76,7 +65,6 @@ class Tally(KeptByParent):
         watch_forks(self)
 
     def flushed(self, result: FlushResult, now: int) -> None:
-        """Count what a flush has done."""
         self.sent += result.sent
         self.lapses += result.lapses
         if result.sent:
@@ -85,7 +73,6 @@ class Tally(KeptByParent):
             self.failed()
 
     def failed(self) -> None:
-        """Count a flush that came to nothing."""
         self.send_errors += 1
 
     def stats(self, outbox: tuple[int, int, int] | None) -> Stats:
@@ -107,7 +94,6 @@ class Tally(KeptByParent):
         )
 
     def after_fork_in_child(self) -> None:
-        """Begin anew."""
         self._process = os.getpid()
         for counts in self.outcomes.values():
             counts.update(dict.fromkeys(counts, 0))

@@ -1,20 +1,19 @@
 """For tests of apps and for simulations: seeded clients, a clock to move, what was reported.
 
-What a seeded client draws can be predicted by anyone who knows the seed and protects nobody. A
-:class:`~clientsdk.Client` itself cannot be given a seed: no argument, setting or variable leads to
-one.
+Whoever knows the seed can predict what a seeded client draws: it protects nobody. A
+:class:`~clientsdk.Client` itself cannot be given a seed, by no argument, setting or variable.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, overload
 
 from clientsdk.client import Client
-from clientsdk.meanings import meaning
 from clientsdk.outcomes import Outcome
+from clientsdk.preview import meaning
 from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.settings import NO_LIFETIME_BOUND, Quota, Settings
 from mechanisms.frozen import frozen
@@ -22,19 +21,7 @@ from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
 from sotto.errors import ParameterError
 from sotto.plan.compiled import Ceilings, CompiledPlan
-from sotto.wire.format import Row, decode_message
-
-__all__ = [
-    "FakeClock",
-    "Recorded",
-    "Reported",
-    "Reports",
-    "SeededClient",
-    "WatchedClient",
-    "move_to_turn",
-    "reported",
-    "small_plan",
-]
+from sotto.wire.format import decode_message
 
 #: Of the reports that were there instead, an error shows so many.
 _SHOWN = 10
@@ -42,15 +29,8 @@ _UNITS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 
 
 
 class FakeClock:
-    """A clock that stands still until it is moved.
+    """A clock that stands still until it is moved; ``now`` is in milliseconds since the epoch.
 
-    Parameters
-    ----------
-    now : int
-        Milliseconds since the epoch.
-
-    Examples
-    --------
     >>> clock = FakeClock(0)
     >>> clock.advance(days=1, hours=-1)
     >>> clock()
@@ -61,7 +41,6 @@ class FakeClock:
         self.now = now
 
     def __call__(self) -> int:
-        """Return the time, in milliseconds since the epoch."""
         return self.now
 
     def advance(self, **amounts: int) -> None:
@@ -72,36 +51,12 @@ class FakeClock:
 class SeededClient(Client):
     """A client whose draws follow from a seed, with consent already given.
 
-    Parameters
-    ----------
-    plan : CompiledPlan, bytes or path
-    seed : int
-    state, clock, publisher, ceilings, quota
-        As for :class:`~clientsdk.Client`; by default a store in memory, a :class:`FakeClock` and
-        a :class:`~clientsdk.MemoryPublisher`.
-    leaks_values : bool
-        Whether the publisher may be another than a :class:`~clientsdk.MemoryPublisher`. What such a
-        client sends reveals the true values to anyone who knows the seed, so never give it any of a
-        person.
-    consent : bool
-        Whether to give consent.
-    background : bool
-        Whether to send in a background thread, which no seed makes repeatable.
-    settings : Settings, optional
-        By default all defaults. Of the environment only the three variables about privacy count.
+    Parameters are as for :class:`~clientsdk.Client`; by default a store in memory, a
+    :class:`FakeClock`, a :class:`~clientsdk.MemoryPublisher`, no background thread, which no seed
+    makes repeatable, and of the environment only the three variables about privacy. Any other
+    publisher is a ParameterError unless ``leaks_values``: what such a client sends reveals the true
+    values to anyone who knows the seed, so never give it any of a person.
 
-    Attributes
-    ----------
-    clock : FakeClock or callable
-    publisher : Publisher
-
-    Raises
-    ------
-    ParameterError
-        The publisher is another, and ``leaks_values`` is not set.
-
-    Examples
-    --------
     >>> client = SeededClient(small_plan(), seed=1)
     >>> client.record("colour", "red"), client.record("colour", "red")
     (<Outcome.ACCEPTED: 'accepted'>, <Outcome.PERIOD_FULL: 'period_full'>)
@@ -159,26 +114,7 @@ class Recorded(NamedTuple):
 
 
 class WatchedClient(SeededClient):
-    """A seeded client that also keeps the values: what an app recorded, for its tests alone.
-
-    Parameters
-    ----------
-    plan, seed, state, publisher, clock, leaks_values, consent, settings
-        As for :class:`SeededClient`; the seed is 0 unless given.
-
-    Attributes
-    ----------
-    recorded : list of Recorded
-        In the order in which they were recorded.
-
-    Examples
-    --------
-    >>> client = WatchedClient(small_plan())
-    >>> client.record("colour", "red")
-    <Outcome.ACCEPTED: 'accepted'>
-    >>> client.values("colour")
-    ['red']
-    """
+    """A seeded client that also keeps the values: what an app ``recorded``, for its tests alone."""
 
     def __init__(
         self,
@@ -205,7 +141,6 @@ class WatchedClient(SeededClient):
         )
 
     def record(self, metric: str, value: object) -> Outcome:
-        """Do what :meth:`clientsdk.Client.record` does, and keep the value."""
         outcome = super().record(metric, value)
         self.recorded.append(Recorded(metric, value, outcome))
         return outcome
@@ -223,35 +158,10 @@ class WatchedClient(SeededClient):
 def move_to_turn(client: SeededClient, metric: str, *, turn: bool = True) -> None:
     """Move a client's clock on to a period in which its device answers about a metric, or not.
 
-    For plans that divide devices into panels. If the period that it is in is such a one, the
-    clock is left as it is; else it moves to the beginning of the next. So does every period of a
-    metric without a panel.
-
-    Parameters
-    ----------
-    client : SeededClient
-        Its clock is a :class:`FakeClock`.
-    metric : str
-        Its name in the plan.
-    turn : bool
-        Whether values are to be accepted; if not, they are ``not_in_panel``.
-
-    Raises
-    ------
-    UnknownMetricError
-        The plan has no such metric.
-    ParameterError
-        The metric has no panel, so that every period is the device's turn.
-
-    Examples
-    --------
-    >>> client = SeededClient(small_plan(panel=4), seed=1)
-    >>> move_to_turn(client, "colour")
-    >>> client.record("colour", "red")
-    <Outcome.ACCEPTED: 'accepted'>
-    >>> move_to_turn(client, "colour", turn=False)
-    >>> client.record("colour", "red")
-    <Outcome.NOT_IN_PANEL: 'not_in_panel'>
+    For plans that divide devices into panels. The clock is left as it is if the period is such a
+    one, else it moves to the beginning of the next. If not ``turn``, values are to be
+    ``not_in_panel``: ParameterError for a metric without a panel, of which every period is the
+    device's turn.
     """
     panels = client.plan.metric(metric).panel
     if panels == 1 and not turn:
@@ -267,23 +177,11 @@ def move_to_turn(client: SeededClient, metric: str, *, turn: bool = True) -> Non
 
 @frozen
 class Reported:
-    """One report that was sent.
+    """One report that was sent; ``level`` counts from 1, the weakest.
 
-    Attributes
-    ----------
-    metric : str
-        Its name in the plan.
-    level : int
-        Counted from 1, the weakest.
-    epsilon : int
-        Micro-epsilon that the chain has cost up to this level.
-    event : int
-        Truncated time of the recording, in milliseconds since the epoch.
-    meaning : str
-        What the payload says: an output of the mechanism, not the value.
-    pseudonym, chain, payload : bytes
-    shard, message : int
-        Its message's shard, and which message it was, counted from 0.
+    Up to it the chain has cost ``epsilon``, in micro-epsilon. ``event`` is the truncated time of
+    the recording, in milliseconds since the epoch, ``meaning`` what the payload says: an output of
+    the mechanism, not the value. ``message`` says which message it came in, counted from 0.
     """
 
     metric: str
@@ -302,10 +200,7 @@ class Reported:
 
 
 class Reports(Sequence[Reported]):
-    """Reports in the order in which they were sent.
-
-    Errors show ``about``, what all of them have in common.
-    """
+    """Reports in the order in which they were sent; errors show what all are ``about``."""
 
     def __init__(
         self, plan: CompiledPlan, reports: Iterable[Reported], about: str = "reports"
@@ -316,9 +211,6 @@ class Reports(Sequence[Reported]):
 
     def __len__(self) -> int:
         return len(self._reports)
-
-    def __iter__(self) -> Iterator[Reported]:
-        return iter(self._reports)
 
     @overload
     def __getitem__(self, index: int) -> Reported: ...
@@ -332,20 +224,12 @@ class Reports(Sequence[Reported]):
         return self._reports[index]
 
     def __repr__(self) -> str:
-        """Return how many there are, and the first of them."""
         lines = [f"{len(self)} {self._about}", *(f"  {each}" for each in self._reports[:_SHOWN])]
         if len(self) > _SHOWN:
             lines.append(f"  and {len(self) - _SHOWN} more")
         return "\n".join(lines)
 
     def of(self, metric: str) -> Reports:
-        """Return those of a metric.
-
-        Raises
-        ------
-        UnknownMetricError
-            The plan has none of that name.
-        """
         self._plan.metric(metric)
         found = [each for each in self._reports if each.metric == metric]
         return Reports(self._plan, found, f"reports of {metric!r}")
@@ -358,39 +242,20 @@ class Reports(Sequence[Reported]):
         return Reports(self._plan, kept, f"{self._about}, the newest of each chain")
 
     def only(self) -> Reported:
-        """Return the one report that there is.
-
-        Raises
-        ------
-        AssertionError
-            There are others, or none; it lists them.
-        """
+        """Return the one report that there is; an AssertionError lists what there is instead."""
         self.exactly(1)
         return self._reports[0]
 
     def exactly(self, wanted: int) -> Reports:
-        """Return these, if there are so many.
-
-        Raises
-        ------
-        AssertionError
-            There are more, or fewer; it lists them.
-        """
+        """Return these, if there are so many; an AssertionError lists them otherwise."""
         if len(self) != wanted:
             raise AssertionError(f"expected {wanted}, but there are {self!r}")
         return self
 
 
 def reported(client: SeededClient) -> Reports:
-    """Return the reports that a client has sent to its memory publisher.
+    """Return the reports that a client has sent to its memory publisher; TypeError for any other.
 
-    Raises
-    ------
-    TypeError
-        It has another publisher.
-
-    Examples
-    --------
     >>> client = SeededClient(small_plan(), seed=1)
     >>> client.record("colour", "red")
     <Outcome.ACCEPTED: 'accepted'>
@@ -405,19 +270,34 @@ def reported(client: SeededClient) -> Reports:
         raise TypeError(
             f"expects a client with a MemoryPublisher; got {type(client.publisher).__name__}"
         )
-    return _reports_in([client.plan], client.publisher.messages)
+    plan = client.plan
+    found: list[Reported] = []
+    for number, (shard, data) in enumerate(client.publisher.messages):
+        message = decode_message(data)
+        if message.fingerprint != plan.fingerprint:
+            raise ParameterError(f"message {number} was made under another plan")
+        for run in message.groups:
+            metric = plan.metrics[run.metric]
+            found += [
+                Reported(
+                    metric=metric.name,
+                    level=row.level + 1,
+                    epsilon=metric.mechanism.certified(row.level),
+                    event=row.event,
+                    meaning=meaning(metric, row),
+                    pseudonym=row.pseudonym,
+                    chain=row.chain,
+                    payload=row.payload,
+                    shard=shard,
+                    message=number,
+                )
+                for row in run.rows
+            ]
+    return Reports(plan, found)
 
 
 def small_plan(*, panel: int = 1) -> CompiledPlan:
-    """Return a plan for tests and examples: ``colour``, once a day, at two levels.
-
-    It asks for no more than one report, so that a test sees what few devices sent.
-
-    Parameters
-    ----------
-    panel : int, positive
-        A device answers on one day of so many.
-    """
+    """Return a plan for tests and examples: ``colour``, once a day, on one day of ``panel``."""
     colour: dict[str, object] = {
         "name": "colour",
         "type": "category",
@@ -427,13 +307,9 @@ def small_plan(*, panel: int = 1) -> CompiledPlan:
         "missing": False,
         "window": 86_400_000,
         "repeat": {"kind": "first", "limit": 1},
-        "ladder": [
-            {"epsilon": 500_000, "after": 0},
-            {"epsilon": 1_000_000, "after": 86_400_000},
-        ],
+        "ladder": [{"epsilon": 500_000, "after": 0}, {"epsilon": 1_000_000, "after": 86_400_000}],
+        **({"panel": panel} if panel > 1 else {}),
     }
-    if panel > 1:
-        colour["panel"] = panel
     plan = {
         "format": 2,
         "collector": "colours.example",
@@ -452,39 +328,3 @@ def small_plan(*, panel: int = 1) -> CompiledPlan:
     }
     compiled = json.dumps(plan, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return CompiledPlan.from_json(compiled.encode())
-
-
-def _reports_in(plans: Iterable[CompiledPlan], messages: Iterable[tuple[int, bytes]]) -> Reports:
-    """Return the reports in messages, as ``(shard, bytes)``.
-
-    Raises
-    ------
-    ParameterError
-        One was made under none of the plans.
-    """
-    known = {plan.fingerprint: plan for plan in plans}
-    found: list[Reported] = []
-    for number, (shard, data) in enumerate(messages):
-        message = decode_message(data)
-        plan = known.get(message.fingerprint)
-        if plan is None:
-            raise ParameterError(f"message {number} was made under another plan")
-        for run in message.groups:
-            found += [_report(plan, run.metric, row, shard, number) for row in run.rows]
-    return Reports(next(iter(known.values())), found)
-
-
-def _report(plan: CompiledPlan, index: int, row: Row, shard: int, number: int) -> Reported:
-    metric = plan.metrics[index]
-    return Reported(
-        metric=metric.name,
-        level=row.level + 1,
-        epsilon=metric.mechanism.certified(row.level),
-        event=row.event,
-        meaning=meaning(metric, row),
-        pseudonym=row.pseudonym,
-        chain=row.chain,
-        payload=row.payload,
-        shard=shard,
-        message=number,
-    )

@@ -13,17 +13,7 @@ Value = TypeVar("Value", contravariant=True)
 
 
 class Metric(Generic[Value]):
-    """One metric of a plan, bound to a client.
-
-    Parameters
-    ----------
-    client : Client
-
-    Attributes
-    ----------
-    name : str
-        As in the plan.
-    """
+    """One metric of a plan, bound to a client; ``name`` is as in the plan."""
 
     __slots__ = ("_client",)
 
@@ -48,13 +38,7 @@ class Metric(Generic[Value]):
 
 
 def check_plan(client: Client, plan: bytes) -> None:
-    """Refuse a client that records under another plan than the one that a module was made from.
-
-    Raises
-    ------
-    PlanError
-        It does.
-    """
+    """Raise PlanError if a client records under another plan than a module was made from."""
     has = client.plan
     if has.to_json() != plan:
         raise PlanError(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 
 def epsilon(micro: int) -> str:
     """Return micro-epsilon as people write epsilon, without zeros at the end.
@@ -15,24 +13,17 @@ def epsilon(micro: int) -> str:
 
 
 def day(time: int) -> str:
-    """Return the day of a time in milliseconds since the epoch, in UTC.
-
-    >>> day(0)
-    '1970-01-01'
-    """
     return _written(time, "%Y-%m-%d")
 
 
 def minute(time: int) -> str:
-    """Return day, hour and minute.
-
-    >>> minute(3_600_000)
-    '1970-01-01 01:00'
-    """
     return _written(time, "%Y-%m-%d %H:%M")
 
 
 def _written(time: int, form: str) -> str:
+    # Imported by whoever shows a time: an app that shows none starts sooner.
+    from datetime import UTC, datetime
+
     try:
         return datetime.fromtimestamp(time // 1000, UTC).strftime(form)
     except (OverflowError, ValueError, OSError):

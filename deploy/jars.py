@@ -1,8 +1,8 @@
 """Java archives from Maven, in a cache folder, checked against a committed list.
 
-The list names every file with its SHA-256, as ``sha256sum`` writes it. What is fetched goes to a
-folder beside the final one and gets its name only once every file is as listed; what is in the
-cache is checked again before each use. With a full cache no network is needed.
+The list names every file with its SHA-256, as ``sha256sum`` writes it. What is fetched gets its
+name only once every file is as listed; what is in the cache is checked again before each use. With
+a full cache no network is needed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,7 @@ def cache_folder() -> Path:
 
 
 def java() -> str:
-    """Return the path of a Java that is new enough.
-
-    Raises
-    ------
-    MissingToolError
-        There is none.
-    """
+    """Return the path of a Java that is new enough; MissingToolError if there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     wanted = f"install Java {_JAVA} or newer (a headless runtime is enough) or set JAVA_HOME"
@@ -73,23 +67,9 @@ def java_options(folders: Sequence[Path], heap: int, logging: Path) -> list[str]
 def jars(name: str, source: Path, bring: Callable[[Path], None] | None = None) -> Path:
     """Return a folder with the archives that ``source`` pins, fetched if they are not there yet.
 
-    Parameters
-    ----------
-    name : str
-        The folder's name in the cache. Another list means another folder.
-    source : path
-        A folder with ``jars.sha256``, and ``pom.xml`` unless they are brought otherwise.
-    bring : callable, optional
-        Fetches them into a folder that it makes. Maven does if none is given.
-
-    Raises
-    ------
-    MissingToolError
-        They must be fetched and Maven is needed and not installed.
-    UnavailableError
-        They must be fetched and cannot be.
-    DeployError
-        A file is not the one that the list names.
+    ``source`` has ``jars.sha256``, and ``pom.xml`` unless ``bring`` fetches them into a folder that
+    it makes. Raises MissingToolError or UnavailableError if they must be fetched and cannot be, and
+    DeployError if a file is not the one that the list names.
     """
     pins = (source / "jars.sha256").read_bytes()
     wanted = _parse(pins)
@@ -124,13 +104,7 @@ def fetch(pom: Path, folder: Path) -> None:
 
 
 def run_fetcher(command: Sequence[str], tool: str, wanted: str) -> None:
-    """Run a program that fetches something.
-
-    Raises
-    ------
-    UnavailableError
-        It could not; the message has its first error.
-    """
+    """Run a program that fetches something; UnavailableError with its first error if it fails."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False
@@ -158,7 +132,6 @@ def _parse(text: bytes) -> dict[str, str]:
 
 
 def _check(folder: Path, wanted: dict[str, str], failing: str) -> None:
-    """Compare a folder with the list, both ways."""
     found = {path.name: _digest(path) for path in folder.iterdir()}
     if found != wanted:
         wrong = sorted(

@@ -26,13 +26,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def require_free(port: int) -> None:
-    """Refuse a port that cannot be listened on.
-
-    Raises
-    ------
-    DeployError
-        The message names the port and says why.
-    """
+    """Raise DeployError, which names the port and says why, if it cannot be listened on."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -21,15 +21,7 @@ STOP_SECONDS = 30
 
 
 class Process:
-    """One program, its log and its id in a folder.
-
-    Parameters
-    ----------
-    folder : Path
-        Where ``<name>.log`` and ``<name>.pid`` are.
-    mark : str
-        What is in the command line of this program and of no other.
-    """
+    """One program, its log and its id in a folder; ``mark`` is in its command line alone."""
 
     def __init__(self, folder: Path, name: str, mark: str) -> None:
         self.name = name
@@ -54,7 +46,6 @@ class Process:
 
     @property
     def children(self) -> list[int]:
-        """The ids of the processes that it has started and that live."""
         pid = self.pid
         if pid is None:
             return []
@@ -65,13 +56,7 @@ class Process:
         return sorted(int(one) for one, of, state in found if int(of) == pid and state[0] != "Z")
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start it; what it says is added to its log.
-
-        Parameters
-        ----------
-        environment : mapping
-            Added to that of this process.
-        """
+        """Start it; what it says is added to its log, ``environment`` to that of this process."""
         with open(self.log_file, "ab") as log:
             self._child = subprocess.Popen(
                 command,
@@ -97,13 +82,7 @@ class Process:
         return True
 
     def kill(self) -> None:
-        """End it at once, as a crash would.
-
-        Raises
-        ------
-        DeployError
-            It does not end.
-        """
+        """End it at once, as a crash would; DeployError if it does not end."""
         if self.signal(signal.SIGKILL) and not self._gone_within(STOP_SECONDS):
             raise DeployError(f"{self.name} does not end; see {self.log_file}")
         self._pid_file.unlink(missing_ok=True)
@@ -135,13 +114,7 @@ class Process:
 def wait_until_ready(
     processes: Sequence[Process], ready: Callable[[], bool], seconds: float
 ) -> None:
-    """Return once programs that were started are ready.
-
-    Raises
-    ------
-    DeployError
-        One of them has ended, or they are not ready within that time.
-    """
+    """Return once programs are ready; DeployError if one has ended, or they are not in time."""
     deadline = time.monotonic() + seconds
     while not ready():
         for process in processes:

@@ -30,15 +30,11 @@ class PublishError(SottoError):
     """A message was not accepted; its reports stay where they are and are sent again.
 
     Its text may be logged: it has the reason and nothing of what the message holds.
-
-    Parameters
-    ----------
-    retry_after : float, optional
-        Seconds for which the receiver asks to be left alone, if it does.
     """
 
     def __init__(self, *arguments: object, retry_after: float | None = None) -> None:
         super().__init__(*arguments)
+        #: Seconds for which the receiver asks to be left alone, if it does.
         self.retry_after = retry_after
 
 

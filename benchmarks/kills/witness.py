@@ -19,18 +19,7 @@ class BrokenPromiseError(Exception):
 
 
 class Witness:
-    """Sees what one device publishes and what its ledger says, and holds both together.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the device.
-
-    Attributes
-    ----------
-    again : int
-        Reports that were published a second time, with the same bytes.
-    """
+    """Sees what one device publishes and what its ledger says, and holds both together."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -42,6 +31,7 @@ class Witness:
         self._names: dict[bytes, int] = {}
         self._before: dict[int, tuple[int, int]] = {}
         self.messages = 0
+        #: Reports that were published a second time, with the same bytes.
         self.again = 0
 
     @property

@@ -3,7 +3,7 @@
 The same values, the same epsilons. Sotto takes the mechanism that a plan without one gets; a peer
 takes each that it has, and the best of them counts. Unbiased estimates are compared with unbiased
 ones; multi-freq-ldpy's, which are clipped and scaled to sum to one, with ours drawn towards equal
-shares by as much as the noise asks for (:func:`mechanisms.estimators.consistency.norm_shrink`).
+shares by as much as the noise asks for (:func:`benchmarks.peers.shrinkage.norm_shrink`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.peers.shrinkage import norm_shrink
 from examples.flights.data import load_flights
 from mechanisms.base import Mechanism
 from mechanisms.estimate import Estimate
-from mechanisms.estimators.consistency import norm_shrink
 from mechanisms.randomness import SystemSource
 from mechanisms.registry import build
 from sotto.plan.choice import Asked, choose
@@ -231,12 +231,8 @@ def _means(name: str, values: NDArray[np.float64]) -> None:
     for epsilon in EPSILONS:
         mechanism = chosen("number", epsilon, missing=False)
         ours = measure(mechanism.name, truth, partial(our_mean, mechanism, values), MEANS)
-        compare(
-            f"mean of {name}",
-            epsilon,
-            ours,
-            _measured(truth, means(epsilon, values.tolist()), MEANS),
-        )
+        peers = _measured(truth, means(epsilon, values.tolist()), MEANS)
+        compare(f"mean of {name}", epsilon, ours, peers)
 
 
 def _measured(

@@ -39,32 +39,22 @@ _TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Verdict:
-    """Buckets by what became of them.
+    """Buckets by what became of them."""
 
-    Parameters
-    ----------
-    sent, acknowledged : int
-        Of which at least one level was.
-    once, zero, more : int
-        How often buckets count; ``more`` has also those that count less than 0.
-    lost : int
-        Acknowledged, and count zero.
-    older : int
-        Count, at an older level than one that was acknowledged.
-    unsent : int
-        Count, at a level that was never sent.
-    stray : int
-        Counts in buckets that are nobody's.
-    """
-
+    #: Of which at least one level was.
     sent: int
     acknowledged: int
+    #: How often buckets count; ``more`` has also those that count less than 0.
     once: int
     zero: int
     more: int
+    #: Acknowledged, and count zero.
     lost: int
+    #: Count, at an older level than one that was acknowledged.
     older: int
+    #: Count, at a level that was never sent.
     unsent: int
+    #: Counts in buckets that are nobody's.
     stray: int
 
     @property
@@ -79,16 +69,10 @@ def judge(
     acknowledged: NDArray[np.uint8],
     stray: int = 0,
 ) -> Verdict:
-    """Compare counts with what was sent.
+    """Compare counts, of shape (METRICS, n, LEVELS), with what was sent.
 
-    Parameters
-    ----------
-    counted : (METRICS, n, LEVELS) int64
-        Of every metric and device, by level.
-    sent, acknowledged : (n,) uint8
-        Levels of every device, as bits.
-    stray : int
-        What else is counted.
+    ``sent`` and ``acknowledged`` have the levels of every device as bits; ``stray`` is what else is
+    counted.
     """
     total = counted.sum(axis=2)
     sound = ((counted == 0) | (counted == 1)).all(axis=2) & (total <= 1)
@@ -109,14 +93,9 @@ def judge(
 
 
 def spread(windows: Windows, fleet: Fleet, devices: int) -> tuple[NDArray[np.int64], int]:
-    """Return counts by metric, device and level, and the sum of what is no device's.
+    """Return counts by metric, device that has begun and level, and the sum of what is no device's.
 
-    Parameters
-    ----------
-    windows : iterable of (WindowKey, (LEVELS, SYMBOLS) int64)
-        What is counted, of whatever metric.
-    devices : int
-        How many have begun.
+    Each window, of whatever metric, has counts of shape (LEVELS, SYMBOLS).
     """
     place = {metric.index: number for number, metric in enumerate(fleet.metrics)}
     seconds = -(-devices // SYMBOLS)
@@ -221,12 +200,7 @@ def audit_of_state(directory: StateDirectory, registry: Registry) -> dict[bytes,
 
 
 def audit_of_fleet(fleet: Fleet, counted: NDArray[np.int64]) -> dict[bytes, Spent]:
-    """Return what the fleet's devices have spent, by what their values count.
-
-    Parameters
-    ----------
-    counted : (METRICS, n, LEVELS) int64
-    """
+    """Return what the fleet's devices have spent, by their counts of :func:`spread`."""
     certified = np.array(
         [[each.mechanism.certified(level) for level in range(LEVELS)] for each in fleet.metrics]
     )
@@ -242,17 +216,11 @@ def audit_of_fleet(fleet: Fleet, counted: NDArray[np.int64]) -> dict[bytes, Spen
 def compare_audits(
     state: Mapping[bytes, Spent], fleet: Mapping[bytes, Spent], devices: Iterable[Path]
 ) -> Audited:
-    """Compare the aggregator's audit with the fleet and with devices' own ledgers.
+    """Compare the aggregator's audit with the fleet's and with the ledgers in real devices' files.
 
     Wrong are pseudonyms of the fleet whose audit is not what their counts cost, and ledger periods
-    of real devices that have no pseudonym with the same amount, or the other way round.
-
-    Parameters
-    ----------
-    state, fleet : mapping
-        Of :func:`audit_of_state` and :func:`audit_of_fleet`.
-    devices : iterable of Path
-        Files of real devices that have sent everything.
+    of real devices, which have sent everything, that have no pseudonym with the same amount, or the
+    other way round.
     """
     wrong = sum(state.get(name) != spent for name, spent in fleet.items())
     theirs = {name: spent for name, spent in state.items() if name not in fleet}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,33 +21,38 @@ from sotto.errors import SottoError
 CHECK_EVERY = 10
 
 
-class Play(Protocol):
+class Play(ABC):
     """What counts the reports of a stage, and what can happen to it."""
 
-    @property
-    def stage(self) -> Stage:
-        """Where reports come from."""
+    #: Where reports come from.
+    stage: Stage
+    #: Kinds of faults: their shares of a run, and how each is brought about; whether it has hit.
+    kinds: Mapping[str, tuple[int, Callable[[Any, Injection], bool]]]
+    #: What can be chosen in a kind, if anything.
+    choices: Mapping[str, Sequence[str]]
 
     @property
     def shares(self) -> Mapping[str, int]:
         """The kinds of faults, and the share of each."""
-
-    @property
-    def choices(self) -> Mapping[str, Sequence[str]]:
-        """What can be chosen in a kind, if anything."""
+        return {kind: share for kind, (share, _) in self.kinds.items()}
 
     def inject(self, fault: Injection) -> bool:
         """Bring a fault about; return whether it has hit."""
+        return self.kinds[fault.kind][1](self, fault)
 
+    @abstractmethod
     def counted(self, settled: Callable[[Windows], bool]) -> Windows:
         """Return all counts once they are settled, or when they should have been."""
 
+    @abstractmethod
     def rejected(self) -> int:
         """Return how many reports were rejected."""
 
+    @abstractmethod
     def audited(self, counted: NDArray[np.int64]) -> Audited:
         """Compare audits with the fleet's counts and the devices' ledgers, once all is sent."""
 
+    @abstractmethod
     def unlike(self, counted: NDArray[np.int64]) -> int:
         """Return how many windows other results of the same reports have otherwise."""
 
@@ -92,18 +98,9 @@ class Outcome:
 
 
 def run(play: Play, planned: Sequence[Injection], faults: int, seconds: float) -> Outcome:
-    """Inject so many faults, or as many as the time allows, and check.
+    """Inject planned faults until so many have hit, or the time is over, and check.
 
-    Parameters
-    ----------
-    play : Play
-        Running.
-    planned : sequence of Injection
-        In this order. Some miss: a run may be through before it can be killed.
-    faults : int
-        How many have to hit.
-    seconds : float
-        No fault is begun after that.
+    Some miss: a run may be through before it can be killed.
     """
     outcome, began = Outcome(), time.monotonic()
     try:

@@ -62,20 +62,13 @@ def plan_of() -> CompiledPlan:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Devices, known by number from 0.
+    """Devices, known by number from 0."""
 
-    Parameters
-    ----------
-    plan : CompiledPlan
-        Of :func:`plan_of`.
-    base : int
-        When device 0 records, ms; a multiple of a second.
-    seed : int
-        From which pseudonyms and chain ids follow.
-    """
-
+    #: Of :func:`plan_of`.
     plan: CompiledPlan
+    #: When device 0 records, ms; a multiple of a second.
     base: int
+    #: From which pseudonyms and chain ids follow.
     seed: int
 
     @cached_property
@@ -109,20 +102,9 @@ class Fleet:
 class Progress:
     """What a fleet has sent, and what of it was acknowledged: noted before and after.
 
-    It is a file mapped into memory, so that it outlives a sender that is killed: what was about to
-    be sent counts as sent, what was not yet noted as acknowledged does not.
-
-    Parameters
-    ----------
-    path : Path
-        Made, with zeros, if it does not exist.
-    capacity : int
-        Devices.
-
-    Attributes
-    ----------
-    sent, acknowledged, given_up : (capacity,) uint8
-        Bit l of a device is level l of its values. What is given up is not sent again.
+    It is a file mapped into memory, made with zeros if it does not exist, so that it outlives a
+    sender that is killed: what was about to be sent counts as sent, what was not yet noted as
+    acknowledged does not.
     """
 
     _COUNTS = ("begun", "messages", "repeated", "reordered")
@@ -138,6 +120,7 @@ class Progress:
             os.close(descriptor)
         self._counts = np.frombuffer(held, dtype=np.int64, count=len(self._COUNTS))
         bits = np.frombuffer(held, dtype=np.uint8, offset=head).reshape(3, capacity)
+        #: Bit l of a device is level l of its values. What is given up is not sent again.
         self.sent, self.acknowledged, self.given_up = bits
 
     def count(self, name: str) -> int:

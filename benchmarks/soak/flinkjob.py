@@ -35,23 +35,10 @@ D = TypeVar("D", bound=Document)
 
 
 class FlinkJob:
-    """A job and its session.
+    """A job and its session of so many slots, in one folder.
 
-    Parameters
-    ----------
-    folder : Path
-        For both.
-    client_file : Path
-        How to reach the broker.
-    topic : ReportTopic
-        Of the reports.
-    slots : int
-        Of the session.
-    checkpoint_every, every, linger : int
-        Milliseconds: between checkpoints, at least between documents about one thing, and for how
-        long rows are gathered.
-    candidates : mapping, optional
-        Strings to look for.
+    Milliseconds are ``checkpoint_every``, between checkpoints, ``every``, at least between
+    documents about one thing, and ``linger``, for how long rows are gathered.
     """
 
     def __init__(
@@ -72,12 +59,9 @@ class FlinkJob:
         self.parallelism = 1
         #: Flink's name of it, another one each time that it is submitted.
         self.id = ""
-        self._plan = plan
-        self._client_file = client_file
-        self._topic = topic
+        self._plan, self._client_file, self._topic = plan, client_file, topic
         self._candidates = candidates or {}
-        self._slots = slots
-        self._checkpoint_every = checkpoint_every
+        self._slots, self._checkpoint_every = slots, checkpoint_every
         self._settings: dict[str, Any] = {"every": every, "linger": linger}
 
     def make_topics(self) -> None:
@@ -231,10 +215,7 @@ def memory(pids: Sequence[int | None]) -> float:
 class Follower:
     """Reads a topic of one partition again and again, each time to its end of then.
 
-    Parameters
-    ----------
-    broker : Broker
-        Which may be gone at times.
+    The broker may be gone at times.
     """
 
     def __init__(self, broker: Broker, topic: SinkTopic) -> None:

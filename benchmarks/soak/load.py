@@ -68,15 +68,7 @@ class Part(NamedTuple):
 
 
 class Load:
-    """Makes and sends.
-
-    Parameters
-    ----------
-    rate : float
-        Reports a second.
-    shards : int
-        Of the plan.
-    """
+    """Makes and sends so many reports a second."""
 
     def __init__(self, broker: Broker, topic: ReportTopic, rate: float, shards: int = 16) -> None:
         self._plan = plan_of(shards)
@@ -86,9 +78,7 @@ class Load:
         self._waiting: list[Part] = []
         self._number = 0
         self._producer = producer(broker, **{"enable.idempotence": True})
-        self.acknowledged = 0
-        self.failed = 0
-        self.values = 0
+        self.acknowledged = self.failed = self.values = 0
         self.behind = 0.0
 
     def run(self, seconds: float, ending: Any) -> None:

@@ -53,16 +53,10 @@ class _Connection:
 
 
 class Proxy:
-    """Listens on loopback and passes on to a port there.
+    """Listens on a free port of loopback and passes on to another."""
 
-    Parameters
-    ----------
-    port : int
-        Where it listens; 0 takes a free one.
-    """
-
-    def __init__(self, port: int = 0) -> None:
-        self._listener = socket.create_server((HOST, port))
+    def __init__(self) -> None:
+        self._listener = socket.create_server((HOST, 0))
         self.port: int = self._listener.getsockname()[1]
         self.target = 0
         self._network = Network.WHOLE

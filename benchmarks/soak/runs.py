@@ -9,10 +9,10 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from benchmarks.soak.checker import (
     compare_audits,
     windows_of,
 )
+from benchmarks.soak.faults import Play
 from benchmarks.soak.fleet import plan_of
 from benchmarks.soak.stage import CHOICES, STAGE_FAULTS, FaultError, Injection, Stage, wait_until
 from clientsdk import Broker
@@ -52,24 +53,17 @@ STEPS = (*COMMIT_STEPS, "write")
 
 
 class Orders(NamedTuple):
-    """What a run is to do.
-
-    Attributes
-    ----------
-    client_file, topic, state, log : str
-    step, occurrence
-        Where the system kills it: one of ``STEPS``; nowhere if the step is empty.
-    file_bytes : int
-        The longest file that it may write; 0 for any.
-    """
+    """What a run is to do."""
 
     client_file: str
     topic: str
     state: str
     log: str
     max_reports: int = MAX_REPORTS
+    #: Where the system kills it: one of ``STEPS``; nowhere if the step is empty.
     step: str = ""
     occurrence: int = 1
+    #: The longest file that it may write; 0 for any.
     file_bytes: int = 0
 
 
@@ -116,38 +110,19 @@ def _report_half_writes(reached: Callable[[str], None]) -> None:
     files.os.write = write  # type: ignore[attr-defined]
 
 
-class Runs:
-    """Runs of a stage, into a state directory; see :class:`benchmarks.soak.faults.Play`.
-
-    Parameters
-    ----------
-    stage : Stage
-        Its disk is at ``disk``.
-    """
+class Runs(Play):
+    """Runs of a stage, into a state directory on its disk at ``DISK``."""
 
     DISK = "disk"
 
     def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+        self.stage, self.kinds = stage, _KINDS
+        at_a_step = dict.fromkeys(("run killed at a step", "consumer far behind"), STEPS)
+        self.choices = {**CHOICES, **at_a_step, "disk full": ("full", "file size")}
         self.state = StateDirectory(stage.folder / self.DISK / "state")
         self._context = multiprocessing.get_context("forkserver")
         # Runs start quickly: all that they import is there already.
         self._context.set_forkserver_preload(["benchmarks.soak.runs"])
-
-    @property
-    def shares(self) -> Mapping[str, int]:
-        """The kinds of faults, and the share of each."""
-        return {kind: share for kind, (share, _) in _KINDS.items()}
-
-    @property
-    def choices(self) -> Mapping[str, Sequence[str]]:
-        """What can be chosen in a kind."""
-        at_a_step = dict.fromkeys(("run killed at a step", "consumer far behind"), STEPS)
-        return {**CHOICES, **at_a_step, "disk full": ("full", "file size")}
-
-    def inject(self, fault: Injection) -> bool:
-        """Bring a fault about; return whether it has hit."""
-        return _KINDS[fault.kind][1](self, fault)
 
     def counted(self, settled: Callable[[Windows], bool]) -> Windows:
         """Aggregate to the end and return what is counted: then it is settled."""
@@ -157,11 +132,9 @@ class Runs:
         return list(windows_of(self.state))
 
     def rejected(self) -> int:
-        """Return how many reports are in quarantine."""
         return sum(sum(each.rows.values()) for each in self.state.manifest().quarantine)
 
     def audited(self, counted: NDArray[np.int64]) -> Audited:
-        """Compare the states with what was counted and with the devices' ledgers."""
         fleet = self.stage.fleet
         state = audit_of_state(self.state, Registry([fleet.plan]))
         return compare_audits(state, audit_of_fleet(fleet, counted), self.stage.device_files())
@@ -187,27 +160,11 @@ class Runs:
             return 0
         return self.state.manifest().generation
 
-    def start(
-        self,
-        *,
-        step: str = "",
-        occurrence: int = 1,
-        file_bytes: int = 0,
-        max_reports: int = MAX_REPORTS,
-    ) -> ForkServerProcess:
+    def start(self, **orders: Any) -> ForkServerProcess:
         """Start a run; see :class:`Orders`."""
-        stage = self.stage
-        orders = Orders(
-            str(stage.broker.client_file),
-            str(stage.topic),
-            str(self.state.path),
-            str(stage.folder / "run.log"),
-            max_reports,
-            step,
-            occurrence,
-            file_bytes,
-        )
-        process = self._context.Process(target=run, args=(orders,))
+        stage, log = self.stage, str(self.stage.folder / "run.log")
+        where = (str(stage.broker.client_file), str(stage.topic), str(self.state.path), log)
+        process = self._context.Process(target=run, args=(Orders(*where, **orders),))
         process.start()
         return process
 

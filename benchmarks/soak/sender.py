@@ -53,10 +53,8 @@ class FleetSender:
     def __init__(
         self, fleet: Fleet, progress: Progress, broker: Broker, topic: ReportTopic, rate: float
     ) -> None:
-        self._fleet = fleet
-        self._progress = progress
-        self._topic = topic
-        self._rate = rate
+        self._fleet, self._progress = fleet, progress
+        self._topic, self._rate = topic, rate
         self._random = random.Random()
         self._pending = self._left_over()
         self._producer = producer(

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from benchmarks.soak.fleet import SECOND, Fleet, Progress, plan_of
@@ -33,25 +32,17 @@ class FaultError(Exception):
 
 
 class Injection(NamedTuple):
-    """A fault that is to be.
-
-    Attributes
-    ----------
-    what : str
-        Which step, network or process; empty where there is no choice.
-    occurrence : int
-        Of a step.
-    delay, seconds : float
-        When, after a run was started, and how long.
-    room : int
-        Bytes that are left on a disk.
-    """
+    """A fault that is to be."""
 
     kind: str
+    #: Which step, network or process; empty where there is no choice.
     what: str = ""
+    #: Of a step.
     occurrence: int = 1
+    #: When, after a run was started, and how long.
     delay: float = 0.0
     seconds: float = 0.0
+    #: Bytes that are left on a disk.
     room: int = 0
 
     def __str__(self) -> str:
@@ -62,22 +53,12 @@ class Injection(NamedTuple):
 
 
 class Disk:
-    """A small file system in memory; mounting one takes root's rights.
-
-    Parameters
-    ----------
-    folder : Path
-        Made if it does not exist.
-
-    Attributes
-    ----------
-    mounted : bool
-        Whether there is one: without, the folder is an ordinary one, and cannot be filled.
-    """
+    """A small file system in memory; mounting one takes root's rights."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+        #: Whether there is one: without, the folder is an ordinary one, and cannot be filled.
         self.mounted = self._mount("-t", "tmpfs", "-o", f"size={_ROOM}", "tmpfs")
         if not self.mounted:
             print("no disk that can be filled", flush=True)
@@ -102,23 +83,14 @@ class Disk:
 
 
 class Stage:
-    """Who sends, and what they send through, running.
+    """Who sends, so many messages of the fleet a second, and what they send through, running.
 
-    Parameters
-    ----------
-    folder : Path
-        Empty, or to be made.
-    rate : float
-        Messages of the fleet a second.
-    disk : str
-        Folder in it that can be filled.
+    The folder ``disk`` in its own can be filled.
     """
 
     def __init__(self, folder: Path, seed: int, rate: float, disk: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
-        self.seed = seed
-        self.rate = rate
+        self.folder, self.seed, self.rate = folder, seed, rate
         self.disk = Disk(folder / disk)
         self.proxy = Proxy()
         self.broker = LocalBroker(folder / "broker", advertised=self.proxy.port)
@@ -135,12 +107,7 @@ class Stage:
             self.start_sender(name)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for process in self._senders.values():
             process.kill()
             process.wait()

@@ -32,29 +32,20 @@ ENDING = 300
 
 
 class Sample(NamedTuple):
-    """What is measured at a moment.
+    """What is measured at a moment."""
 
-    Attributes
-    ----------
-    seconds : float
-        Since the load began.
-    checkpoint : float
-        Of the last one, MB.
-    job_manager, task_manager, workers, broker : float
-        Memory in use (RSS), MB.
-    lag : float
-        Messages that are not taken, in seconds of the load.
-    reports, superseded, chains : int
-        By the job's health document: read, in the place of older levels, and held.
-    """
-
+    #: Since the load began.
     seconds: float
+    #: Of the last one, MB.
     checkpoint: float
+    #: Memory in use (RSS), MB.
     job_manager: float
     task_manager: float
     workers: float
     broker: float
+    #: Messages that are not taken, in seconds of the load.
     lag: float
+    #: By the job's health document: read, in the place of older levels, and held.
     reports: int
     superseded: int
     chains: int
@@ -65,18 +56,11 @@ _FLAT = ("checkpoint", "job_manager", "task_manager", "workers")
 
 
 class Steady:
-    """A broker, a job and a load.
-
-    Parameters
-    ----------
-    rate : float
-        Reports a second.
-    """
+    """A broker, a job and a load of so many reports a second."""
 
     def __init__(self, folder: Path, rate: float, parallelism: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
-        self._rate = rate
+        self._folder, self._rate = folder, rate
         self._broker = LocalBroker(folder / "broker")
         self._topic = ReportTopic("steady", 1, PARTITIONS)
         self._job = FlinkJob(

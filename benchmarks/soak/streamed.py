@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -20,6 +19,7 @@ from benchmarks.soak.checker import (
     spread,
     windows_of,
 )
+from benchmarks.soak.faults import Play
 from benchmarks.soak.flinkjob import FlinkJob, Follower
 from benchmarks.soak.stage import CHOICES, STAGE_FAULTS, Injection, Stage, wait_until
 from clientsdk.ledger import read_file
@@ -63,18 +63,13 @@ class FlinkStage(Stage):
             self.estimates = Follower(broker, SinkTopic(self.topic.name, "estimates"))
             self.job.start()
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.job.stop()
-        super().__exit__(kind, error, trace)
+        super().__exit__(*error)
 
     def make_topics(self) -> None:
         """Make the topics of reports, estimates and quarantine."""
@@ -149,30 +144,21 @@ _KINDS: dict[str, tuple[int, Callable[[FlinkStage, Injection], bool]]] = {
 _PARTS = ("taskmanager", "taskmanager", "pool", "pool", "jobserver")
 
 
-class Streamed:
-    """The job of a stage; see :class:`benchmarks.soak.faults.Play`."""
+class Streamed(Play):
+    """The job of a stage."""
+
+    stage: FlinkStage
 
     def __init__(self, stage: FlinkStage) -> None:
-        self.stage = stage
+        self.stage, self.kinds = stage, _KINDS
+        self.choices = {**CHOICES, "part of the session killed": _PARTS}
         self._known: dict[tuple[str, int], tuple[WindowDocument, WindowKey, Matrix]] = {}
 
-    @property
-    def shares(self) -> Mapping[str, int]:
-        """The kinds of faults, and the share of each."""
-        return {kind: share for kind, (share, _) in _KINDS.items()}
-
-    @property
-    def choices(self) -> Mapping[str, Sequence[str]]:
-        """What can be chosen in a kind."""
-        return {**CHOICES, "part of the session killed": _PARTS}
-
     def inject(self, fault: Injection) -> bool:
-        """Bring a fault about; return whether it has hit."""
         time.sleep(fault.delay)
-        return _KINDS[fault.kind][1](self.stage, fault)
+        return self.kinds[fault.kind][1](self.stage, fault)
 
     def counted(self, settled: Callable[[Windows], bool]) -> Windows:
-        """Wait until what is published is settled, and return what it counts."""
         self.stage.job.wait_until_well()
         estimates = self.stage.estimates
         for _ in range(_ATTEMPTS):
@@ -183,7 +169,6 @@ class Streamed:
         return self._published()
 
     def rejected(self) -> int:
-        """Return how many reports the job has rejected."""
         documents = self.stage.estimates.of(RejectsDocument)
         return sum(sum(each.rejects.values()) for each in documents)
 

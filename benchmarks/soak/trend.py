@@ -13,21 +13,14 @@ GROWTH = 0.1
 
 
 class Trend(NamedTuple):
-    """A line through the second half of a series.
+    """A line through the second half of a series."""
 
-    Attributes
-    ----------
-    mean : float
-        Of that half.
-    slope, error : float
-        A minute, and its standard error; not a number where there are too few.
-    minutes : float
-        How long that half is.
-    """
-
+    #: Of that half.
     mean: float
+    #: A minute, and its standard error; not a number where there are too few.
     slope: float
     error: float
+    #: How long that half is.
     minutes: float
 
     @property
@@ -38,19 +31,12 @@ class Trend(NamedTuple):
 
 
 def trend(seconds: Sequence[float], values: Sequence[float], cycle: float) -> Trend:
-    """Return the trend of the second half.
+    """Return the trend of the second half of what was measured at ascending seconds.
 
-    Parameters
-    ----------
-    seconds : sequence of float
-        When each was measured, ascending.
-    cycle : float
-        Seconds after which what is measured falls and rises again; means over a cycle are what
-        the line is drawn through, so that neither a cycle's slope nor its waves are taken for the
-        trend's.
+    After a cycle, in seconds, what is measured falls and rises again; means over a cycle are what
+    the line is drawn through, so that neither a cycle's slope nor its waves are taken for the
+    trend's.
 
-    Examples
-    --------
     >>> seconds = list(range(0, 2400, 10))
     >>> saw = [5 + at % 60 for at in seconds]
     >>> risen = [each + at for each, at in zip(saw, seconds, strict=True)]

@@ -12,28 +12,16 @@ class Publisher(Protocol):
     """Takes messages to the collector. Several clients may share one; it belongs to the app."""
 
     def publish(self, shard: int, message: bytes) -> None:
-        """Take one message.
+        """Take a message of that shard, of at most ``sotto.wire.format.MAX_MESSAGE`` bytes.
 
-        Parameters
-        ----------
-        shard : int
-            The message's, for publishers that partition by it.
-        message : bytes
-            In the report format, at most ``sotto.wire.format.MAX_MESSAGE`` bytes.
-
-        Raises
-        ------
-        PublishError
-            It was not taken. The client keeps its reports and sends the same bytes again, where
-            its ``retry_after`` says so not before so many seconds are over: what a server has
-            asked for (``Retry-After`` of HTTP, say) belongs there. Any other exception is taken
-            for this one, and nothing of it is logged but the name of its type.
+        After a PublishError the client keeps its reports and sends the same bytes again, where its
+        ``retry_after`` says so not before so many seconds are over: what a server has asked for
+        (``Retry-After`` of HTTP, say) belongs there. Any other exception is taken for this one, and
+        nothing of it is logged but the name of its type.
         """
-        ...
 
     def close(self) -> None:
         """Close files and connections."""
-        ...
 
 
 @runtime_checkable
@@ -41,21 +29,14 @@ class Buffered(Protocol):
     """A publisher that may hold messages back: what it took is safe once ``sync`` returns."""
 
     def sync(self) -> None:
-        """Wait until everything published is safe.
-
-        Raises
-        ------
-        PublishError
-            Something may be lost. The client sends all since the last ``sync`` again.
-        """
-        ...
+        """Wait until everything published is safe; after a PublishError all of it is sent again."""
 
 
 @runtime_checkable
 class Revocable(Buffered, Protocol):
     """A buffered publisher whose messages have not left before ``sync``, and can be dropped.
 
-    Without this, what a publisher holds when consent is withdrawn may still leave, in its own time.
+    What any other holds when consent is withdrawn may still leave, in its own time.
     """
 
     def discard(self) -> None:
@@ -64,7 +45,6 @@ class Revocable(Buffered, Protocol):
         Called instead of ``sync``. If messages of another client are dropped with it, that client's
         next ``sync`` must raise PublishError, so that they come again.
         """
-        ...
 
 
 def pseudonym_in(message: bytes) -> bytes:
@@ -76,19 +56,12 @@ def pseudonym_in(message: bytes) -> bytes:
 
 
 class MemoryPublisher:
-    """Keeps messages in a list, for tests and previews.
-
-    Attributes
-    ----------
-    messages : list of (int, bytes)
-        Shard and message, in the order in which they were published.
-    """
+    """Keeps ``messages``, pairs of shard and bytes in their order, for tests and previews."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[int, bytes]] = []
 
     def publish(self, shard: int, message: bytes) -> None:
-        """Append to :attr:`messages`."""
         self.messages.append((shard, message))
 
     def close(self) -> None:

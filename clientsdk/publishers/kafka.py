@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from clientsdk import lifecycle
 from clientsdk.publishers import pseudonym_in
-from clientsdk.publishers.kafka_connections import (
-    Connection,
-    Connections,
-    make_producer,
-    throttled,
-)
+from clientsdk.publishers.kafka_connections import Connection, Connections, make_producer, throttled
 from sotto.errors import ParameterError, PublishError
 from sotto.kafka.brokers import Broker, require_client
 from sotto.kafka.topics import ReportTopic
@@ -47,15 +42,15 @@ class _Sent(NamedTuple):
         return bool(self.future.succeeded())
 
 
-class KafkaPublisher(lifecycle.KeptByParent):
+class KafkaPublisher(lifecycle.Forkable):
     """Sends each message to the partition of its shard, and has it acknowledged by all replicas.
 
-    The extra ``kafka`` is needed. What the broker does not acknowledge in time is an error: the
-    client keeps those reports and sends the same bytes again, so that a broker that is dead, slow
-    or full delays reports and loses none. Nothing is connected before the first message; after a
-    failure the next message connects anew, and a process forked from this one has connections of
-    its own. Where a message was late since the broker slows this client down (a quota), it is not
-    tried again for as long as the broker has asked for.
+    The extra ``kafka`` is needed (ModuleNotFoundError). What the broker does not acknowledge in
+    time is an error: the client keeps those reports and sends the same bytes again, so that a
+    broker that is dead, slow or full delays reports and loses none. Nothing is connected before the
+    first message; after a failure the next message connects anew, and a process forked from this
+    one has connections of its own. Where a message was late since the broker slows this client down
+    (a quota), it is not tried again for as long as the broker has asked for.
 
     Each pseudonym has a connection and a producer of its own, at most eight of them side by side:
     the least recently used one makes room. A fleet in one process is better off with producers of
@@ -68,16 +63,8 @@ class KafkaPublisher(lifecycle.KeptByParent):
     topic : ReportTopic or str
         The full name, such as ``"reports-e1-p8"``, as ``sotto topics create`` prints it.
     timeout : float, in [0.5, 600]
-        Seconds that any call may take at most. Long enough for the broker to answer: what it
-        takes and acknowledges too late is sent again, and counted once.
+        Seconds that any call may take at most; what is acknowledged later is sent again.
     compression : {"zstd", "gzip", None}
-
-    Raises
-    ------
-    ParameterError
-        One of these is not as it should be.
-    ModuleNotFoundError
-        kafka-python is not installed.
     """
 
     def __init__(
@@ -108,14 +95,7 @@ class KafkaPublisher(lifecycle.KeptByParent):
         lifecycle.watch_forks(self)
 
     def publish(self, shard: int, message: bytes) -> None:
-        """Hand a message to the producer of its pseudonym; it is safe once :meth:`sync` returns.
-
-        Raises
-        ------
-        PublishError
-            The broker cannot be reached, too much waits for it, or these are not the bytes of a
-            message of one pseudonym.
-        """
+        """Hand a message to the producer of its pseudonym; it is safe once :meth:`sync` returns."""
         self._check_process()
         start = time.monotonic()
         pseudonym = pseudonym_in(message)
@@ -128,13 +108,7 @@ class KafkaPublisher(lifecycle.KeptByParent):
             self._connections.give_back(connection)
 
     def sync(self) -> None:
-        """Wait until the broker has acknowledged what was published.
-
-        Raises
-        ------
-        PublishError
-            It has not, or something that this thread published before may be lost.
-        """
+        """Wait until the broker has acknowledged what was published, or raise PublishError."""
         self._check_process()
         deadline = time.monotonic() + self._timeout
         with self._lock:
@@ -156,13 +130,7 @@ class KafkaPublisher(lifecycle.KeptByParent):
             raise PublishError("messages before a fault of the broker may not have reached it")
 
     def close(self) -> None:
-        """Wait until the broker has acknowledged what was published, and disconnect.
-
-        Raises
-        ------
-        PublishError
-            It has not; it is disconnected all the same.
-        """
+        """Do what :meth:`sync` does, and disconnect, also where that raises."""
         try:
             self.sync()
         finally:
@@ -174,7 +142,6 @@ class KafkaPublisher(lifecycle.KeptByParent):
                 connection.end()
 
     def after_fork_in_child(self) -> None:
-        """Leave all connections to the parent; what it sent is its own to wait for."""
         self._lock = threading.Lock()
         self._report_loss()
         self._process = os.getpid()
@@ -248,7 +215,6 @@ class KafkaPublisher(lifecycle.KeptByParent):
         self._held = sum(sent.size for sent in kept)
 
     def _fail(self, connections: Collection[Connection]) -> None:
-        """Give connections up, with all they hold; ``sync`` fails for the threads that sent it."""
         for connection in connections:
             if self._connections.forget(connection):
                 _end_in_thread(connection)

@@ -1,9 +1,8 @@
 """Connections to a Kafka broker, each for the messages of one pseudonym and of no other.
 
 What a producer leaves behind at the broker (a connection, batches of records, its sequence of
-requests) then never covers two pseudonyms, whoever shares the publisher. A few connections stay
-open side by side, so that several clients of one process do not connect anew at each message.
-Producers are made in bounded time, discarded in bounded time, and never used across a fork.
+requests) then never covers two pseudonyms, whoever shares the publisher. Producers are made and
+discarded in bounded time, and never used across a fork.
 """
 
 from __future__ import annotations
@@ -51,38 +50,31 @@ class Connection:
         #: Threads that are publishing through it.
         self.users = 0
         self._connecting: Connecting | None = None
-        self._producer: KafkaProducer | None = None
+        self.producer: KafkaProducer | None = None
         self._lock = threading.Lock()
 
     @property
-    def producer(self) -> KafkaProducer | None:
-        """The producer, None if it is not made yet."""
-        return self._producer
-
-    @property
     def idle(self) -> bool:
-        """Whether nobody uses it, and nothing is waited for."""
         connecting = self._connecting
         return not self.users and (connecting is None or connecting.over)
 
     def connected(self, make: Callable[[], KafkaProducer], deadline: float) -> KafkaProducer:
         """Return the producer; at most one is in the making."""
         with self._lock:
-            if self._producer is not None:
-                return self._producer
+            if self.producer is not None:
+                return self.producer
             if self._connecting is None or self._connecting.failed:
                 self._connecting = Connecting(make)
             connecting = self._connecting
         producer = connecting.wait(deadline - time.monotonic())
         with self._lock:
             if self._connecting is connecting:
-                self._producer, self._connecting = producer, None
-            if self._producer is not producer:
+                self.producer, self._connecting = producer, None
+            if self.producer is not producer:
                 raise PublishError("the connection was given up meanwhile")
         return producer
 
     def end(self) -> None:
-        """Disconnect, and give up what the broker has not acknowledged."""
         producer, connecting = self._taken()
         if connecting is not None:
             connecting.cancel()
@@ -90,7 +82,6 @@ class Connection:
             discard(producer)
 
     def leave(self) -> None:
-        """Leave it to the parent process."""
         # A lock that another thread held at the fork stays locked.
         self._lock = threading.Lock()
         producer, connecting = self._taken()
@@ -101,7 +92,7 @@ class Connection:
 
     def _taken(self) -> tuple[KafkaProducer | None, Connecting | None]:
         with self._lock:
-            producer, self._producer = self._producer, None
+            producer, self.producer = self.producer, None
             connecting, self._connecting = self._connecting, None
         return producer, connecting
 
@@ -117,9 +108,7 @@ class Connections:
     def take(self, pseudonym: bytes, deadline: float) -> tuple[Connection, Connection | None]:
         """Return the connection of a pseudonym, and the one that makes room for it, if one does.
 
-        The first is to be given back by :meth:`give_back`; the second is no longer known here,
-        and the caller waits for what it has sent, and ends it. Raises PublishError if all
-        connections are in use, or in the making, until the deadline.
+        The first is to be given back by :meth:`give_back`; the second is no longer known here.
         """
         with self._changed:
             while True:
@@ -137,7 +126,6 @@ class Connections:
         return taken, leaving
 
     def give_back(self, connection: Connection) -> None:
-        """Note that a thread publishes through a connection no longer."""
         with self._changed:
             connection.users -= 1
             self._changed.notify_all()
@@ -153,7 +141,6 @@ class Connections:
         return False
 
     def clear(self) -> list[Connection]:
-        """Forget all connections, and return them."""
         with self._changed:
             known = list(self._open.values())
             self._open.clear()
@@ -161,13 +148,11 @@ class Connections:
         return known
 
     def leave(self) -> None:
-        """Leave all connections to the parent process."""
         self._changed = threading.Condition()
         for connection in self.clear():
             connection.leave()
 
     def _room(self) -> bytes | None:
-        """Return the pseudonym that makes room if the limit is reached, None if none can."""
         if len(self._open) < self._limit:
             return None
         return next((each for each, known in self._open.items() if known.idle), None)
@@ -186,7 +171,6 @@ class Connecting:
         threading.Thread(target=self._run, name="sotto-kafka-connect", daemon=True).start()
 
     def wait(self, seconds: float) -> KafkaProducer:
-        """Return the producer."""
         if not self._done.wait(max(0.0, seconds)):
             raise PublishError("the broker has not answered yet")
         if self._producer is None and self._error is None:
@@ -197,12 +181,10 @@ class Connecting:
 
     @property
     def failed(self) -> bool:
-        """Whether it has come to nothing."""
         return self._done.is_set() and self._producer is None
 
     @property
     def over(self) -> bool:
-        """Whether it is made, or has come to nothing."""
         return self._done.is_set()
 
     def cancel(self) -> None:
@@ -264,11 +246,7 @@ def make_producer(
 
 
 def throttled(producer: KafkaProducer | None) -> float | None:
-    """Return for how many seconds a broker has lately asked a producer to wait, None if for none.
-
-    The producer itself waits; what it then cannot send in time fails, and this says for how long
-    it is of no use to try again.
-    """
+    """Return for how many seconds a broker has lately asked a producer to wait, if it has."""
     metrics = (producer.metrics() or {}) if producer is not None else {}
     longest = metrics.get("producer-metrics", {}).get("throttle-time-max", 0.0)
     return longest / 1000 if 0 < longest < math.inf else None
@@ -281,11 +259,7 @@ def discard(producer: KafkaProducer) -> None:
 
 
 def abandon(producer: KafkaProducer) -> None:
-    """Leave a producer to the parent process: nothing here touches its connections again.
-
-    It is kept, and kept from closing itself: that would wait for a thread that only the parent
-    has, and could end connections that the parent uses.
-    """
+    """Leave a producer to the parent process, and kept from closing itself."""
     from sotto.kafka.client_internals import never_close
 
     _open.pop(producer, None)

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from clientsdk.publishers import pseudonym_in
 from sotto.clocks import now_ms
@@ -19,32 +19,19 @@ LIMIT = 64
 REMEMBERED = 4096
 
 
-class _Closed(NamedTuple):
-    """A partition that was closed, and the position after its last record."""
-
-    name: str
-    position: int
-
-
 class EmbeddedLogPublisher:
     """Appends messages to an embedded log, in a new partition for each pseudonym.
 
     Partitions have random names, and none takes messages of two pseudonyms or of two processes.
-    They hold messages alone, and closing them changes no time of a file or directory: the log
-    joins nothing that its messages and their times do not. At most 64 partitions are open;
-    beyond them the least recently used one is closed, and opened again when its pseudonym comes
-    back, unless 4096 others have been closed since. Tools that write for many devices use
+    They hold messages alone, and closing them changes no time of a file or directory: the log joins
+    nothing that its messages and their times do not. At most 64 partitions are open; beyond them
+    the least recently used one is closed, and opened again when its pseudonym comes back, unless
+    4096 others have been closed since. Tools that write for many devices use
     :class:`sotto.log.writer.LogWriter`.
 
-    Parameters
-    ----------
-    directory : path
-        The log. Nothing is made there before the first message.
-    fsync : {"batch", "always", "never"}
-        Whether bytes are forced to disk at the end of each flush, at every message, or by the
-        operating system in its own time. A process that dies loses nothing in any case.
-    clock : callable
-        Returns the append time, in milliseconds since the epoch.
+    ``fsync`` says whether bytes are forced to disk at the end of each flush, at every message, or
+    by the operating system in its own time; a process that dies loses nothing in any case.
+    ``clock`` returns the append time, in milliseconds since the epoch.
     """
 
     def __init__(
@@ -61,8 +48,8 @@ class EmbeddedLogPublisher:
         self._lock = threading.Lock()
         #: By pseudonym, the least recently used first.
         self._open: OrderedDict[bytes, LogWriter] = OrderedDict()
-        #: By pseudonym, the one that was closed first before the others.
-        self._closed: OrderedDict[bytes, _Closed] = OrderedDict()
+        #: By pseudonym, the one closed first before the others: name, and where its records end.
+        self._closed: OrderedDict[bytes, tuple[str, int]] = OrderedDict()
         #: By pseudonym, the threads that published since its partition was last forced to disk.
         self._unsynced: dict[bytes, set[int]] = {}
         # Threads with messages that no sync can confirm, and why: their next one fails, and they
@@ -70,13 +57,7 @@ class EmbeddedLogPublisher:
         self._lost: dict[int, str] = {}
 
     def publish(self, shard: int, message: bytes) -> None:
-        """Append a message to the partition of its pseudonym.
-
-        Raises
-        ------
-        PublishError
-            It was not written, or these are not the bytes of a message of one pseudonym.
-        """
+        """Append a message to the partition of its pseudonym, or raise PublishError."""
         self._check_process()
         pseudonym = pseudonym_in(message)
         with self._lock:
@@ -91,11 +72,7 @@ class EmbeddedLogPublisher:
     def sync(self) -> None:
         """Force to disk what was published, unless ``fsync`` is ``"never"``.
 
-        Raises
-        ------
-        PublishError
-            Something that this thread published may not have reached the disk. What other
-            threads published is an error of their own next call.
+        Raises PublishError if something that this thread published may not have reached the disk.
         """
         self._check_process()
         with self._lock:
@@ -109,13 +86,7 @@ class EmbeddedLogPublisher:
             self._raise_loss()
 
     def close(self) -> None:
-        """Force to disk what was published and let the partitions go.
-
-        Raises
-        ------
-        PublishError
-            As :meth:`sync` does; the partitions are closed all the same.
-        """
+        """Do what :meth:`sync` does and let the partitions go, also where that raises."""
         self._check_process()
         with self._lock:
             while self._open:
@@ -128,13 +99,11 @@ class EmbeddedLogPublisher:
         self._lost.update(dict.fromkeys(threads, str(error)))
 
     def _raise_loss(self) -> None:
-        """Raise if something that this thread published may be lost."""
         why = self._lost.pop(threading.get_ident(), None)
         if why is not None:
             raise PublishError(f"messages before a fault of the log may not have reached it: {why}")
 
     def _writer(self, pseudonym: bytes) -> LogWriter:
-        """Return the open partition of a pseudonym."""
         if pseudonym not in self._open:
             while len(self._open) >= LIMIT:
                 self._retire(next(iter(self._open)))
@@ -144,12 +113,12 @@ class EmbeddedLogPublisher:
         return self._open[pseudonym]
 
     def _reopened(self, pseudonym: bytes) -> LogWriter | None:
-        """Open the partition that a pseudonym had, unless it is not as it was left."""
         closed = self._closed.pop(pseudonym, None)
         if closed is None:
             return None
-        writer = self._partition(closed.name)
-        if writer.position == closed.position:
+        name, position = closed
+        writer = self._partition(name)
+        if writer.position == position:
             return writer
         # Somebody has removed it, or cut it: positions of a partition never count anything twice.
         with suppress(PublishError):
@@ -160,7 +129,6 @@ class EmbeddedLogPublisher:
         return LogWriter(self._directory, name, clock=self._clock, fsync=self._fsync, locked=False)
 
     def _retire(self, pseudonym: bytes) -> None:
-        """Close a partition, to be opened again if its pseudonym comes back."""
         writer = self._open.pop(pseudonym)
         try:
             writer.retire()
@@ -168,7 +136,7 @@ class EmbeddedLogPublisher:
             self._report_loss(pseudonym, error)
             return
         self._unsynced.pop(pseudonym, None)
-        self._closed[pseudonym] = _Closed(writer.path.name, writer.position)
+        self._closed[pseudonym] = writer.path.name, writer.position
         while len(self._closed) > REMEMBERED:
             self._closed.popitem(last=False)
 

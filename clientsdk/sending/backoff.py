@@ -1,8 +1,6 @@
 """How long to wait before the next attempt: longer after each failure, with full jitter.
 
-References
-----------
-M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015: full jitter.
+M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.
 """
 
 from __future__ import annotations
@@ -29,15 +27,7 @@ def chance() -> float:
 def delay(failures: int, hint: float | None = None) -> float:
     """Return how many seconds to wait after so many failures in a row.
 
-    ``hint`` is how long the receiver asks to be left alone; the rest is added to it. One that is
-    no positive number is ignored, one beyond a day is a day.
-
-    Examples
-    --------
-    >>> delay(1) <= 2.0, delay(1000) <= 600.0
-    (True, True)
-    >>> 30.0 <= delay(1, hint=30.0) <= 32.0
-    True
+    ``hint`` is how long the receiver asks to be left alone, no more than a day; the rest is added.
     """
     ceiling = min(LONGEST, FIRST * 2.0 ** min(failures - 1, 30))
     least = min(hint, LONGEST_HINT) if hint is not None and hint > 0 else 0.0

@@ -1,11 +1,10 @@
 """The lock by which one process at a time sends from a state file.
 
-Two that sent at once would send the same bytes twice. They would be counted once, and cost
-twice. The lock is the operating system's, on a file beside the state file: it ends with the
-process that holds it, however that ends, and no clock decides.
-
-The file holds which pseudonym's reports went last by themselves, and until when those of other
-pseudonyms rest, so that neither a restart nor another process sends them right behind.
+Two that sent at once would send the same bytes twice; they would be counted once, and cost twice.
+The lock is the operating system's, on a file beside the state file: it ends with the process that
+holds it, however that ends, and no clock decides. The file holds which pseudonym's reports went
+last by themselves, and until when those of others rest, so that neither a restart nor another
+process sends them right behind.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
-from clientsdk.lifecycle import KeptByParent, watch_forks
+from clientsdk.lifecycle import Forkable, watch_forks
 from sotto.errors import PublishError
 
 try:
@@ -50,11 +49,8 @@ class Rest(NamedTuple):
     until: int
 
 
-class SendLock(KeptByParent):
-    """The right to send from one state file, for one client of one process.
-
-    A store in memory, whose path is None, has no other process.
-    """
+class SendLock(Forkable):
+    """The right to send from one state file, or from a store in memory, for one client."""
 
     def __init__(self, path: str | None) -> None:
         self._path = None if path is None else f"{path}{SUFFIX}"
@@ -83,7 +79,6 @@ class SendLock(KeptByParent):
             return True
 
     def release(self) -> None:
-        """Release the lock, if it was taken."""
         descriptor = self._descriptor
         if descriptor is not None and self._process == os.getpid():
             # A copy in the child of a fork would go on holding the lock if it were only closed.

@@ -1,20 +1,18 @@
 """Sends what is due: charge, then publish, then note the delivery.
 
-Each level of a chain is a release; where several are due at once, the newest alone is sent. It
-supersedes the weaker ones, which would cost bytes and add nothing for the aggregator, and the
-charge is the same. Levels therefore never leave a device out of order.
-
-If the process dies between charge and delivery the same bytes are sent again, and nothing is
-charged twice: what is charged belongs to the chain.
+Where several levels of a chain are due at once, the newest alone is sent: it supersedes the weaker
+ones, and the charge is the same. Levels therefore never leave a device out of order. If the process
+dies between charge and delivery the same bytes are sent again, and nothing is charged twice: what
+is charged belongs to the chain.
 """
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from sqlite3 import Connection
 from typing import NamedTuple
 
 from clientsdk import draws
@@ -48,7 +46,6 @@ class Report(NamedTuple):
     row: Row
 
     def __repr__(self) -> str:
-        """Return what it is about, without the payload."""
         return f"Report({self.chain!r}, level={self.row.level})"
 
 
@@ -57,12 +54,9 @@ class Batch(NamedTuple):
 
     reports: list[Report]
     lapses: Lapses
-    #: The store's number of the consent under which the reports may leave.
-    consents: int
-    #: Whether more may be due.
-    more: bool
-    #: By period in which there are reports to be signed.
-    signers: dict[int, Signer]
+    consents: int  #: The store's number of the consent under which the reports may leave.
+    more: bool  #: Whether more may be due.
+    signers: dict[int, Signer]  #: By period in which there are reports to be signed.
 
 
 class Sender:
@@ -86,14 +80,11 @@ class Sender:
         self._unreadable: dict[int, StoreError] = {}
 
     def over(self, store: Store, publisher: Publisher) -> Sender:
-        """Return a sender of another store that does as this one does."""
         return Sender(store, self._period_ms, publisher, self._age)
 
     def flush(self, now: int, task: FlushTask) -> FlushResult:
-        """Send the reports that are due at ``now``, in milliseconds since the epoch.
-
-        Raises StoreError if the store cannot even be read, or if this is called in the middle of a
-        flush, by its publisher or by a signal handler.
+        """Send the reports that are due at ``now``, in milliseconds since the epoch, or raise
+        StoreError.
         """
         database = self._store.database
         database.check_process()
@@ -113,11 +104,9 @@ class Sender:
         return self.unfinished(now, task)
 
     def unfinished(self, now: int, task: FlushTask) -> FlushResult:
-        """Return the result of a flush that is not done in time."""
         return FlushResult(task.sent, self.remaining(now), task.lapses, out_of_time())
 
     def remaining(self, now: int) -> int:
-        """Return how many reports are due."""
         with self._store.transaction(READ) as connection:
             return outbox.count_due(connection, self._store.moment(now))
 
@@ -144,7 +133,6 @@ class Sender:
         )
 
     def _send(self, now: int, task: FlushTask) -> SottoError | None:
-        """Send batch by batch; return what went wrong."""
         error: SottoError | None = None
         self._unreadable.clear()
         try:
@@ -163,10 +151,10 @@ class Sender:
     def _choose(self, now: int, task: FlushTask) -> tuple[Pseudonym | None, bool]:
         """Return a pseudonym of which something is due, and whether anything may be sent now.
 
-        While others rest it is the one that was chosen last; later the most urgent one or, if
-        none is urgent, each is as likely as any other. If several are due, the others begin to
-        rest before anything is sent: an attempt that seems to fail may have arrived. A pseudonym
-        whose chains are all too late has nothing to send: they are erased, and nothing rests.
+        While others rest it is the one that was chosen last; later the most urgent one or, if none
+        is urgent, each is as likely as any other. If several are due, the others begin to rest
+        before anything is sent: an attempt that seems to fail may have arrived. A pseudonym whose
+        chains are all too late has nothing to send: they are erased, and nothing rests.
         """
         due, resolution = self._due(now)
         window = max(task.window, resolution)
@@ -191,11 +179,10 @@ class Sender:
         return chosen, True
 
     def _due(self, now: int) -> tuple[dict[Pseudonym, int | None], int]:
-        """Return the pseudonyms with due chains, and how many milliseconds each still has.
+        """Return the time, in ms, that each pseudonym with due chains has until the first is too
+        late.
 
-        That is the time until its first chain is too late. Chains that already are too late do
-        not count; a pseudonym that has no others has None. Also returns the coarsest resolution of
-        the plans of those chains: other clients' may be coarser than this one's.
+        None if all are. Also returns the coarsest resolution of their plans.
         """
         due: dict[Pseudonym, int | None] = {}
         resolution = 0
@@ -217,9 +204,7 @@ class Sender:
                     due[pseudonym] = left if before is None else min(before, left)
         return due, resolution
 
-    def _of_others(
-        self, connection: sqlite3.Connection, pseudonym: Pseudonym, moment: int
-    ) -> set[int]:
+    def _of_others(self, connection: Connection, pseudonym: Pseudonym, moment: int) -> set[int]:
         """Return the plans whose chains of that period have its other pseudonym."""
         numbers = outbox.due_plans(connection, moment, pseudonym.period)
         plans = {number: self._plan(connection, number) for number in numbers}
@@ -277,7 +262,6 @@ class Sender:
     def _lapse(
         self, chain: Chain, plan: CompiledPlan, identity: Identity, moment: int
     ) -> str | None:
-        """Return why nothing of a chain may or need be sent any more, if that is so."""
         metric = _metric_of(chain, plan)
         if metric is None or not _is_whole(identity):
             return "damaged"
@@ -289,7 +273,7 @@ class Sender:
             return "overdue"
         return None
 
-    def _plan(self, connection: sqlite3.Connection, number: int) -> CompiledPlan | None:
+    def _plan(self, connection: Connection, number: int) -> CompiledPlan | None:
         """Return a plan, or None and remember why it cannot be read: its chains must wait."""
         if number in self._unreadable:
             return None
@@ -306,7 +290,7 @@ class Sender:
             return None
         return plan
 
-    def _pay(self, connection: sqlite3.Connection, before: Chain, report: Report) -> bool:
+    def _pay(self, connection: Connection, before: Chain, report: Report) -> bool:
         """Charge for a report unless it has been paid; False if a lowered ceiling forbids it."""
         if report.chain.charged == before.charged:
             return True
@@ -321,7 +305,6 @@ class Sender:
         )
 
     def _publish(self, batch: Batch, task: FlushTask) -> tuple[list[Report], PublishError | None]:
-        """Publish reports; return those that the publisher has taken for good."""
         published: list[Report] = []
         error: PublishError | None = None
         try:
@@ -380,18 +363,13 @@ class Sender:
 
 
 def _time_left(plan: CompiledPlan, metric: int, event: int, moment: int) -> int:
-    """Return how many milliseconds a chain may still be sent, below 0 if it is too late."""
     if plan.expired(moment) or not 0 <= metric < len(plan.metrics):
         return -1
     return min(event + plan.metrics[metric].horizon, plan.expires) - moment
 
 
 def _first(windows: dict[Pseudonym, int], window: int) -> Pseudonym:
-    """Return the pseudonym that goes first, of those that may rest for so many milliseconds.
-
-    One that may not rest for ``window`` is urgent: the most urgent one goes first. If none is, each
-    is as likely as any other.
-    """
+    """Return the pseudonym that goes first: the most urgent below ``window``, or any by chance."""
     urgent = min(windows, key=windows.__getitem__)
     if windows[urgent] < window:
         return urgent
@@ -399,7 +377,6 @@ def _first(windows: dict[Pseudonym, int], window: int) -> Pseudonym:
 
 
 def due_time(chain: Chain, plan: CompiledPlan, after: int) -> int:
-    """Return when a level released ``after`` so many milliseconds is due."""
     return chain.event + plan.resolution + chain.jitter + after
 
 
@@ -413,17 +390,13 @@ def _metric_of(chain: Chain, plan: CompiledPlan) -> CompiledMetric | None:
 
 
 def _is_whole(identity: Identity) -> bool:
-    """Whether what the store has of a period could be a pseudonym and a seed."""
     seed = identity.seed
     return len(identity.pseudonym) == 16 and (seed is None or len(seed) == SEED_BYTES)
 
 
 @contextmanager
 def _publish_errors_only() -> Iterator[None]:
-    """Turn whatever a publisher raises into a PublishError with the name of its type alone.
-
-    Its text and its frames may hold a message.
-    """
+    """Turn what a publisher raises, which may hold a message, into a PublishError without it."""
     try:
         yield
     except PublishError:
@@ -439,12 +412,10 @@ def _bare(error: SottoError) -> SottoError:
 
 
 def out_of_time() -> PublishError:
-    """Return the error of a flush that ran out of time."""
     return PublishError("the time was up before everything was sent")
 
 
 def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, moment: int) -> Report:
-    """Return the newest level that is due."""
     metric = plan.metrics[chain.metric]
     start = due_time(chain, plan, 0)
     due = sum(start + after <= moment for after in metric.delays)

@@ -1,7 +1,6 @@
 """Flushes under way, and calls that run in a thread of their own with a timeout.
 
-The threads are daemons: the interpreter ends without them. Those of ``concurrent.futures`` are
-waited for at exit.
+The threads are daemons: the interpreter ends without them, unlike those of ``concurrent.futures``.
 """
 
 from __future__ import annotations
@@ -48,19 +47,14 @@ class FlushTask:
 
     @property
     def left(self) -> float:
-        """Seconds that are left, not below 0."""
         return max(0.0, self.until - time.monotonic())
 
     def end_by(self, moment: float) -> None:
-        """Do not go on beyond ``moment``, on the monotonic clock."""
         self.until = min(self.until, moment)
 
 
 class BackgroundCall(Generic[Result]):
-    """A call that starts at once in a daemon thread.
-
-    Raises RuntimeError where no thread can be started, as while the interpreter ends.
-    """
+    """A call that starts at once in a daemon thread; RuntimeError where none can be started."""
 
     def __init__(self, work: Callable[[], Result]) -> None:
         self._work = work
@@ -74,7 +68,6 @@ class BackgroundCall(Generic[Result]):
         return self._ended.wait(min(max(0.0, seconds), threading.TIMEOUT_MAX))
 
     def result(self) -> Result:
-        """Return its result or raise its error; it must have ended."""
         if self._error is not None:
             raise self._error
         return self._result[0]
@@ -97,10 +90,7 @@ def start_call(work: Callable[[], Result]) -> BackgroundCall[Result] | None:
 
 
 async def run_in_thread(work: Callable[[], Result]) -> Result:
-    """Do ``work`` in a thread while the running event loop goes on.
-
-    If the waiting is cancelled the work goes on to its end.
-    """
+    """Do ``work`` in a thread, to its end, while the running event loop goes on."""
     import asyncio
 
     loop = asyncio.get_running_loop()

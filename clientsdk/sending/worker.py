@@ -1,11 +1,10 @@
 """The background thread that sends what is due while the app does something else.
 
-The thread starts when it is first needed, sleeps until the next report is due, and sends the
-reports of one pseudonym at a time. Each has a time of its own: the chains' jitters are
-independent, and after an outage, when many are due at once, a random pause separates them, of up
-to the plan's resolution as those jitters are. A restart and other processes respect the pause
-(:mod:`clientsdk.sending.lock`). It is a daemon, and no process waits for it longer than
-:data:`clientsdk.lifecycle.SENDERS`.
+It starts when it is first needed, sleeps until the next report is due, and sends the reports of one
+pseudonym at a time. Each has a time of its own: the chains' jitters are independent, and after an
+outage, when many are due at once, a random pause separates them, of up to the plan's resolution as
+those jitters are. A restart and other processes respect the pause (:mod:`clientsdk.sending.lock`).
+It is a daemon, and no process waits for it longer than :data:`clientsdk.lifecycle.SENDERS`.
 """
 
 from __future__ import annotations
@@ -42,19 +41,12 @@ _running: set[Worker] = set()
 
 
 class Pause(NamedTuple):
-    """How many seconds to sleep, and whether a recording may end the sleep."""
-
     seconds: float
     interruptible: bool = False
 
 
-class Worker(lifecycle.KeptByParent):
-    """The background thread of one client.
-
-    ``resolution`` is the plan's, in milliseconds; ``now`` and ``next_due`` return milliseconds
-    since the epoch. ``idle`` says whether :meth:`start` has something to do, and ``sent`` how many
-    reports the thread has sent.
-    """
+class Worker(lifecycle.Forkable):
+    """The background thread of one client; not ``idle`` once it is started."""
 
     def __init__(
         self,
@@ -116,11 +108,7 @@ class Worker(lifecycle.KeptByParent):
         self._calls.put(None)
 
     def wait(self, until: float) -> bool:
-        """Wait for the thread to end, no longer than until then; return whether it has.
-
-        A thread that was asked to end earlier and has not is not waited for again, nor is a
-        publisher that ends the thread in which it is called.
-        """
+        """Wait for the thread to end, no longer than until then; return whether it has."""
         thread = self._thread
         if thread is None or self._process != os.getpid() or not thread.is_alive():
             return True
@@ -129,7 +117,6 @@ class Worker(lifecycle.KeptByParent):
         return not thread.is_alive()
 
     def after_fork_in_child(self) -> None:
-        """Be without a thread until one is needed."""
         _running.discard(self)
         self._renew()
 
@@ -149,7 +136,6 @@ class Worker(lifecycle.KeptByParent):
 
     @property
     def _mine(self) -> bool:
-        """Whether this is the thread that sends."""
         return self._thread is threading.current_thread()
 
     def _sleep(self, pause: Pause) -> bool:
@@ -166,7 +152,6 @@ class Worker(lifecycle.KeptByParent):
         return self._mine and not self._ending
 
     def _step(self) -> Pause:
-        """Send if something is due; return how long to wait then."""
         try:
             while True:
                 due = self._next_due()
@@ -181,14 +166,12 @@ class Worker(lifecycle.KeptByParent):
             return self._failed(error)
 
     def _due(self) -> bool:
-        """Whether something is due, as far as can be seen."""
         with suppress(SottoError):
             due = self._next_due()
             return due is not None and due <= self._now()
         return False
 
     def _round(self) -> Pause:
-        """Send the reports of one pseudonym; return how long to wait then."""
         self._task = task = FlushTask(one_pseudonym=True, window=self._resolution)
         # Whoever ended this meanwhile saw the task before.
         task.end_by(self._until)
@@ -219,7 +202,6 @@ class Worker(lifecycle.KeptByParent):
         return Pause(backoff.delay(self._failures, getattr(error, "retry_after", None)))
 
     def _scale(self, seconds: float) -> float:
-        """Return ``seconds``, or the plan's resolution if that is less."""
         return min(seconds, self._resolution / 1000)
 
 

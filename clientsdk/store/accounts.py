@@ -7,8 +7,8 @@ sent. Amounts are in micro-epsilon. All methods belong in a transaction, or whil
 from __future__ import annotations
 
 import json
-import sqlite3
 from functools import lru_cache
+from sqlite3 import Connection, Cursor
 
 from sotto.plan.compiled import Ceilings
 
@@ -37,8 +37,7 @@ class Accounts:
         # The tallies as JSON, piece by piece: only the one that changes is written anew.
         self._pieces: dict[str, str] = {}
 
-    def refresh(self, connection: sqlite3.Connection, period: int) -> None:
-        """Read all of it again."""
+    def refresh(self, connection: Connection, period: int) -> None:
         reserved, text = connection.execute(
             "SELECT reserved, tallies FROM ledger WHERE period = ?", (period,)
         ).fetchone() or (0, "{}")
@@ -49,7 +48,6 @@ class Accounts:
         self._add_up(connection)
 
     def begin_period(self, period: int) -> None:
-        """Begin an empty period."""
         self.period, self.reserved = period, 0
         self.tallies, self._pieces = {}, {}
 
@@ -73,13 +71,9 @@ class Accounts:
         self._pieces[tally] = f"{_quoted(tally)}:{seen}"
 
     def reserve(
-        self, cursor: sqlite3.Cursor, tally: str, seen: int, cost: int, lifetime: int | None = None
+        self, cursor: Cursor, tally: str, seen: int, cost: int, lifetime: int | None = None
     ) -> None:
-        """Reserve ``cost`` with the ``seen``-th recording under ``tally``.
-
-        Of the lifetime the same, unless ``lifetime`` says how much: what is drawn from a
-        permanent response costs nothing beyond that response.
-        """
+        """Reserve ``cost`` with the ``seen``-th recording; of the lifetime the same, or that."""
         if lifetime is not None:
             _reserve_degraded(cursor, self.period, cost)
             self.lifetime_reserved += lifetime - cost
@@ -90,17 +84,14 @@ class Accounts:
 
     def spend(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         period: int,
         cost: int,
         ceilings: Ceilings,
         *,
         degraded: bool = False,
     ) -> bool:
-        """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it.
-
-        What is ``degraded`` from a permanent response adds nothing to the lifetime.
-        """
+        """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it."""
         lifetime = 0 if degraded else cost
         if self.lifetime_spent + lifetime > ceilings.lifetime:
             return False
@@ -116,7 +107,7 @@ class Accounts:
         self.lifetime_spent += lifetime
         return True
 
-    def fill(self, connection: sqlite3.Connection, ceiling: int, room: int) -> None:
+    def fill(self, connection: Connection, ceiling: int, room: int) -> None:
         """Count the current period as spent, all of it, and of the lifetime at most ``room``."""
         full = max(self.reserved, ceiling)
         unpaid = full - self.reserved - room
@@ -131,12 +122,12 @@ class Accounts:
         connection.execute("UPDATE degraded SET spent = reserved WHERE period = ?", (self.period,))
         self._add_up(connection)
 
-    def carry(self, connection: sqlite3.Connection, amount: int) -> None:
+    def carry(self, connection: Connection, amount: int) -> None:
         """Count ``amount`` more as spent, of the lifetime and of no period."""
         connection.execute("UPDATE mark SET carried = carried + ?", (amount,))
         self._add_up(connection)
 
-    def fold_past_periods(self, connection: sqlite3.Connection) -> bool:
+    def fold_past_periods(self, connection: Connection) -> bool:
         """Sum up the recordings of past periods without a chain; return whether there were any."""
         # Every tally by metric has a slash in its name.
         rows = connection.execute(
@@ -151,12 +142,8 @@ class Accounts:
         connection.executemany("UPDATE ledger SET tallies = ? WHERE period = ?", folded)
         return bool(rows)
 
-    def _add_up(self, connection: sqlite3.Connection) -> None:
-        """Sum up the lifetime.
-
-        A permanent response counts as spent from the moment at which it is drawn, and so does what
-        is carried over from a file that was damaged, lost, or newer.
-        """
+    def _add_up(self, connection: Connection) -> None:
+        """Sum up the lifetime; permanent responses and what is carried over count as spent."""
         reserved, spent = connection.execute(
             "SELECT coalesce(sum(reserved), 0), coalesce(sum(spent), 0) FROM ("
             " SELECT reserved, spent FROM ledger"
@@ -168,12 +155,9 @@ class Accounts:
 
 
 def write_counted(
-    connection: sqlite3.Connection, period: int, counted: list[tuple[str, int, int]]
+    connection: Connection, period: int, counted: list[tuple[str, int, int]]
 ) -> list[bool]:
-    """Write recordings ``(tally, seen, cost)`` of one period that were counted in memory.
-
-    Returns which of them were new: one whose tally says so was written before.
-    """
+    """Write recordings ``(tally, seen, cost)`` of one period; return which were not written yet."""
     reserved, text = connection.execute(
         "SELECT reserved, tallies FROM ledger WHERE period = ?", (period,)
     ).fetchone()
@@ -190,10 +174,7 @@ def write_counted(
     return new
 
 
-def _reserve_degraded(
-    connection: sqlite3.Connection | sqlite3.Cursor, period: int, cost: int
-) -> None:
-    """Note that so much of what ``period`` has reserved is paid for by permanent responses."""
+def _reserve_degraded(connection: Connection | Cursor, period: int, cost: int) -> None:
     connection.execute(
         "INSERT INTO degraded VALUES (?1, ?2, 0)"
         " ON CONFLICT (period) DO UPDATE SET reserved = reserved + ?2",
@@ -201,6 +182,5 @@ def _reserve_degraded(
     )
 
 
-def _spend_degraded(connection: sqlite3.Connection, period: int, cost: int) -> None:
-    """Note that so much of what ``period`` has spent is paid for by permanent responses."""
+def _spend_degraded(connection: Connection, period: int, cost: int) -> None:
     connection.execute("UPDATE degraded SET spent = spent + ? WHERE period = ?", (cost, period))

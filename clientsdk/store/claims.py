@@ -1,16 +1,14 @@
 """Who counts the items of a budget period: one client of one process, for each metric.
 
-A count lives in the memory of the client that holds its claim, and is drawn from once, when the
-period is over. The claim is given up in the transaction that stores what was drawn, so that
-there is never a second chain for what was reserved once: whichever process it is, whatever it
-has forked, and whether or not it could tell that its commit came through.
-
-All functions belong in a transaction that the caller has opened.
+The client that holds the claim has the count in memory. It gives the claim up in the transaction
+that stores what was drawn, so that there is never a second chain for what was reserved once, in
+whatever process, and whether or not that could tell that its commit came through. All functions
+belong in a transaction of the caller.
 """
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 from typing import NamedTuple
 
 #: Holds the claim of a count that is lost, whose reservation another client may use.
@@ -20,13 +18,11 @@ NOBODY = b""
 class Claim(NamedTuple):
     """A row of the table ``counting``."""
 
-    #: 16 random bytes that the client alone knows, or :data:`NOBODY`.
-    holder: bytes
-    #: Micro-epsilon reserved and not yet used; none after a withdrawal of consent.
-    cost: int
+    holder: bytes  #: 16 random bytes that the client alone knows, or :data:`NOBODY`.
+    cost: int  #: Micro-epsilon reserved and not yet used; none after a withdrawal of consent.
 
 
-def find(connection: sqlite3.Connection, period: int, tally: str) -> Claim | None:
+def find(connection: Connection, period: int, tally: str) -> Claim | None:
     """Return the claim to a metric's items in a period, None if counting was not begun."""
     row = connection.execute(
         "SELECT holder, cost FROM counting WHERE period = ? AND tally = ?", (period, tally)
@@ -34,7 +30,7 @@ def find(connection: sqlite3.Connection, period: int, tally: str) -> Claim | Non
     return None if row is None else Claim(*row)
 
 
-def take(connection: sqlite3.Connection, period: int, tally: str, claim: Claim, last: int) -> None:
+def take(connection: Connection, period: int, tally: str, claim: Claim, last: int) -> None:
     """Give the claim to a holder; after the period ``last`` it is of no use to anybody."""
     connection.execute(
         "INSERT OR REPLACE INTO counting VALUES (?, ?, ?, ?, ?)",
@@ -42,7 +38,7 @@ def take(connection: sqlite3.Connection, period: int, tally: str, claim: Claim, 
     )
 
 
-def use(connection: sqlite3.Connection, period: int, tally: str, holder: bytes) -> bool:
+def use(connection: Connection, period: int, tally: str, holder: bytes) -> bool:
     """Give up a claim for good, to draw a chain in its stead; False if it is not the holder's."""
     used = connection.execute(
         "DELETE FROM counting WHERE period = ? AND tally = ? AND holder = ?",
@@ -51,7 +47,7 @@ def use(connection: sqlite3.Connection, period: int, tally: str, holder: bytes) 
     return used.rowcount == 1
 
 
-def release(connection: sqlite3.Connection, period: int, tally: str, holder: bytes) -> None:
+def release(connection: Connection, period: int, tally: str, holder: bytes) -> None:
     """Give up a claim whose count is forgotten; another client may count in its stead."""
     connection.execute(
         "UPDATE counting SET holder = ? WHERE period = ? AND tally = ? AND holder = ?",
@@ -59,11 +55,11 @@ def release(connection: sqlite3.Connection, period: int, tally: str, holder: byt
     )
 
 
-def abandon(connection: sqlite3.Connection) -> None:
+def abandon(connection: Connection) -> None:
     """Take every claim from its holder; whoever counts again pays again."""
     connection.execute("UPDATE counting SET holder = ?, cost = 0", (NOBODY,))
 
 
-def forget(connection: sqlite3.Connection, period: int) -> None:
+def forget(connection: Connection, period: int) -> None:
     """Remove the claims that are of no use any more in ``period``."""
     connection.execute("DELETE FROM counting WHERE last < ?", (period,))

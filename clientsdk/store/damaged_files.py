@@ -22,8 +22,8 @@ def set_aside(path: str, place: tuple[int, int] | None, now: int) -> bool:
     """Rename a damaged file, with its log, unless another process has done it.
 
     ``place`` is device and inode of the file that was found damaged; ``now`` becomes the time of
-    its last change. Returns False if the file is not known to be a device's: then nothing has
-    changed. Raises StoreError if it could not be renamed.
+    its last change. False if the file is not known to be a device's. StoreError if it cannot be
+    renamed.
     """
     guard = rollback_guard.read(path) if place is not None else None
     if place is None or (guard is None and not _labelled(path)):
@@ -39,7 +39,6 @@ def set_aside(path: str, place: tuple[int, int] | None, now: int) -> bool:
 
 
 def found(path: str) -> list[str]:
-    """Return the damaged files that were set aside of a state file."""
     folder, name = os.path.split(path)
     with suppress(FileNotFoundError):
         names = sorted(os.listdir(folder or os.curdir))
@@ -51,9 +50,7 @@ def erase_older(path: str, now: int, age: int) -> None:
     """Overwrite and remove files that were set aside more than ``age`` milliseconds ago.
 
     A clock that was set back since then makes a file look as if it came from the future: then its
-    time begins anew, so that it is kept no longer than the age once more. One that leaps forward
-    makes it go early, which loses nothing but a file to look into. What cannot be erased now is
-    tried again.
+    time begins anew. What cannot be erased now is tried again.
     """
     for file in found(path):
         with suppress(OSError):
@@ -75,7 +72,6 @@ def erase_all(path: str) -> bool:
 
 
 def _labelled(path: str) -> bool:
-    """Whether a damaged file still says that it is a device's."""
     with suppress(StoreError, *schema.FAULTS):
         connection = sqlite3.connect(schema.uri_of(path), uri=True, isolation_level=None)
         try:
@@ -87,7 +83,6 @@ def _labelled(path: str) -> bool:
 
 
 def _rename(path: str, now: int) -> None:
-    """Move a file and its log out of the way, both under the same new name."""
     taken = found(path)
     names = (f"{path}-damaged-{number}" for number in range(1, KEPT + 1))
     target = next((name for name in names if name not in taken), None)

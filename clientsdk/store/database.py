@@ -13,12 +13,13 @@ import sqlite3
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from os import getpid
+from sqlite3 import Connection, Cursor
 from threading import get_ident
 from time import monotonic
-from types import TracebackType
 from typing import Protocol
 
 from clientsdk import lifecycle
@@ -46,39 +47,30 @@ READ, WRITE, DURABLE = Access
 class Contents(Protocol):
     """What a database calls at the edges of its transactions."""
 
-    def write_buffered(self, connection: sqlite3.Connection) -> None:
+    def write_buffered(self, connection: Connection) -> None:
         """Write what is only in memory so far, just before a transaction begins."""
-        ...
 
-    def refresh(self, connection: sqlite3.Connection) -> None:
+    def refresh(self, connection: Connection) -> None:
         """Read again what is kept in memory: the file may have changed, or be another."""
-        ...
 
-    def apply_noted_withdrawal(self, connection: sqlite3.Connection, access: Access) -> None:
+    def apply_noted_withdrawal(self, connection: Connection, access: Access) -> None:
         """Withdraw consent where a note beside the file says so, in a new transaction."""
-        ...
 
-    def prepare_guard(self, connection: sqlite3.Connection) -> None:
+    def prepare_guard(self, connection: Connection) -> None:
         """Add the next guard record to a transaction whose commit survives a loss of power."""
-        ...
 
     def write_guard(self) -> None:
         """Write that record beside the file, after the commit and while it is still locked."""
-        ...
 
     def drop_buffered(self) -> None:
         """Forget what is only in memory: it is the parent process's."""
-        ...
 
 
-class Database:
+class Database(lifecycle.Forkable):
     """A connection, one object a process and client, and the discipline around it.
 
-    Parameters
-    ----------
-    path : str or None
-        The file; None keeps everything in memory. A relative path or a link is resolved once,
-        here: what lies beside the file has one place, by whatever name it is opened.
+    Of ``path`` (None keeps everything in memory) a relative path or a link is resolved once, here:
+    what lies beside the file has one place, by whatever name it is opened.
     """
 
     def __init__(self, path: str | None) -> None:
@@ -103,10 +95,10 @@ class Database:
         self.look_again = 0.0
         #: Device and inode of the file that was opened.
         self.place: tuple[int, int] | None = None
-        self.connection: sqlite3.Connection | None = None
+        self.connection: Connection | None = None
         #: One for all that a recording executes: to make one for each statement takes longer.
-        self.cursor: sqlite3.Cursor
-        self._cursor_of: sqlite3.Connection
+        self.cursor: Cursor
+        self._cursor_of: Connection
         self._contents: Contents
 
     def open(self, contents: Contents) -> None:
@@ -115,10 +107,6 @@ class Database:
         self._contents = weakref.proxy(contents)
         self._connect(create=True)
         lifecycle.watch_forks(self)
-
-    def transaction(self, access: Access) -> Transaction:
-        """Return a context in which the store is locked and changes as a whole or not at all."""
-        return Transaction(self, access)
 
     def close(self) -> None:
         """Close the connection; StoreError if this very thread is using the store."""
@@ -131,8 +119,6 @@ class Database:
         self._unusable = f"{what} has taken its place"
         return StoreError(f"the device's store cannot be used: {self._unusable}")
 
-    # Forks.
-
     def check_process(self) -> None:
         """Notice a fork that ran no hooks, and open the file anew in the child."""
         if self.process == getpid():
@@ -142,13 +128,11 @@ class Database:
                 self.after_fork_in_child()
 
     def before_fork(self) -> None:
-        """Close the connection and keep everybody out."""
         self._suspended = self._lock.acquire(timeout=schema.LOCK_PATIENCE)
         if self._suspended and self.path is not None:
             self.disconnect()
 
     def after_fork_in_parent(self) -> None:
-        """Let everybody in again."""
         if self._suspended:
             self._suspended = False
             self._lock.release()
@@ -180,23 +164,19 @@ class Database:
         self.flushing = False
         self.process = getpid()
 
-    # Connections.
-
-    def connected(self) -> sqlite3.Connection:
-        """Return the connection, opened again if it was closed."""
+    def connected(self) -> Connection:
         if self._unusable is not None:
             raise sqlite3.ProgrammingError(self._unusable)
         return self.connection or self._connect(create=False)
 
     def disconnect(self) -> None:
-        """Close the connection; the next use opens another."""
         connection, self.connection = self.connection, None
         self.version = None
         self._synchronous = WRITE
         if connection is not None:
             connection.close()
 
-    def _connect(self, *, create: bool) -> sqlite3.Connection:
+    def _connect(self, *, create: bool) -> Connection:
         # Before: of a file that cannot be opened it must be known which one it was.
         self.place = self._where()
         self.connection = connection = schema.connect(self.path, create=create)
@@ -205,7 +185,6 @@ class Database:
         return connection
 
     def _where(self) -> tuple[int, int] | None:
-        """Return device and inode of the file that is there now, None if there is none."""
         if self.path is None:
             return None
         try:
@@ -214,9 +193,7 @@ class Database:
             return None
         return found.st_dev, found.st_ino
 
-    # Transactions.
-
-    def begin(self, access: Access) -> sqlite3.Connection:
+    def begin(self, access: Access) -> Connection:
         """Begin a transaction, in which memory agrees with the file, and return its connection."""
         connection = self.connection
         if connection is None or self._unusable is not None:
@@ -237,7 +214,6 @@ class Database:
         return connection
 
     def commit(self, access: Access) -> None:
-        """Make what the transaction has changed last."""
         if self._unusable is not None or access is DURABLE:
             connection = self.connected()
             self._contents.prepare_guard(connection)
@@ -247,10 +223,9 @@ class Database:
         self.cursor.execute("COMMIT")
 
     def write_guard(self) -> None:
-        """Write the guard record of the commit that has just come through."""
         self._contents.write_guard()
 
-    def recognize(self) -> sqlite3.Connection:
+    def recognize(self) -> Connection:
         """Return the connection once memory agrees with the file, while the store is held."""
         connection = self.connected()
         if self.version is None:
@@ -262,11 +237,8 @@ class Database:
             self.version = version
         return connection
 
-    def _start(self, connection: sqlite3.Connection, access: Access) -> int:
-        """Begin once no other process is in the way.
-
-        Returns a number that another connection's commit changes.
-        """
+    def _start(self, connection: Connection, access: Access) -> int:
+        """Begin once no other process is in the way; return what another's commit changes."""
         if access is not self._synchronous and access is not READ and self.path is not None:
             level = "FULL" if access is DURABLE else "NORMAL"
             # An interrupt in between leaves neither noted, and the next commit sets it again.
@@ -293,13 +265,8 @@ class Database:
                     execute("ROLLBACK")
                 time.sleep(schema.PAUSE)
 
-    # The lock.
-
     def hold(self, use: int) -> None:
-        """Keep other threads out; what follows must end in :meth:`let_go`, come what may.
-
-        StoreError if the store is in use, by this very thread or for very long by another.
-        """
+        """Keep other threads out, or raise StoreError; what follows must end in :meth:`let_go`."""
         if self.process != getpid():
             self.check_process()
         thread = get_ident()
@@ -367,12 +334,7 @@ class Hold:
         self._database.hold(self._use)
         return None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._database.let_go()
 
     def __del__(self) -> None:
@@ -391,12 +353,8 @@ class Hold:
 class Transaction(Hold):
     """A context in which a database is locked and changes as a whole or not at all.
 
-    Raises
-    ------
-    GuardError
-        At exit: what was to change has changed, and the guard beside the file could not follow.
-    StoreError
-        At entry or exit: the store cannot be used now. Nothing has changed.
+    At entry or exit a StoreError says that the store cannot be used now and nothing has changed; at
+    exit a GuardError, that all has changed and the guard beside the file could not follow.
     """
 
     __slots__ = ("_access",)
@@ -406,7 +364,7 @@ class Transaction(Hold):
         self._database = database
         self._access = access
 
-    def __enter__(self) -> sqlite3.Connection:
+    def __enter__(self) -> Connection:
         database = self._database
         try:
             database.hold(self._use)
@@ -419,12 +377,7 @@ class Transaction(Hold):
                 raise _unusable(error) from error
             raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         database, committed = self._database, False
         try:
             if error is None:
@@ -447,3 +400,73 @@ class Transaction(Hold):
 
 def _unusable(error: BaseException) -> StoreError:
     return schema.unusable("the device's store cannot be used", error)
+
+
+class Erasure:
+    """What is still to be erased from one file: how often erasing was owed, and is done."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.owed = self.done = 0
+
+    @property
+    def pending(self) -> bool:
+        return self.owed > self.done
+
+    def schedule(self, connection: Connection) -> None:
+        """Note that rows deleted in this transaction must leave no trace in the file."""
+        if self._database.path is not None:
+            connection.execute("UPDATE device SET erasures_owed = erasures_owed + 1")
+            self.owed += 1
+
+    def finish(self, erase_copies: Callable[[], bool]) -> bool:
+        """Erase the traces that are owed, outside any transaction; return whether none is left."""
+        owed = self.owed
+        if not self.pending:
+            return True
+        if not self.scrub(compact=True) or not erase_copies():
+            return False
+        try:
+            with Transaction(self._database, WRITE) as connection:
+                connection.execute(
+                    "UPDATE device SET erasures_done = max(erasures_done, ?)", (owed,)
+                )
+                self.done = max(self.done, owed)
+                return not self.pending
+        except StoreError:
+            # The traces are gone; that they are could not be written and is tried again.
+            return False
+
+    def clean_log(self) -> None:
+        """Erase what delivered chains left in the log; if that fails now, owe it."""
+        if not self.scrub(compact=False):
+            with suppress(StoreError), Transaction(self._database, WRITE) as connection:
+                self.schedule(connection)
+
+    def scrub(self, *, compact: bool) -> bool:
+        """Remove what deleted rows left in the log; False if that cannot be done now.
+
+        Deleted content is overwritten in its page, but the log still has the older page;
+        ``compact`` also rewrites the file, since a page that was split may have kept a copy of rows
+        that moved.
+        """
+        if self._database.path is None:
+            return True
+        try:
+            with Hold(self._database):
+                return not _scrub(self._database.recognize(), compact)
+        except (*schema.FAULTS, StoreError):
+            return False
+
+
+def _scrub(connection: Connection, compact: bool) -> bool:
+    # SQLite waits better here than we could: while it waits no reader begins to use the log.
+    # Without waiting, a log that several processes use all the time would never be emptied.
+    connection.execute(f"PRAGMA busy_timeout = {schema.SCRUB_PATIENCE}")
+    try:
+        if compact:
+            connection.execute("VACUUM")
+        (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return bool(busy)
+    finally:
+        connection.execute("PRAGMA busy_timeout = 0")

@@ -1,13 +1,12 @@
 """The outbox: the chains in the store, and which of their levels are due to be sent.
 
-It is a query, not a copy of the chains. Functions and methods with a connection belong in a
-transaction that the caller has opened.
+Functions and methods with a connection belong in a transaction that the caller has opened.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Iterable
+from sqlite3 import Connection, Cursor
 from typing import NamedTuple
 
 from clientsdk.store.pseudonyms import Identity
@@ -26,24 +25,18 @@ class Chain(NamedTuple):
     period: int
     #: When the first level that was not delivered is due, in milliseconds since the epoch.
     due: int
-    #: 16 bytes.
-    id: bytes
-    #: Number of the plan in the store, index of the metric in the plan.
-    plan: int
-    metric: int
-    #: Time of the recording, truncated.
-    event: int
-    #: Milliseconds by which all its reports are delayed beyond what the plan says.
-    jitter: int
+    id: bytes  #: 16 bytes.
+    plan: int  #: Its number in the store.
+    metric: int  #: Its index in the plan.
+    event: int  #: Time of the recording, truncated.
+    jitter: int  #: Milliseconds by which all its reports are delayed beyond what the plan says.
     #: Levels charged for and levels delivered, counted from the weakest. One that was skipped
     #: because a newer one went instead counts with it.
     charged: int
     delivered: int
-    #: Of all levels, weakest first, equally wide.
-    payloads: bytes
+    payloads: bytes  #: Of all levels, weakest first, equally wide.
 
     def __repr__(self) -> str:
-        """Return what it is about, without the payloads."""
         return f"Chain({self.id.hex()[:8]}, metric={self.metric}, charged={self.charged})"
 
 
@@ -59,26 +52,17 @@ class Outbox:
         #: Whether the store has kept the identity of its period.
         self.named = False
 
-    def full(self, connection: sqlite3.Connection) -> bool:
-        """Whether the quota is used up."""
+    def full(self, connection: Connection) -> bool:
         if self.room <= 0:
             self.room = self._bytes - _size(connection)
         return self.room <= 0
 
     def count(self, chain: Chain) -> None:
-        """Take note of a new chain."""
         self.room -= len(chain.payloads) + ROW
         if chain.due < self.soonest:
             self.soonest = chain.due
 
-    def add(
-        self,
-        connection: sqlite3.Connection,
-        cursor: sqlite3.Cursor,
-        chain: Chain,
-        identity: Identity,
-    ) -> None:
-        """Store a chain of the current period, which has that identity."""
+    def add(self, connection: Connection, cursor: Cursor, chain: Chain, identity: Identity) -> None:
         self.count(chain)
         if not self.named:
             remember(connection, chain.period, identity)
@@ -86,23 +70,18 @@ class Outbox:
         cursor.execute(_INSERT, chain)
 
 
-def insert(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
-    """Store new chains."""
+def insert(connection: Connection, chains: Iterable[Chain]) -> None:
     connection.executemany(_INSERT, chains)
 
 
 def due(
-    connection: sqlite3.Connection,
+    connection: Connection,
     moment: int,
     limit: int,
     without: Collection[int] = (),
     period: int | None = None,
 ) -> list[Chain]:
-    """Return at most ``limit`` chains with a level that is due, period by period.
-
-    Those that follow the plans numbered in ``without`` are left out, and those of other periods
-    than ``period`` if it is given.
-    """
+    """Return at most ``limit`` chains with a level that is due, period by period."""
     rows = connection.execute(
         "SELECT chain.* FROM pseudonym JOIN chain USING (period)"
         " WHERE due <= ?1 AND (?2 IS NULL OR period = ?2)"
@@ -113,8 +92,7 @@ def due(
     return [Chain(*row) for row in rows]
 
 
-def due_plans(connection: sqlite3.Connection, moment: int, period: int) -> list[int]:
-    """Return the plans of a period of which a chain has a level that is due."""
+def due_plans(connection: Connection, moment: int, period: int) -> list[int]:
     rows = connection.execute(
         "SELECT DISTINCT plan FROM pseudonym JOIN chain USING (period)"
         " WHERE due <= ? AND period = ?",
@@ -124,13 +102,9 @@ def due_plans(connection: sqlite3.Connection, moment: int, period: int) -> list[
 
 
 def due_events(
-    connection: sqlite3.Connection, moment: int, oldest: int
+    connection: Connection, moment: int, oldest: int
 ) -> list[tuple[int, int, int, int, int | None]]:
-    """Return period, plan, metric, event and first due time of the chains that are due.
-
-    Those of one event are one row. Due times before ``oldest`` do not count: where a row has no
-    other, it is None.
-    """
+    """Return period, plan, metric, event and first due time from ``oldest`` on, of due chains."""
     return connection.execute(
         "SELECT period, plan, metric, event, min(CASE WHEN due >= ? THEN due END)"
         " FROM pseudonym JOIN chain USING (period) WHERE due <= ?"
@@ -139,8 +113,7 @@ def due_events(
     ).fetchall()
 
 
-def _size(connection: sqlite3.Connection) -> int:
-    """Return how many bytes of the file are in use."""
+def _size(connection: Connection) -> int:
     pages, free, each = (
         int(connection.execute(f"PRAGMA {name}").fetchone()[0])
         for name in ("page_count", "freelist_count", "page_size")
@@ -148,7 +121,7 @@ def _size(connection: sqlite3.Connection) -> int:
     return (pages - free) * each
 
 
-def totals(connection: sqlite3.Connection, moment: int) -> tuple[int, int, int]:
+def totals(connection: Connection, moment: int) -> tuple[int, int, int]:
     """Return how many chains there are, how many bytes they take, and :func:`count_due`."""
     chains, payloads = connection.execute(
         "SELECT count(*), coalesce(sum(length(payloads)), 0) FROM chain"
@@ -156,15 +129,14 @@ def totals(connection: sqlite3.Connection, moment: int) -> tuple[int, int, int]:
     return int(chains), int(payloads) + ROW * int(chains), count_due(connection, moment)
 
 
-def count_due(connection: sqlite3.Connection, moment: int) -> int:
-    """Return how many chains have a level that is due."""
+def count_due(connection: Connection, moment: int) -> int:
     (number,) = connection.execute(
         "SELECT count(*) FROM pseudonym JOIN chain USING (period) WHERE due <= ?", (moment,)
     ).fetchone()
     return int(number)
 
 
-def next_due(connection: sqlite3.Connection) -> int | None:
+def next_due(connection: Connection) -> int | None:
     """Return when the next level is due, in milliseconds since the epoch, None if there is none."""
     (moment,) = connection.execute(
         "SELECT min((SELECT min(due) FROM chain WHERE chain.period = pseudonym.period))"
@@ -179,7 +151,7 @@ _KEPT = {
 }
 
 
-def identities(connection: sqlite3.Connection) -> dict[tuple[int, bool], Identity]:
+def identities(connection: Connection) -> dict[tuple[int, bool], Identity]:
     """Return the identities that chains are sent under, by period and whether these sign."""
     return {
         (period, signed): Identity(*kept)
@@ -188,18 +160,13 @@ def identities(connection: sqlite3.Connection) -> dict[tuple[int, bool], Identit
     }
 
 
-def identity(connection: sqlite3.Connection, period: int, *, signed: bool) -> Identity | None:
-    """Return one of them, None if no chain of the period has needed it."""
+def identity(connection: Connection, period: int, *, signed: bool) -> Identity | None:
     row = connection.execute(f"{_KEPT[signed]} AND period = ?", (period,)).fetchone()
     return None if row is None else Identity(*row[1:])
 
 
-def remember(connection: sqlite3.Connection, period: int, identity: Identity) -> None:
-    """Keep the identity of a period for as long as that has chains.
-
-    Every period with chains has a row in the table of pseudonyms; where all their messages are
-    signed it is empty.
-    """
+def remember(connection: Connection, period: int, identity: Identity) -> None:
+    """Keep the identity of a period for as long as that has chains."""
     pseudonym, seed = identity
     if seed is not None:
         connection.execute(
@@ -213,7 +180,7 @@ def remember(connection: sqlite3.Connection, period: int, identity: Identity) ->
     )
 
 
-def forget(connection: sqlite3.Connection, period: int) -> bool:
+def forget(connection: Connection, period: int) -> bool:
     """Erase the identities of periods before ``period`` without a chain; return whether any was."""
     erased = [
         connection.execute(
@@ -226,15 +193,14 @@ def forget(connection: sqlite3.Connection, period: int) -> bool:
     return any(each.rowcount > 0 for each in erased)
 
 
-def write_charged(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
-    """Write how many levels of each chain are charged for."""
+def write_charged(connection: Connection, chains: Iterable[Chain]) -> None:
     connection.executemany(
         "UPDATE chain SET charged = ? WHERE period = ? AND due = ? AND id = ?",
         [(chain.charged, chain.period, chain.due, chain.id) for chain in chains],
     )
 
 
-def erase(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
+def erase(connection: Connection, chains: Iterable[Chain]) -> None:
     """Erase chains, except those of which another process has charged more meanwhile."""
     connection.executemany(
         "DELETE FROM chain WHERE period = ? AND due = ? AND id = ? AND charged = ?",
@@ -242,7 +208,7 @@ def erase(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
     )
 
 
-def postpone(connection: sqlite3.Connection, chains: Iterable[tuple[Chain, int]]) -> None:
+def postpone(connection: Connection, chains: Iterable[tuple[Chain, int]]) -> None:
     """Write that what was charged is delivered, and when the next level of each is due."""
     connection.executemany(
         "UPDATE chain SET due = ?, delivered = charged"

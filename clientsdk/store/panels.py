@@ -1,17 +1,14 @@
 """Panels: of each N budget periods a device answers in one, its turn.
 
-Time is cut into cycles of N periods, and in each cycle a device has exactly one turn. Which period
-that is follows from a secret of the device, drawn when its store is made, never sent and never
-changed, and from nothing else: no value, no plan, no metric. So all metrics and plans with the
-same N share a turn, and it stays after a restart, in a file that was copied, after consent was
-withdrawn and given again, and in a plan's next version.
-
-Functions that take a connection belong in a transaction that the caller has opened.
+Which one in each cycle of N follows from a secret of the device, drawn when its store is made,
+never sent and never changed, and from no value, plan or metric. So all metrics and plans with the
+same N share a turn, and it stays after a restart, in a copy, after consent was withdrawn and given
+again, and in a plan's next version. Functions with a connection belong in a transaction.
 """
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 from typing import NamedTuple
 
 from mechanisms.digests import sha256
@@ -25,15 +22,10 @@ _REDUCED = 16
 
 
 class Panel(NamedTuple):
-    """What decides about a device's turns."""
-
-    #: 32 random bytes.
-    secret: bytes
-    #: A cycle that began before this period has no turn.
-    since: int
+    secret: bytes  #: 32 random bytes.
+    since: int  #: A cycle that began before this period has no turn.
 
     def __repr__(self) -> str:
-        """Return all of it but the secret."""
         return f"Panel(since={self.since})"
 
     def is_turn(self, panels: int, period: int) -> bool:
@@ -45,15 +37,9 @@ class Panel(NamedTuple):
 def slot(secret: bytes, panels: int, cycle: int) -> int:
     """Return which period of a cycle, in ``[0, panels)``, is a device's turn.
 
-    Cycles count from the Unix epoch, as periods do.
+    Cycles count from the Unix epoch, as periods do. Whoever does not know the secret learns nothing
+    from one cycle's turn about another's, so that turns do not join the pseudonyms of a device.
 
-    Privacy
-    -------
-    Whoever does not know the secret learns nothing from one cycle's turn about another's, so that
-    turns do not join the pseudonyms of a device.
-
-    Examples
-    --------
     >>> [slot(bytes(32), 13, cycle) for cycle in range(4)]
     [11, 1, 6, 8]
     """
@@ -62,12 +48,8 @@ def slot(secret: bytes, panels: int, cycle: int) -> int:
     return int.from_bytes(digest[:_REDUCED], "little") % panels
 
 
-def prepare(connection: sqlite3.Connection, source: Source) -> bool:
-    """Draw the secret of a store that has none: a new one, or one of an older version.
-
-    Returns whether it was drawn. If the file is not the newest that there was of this device,
-    another secret may have given it its turn in this cycle: :func:`begin_after`.
-    """
+def prepare(connection: Connection, source: Source) -> bool:
+    """Draw the secret of a store that has none, new or of an older version; say whether it was."""
     if connection.execute("SELECT 1 FROM panel").fetchone() is not None:
         return False
     drawn = source.bits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "little")
@@ -75,15 +57,11 @@ def prepare(connection: sqlite3.Connection, source: Source) -> bool:
     return True
 
 
-def read(connection: sqlite3.Connection) -> Panel:
-    """Return what decides about the turns of a store's device."""
+def read(connection: Connection) -> Panel:
     secret, since = connection.execute("SELECT secret, since FROM panel").fetchone()
     return Panel(bytes(secret), int(since))
 
 
-def begin_after(connection: sqlite3.Connection, period: int) -> None:
-    """Have the first turn in a cycle that begins after ``period``.
-
-    For a store that replaces a lost one, which may have had its turn in this cycle.
-    """
+def begin_after(connection: Connection, period: int) -> None:
+    """Have the first turn in a cycle that begins after ``period``, since a lost one may be used."""
     connection.execute("UPDATE panel SET since = max(since, ?)", (period + 1,))

@@ -1,25 +1,17 @@
 """Permanent responses: what a constant metric says about a device, drawn once.
 
-The first value recorded is randomized at the last level. That response is kept and never sent.
-What every later period sends is drawn from it alone, weaker level by weaker level, under a fresh
-chain id. However many periods there are, all of it says no more about the value than the response
-does. So the lifetime is charged for the response once, when it is drawn, and a period for the
-strongest level that it sends, as its aggregator sees it. The sum over the periods may exceed what
-the lifetime was charged; the part of each period that is so paid for is kept apart (the table
-``degraded``).
-
-All functions belong in a transaction that the caller has opened.
-
-References
-----------
-Ú. Erlingsson, V. Pihur, A. Korolova, "RAPPOR: Randomized Aggregatable Privacy-Preserving Ordinal
-Response", CCS 2014, section 3: a permanent randomized response, then instantaneous ones.
+The first value recorded is randomized at the last level; that response is kept and never sent. What
+every later period sends is drawn from it alone, level by level, under a fresh chain id, and so says
+no more about the value (Erlingsson et al., "RAPPOR", CCS 2014, section 3). The lifetime is charged
+for the response once, when it is drawn, and a period for the strongest level that it sends, as its
+aggregator sees it; the part of each period that is so paid for is kept apart (the table
+``degraded``). All functions belong in a transaction of the caller.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
+from sqlite3 import Connection
 from typing import NamedTuple
 
 from mechanisms.digests import sha256
@@ -31,16 +23,10 @@ _INESSENTIAL = frozenset({"window", "repeat", "ladder", "panel"})
 
 
 class PermanentCharge(NamedTuple):
-    """What permanent responses of one metric, mechanism and levels have cost.
+    """What permanent responses of one metric (``"plan/metric"``), mechanism and levels have cost.
 
-    Attributes
-    ----------
-    metric : str
-        ``"plan/metric"``.
-    cost : int
-        Micro-epsilon, charged to the lifetime: the last level's, for each response ever drawn.
-    held : bool
-        Whether there is a response; none after consent was withdrawn, until the next is drawn.
+    ``cost``, in micro-epsilon, is charged to the lifetime: the last level's, for each response ever
+    drawn. A response is ``held`` unless consent was withdrawn and none has been drawn since.
     """
 
     metric: str
@@ -49,11 +35,9 @@ class PermanentCharge(NamedTuple):
 
 
 def binding_of(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
-    """Return what a response is bound to, as a hash of 32 bytes.
+    """Return what a response is bound to, 32 bytes: all that says what a symbol means.
 
-    It covers the names of plan and metric, the mechanism, the epsilons of the levels, and whatever
-    else says what a symbol means. Another version of a plan that leaves these as they
-    are goes on with the response that there is; one that changes any of them needs a new one.
+    A version of a plan that changes names, mechanism or the levels' epsilons needs a new response.
     """
     document = json.loads(plan.to_json())["metrics"][metric.index]
     bound = {name: part for name, part in document.items() if name not in _INESSENTIAL}
@@ -62,8 +46,7 @@ def binding_of(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
     return sha256(b"sotto.permanent\0" + text.encode())
 
 
-def response(connection: sqlite3.Connection, binding: bytes) -> bytes | None:
-    """Return the permanent response of a binding, None if there is none (any more)."""
+def response(connection: Connection, binding: bytes) -> bytes | None:
     row = connection.execute(
         "SELECT response FROM permanent WHERE binding = ?", (binding,)
     ).fetchone()
@@ -73,14 +56,8 @@ def response(connection: sqlite3.Connection, binding: bytes) -> bytes | None:
     return drawn or None
 
 
-def keep(
-    connection: sqlite3.Connection, binding: bytes, tally: str, cost: int, drawn: bytes
-) -> None:
-    """Store a response together with its charge, where there is none.
-
-    What an erased response of the same binding has cost stays charged beside it. Where there is a
-    response already this raises sqlite3.IntegrityError.
-    """
+def keep(connection: Connection, binding: bytes, tally: str, cost: int, drawn: bytes) -> None:
+    """Store a response and add its charge; sqlite3.IntegrityError where there is one already."""
     charged = connection.execute(
         "UPDATE permanent SET cost = cost + ?, response = ? WHERE binding = ? AND response = x''",
         (cost, drawn, binding),
@@ -91,13 +68,11 @@ def keep(
         )
 
 
-def erase(connection: sqlite3.Connection) -> None:
-    """Erase every response; what they have cost stays charged."""
+def erase(connection: Connection) -> None:
     connection.execute("UPDATE permanent SET response = x''")
 
 
-def charges(connection: sqlite3.Connection) -> tuple[PermanentCharge, ...]:
-    """Return what permanent responses have cost, by metric."""
+def charges(connection: Connection) -> tuple[PermanentCharge, ...]:
     rows = connection.execute(
         "SELECT tally, cost, response <> x'' FROM permanent ORDER BY tally, binding"
     )

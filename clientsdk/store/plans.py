@@ -1,13 +1,12 @@
 """The plans that a store's chains follow, and when each expires.
 
-A chain follows the document that it was recorded under. Documents that differ in what the
-fingerprint does not cover are stored side by side, so that no later one prolongs what was promised
-of a chain (an expiry is the same on the wire whatever its date).
+Documents that differ in what the fingerprint does not cover are stored side by side, so that no
+later one prolongs what was promised of a chain.
 """
 
 from __future__ import annotations
 
-import sqlite3
+from sqlite3 import Connection
 
 from clientsdk.store.schema import NEVER
 from mechanisms.digests import sha256
@@ -15,8 +14,7 @@ from sotto.errors import PlanError, StoreError
 from sotto.plan.compiled import CompiledPlan, brought_forward
 
 
-def stored_plan(connection: sqlite3.Connection, number: int) -> CompiledPlan:
-    """Return the plan that a store has under ``number``; StoreError if it cannot be read."""
+def stored_plan(connection: Connection, number: int) -> CompiledPlan:
     row = connection.execute("SELECT * FROM plan WHERE id = ?", (number,)).fetchone()
     if row is None:
         raise StoreError("a plan that chains were drawn under is not in the device's store")
@@ -45,8 +43,7 @@ class Plans:
         self._count = 0
         self._known: dict[int, CompiledPlan] = {}
 
-    def add_opened(self, connection: sqlite3.Connection) -> None:
-        """Store the plan that was opened, if it is new, and learn its number."""
+    def add_opened(self, connection: Connection) -> None:
         plan = self.opened
         find = "SELECT id FROM plan WHERE digest = ?"
         row = connection.execute(find, (plan.digest,)).fetchone()
@@ -60,22 +57,20 @@ class Plans:
         self._known[self.number] = plan
 
     def copy(self) -> Plans:
-        """Return the same plans for a copy of the store."""
         copy = Plans(self.opened)
         copy.number, copy._known = self.number, dict(self._known)
         return copy
 
-    def get(self, connection: sqlite3.Connection, number: int) -> CompiledPlan:
+    def get(self, connection: Connection, number: int) -> CompiledPlan:
         """Return the plan that the store has under ``number``; StoreError if it cannot be read."""
         if number not in self._known:
             self._known[number] = stored_plan(connection, number)
         return self._known[number]
 
     def by_fingerprint(self) -> dict[bytes, CompiledPlan]:
-        """Return the plans that were read so far."""
         return {plan.fingerprint: plan for plan in self._known.values()}
 
-    def longest_horizon(self, connection: sqlite3.Connection, least: int) -> int:
+    def longest_horizon(self, connection: Connection, least: int) -> int:
         """Return the longest time that an aggregator takes reports of any plan, at least that."""
         ages = [least]
         for (number,) in connection.execute("SELECT id FROM plan").fetchall():
@@ -85,7 +80,7 @@ class Plans:
                 continue
         return max(ages)
 
-    def agree(self, connection: sqlite3.Connection) -> bool:
+    def agree(self, connection: Connection) -> bool:
         """Whether the file has, under the same numbers, the plans that are in memory."""
         digests = dict(connection.execute("SELECT id, digest FROM plan").fetchall())
         if len(digests) != self._count:
@@ -93,8 +88,7 @@ class Plans:
             self._read_next_expiry(connection)
         return all(digests.get(number) == plan.digest for number, plan in self._known.items())
 
-    def erase_expired(self, connection: sqlite3.Connection, moment: int) -> int:
-        """Erase all chains of plans that have expired; return how many there were."""
+    def erase_expired(self, connection: Connection, moment: int) -> int:
         numbers = connection.execute("SELECT id FROM plan WHERE expires <= ?", (moment,)).fetchall()
         erased = sum(
             connection.execute("DELETE FROM chain WHERE plan = ?", number).rowcount
@@ -106,7 +100,7 @@ class Plans:
             self._read_next_expiry(connection)
         return erased
 
-    def _read_next_expiry(self, connection: sqlite3.Connection) -> None:
+    def _read_next_expiry(self, connection: Connection) -> None:
         (soonest,) = connection.execute(
             "SELECT min(expires) FROM plan WHERE expires > ?", (self._expired_until,)
         ).fetchone()

@@ -1,14 +1,12 @@
 """The one-way ratchet behind a device's pseudonyms.
 
-A device keeps one secret. In each budget period it has a pseudonym derived from the collector,
-the period and the secret. When a new period begins the secret is hashed together with
-32 fresh random bytes, and the old one is erased. So neither the past nor the future follows from
-a secret: whoever takes one cannot tell which past pseudonyms were this device's, nor, from the
-next period on, which are.
+A device keeps one secret, from which, with the collector and the period, its pseudonym is derived.
+When a new period begins the secret is hashed together with 32 fresh random bytes, and the old one
+is erased. So neither the past nor the future follows from a secret: whoever takes one cannot tell
+which past pseudonyms were this device's, nor, from the next period on, which are.
 
-A copy of a device's file has the same pseudonym as the device until the period ends, so that
-the aggregator's audit sees both. In the next period they part: each draws fresh bytes of its own,
-and the copy is a second device.
+A copy of a device's file has the same pseudonym as the device until the period ends, so that the
+aggregator's audit sees both; from the next period on it is a second device.
 """
 
 from __future__ import annotations
@@ -23,19 +21,13 @@ SECRET_BYTES = 32
 
 
 def draw_secret(source: Source) -> bytes:
-    """Draw 32 bytes: a device's first secret, or what a later one is mixed with."""
     return source.bits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "little")
 
 
 def advance(secret: bytes, source: Source) -> bytes:
     """Return the secret of a new period: one step, however many periods have passed.
 
-    The secret of the period before is to be erased.
-
-    Privacy
-    -------
-    Of two secrets neither says anything about the other without those bytes, which are never
-    stored. Where the generator fails to be random, the secret still only runs forward.
+    Where the generator fails to be random, the secret still only runs forward.
     """
     return sha256(b"sotto.ratchet\0" + secret + draw_secret(source))
 
@@ -43,11 +35,8 @@ def advance(secret: bytes, source: Source) -> bytes:
 def pseudonym(collector: str, period: int, secret: bytes) -> bytes:
     """Return the 16-byte pseudonym of a device for ``collector`` in ``period``.
 
-    Privacy
-    -------
-    Pseudonyms of different periods cannot be linked, whatever secret is known, since each period
-    has fresh randomness of its own; nor can those for different collectors, without the secret of
-    the period.
+    Pseudonyms of different periods cannot be linked, whatever secret is known; nor can those for
+    different collectors, without the secret of the period.
     """
     return unsigned_pseudonym(_derived(b"sotto.pseudonym", collector, period, secret)[:16])
 
@@ -60,20 +49,14 @@ class Identity(NamedTuple):
     seed: bytes | None = None
 
     def __repr__(self) -> str:
-        """Return its type alone."""
         return "Identity()"
 
 
 def identity(collector: str, period: int, secret: bytes, *, signed: bool) -> Identity:
     """Return a device's identity in ``period``, with a key pair if its messages are ``signed``.
 
-    The key pair follows from the period's secret, so that nothing more need be kept of it while
-    the period lasts, and once the secret is gone so is the key.
-
-    Privacy
-    -------
-    As of :func:`pseudonym`. The signed and the unsigned pseudonym of one period, which a device
-    has that records under plans of both kinds, cannot be linked without its secret either.
+    The key pair follows from the period's secret, and once that is gone so is the key. The signed
+    and the unsigned pseudonym of one period cannot be linked without the secret either.
     """
     if not signed:
         return Identity(pseudonym(collector, period, secret))

@@ -8,8 +8,8 @@ chains is sent, and consent has to be given again.
 from __future__ import annotations
 
 import os
-import sqlite3
 from contextlib import closing, suppress
+from sqlite3 import Connection
 
 from clientsdk import diagnostics, ledger
 from clientsdk.ledger import Consent
@@ -42,10 +42,9 @@ def open_store(
     """Open a device's store, made if absent; a damaged file is set aside and replaced.
 
     ``path`` is None for a store in memory. A new store is pinned to the plan's collector and period
-    length and to ``ceilings``, and starts in the budget period of ``now``, in milliseconds since
-    the epoch. Ceilings lower those of an existing store and never raise them. Raises PlanError if
-    the store belongs to another collector or period length, and StoreError if the file cannot be
-    used.
+    length and to ``ceilings``, which lower those of an existing one, and starts in the budget
+    period of ``now``, in milliseconds since the epoch. Raises PlanError if the store belongs to
+    another budget, and StoreError if the file cannot be used.
     """
     for last in (False, True):
         store = Store(path, plan, ceilings, source, quota)
@@ -77,7 +76,6 @@ def is_of_another(path: str, plan: CompiledPlan) -> bool:
 
 
 def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source: Source) -> None:
-    """Open the file, create what is missing, and make up for what it does not know."""
     store.database.open(store)
     period = plan.period_of(now)
     try:
@@ -110,18 +108,12 @@ def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source
 
 
 def _without_guard(store: Store) -> bool:
-    """Whether there is no guard, as there is beside a file that has become empty."""
     return store.path is None or rollback_guard.read(store.path) is None
 
 
 def _create(
-    connection: sqlite3.Connection,
-    plan: CompiledPlan,
-    ceilings: Ceilings,
-    period: int,
-    source: Source,
+    connection: Connection, plan: CompiledPlan, ceilings: Ceilings, period: int, source: Source
 ) -> None:
-    """Write what a new store is pinned to, and draw its secret."""
     connection.execute(
         "INSERT INTO device VALUES (1, ?, ?, ?, ?, ?, ?, 0, ?, 0, 0)",
         (
@@ -137,7 +129,7 @@ def _create(
     connection.execute("INSERT INTO secret VALUES (1, ?)", (pseudonyms.draw_secret(source),))
 
 
-def _check_pinned(connection: sqlite3.Connection, plan: CompiledPlan) -> None:
+def _check_pinned(connection: Connection, plan: CompiledPlan) -> None:
     pinned = connection.execute("SELECT collector, period_ms FROM device").fetchone()
     if pinned is None:
         raise schema.DamagedError(schema.DAMAGED)
@@ -148,8 +140,7 @@ def _check_pinned(connection: sqlite3.Connection, plan: CompiledPlan) -> None:
             raise PlanError(f"{what} {want!r}: this device's store is pinned to {have!r}")
 
 
-def _agree_on_withdrawal(store: Store, connection: sqlite3.Connection) -> None:
-    """Write a withdrawal to both file and guard, where either has it."""
+def _agree_on_withdrawal(store: Store, connection: Connection) -> None:
     if store.path is not None:
         store.apply_noted_withdrawal(connection, DURABLE)
         if store.consent is Consent.WITHDRAWN:
@@ -160,7 +151,7 @@ def _agree_on_withdrawal(store: Store, connection: sqlite3.Connection) -> None:
 
 def _reconcile(
     store: Store,
-    connection: sqlite3.Connection,
+    connection: Connection,
     plan: CompiledPlan,
     period: int,
     *,
@@ -169,9 +160,8 @@ def _reconcile(
 ) -> None:
     """Compare a store with its guard, in the transaction that opens it, and make up for a gap.
 
-    ``fresh`` says whether the file was empty, and ``new_panel`` whether the secret of its turns in
-    panels was drawn just now: the file was empty, or made by a version without panels. Raises
-    PlanError where the file is lost and its guard belongs to another collector or period length.
+    ``fresh`` says whether the file was empty, ``new_panel`` whether the secret of its turns was
+    drawn now.
     """
     path = store.path
     if path is None:
@@ -211,7 +201,7 @@ def _reconcile(
 def _make_up(
     store: Store,
     path: str,
-    connection: sqlite3.Connection,
+    connection: Connection,
     plan: CompiledPlan,
     period: int,
     *,

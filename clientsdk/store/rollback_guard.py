@@ -3,27 +3,24 @@
 A state file that is damaged, lost, or taken from an older copy has forgotten part of what was
 spent. The guard beside it has not: it is written after every commit that survives a loss of power,
 and so before the first byte of whatever that commit has charged for. It holds sums and counts, no
-secret, no pseudonym and no chain.
-
-Behind two slots for guard records the file has room for a note that consent is withdrawn. The room
-is written when the file is made, so that the note overwrites bytes that it has already. On file
-systems that overwrite in place this takes no space, and succeeds where the disk is full. Any byte
-in that room that is not zero means that consent is withdrawn, so that a note that is written in
-part, or erased in part, means so too.
-
-A copy of state file and guard together, as of a whole directory or disk, is not noticed here: the
+secret, no pseudonym and no chain. A copy of both files together is not noticed here: the
 aggregator's audit sees what both copies send.
+
+Behind two slots for guard records the file has room for a note that consent is withdrawn, which
+overwrites bytes that the file has already and so succeeds where the disk is full (on file systems
+that overwrite in place). Any byte in that room that is not zero means that consent is withdrawn, so
+that a note that is written in part, or erased in part, means so too.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-import sqlite3
 import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from sqlite3 import Connection
 from typing import NamedTuple
 
 from clientsdk.store import schema
@@ -56,10 +53,7 @@ _occasions = itertools.count()
 
 
 class GuardError(StoreError):
-    """What was to be written is in the device's file, and the guard beside it could not follow.
-
-    Nothing leaves the device before it can: what is sent is charged in a commit with a record.
-    """
+    """What was to be written is in the device's file, and the guard beside it could not follow."""
 
 
 class ForeignGuardError(StoreError):
@@ -69,23 +63,16 @@ class ForeignGuardError(StoreError):
 class GuardRecord(NamedTuple):
     """What a device must not forget; amounts in micro-epsilon."""
 
-    #: The store's random identity, 16 bytes.
-    store: bytes
-    #: From :func:`budget_of`.
-    budget: bytes
-    #: How many commits that survive a loss of power the store has seen.
-    generation: int
-    #: The budget period of the ledger.
-    period: int
-    #: Reserved over all periods, and the part of it that was reserved in ``period``.
-    lifetime: int
-    reserved: int
-    #: As pinned.
-    ceiling_period: int
+    store: bytes  #: The store's random identity, 16 bytes.
+    budget: bytes  #: From :func:`budget_of`.
+    generation: int  #: How many commits that survive a loss of power the store has seen.
+    period: int  #: The budget period of the ledger.
+    lifetime: int  #: Reserved over all periods.
+    reserved: int  #: The part of it that was reserved in ``period``.
+    ceiling_period: int  #: As pinned.
     ceiling_lifetime: int
-    #: How often the store was found damaged or lost, and older than its guard.
-    damaged: int
-    restored: int
+    damaged: int  #: How often the store was found damaged or lost.
+    restored: int  #: How often it was found older than its guard.
 
 
 #: What stands for a guard that is there and cannot be read.
@@ -111,9 +98,9 @@ class RollbackGuard:
         #: found damaged or lost, and older than its guard.
         self.generation = self.damaged = self.restored = 0
         self._confirmed = 0
-        self._next: GuardRecord
+        self.upcoming: GuardRecord  #: Of the commit that is about to be made.
 
-    def refresh(self, connection: sqlite3.Connection) -> bool:
+    def refresh(self, connection: Connection) -> bool:
         """Read the generation again; False if the file is an older copy than what was open."""
         self.generation, self.damaged, self.restored = map(
             int, connection.execute("SELECT generation, damaged, restored FROM mark").fetchone()
@@ -124,52 +111,30 @@ class RollbackGuard:
         return newer
 
     def next_record(
-        self,
-        connection: sqlite3.Connection,
-        period: int,
-        lifetime: int,
-        reserved: int,
-        ceilings: Ceilings,
+        self, connection: Connection, period: int, lifetime: int, reserved: int, ceilings: Ceilings
     ) -> GuardRecord:
-        """Begin another generation and return its record.
-
-        ``reserved`` is of ``period``, without what permanent responses have paid for.
-        """
+        """Begin another generation and return its record."""
         self.generation += 1
         connection.execute("UPDATE mark SET generation = ?", (self.generation,))
         (degraded,) = connection.execute(
             "SELECT coalesce(sum(reserved), 0) FROM degraded WHERE period = ?", (period,)
         ).fetchone()
-        return GuardRecord(
-            self.identity,
-            self.budget,
-            self.generation,
-            period,
-            lifetime,
-            reserved - degraded,
-            ceilings.period,
-            ceilings.lifetime,
-            self.damaged,
-            self.restored,
-        )
-
-    def prepare(self, record: GuardRecord) -> None:
-        """Keep the record of the commit that is about to be made."""
-        self._next = record
+        budgets = period, lifetime, reserved - degraded, ceilings.period, ceilings.lifetime
+        losses = self.damaged, self.restored
+        return GuardRecord(self.identity, self.budget, self.generation, *budgets, *losses)
 
     def write(self) -> None:
-        """Write that record beside the file, once the commit has come through."""
         if self.path is not None:
-            self._confirmed = self._next.generation
+            self._confirmed = self.upcoming.generation
             try:
-                advance(self.path, self._next)
+                advance(self.path, self.upcoming)
             except ForeignGuardError:
                 raise
             except StoreError as error:
                 raise GuardError(f"it is written, but {error}") from error
 
     def count_loss(
-        self, connection: sqlite3.Connection, known: GuardRecord | None, *, damaged: bool
+        self, connection: Connection, known: GuardRecord | None, *, damaged: bool
     ) -> None:
         """Count one more file that was damaged or lost, or older; go on where the guard is."""
         if known is not None:
@@ -186,11 +151,9 @@ class RollbackGuard:
         )
 
     def withdrawal_noted(self) -> bool:
-        """Whether the guard says now that consent is withdrawn; StoreError if it is unreadable."""
         return self.path is not None and bool(withdrawal(self.path))
 
     def note_withdrawal(self) -> bool:
-        """Note a withdrawal beside the file, if there is one; return whether that is done."""
         with suppress(StoreError):
             if self.path is not None:
                 note_withdrawal(self.path)
@@ -229,7 +192,6 @@ def withdrawal(path: str) -> bytes:
 
 
 def has_room_for_note(path: str) -> bool:
-    """Whether the guard has the room for a note: older versions made none."""
     try:
         return os.path.getsize(f"{path}{SUFFIX}") >= _SIZE
     except OSError:
@@ -239,8 +201,7 @@ def has_room_for_note(path: str) -> bool:
 def note_withdrawal(path: str) -> None:
     """Note that consent is withdrawn, in place; the note survives a loss of power.
 
-    If the guard is gone it is made. No two notes are the same. What makes them differ is no secret
-    and is not drawn: a withdrawal must hold also where the operating system gives no randomness.
+    No two notes are the same, and nothing is drawn for that: it must hold without randomness.
     """
     with locked(path, anyway=True) as descriptor:
         made = os.fstat(descriptor).st_size == 0
@@ -259,10 +220,7 @@ def lift_withdrawal(path: str, note: bytes) -> None:
 
 
 def advance(path: str, record: GuardRecord) -> None:
-    """Write a record unless one of a later generation is there.
-
-    Raises ForeignGuardError if the one there is another store's: the file was replaced.
-    """
+    """Write a record unless a later one is there; ForeignGuardError if that is another store's."""
     with locked(path) as descriptor:
         found = _parsed(os.read(descriptor, 2 * _SLOT))
         if found is not None and found[1].store != record.store:
@@ -282,8 +240,7 @@ def replace(path: str, record: GuardRecord, *, durable: bool = True) -> None:
 def locked(path: str, *, anyway: bool = False) -> Iterator[int]:
     """Open the guard of a state file, made if absent, for one process at a time.
 
-    If the lock cannot be had, within :data:`~clientsdk.store.schema.PATIENCE` or on this file
-    system, what follows is done ``anyway`` or not at all.
+    If the lock cannot be had in time, what follows is done ``anyway`` or not at all.
     """
     try:
         descriptor = os.open(f"{path}{SUFFIX}", os.O_RDWR | os.O_CREAT, 0o600)
@@ -303,7 +260,6 @@ def locked(path: str, *, anyway: bool = False) -> Iterator[int]:
 
 
 def _occasion() -> bytes:
-    """Return 16 bytes that no other note of this device has."""
     occasion = os.getpid(), time.time_ns(), time.monotonic_ns(), next(_occasions)
     return sha256(b"sotto.withdrawal\0" + _OCCASION.pack(*occasion))[:16]
 
@@ -324,7 +280,6 @@ def _lock(descriptor: int, anyway: bool) -> None:
 
 
 def _parsed(content: bytes) -> tuple[int, GuardRecord] | None:
-    """Return the newest record and its slot, None if there is none."""
     found = None
     for slot in range(2):
         content_of_slot = content[slot * _SLOT : (slot + 1) * _SLOT]

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import time
 from contextlib import suppress
+from sqlite3 import Connection
 
 from mechanisms.digests import sha256
 from sotto.errors import PlanError, StoreError
@@ -133,8 +134,7 @@ class DamagedError(StoreError):
     """The device's file is damaged; it is set aside at the next start."""
 
 
-def connect(path: str | None, *, create: bool) -> sqlite3.Connection:
-    """Open a connection to the store at an absolute ``path``, or to a new one in memory."""
+def connect(path: str | None, *, create: bool) -> Connection:
     try:
         if path is None:
             return _configured(_opened(":memory:"))
@@ -158,8 +158,6 @@ def connect(path: str | None, *, create: bool) -> sqlite3.Connection:
 def uri_of(path: str) -> str:
     """Return the SQLite URI of an existing file, to be read and written, by its absolute path.
 
-    Examples
-    --------
     >>> uri_of("/home/someone/what?/100%.db")
     'file:///home/someone/what%3F/100%25.db?mode=rw'
     """
@@ -177,7 +175,6 @@ def is_busy(error: sqlite3.OperationalError) -> bool:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether what was read is no database, or not a sound one."""
     if isinstance(error, UnicodeDecodeError):
         return True
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
@@ -185,17 +182,13 @@ def is_damage(error: BaseException) -> bool:
 
 
 def unusable(what: str, error: BaseException) -> StoreError:
-    """Return the error that says ``what`` went wrong, and why."""
     if not is_damage(error):
         return StoreError(f"{what}: {error}")
     return DamagedError(f"{what}: {error if isinstance(error, sqlite3.Error) else 'it is damaged'}")
 
 
-def examine(connection: sqlite3.Connection) -> bool:
-    """Check the whole file, if it is a device's; return whether nothing is in it yet.
-
-    Raises DamagedError if it is damaged.
-    """
+def examine(connection: Connection) -> bool:
+    """Check a device's whole file; return whether nothing is in it yet."""
     if connection.execute("PRAGMA application_id").fetchone() == (APPLICATION,):
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
@@ -205,7 +198,7 @@ def examine(connection: sqlite3.Connection) -> bool:
     return not objects
 
 
-def prepare(connection: sqlite3.Connection) -> bool:
+def prepare(connection: Connection) -> bool:
     """Create the tables if there are none, migrate older ones; return whether all are new."""
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     version = check(connection) if objects else 0
@@ -221,11 +214,8 @@ def prepare(connection: sqlite3.Connection) -> bool:
     return not objects
 
 
-def check(connection: sqlite3.Connection) -> int:
-    """Return the version of a device's store: this one, or 2 to 4, which had fewer tables.
-
-    Raises StoreError if the database is another application's or of another version.
-    """
+def check(connection: Connection) -> int:
+    """Return the version of a device's store; StoreError if it is another's, or cannot be read."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
@@ -235,11 +225,8 @@ def check(connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-def _migrate_plans(connection: sqlite3.Connection) -> None:
-    """Write plans of format 1 anew, and of all when they expire.
-
-    One that cannot be honoured is left, and is never used.
-    """
+def _migrate_plans(connection: Connection) -> None:
+    """Write plans of format 1 anew, and of all when they expire; one that is unreadable is left."""
     for number, body in connection.execute("SELECT id, body FROM plan").fetchall():
         with suppress(PlanError):
             document = brought_forward(body)
@@ -253,19 +240,19 @@ def _migrate_plans(connection: sqlite3.Connection) -> None:
             connection.execute("UPDATE plan SET expires = ? WHERE id = ?", (expires, number))
 
 
-def _opened(database: str) -> sqlite3.Connection:
+def _opened(database: str) -> Connection:
     return sqlite3.connect(
         database, timeout=0, isolation_level=None, check_same_thread=False, uri=True
     )
 
 
-def _configured(connection: sqlite3.Connection) -> sqlite3.Connection:
+def _configured(connection: Connection) -> Connection:
     for pragma in ("secure_delete = ON", "temp_store = MEMORY", "fullfsync = ON"):
         connection.execute(f"PRAGMA {pragma}")
     return connection
 
 
-def _write_ahead(connection: sqlite3.Connection) -> sqlite3.Connection:
+def _write_ahead(connection: Connection) -> Connection:
     # Of a file that has pages already, theirs remains.
     connection.execute(f"PRAGMA page_size = {PAGE}")
     if connection.execute("PRAGMA page_count").fetchone() == (0,):

@@ -1,10 +1,8 @@
 """What a device must remember, and the rules that hold between its parts.
 
-Consent, pinned ceilings, the secret behind pseudonyms, the accounts, the outbox and the plans that
-its chains follow: one SQLite file, or the same in memory. What is recorded is decided in
-:mod:`clientsdk.decisions` and what is sent in :mod:`clientsdk.sending.sender`. Methods that take a
-connection belong in a transaction that the caller has opened. Memory is up to date within a
-transaction; between transactions another process may have changed the file.
+One SQLite file, or the same in memory. Methods that take a connection belong in a transaction that
+the caller has opened. Memory is up to date within a transaction; between transactions another
+process may have changed the file.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from contextlib import suppress
+from sqlite3 import Connection
 from time import monotonic
 from typing import NamedTuple
 
@@ -31,8 +30,7 @@ from clientsdk.store import (
     schema,
 )
 from clientsdk.store.accounts import Accounts
-from clientsdk.store.database import DURABLE, READ, WRITE, Access, Database, Transaction
-from clientsdk.store.erasure import Erasure
+from clientsdk.store.database import DURABLE, READ, WRITE, Access, Database, Erasure, Transaction
 from clientsdk.store.outbox import Chain, Outbox
 from clientsdk.store.plans import Plans
 from clientsdk.store.pseudonyms import Identity
@@ -48,48 +46,31 @@ from sotto.plan.compiled import Ceilings, CompiledPlan
 FORGET_AFTER = 0.05
 #: Recordings that a store in memory buffers: the tables need a tenth of the memory.
 BUFFERED = 256
-#: As names of a module they are found sooner than as those of an Enum.
 GIVEN, WITHDRAWN = Consent.GIVEN, Consent.WITHDRAWN
 
 
 class Recording(NamedTuple):
-    """A recording that a store in memory has not yet written into its tables."""
-
     tally: str
-    #: How many there were under this tally in the period, with this one.
-    seen: int
-    #: Micro-epsilon reserved for the chain.
-    cost: int
+    seen: int  #: How many there were under this tally in the period, with this one.
+    cost: int  #: Micro-epsilon reserved for the chain.
     chain: Chain
 
     def __repr__(self) -> str:
-        """Return what it is about, without the payloads."""
         return f"Recording({self.tally}, {self.seen}, {self.chain!r})"
 
 
 class Store:
     """A device's store; :func:`clientsdk.store.recovery.open_store` makes one ready for use.
 
-    Attributes
-    ----------
-    consent : Consent
-        Withdrawn also where the guard beside the file notes it and the file does not yet.
-    consents : int
-        How often consent was given or taken back. What was read under one number must not leave the
-        device under another: it may have been wiped in between.
-    ceilings, own : Ceilings
-        As pinned for all processes, and what this client may spend at most whatever is pinned.
-    identity : Identity
-        Of the current period, for reports under the plan that was opened.
-    refusals : dict of str to Refusal
-        By metric; forgotten whenever they might no longer hold.
-    stop_number : int
-        The number of the latest request to stop, see :meth:`stop`.
-    lapsed : int
-        Chains of expired plans that were erased and not yet counted by a flush.
-    withdrew : bool
-        Whether a transaction that had something else to do found a withdrawal noted beside the file
-        and wrote it: then traces are to be erased, see :meth:`finish_erasure`.
+    ``consent`` is withdrawn also where the guard beside the file notes it and the file does not
+    yet; ``consents`` counts how often it was given or taken back: what was read under one number
+    must not leave the device under another, since it may have been wiped in between. ``ceilings``
+    are those pinned for all processes, ``own`` what this client may spend at most whatever is
+    pinned. ``identity`` is of the current period, for reports under the plan that was opened.
+    ``refusals``, by metric, are forgotten whenever they might no longer hold. ``lapsed`` counts
+    chains of expired plans that were erased and not yet counted by a flush. ``withdrew`` says that
+    a transaction that had something else to do wrote a withdrawal noted beside the file: then
+    traces are to be erased, see :meth:`finish_erasure`.
     """
 
     def __init__(
@@ -127,21 +108,17 @@ class Store:
         self._ready = False
 
     def transaction(self, access: Access) -> Transaction:
-        """Return a context in which the store is locked and changes as a whole or not at all."""
         return Transaction(self.database, access)
 
     def close(self) -> None:
-        """Close the file; the store cannot be used any more."""
         self.database.close()
 
     @property
     def period(self) -> int:
-        """The budget period of the ledger; never goes back."""
         return self.accounts.period
 
     @property
     def consented(self) -> bool:
-        """Whether anything may be recorded or sent."""
         return self.consent is GIVEN
 
     # Stopping: at once and in memory, whatever becomes of the file.
@@ -160,10 +137,7 @@ class Store:
         """Whether a withdrawal is requested in this process and not yet written."""
         return self.stop_number > self._done
 
-    # What the database calls at the edges of its transactions.
-
-    def refresh(self, connection: sqlite3.Connection) -> None:
-        """Read again what is kept in memory."""
+    def refresh(self, connection: Connection) -> None:
         if not self._ready:
             return
         try:
@@ -183,12 +157,8 @@ class Store:
         self.refusals.clear()
         self.outbox.room = 0
 
-    def write_buffered(self, connection: sqlite3.Connection) -> None:
-        """Move the buffered recordings, of one period that is in the ledger, into the tables.
-
-        What an interrupt left in the buffer although it was written is not written again: its
-        tally says so.
-        """
+    def write_buffered(self, connection: Connection) -> None:
+        """Move the buffered recordings into the tables, none of them twice after an interrupt."""
         buffer = self.buffer
         if not buffer:
             return
@@ -200,10 +170,9 @@ class Store:
         buffer.clear()
 
     def drop_buffered(self) -> None:
-        """Forget the buffered recordings: they are the parent process's."""
         self.buffer = []
 
-    def apply_noted_withdrawal(self, connection: sqlite3.Connection, access: Access) -> None:
+    def apply_noted_withdrawal(self, connection: Connection, access: Access) -> None:
         """Withdraw consent where the guard notes a withdrawal that the file does not have yet.
 
         A transaction that may not write only takes it as withdrawn; so do all that cannot, since
@@ -229,32 +198,25 @@ class Store:
             self.set_consent(connection, WITHDRAWN)
             self.withdrew = True
 
-    def prepare_guard(self, connection: sqlite3.Connection) -> None:
-        """Add the next guard record to a transaction whose commit survives a loss of power."""
+    def prepare_guard(self, connection: Connection) -> None:
         if self.path is not None:
-            self.guard.prepare(self.guard_record(connection))
+            self.guard.upcoming = self.guard_record(connection)
 
     def write_guard(self) -> None:
-        """Write that record beside the file, after the commit."""
         try:
             self.guard.write()
         except ForeignGuardError:
             raise self.database.disown() from None
 
-    def guard_record(self, connection: sqlite3.Connection) -> GuardRecord:
+    def guard_record(self, connection: Connection) -> GuardRecord:
         """Begin another generation; return its record."""
         accounts = self.accounts
+        lifetime, reserved = accounts.lifetime_reserved, accounts.reserved
         return self.guard.next_record(
-            connection,
-            accounts.period,
-            accounts.lifetime_reserved,
-            accounts.reserved,
-            self.ceilings,
+            connection, accounts.period, lifetime, reserved, self.ceilings
         )
 
-    # Reading and opening.
-
-    def adopt(self, connection: sqlite3.Connection) -> None:
+    def adopt(self, connection: Connection) -> None:
         """Learn what the file is pinned to, and register the plan that was opened."""
         (self.guard.identity,) = connection.execute("SELECT store FROM device").fetchone()
         self._ready = True
@@ -266,7 +228,7 @@ class Store:
         copy.database.open(copy)
         return copy
 
-    def fill_from(self, original: Store, connection: sqlite3.Connection) -> None:
+    def fill_from(self, original: Store, connection: Connection) -> None:
         """Become what another store is at this moment, in a transaction on that."""
         connection.backup(self.database.connected())
         self.guard.identity, self.plans = original.guard.identity, original.plans.copy()
@@ -275,18 +237,14 @@ class Store:
         with self.transaction(READ):
             pass
 
-    def _check_identity(self, connection: sqlite3.Connection) -> None:
-        """Refuse a file that has taken the place of the one that was opened.
-
-        Chains, plans and pseudonyms that are in memory belong to that one; in another, the same
-        numbers may stand for other plans, and its consent is for something else.
-        """
+    def _check_identity(self, connection: Connection) -> None:
+        """Refuse a file that has taken the place of the one that was opened."""
         pinned = connection.execute("SELECT store, collector, period_ms FROM device").fetchone()
         agree = self.plans.agree(connection)
         if pinned != (self.guard.identity, *self._budget) or not agree:
             raise self.database.disown()
 
-    def _read(self, connection: sqlite3.Connection) -> None:
+    def _read(self, connection: Connection) -> None:
         """Read what is kept in memory; of a damaged file something else than StoreError comes."""
         consent, *numbers = connection.execute(
             "SELECT consent, consents, ceiling_period, ceiling_lifetime, period,"
@@ -306,13 +264,9 @@ class Store:
     def _identity_in(self, period: int, secret: bytes) -> Identity:
         return pseudonyms.identity(self._budget[0], period, secret, signed=self._signed)
 
-    # Recording.
-
-    def add_chain(self, connection: sqlite3.Connection, chain: Chain) -> None:
-        """Store a chain of this period, which is charged in the same transaction.
-
-        Its plan may be one that a clock that leapt had seen expire: then it will expire once more.
-        """
+    def add_chain(self, connection: Connection, chain: Chain) -> None:
+        """Store a chain of this period, which is charged in the same transaction."""
+        # Its plan may be one that a clock that leapt had seen expire: it will expire once more.
         plans = self.plans
         if self._expires < plans.next_expiry:
             plans.next_expiry = self._expires
@@ -320,11 +274,7 @@ class Store:
 
     @property
     def buffering(self) -> bool:
-        """Whether a recording may be buffered, while the store is held: :meth:`add_buffered`.
-
-        Only in memory, where no other process reads it, and only where nothing else is to be
-        written: the first of a period goes into the tables.
-        """
+        """Whether a recording may be buffered: in memory, with nothing else to be written."""
         return (
             self.path is None
             and self.database.version is not None
@@ -334,12 +284,9 @@ class Store:
         )
 
     def add_buffered(self, tally: str, seen: int, cost: int, chain: Chain) -> bool:
-        """Buffer a recording in memory; False if that is not possible any more.
-
-        Charge and chain are one entry. What is counted in memory comes first: an interrupt in
-        between can only have counted too much.
-        """
+        """Buffer a recording; False if that is not possible any more."""
         recording = Recording(tally, seen, cost, chain)
+        # What is counted comes first: an interrupt in between can only have counted too much.
         self.outbox.count(chain)
         self.accounts.count(tally, seen, cost)
         plans = self.plans
@@ -351,15 +298,12 @@ class Store:
         self.buffer.append(recording)
         return True
 
-    def incumbent_cost(self, connection: sqlite3.Connection, tally: str) -> int | None:
-        """Return what the chain in a reservoir has reserved, None if it was not used so far.
-
-        Zero once its chain was wiped: what that had reserved stays reserved.
-        """
+    def incumbent_cost(self, connection: Connection, tally: str) -> int | None:
+        """Return what a reservoir has reserved, its chain wiped or not; None if it is unused."""
         row = connection.execute("SELECT cost FROM reservoir WHERE tally = ?", (tally,)).fetchone()
         return None if row is None else int(row[0])
 
-    def displace(self, connection: sqlite3.Connection, tally: str, chain: Chain, cost: int) -> None:
+    def displace(self, connection: Connection, tally: str, chain: Chain, cost: int) -> None:
         """Erase the chain in a reservoir, if any, and register ``chain`` there at ``cost``."""
         erased = connection.execute(
             "DELETE FROM chain WHERE (period, due, id) IN"
@@ -374,18 +318,12 @@ class Store:
             self.erasure.schedule(connection)
 
     def deny(self, plan: CompiledPlan, outcome: Outcome) -> None:
-        """Remember for a moment what becomes of every value, so that not each one reads the file.
-
-        That is where there is no consent, and where the plan has expired. In a transaction, what
-        this process is given or deprived of later holds at once.
-        """
+        """Remember for a moment what becomes of all values, so that not each one reads the file."""
         stale = monotonic() + FORGET_AFTER
         for metric in plan.metrics:
             self.refusals[metric.name] = Refusal(outcome, metric.plain, None, stale)
 
-    # Consent, ceilings, periods.
-
-    def set_consent(self, connection: sqlite3.Connection, consent: Consent) -> None:
+    def set_consent(self, connection: Connection, consent: Consent) -> None:
         """Write down what the person has said; if it is no, erase every chain and its traces."""
         connection.execute("UPDATE device SET consent = ?, consents = consents + 1", (consent,))
         self.consent = consent
@@ -402,8 +340,7 @@ class Store:
             self.outbox.named = False
             self.erasure.schedule(connection)
 
-    def pin(self, connection: sqlite3.Connection, ceilings: Ceilings) -> None:
-        """Pin other ceilings."""
+    def pin(self, connection: Connection, ceilings: Ceilings) -> None:
         if ceilings != self.ceilings:
             connection.execute(
                 "UPDATE device SET ceiling_period = ?, ceiling_lifetime = ?",
@@ -413,17 +350,10 @@ class Store:
             self.refusals.clear()
 
     def lowest_ceilings(self) -> Ceilings:
-        """Return the lower of what is pinned and what this client may spend."""
         return lowered(self.ceilings, self.own)
 
-    def advance(self, connection: sqlite3.Connection, period: int) -> bool:
-        """Move on to ``period`` unless the store is there already or beyond; return whether moved.
-
-        The secret is hashed forward, together with fresh randomness, over the old one; pseudonyms,
-        and the keys of those that have one, are kept only for the chains of past periods that are
-        still to be sent under them. Of several processes on a file one moves on, and the others
-        read what it has written.
-        """
+    def advance(self, connection: Connection, period: int) -> bool:
+        """Move on to ``period`` unless the store is there already or beyond; say whether moved."""
         if period <= self.accounts.period:
             return False
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
@@ -444,12 +374,8 @@ class Store:
         self.erase_old_copies(connection, period * self._budget[1])
         return True
 
-    def forget_periods(self, connection: sqlite3.Connection) -> bool:
-        """Erase the pseudonym, key and metrics of past periods that have no chain left.
-
-        How many values were recorded remains, as one sum, with what they cost. Returns whether
-        there was anything to be erased.
-        """
+    def forget_periods(self, connection: Connection) -> bool:
+        """Erase the pseudonym, key and metrics of past periods that have no chain left, if any."""
         erased = outbox.forget(connection, self.accounts.period)
         return self.accounts.fold_past_periods(connection) or erased
 
@@ -457,13 +383,8 @@ class Store:
         """Return the time that counts: a clock that was set back does not take the period back."""
         return max(now, self.accounts.period * self._budget[1])
 
-    def expire(self, connection: sqlite3.Connection, now: int) -> int:
-        """Erase all chains of plans that have expired; return how many there were.
-
-        That is what the sender does with each when it is due; here none waits for that. Permanent
-        responses stay: the plan's next version goes on with them, and would otherwise draw, and
-        charge for, others.
-        """
+    def expire(self, connection: Connection, now: int) -> int:
+        """Erase all chains of expired plans; return how many. Permanent responses stay."""
         erased = self.plans.erase_expired(connection, self.moment(now))
         if erased:
             self.forget_periods(connection)
@@ -471,7 +392,6 @@ class Store:
         return erased
 
     def keep_up(self, now: int) -> None:
-        """Begin periods and expire plans, outside a transaction and where nothing else is done."""
         period = now // self._budget[1]
         if period > self.period or now >= self.plans.next_expiry:
             with self.transaction(WRITE) as connection:
@@ -481,23 +401,19 @@ class Store:
             self.lapsed += erased
             self.scrub_since(owed)
 
-    # Erasing.
-
     def scrub_since(self, owed: int) -> None:
         """Clean the log if more than ``owed`` was scheduled for erasure since."""
         if self.erasure.owed > owed:
             self.erasure.scrub(compact=False)
 
     def finish_erasure(self) -> bool:
-        """Erase the traces that are owed, outside any transaction; return whether none is left."""
         return self.erasure.finish(self._erase_copies)
 
     def _erase_copies(self) -> bool:
-        """Erase damaged files that were set aside, with their chains, if consent is withdrawn."""
         path = self.path if self.consent is WITHDRAWN else None
         return path is None or damaged_files.erase_all(path)
 
-    def erase_old_copies(self, connection: sqlite3.Connection, now: int) -> None:
+    def erase_old_copies(self, connection: Connection, now: int) -> None:
         """Erase damaged files in which nothing can be that an aggregator would take."""
         if self.path is None:
             return
@@ -507,10 +423,7 @@ class Store:
                 age = self.plans.longest_horizon(connection, self._budget[1])
                 damaged_files.erase_older(self.path, now, age)
 
-    # The ledger.
-
     def ledger(self) -> Ledger:
-        """Return what was reserved and spent, at one moment."""
         with self.transaction(READ) as connection:
             found = ledger.read(connection, self.plans.get)
             withdrawn = self.guard.withdrawal_noted()

@@ -48,13 +48,8 @@ def _run(args: argparse.Namespace) -> int:
         print("stopped" if LocalFlink(args.folder).stop() else "no session is running")
         return 0
     session = LocalFlink(args.folder, slots=args.slots, cache=args.cache)
-    ports = Ports(
-        rest=args.port,
-        rpc=args.port + 1,
-        job=args.job_port,
-        artifacts=args.job_port - 1,
-        pool=args.pool_port,
-    )
+    job, pool = args.job_port, args.pool_port
+    ports = Ports(rest=args.port, rpc=args.port + 1, job=job, artifacts=job - 1, pool=pool)
     started = session.start(ports, say=lambda text: print(text, flush=True))
     print(f"{'Flink answers' if started else 'running already,'} on {session.address}")
     print(f"for pipelines: {' '.join(session.options)}")

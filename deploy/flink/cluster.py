@@ -29,20 +29,9 @@ START_SECONDS = 120
 
 @dataclass(frozen=True)
 class Ports:
-    """Where a session listens.
+    """Where the job manager, the job server and the pool of workers listen.
 
-    Parameters
-    ----------
-    rest : int
-        The job manager, for clients.
-    rpc : int
-        The job manager, for the task manager.
-    job : int
-        The job server.
-    artifacts : int
-        The job server, for the files of a pipeline.
-    pool : int
-        The pool of workers.
+    ``rpc`` is for the task manager, ``artifacts`` for the files of a pipeline.
     """
 
     rest: int
@@ -53,16 +42,10 @@ class Ports:
 
 
 class LocalFlink:
-    """A session whose files are all in one folder.
+    """A session whose files are all in one folder, made if it does not exist.
 
-    Parameters
-    ----------
-    folder : path
-        Its configuration, logs, checkpoints and savepoints. Made if it does not exist.
-    slots : int, at least 1
-        How many tasks run side by side.
-    cache : int, at least 0
-        Megabytes of state that a worker keeps between bundles.
+    ``slots`` tasks run side by side, and ``cache`` is megabytes of state that a worker keeps
+    between bundles.
     """
 
     def __init__(self, folder: str | os.PathLike[str], slots: int = 2, cache: int = 256) -> None:
@@ -88,22 +71,18 @@ class LocalFlink:
 
     @property
     def ports(self) -> Ports:
-        """Where it listens, or did when it was last started."""
         return Ports(**json.loads(self._ports_file.read_text("ascii")))
 
     @property
     def address(self) -> str:
-        """Where clients of Flink connect to, a URL."""
         return f"http://{HOST}:{self.ports.rest}"
 
     @property
     def job_endpoint(self) -> str:
-        """Where pipelines are submitted."""
         return f"{HOST}:{self.ports.job}"
 
     @property
     def pool_endpoint(self) -> str:
-        """Where the task manager asks for workers."""
         return f"{HOST}:{self.ports.pool}"
 
     @property
@@ -123,31 +102,15 @@ class LocalFlink:
 
     @property
     def running(self) -> bool:
-        """Whether a process of it lives."""
         return any(process.pid is not None for process in self.parts)
 
     def start(self, ports: Ports | None = None, say: Callable[[str], None] | None = None) -> bool:
-        """Start it and return once it takes pipelines; a part that runs already goes on.
+        """Start it and return once it takes pipelines; False if all of it ran already.
 
-        Of several callers at once one starts it and the others wait.
-
-        Parameters
-        ----------
-        ports : Ports, optional
-            Where it listens. If left out, where it did at the last start, or at free ports.
-        say : callable, optional
-            Is told what is done.
-
-        Returns
-        -------
-        bool
-            Whether anything was started; False if all of it ran already.
-
-        Raises
-        ------
-        DeployError
-            It does not run or answer within ``START_SECONDS``; what was started by this call is
-            not left running.
+        A part that runs already goes on; of several callers at once one starts it and the others
+        wait. It listens at ``ports``, or where it did at the last start, or at free ones; ``say``
+        is told what is done. Raises DeployError if it does not answer within ``START_SECONDS``;
+        what was started by this call is not left running.
         """
         say = say or (lambda _: None)
         say("checking Flink and Beam's job server, fetched on the first start")
@@ -165,10 +128,7 @@ class LocalFlink:
         return any(ended)
 
     def _start(
-        self,
-        missing: Collection[Process],
-        folders: Sequence[Path],
-        say: Callable[[str], None],
+        self, missing: Collection[Process], folders: Sequence[Path], say: Callable[[str], None]
     ) -> None:
         if self.task_manager in missing:
             self._name_file.write_text(f"taskmanager-{secrets.token_hex(4)}", encoding="ascii")

@@ -27,13 +27,7 @@ _NOTHING = bytes(4)
 
 
 def mend(folder: Path) -> None:
-    """Put the mended archive in the place of Beam's, the same bytes each time.
-
-    Raises
-    ------
-    DeployError
-        It is another Beam's.
-    """
+    """Put the mended archive in the place of Beam's, the same bytes each time."""
     archive = folder / _ARCHIVE
     if not archive.exists():
         raise DeployError(f"there is no {_ARCHIVE}: does another Beam need this still?")

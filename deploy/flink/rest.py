@@ -28,16 +28,7 @@ class FlinkError(SottoError):
 
 @dataclass(frozen=True)
 class Job:
-    """A job that a job manager knows.
-
-    Attributes
-    ----------
-    id, name : str
-    state : str
-        As Flink names it: ``RUNNING``, ``RESTARTING``, ``FAILED``, ...
-    running : int
-        How many of its tasks run; all of them do while records are taken.
-    """
+    """A job that a job manager knows; ``state`` is as Flink names it, ``running`` counts tasks."""
 
     id: str
     name: str
@@ -47,18 +38,11 @@ class Job:
 
     @property
     def well(self) -> bool:
-        """Whether all of it runs."""
         return self.state == "RUNNING" and 0 < self.tasks == self.running
 
 
 class JobManager:
-    """Answers about jobs.
-
-    Parameters
-    ----------
-    url : str
-        Such as ``http://127.0.0.1:8081``.
-    """
+    """Answers about jobs, at a URL such as ``http://127.0.0.1:8081``."""
 
     def __init__(self, url: str) -> None:
         if not url.startswith(("http://", "https://")):
@@ -70,20 +54,13 @@ class JobManager:
         return [_job(said) for said in self._ask("/jobs/overview")["jobs"]]
 
     def job(self, job: str) -> Job:
-        """Return a job.
-
-        Raises
-        ------
-        FlinkError
-            There is none of this id.
-        """
+        """Return a job; FlinkError if there is none of this id."""
         found = [each for each in self.jobs() if each.id == job]
         if not found:
             raise FlinkError(f"Flink at {self.url} knows no job {job}; its web page shows all")
         return found[0]
 
     def slots(self) -> int:
-        """Return how many slots are free."""
         return int(self._ask("/overview")["slots-available"])
 
     def wait_for_slots(self, number: int, seconds: float) -> int:
@@ -114,20 +91,7 @@ class JobManager:
         return causes[-1] if causes else str(entries[0]["exceptionName"])
 
     def savepoint(self, job: str, folder: str, *, stop: bool) -> str:
-        """Have a savepoint made and return where it is.
-
-        Parameters
-        ----------
-        folder : str
-            URI.
-        stop : bool
-            Whether the job ends with it.
-
-        Raises
-        ------
-        FlinkError
-            It was not made within ``SAVEPOINT_SECONDS``, or the job is not one that runs.
-        """
+        """Have a savepoint made in ``folder``, a URI, and return where; ``stop`` ends the job."""
         # While a task is still starting, Flink makes none.
         self.wait_until_well(job)
         if stop:
@@ -137,13 +101,7 @@ class JobManager:
         return self._saved(job, "savepoints", {"target-directory": folder})
 
     def wait_until_well(self, job: str, seconds: float = RESTART_SECONDS) -> None:
-        """Return once all of a job runs.
-
-        Raises
-        ------
-        FlinkError
-            It has ended, or does not run within that time.
-        """
+        """Return once all of a job runs; FlinkError if it has ended, or does not in time."""
         deadline = time.monotonic() + seconds
         while not (found := self.job(job)).well:
             if found.state in ENDED or time.monotonic() > deadline:
@@ -167,13 +125,7 @@ class JobManager:
         self._ask(f"/jobs/{job}?mode=cancel", method="PATCH")
 
     def wait(self, job: str, *states: str, seconds: float = 60.0) -> Job:
-        """Return a job once it is in one of these states.
-
-        Raises
-        ------
-        FlinkError
-            It is not within the time given.
-        """
+        """Return a job once it is in one of these states; FlinkError if it is not in time."""
         deadline = time.monotonic() + seconds
         while (found := self.job(job)).state not in states:
             if time.monotonic() > deadline:

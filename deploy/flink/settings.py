@@ -20,49 +20,39 @@ POOL = "pipelines.beam.workers"
 MAX_PARALLELISM = 128
 
 #: Megabytes of a task manager. Flink takes them from its start scripts' sums; here they are given.
-_HEAP = {"framework.heap.size": 96, "task.heap.size": 416}
-_DIRECT = {"framework.off-heap.size": 64, "task.off-heap.size": 96, "network": 64}
-_METASPACE = 256
-_MANAGED = 128
-_OVERHEAD = 64
+_MEMORY = {
+    "framework.heap.size": 96,
+    "task.heap.size": 416,
+    "framework.off-heap.size": 64,
+    "task.off-heap.size": 96,
+    **dict.fromkeys(("network.min", "network.max"), 64),
+    **dict.fromkeys(("jvm-overhead.min", "jvm-overhead.max"), 64),
+    "managed.size": 128,
+    "jvm-metaspace.size": 256,
+}
+TASK_MANAGER_HEAP = sum(size for name, size in _MEMORY.items() if name.endswith(".heap.size"))
+_DIRECT = ("framework.off-heap.size", "task.off-heap.size", "network.max")
+TASK_MANAGER_LIMITS = [
+    f"-XX:MaxDirectMemorySize={sum(_MEMORY[name] for name in _DIRECT)}m",
+    f"-XX:MaxMetaspaceSize={_MEMORY['jvm-metaspace.size']}m",
+]
 
 #: Megabytes of heap of the job manager, and of the job server.
 SMALL_HEAP = 256
-TASK_MANAGER_HEAP = sum(_HEAP.values())
 
 #: Packages that Flink reaches into by reflection.
-_OPENED = (
-    "java.lang",
-    "java.lang.reflect",
-    "java.io",
-    "java.net",
-    "java.nio",
-    "java.text",
-    "java.time",
-    "java.util",
-    "java.util.concurrent",
-    "java.util.concurrent.atomic",
-    "java.util.concurrent.locks",
-    "sun.nio.ch",
-)
-REFLECTION = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED]
-TASK_MANAGER_LIMITS = [
-    f"-XX:MaxDirectMemorySize={sum(_DIRECT.values())}m",
-    f"-XX:MaxMetaspaceSize={_METASPACE}m",
-]
+_OPENED = """
+    java.lang java.lang.reflect java.io java.net java.nio java.text java.time java.util
+    java.util.concurrent java.util.concurrent.atomic java.util.concurrent.locks sun.nio.ch
+"""
+REFLECTION = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED.split()]
 
 
 def configuration(folder: Path, rest: int, rpc: int, slots: int) -> dict[str, object]:
-    """Return the settings of a session on loopback.
+    """Return the settings of a session on loopback, with checkpoints and savepoints in ``folder``.
 
-    Parameters
-    ----------
-    folder : Path
-        Where checkpoints and savepoints go.
-    rest, rpc : int
-        Ports: of clients, and of the task manager to the job manager.
-    slots : int
-        How many tasks run side by side.
+    ``rest`` and ``rpc`` are the ports of clients, and of the task manager to the job manager;
+    ``slots`` tasks run side by side.
     """
     return {
         "jobmanager.rpc.address": HOST,
@@ -77,7 +67,7 @@ def configuration(folder: Path, rest: int, rpc: int, slots: int) -> dict[str, ob
         "taskmanager.bind-host": HOST,
         "taskmanager.numberOfTaskSlots": slots,
         "taskmanager.cpu.cores": float(slots),
-        **_memory(),
+        **{f"taskmanager.memory.{name}": f"{size}m" for name, size in _MEMORY.items()},
         "pipeline.max-parallelism": MAX_PARALLELISM,
         "state.backend.type": "hashmap",
         # The vendored gRPC of a job that has ended loads classes yet.
@@ -101,47 +91,17 @@ def configuration(folder: Path, rest: int, rpc: int, slots: int) -> dict[str, ob
     }
 
 
-def _memory() -> dict[str, object]:
-    heaps = {f"taskmanager.memory.{name}": f"{size}m" for name, size in _HEAP.items()}
-    direct = {
-        f"taskmanager.memory.{name}": f"{size}m"
-        for name, size in _DIRECT.items()
-        if name != "network"
-    }
-    ranges = {
-        f"taskmanager.memory.{name}.{bound}": f"{size}m"
-        for name, size in (("network", _DIRECT["network"]), ("jvm-overhead", _OVERHEAD))
-        for bound in ("min", "max")
-    }
-    return {
-        **heaps,
-        **direct,
-        **ranges,
-        "taskmanager.memory.managed.size": f"{_MANAGED}m",
-        "taskmanager.memory.jvm-metaspace.size": f"{_METASPACE}m",
-    }
-
-
 def to_yaml(settings: Mapping[str, object]) -> str:
     """Return settings as ``config.yaml`` holds them: one a line, texts quoted."""
     return "".join(f"{key}: {json.dumps(str(value))}\n" for key, value in settings.items())
 
 
 def job_manager(folders: Sequence[Path], conf: Path) -> list[str]:
-    """Return that of a job manager.
-
-    Parameters
-    ----------
-    folders : sequence of Path
-        With archives, in the order of the class path.
-    conf : Path
-        With Flink's
-    """
+    """Return that of a job manager: archives in the class path's order, Flink's configuration."""
     return [*_java(folders, SMALL_HEAP), JOB_MANAGER, "--configDir", str(conf)]
 
 
 def task_manager(folders: Sequence[Path], conf: Path) -> list[str]:
-    """Return that of a task manager; parameters as of a job manager."""
     java = _java(folders, TASK_MANAGER_HEAP, *TASK_MANAGER_LIMITS)
     return [*java, TASK_MANAGER, "--configDir", str(conf)]
 
@@ -155,33 +115,15 @@ def job_server(
     artifact_port: int,
     artifacts: Path,
 ) -> list[str]:
-    """Return that of a job server.
+    """Return that of a job server, which listens on all addresses.
 
-    Parameters
-    ----------
-    folders, conf
-        As of a job manager.
-    flink : str
-        HOST:PORT of the job manager.
-    host : str
-        Where clients are told to send the files of a pipeline. It listens on all addresses.
-    port, artifact_port : int
-        For pipelines, and for their files.
-    artifacts : Path
-        Where the files are kept.
+    ``flink`` is HOST:PORT of the job manager, and ``host`` where clients are told to send the files
+    of a pipeline, which are kept in ``artifacts``.
     """
-    return [
-        *_java(folders, SMALL_HEAP),
-        JOB_SERVER,
-        f"--flink-conf-dir={conf}",
-        f"--flink-master={flink}",
-        f"--job-host={host}",
-        f"--job-port={port}",
-        f"--artifact-port={artifact_port}",
-        # No service for transforms in Java, which nothing here uses.
-        "--expansion-port=-1",
-        f"--artifacts-dir={artifacts}",
-    ]
+    given = [f"--flink-conf-dir={conf}", f"--flink-master={flink}", f"--artifacts-dir={artifacts}"]
+    ports = [f"--job-host={host}", f"--job-port={port}", f"--artifact-port={artifact_port}"]
+    # No service for transforms in Java, which nothing here uses.
+    return [*_java(folders, SMALL_HEAP), JOB_SERVER, *given, *ports, "--expansion-port=-1"]
 
 
 def pool(port: int, cache: int, *options: str) -> list[str]:

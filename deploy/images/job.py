@@ -24,7 +24,6 @@ _ENDED = {"FINISHED", "CANCELED", "FAILED"}
 
 
 def ask(path: str) -> Any:
-    """Return what the job manager answers."""
     with urllib.request.urlopen(f"http://{MANAGER}:{REST}{path}", timeout=8) as answer:
         return json.load(answer)
 
@@ -43,16 +42,9 @@ def look(
 ) -> int:
     """Submit the job unless Flink has one; return the status of that, 0 if there is nothing to do.
 
-    Parameters
-    ----------
-    given : sequence of str
-        What ``sotto stream`` is given, ``--savepoint_path`` aside.
-    shared : Path
-        Where checkpoints and savepoints of this job, and of no other, are.
-    ask : callable
-        Returns the job manager's answer to a path.
-    run : callable
-        The ``sotto`` command; it returns when the job is submitted.
+    ``given`` is what ``sotto stream`` is given, ``--savepoint_path`` aside; checkpoints and
+    savepoints of this job, and of no other, are in ``shared``. ``ask`` returns the job manager's
+    answer to a path, ``run`` is the ``sotto`` command.
     """
     try:
         free = ask("/overview")["slots-available"]

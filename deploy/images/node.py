@@ -32,15 +32,7 @@ _ANYWHERE = "0.0.0.0"
 
 
 def configuration(host: str, slots: int) -> dict[str, object]:
-    """Return the settings of a process.
-
-    Parameters
-    ----------
-    host : str
-        Address at which others reach its machine.
-    slots : int
-        How many tasks a task manager runs side by side.
-    """
+    """Return the settings of a process whose machine others reach at ``host``."""
     return settings.configuration(SHARED, REST, RPC, slots) | {
         "jobmanager.rpc.address": MANAGER,
         "jobmanager.bind-host": _ANYWHERE,
@@ -53,13 +45,6 @@ def configuration(host: str, slots: int) -> dict[str, object]:
 
 
 def command(role: str) -> list[str]:
-    """Return the command of a process.
-
-    Raises
-    ------
-    MissingToolError, UnavailableError
-        There is no Java that is new enough, or Flink is not in the image.
-    """
     folders, conf = archives(), OWN / "conf"
     if role == MANAGER:
         return settings.job_manager(folders, conf)
@@ -70,7 +55,6 @@ def command(role: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return what a process has in its environment."""
     return {"FLINK_CONF_DIR": str(OWN / "conf"), "FLINK_PLUGINS_DIR": str(OWN / "plugins")}
 
 
@@ -105,7 +89,6 @@ def together(programs: list[list[str]]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m deploy.images.node", description=__doc__)
     roles = made.add_subparsers(dest="command", required=True)
     roles.add_parser(MANAGER, help="become a job manager")

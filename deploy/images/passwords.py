@@ -25,13 +25,7 @@ _HOSTS = ("DNS:kafka", "DNS:localhost", "IP:127.0.0.1")
 
 
 def make(folder: Path = FOLDER) -> None:
-    """Make the files that are not there; those that are stay as they are.
-
-    Parameters
-    ----------
-    folder : Path
-        Made if it does not exist.
-    """
+    """Make the files that are not there; those that are stay as they are."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     _make_keys(folder / "keys")

@@ -31,20 +31,10 @@ START_SECONDS = 60
 
 
 class LocalBroker:
-    """A broker whose files are all in one folder.
+    """A broker whose files are all in one folder, made if it does not exist.
 
-    Parameters
-    ----------
-    folder : path
-        Its configuration, keys, log and data. Made if it does not exist.
-    profile : {"plain", "tls"}
-    heap : int
-        Megabytes of Java heap.
-    options : sequence of str
-        For Java.
-    advertised : int
-        Port on loopback that clients are told to connect to: that of whoever stands between. 0
-        for the broker's own.
+    ``heap`` is in megabytes and ``options`` are for Java. ``advertised`` is the port on loopback
+    that clients are told to connect to: that of whoever stands between, or 0 for the broker's own.
     """
 
     def __init__(
@@ -67,13 +57,7 @@ class LocalBroker:
         self._process = Process(self.folder, "broker", str(self._properties))
 
     def client_file_of(self, role: str) -> Path:
-        """Return the file that says how to reach the broker as somebody who is not its owner.
-
-        Parameters
-        ----------
-        role : str
-            One of :data:`deploy.kafka.settings.ROLES`, whose principal is ``User:`` and this.
-        """
+        """Return the file that says how to reach the broker as one of the other roles."""
         return self.folder / f"{role}.json"
 
     @property
@@ -88,32 +72,21 @@ class LocalBroker:
 
     @property
     def log_file(self) -> Path:
-        """Its log."""
         return self._process.log_file
 
     @property
     def running(self) -> bool:
-        """Whether its process lives."""
         return self._process.pid is not None
 
     @property
     def pid(self) -> int | None:
-        """Its process id; None if it does not live."""
         return self._process.pid
 
     def start(self, port: int = 0) -> None:
-        """Start it and return once it answers.
+        """Start it and return once it answers; after a DeployError nothing is left running.
 
-        Parameters
-        ----------
-        port : int
-            Where clients connect to; the next one is the controller's. 0 keeps those of the last
-            start, or takes free ones.
-
-        Raises
-        ------
-        DeployError
-            It does not run or answer within ``START_SECONDS``; nothing is left running.
+        Clients connect to ``port`` and the next one is the controller's. 0 keeps those of the last
+        start, or takes free ones.
         """
         if not str(self.folder).isascii() or set(str(self.folder)) & set(",\\"):
             raise DeployError(f"Kafka takes no such path: {self.folder}; give it another folder")

@@ -23,16 +23,9 @@ _CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 class Keys(NamedTuple):
-    """Files in PEM.
+    """Files in PEM: the certificate that clients trust, the broker's key and chain of certificates.
 
-    Attributes
-    ----------
-    authority : Path
-        The certificate that clients trust.
-    server : Path
-        The broker's key and its chain of certificates.
-    clients : tuple of Path
-        For each client a folder with ``certificate.pem`` and ``key.pem``.
+    For each client there is a folder with ``certificate.pem`` and ``key.pem``.
     """
 
     authority: Path
@@ -49,20 +42,8 @@ def make(
     """Return the keys in ``folder``, made if they are not there or end soon.
 
     To be called before the broker starts: clients trust the new authority once they read its file.
-
-    Parameters
-    ----------
-    name : str
-        The broker's.
-    hosts : sequence of str
-        Where clients reach it.
-    clients : sequence of str
-        Names of who proves by a certificate who he is; none where that is done otherwise.
-
-    Raises
-    ------
-    DeployError
-        OpenSSL is not installed, or refuses.
+    The broker is reached at ``hosts``; ``clients`` prove by a certificate who they are. Raises
+    DeployError if OpenSSL is not installed, or refuses.
     """
     folders = tuple(folder / client for client in clients)
     keys = Keys(folder / "authority.pem", folder / "server.pem", folders)

@@ -14,16 +14,10 @@ _LONGEST = 1 << 16
 
 
 def answers(host: str, port: int, authority: Path | None, seconds: float = 2) -> bool:
-    """Return whether a broker answers.
+    """Return whether a broker answers, within so many seconds for each wait.
 
-    Parameters
-    ----------
-    host, port
-        Where it listens.
-    authority : path, optional
-        The certificate that its own must be signed with; without, it is spoken to in the clear.
-    seconds : float
-        How long connecting, and each wait for bytes, may take.
+    ``authority`` is the certificate that its own must be signed with; without, it is spoken to in
+    the clear.
     """
     client = b"probe"
     request = struct.pack(f">hhih{len(client)}s", _API_VERSIONS, 0, _CORRELATION, 5, client)

@@ -13,7 +13,6 @@ VARIABLE = "APPS_HOME"
 
 
 def home() -> Path:
-    """Return the folder of this installation, made if there is none."""
     folder = Path(os.environ.get(VARIABLE, Path.home() / ".apps-example"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -21,8 +20,6 @@ def home() -> Path:
 
 def make_client(folder: Path, *, background: bool = True) -> Client:
     """Return a client on the installation's state file, which any process of it may have.
-
-    It sends by itself, unless ``background`` is false.
 
     Reports go to a log in the same folder; an app that reports to somebody has a
     :class:`~clientsdk.KafkaPublisher` here.

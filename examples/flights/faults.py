@@ -1,14 +1,10 @@
 """Faults that networks and attackers plant between the aircraft and the log.
 
-A :class:`FaultyNetwork` stands where ``sotto replay`` has a faithful one. It sends messages
-twice, holds some back until stronger levels have overtaken them, adds bytes that no device sent,
-and makes two aircraft misbehave: the first that reports in a given week sends more chains than
-its budget allows, the second answers a question a second time. What it does is chosen so that it
-can be told afterwards exactly which reports must count: none but those of the misbehaving
-aircraft in the weeks in question drop out.
-
-Whatever a bit flip could turn into a believable report is not flipped: the aggregator cannot
-tell such a report from a true one, and neither could this demo say what must count.
+A :class:`FaultyNetwork` stands where ``sotto replay`` has a faithful one. It sends messages twice,
+holds some back until stronger levels have overtaken them, adds bytes that no device sent, and makes
+two aircraft misbehave. What it does is chosen so that it can be said afterwards exactly which
+reports must count: none but those of the misbehaving aircraft in the weeks in question drop out. So
+whatever a bit flip could turn into a believable report is not flipped.
 """
 
 from __future__ import annotations
@@ -53,11 +49,7 @@ class Misbehaviour:
 
 @dataclass(frozen=True)
 class Target:
-    """What a forged message must have to look like one of the plan's, about a category metric.
-
-    ``metric`` is the index of the metric, ``width`` its payload's, ``horizon`` the milliseconds
-    after which its events are late.
-    """
+    """What a forged message must have to look like one of the plan's, about a category metric."""
 
     fingerprint: bytes
     shards: int
@@ -71,41 +63,20 @@ class Target:
 
     @classmethod
     def of_plan(cls, plan: CompiledPlan, metric: str) -> Target:
-        """Aim at a category metric."""
         aimed = plan.metric(metric)
         mechanism = aimed.mechanism
-        return cls(
-            plan.fingerprint,
-            plan.shards,
-            plan.period,
-            plan.resolution,
-            aimed.index,
-            mechanism.payload_width,
-            mechanism.levels,
-            len(aimed.labels),
-            aimed.horizon,
-        )
+        ours = plan.fingerprint, plan.shards, plan.period, plan.resolution
+        shape = mechanism.payload_width, mechanism.levels, len(aimed.labels), aimed.horizon
+        return cls(*ours, aimed.index, *shape)
 
 
 @dataclass
 class FaultyNetwork:
-    """Delivers everything, and more.
+    """Delivers everything, and more; the seed says which messages are tampered with.
 
-    Parameters
-    ----------
-    seed : int
-        Which messages are tampered with; what they contain is random all the same.
-    periods : frozenset of int
-        In each of these two aircraft misbehave, the first two that report in it: nobody knows
-        before which ones have their turn.
-    duplicates, held, garbage : float
-        Shares of messages: sent again; held back, of those that carry first levels alone;
-        followed by one piece of each kind of garbage.
-
-    Attributes
-    ----------
-    planted : Counter of str
-        How often each fault, and each :attr:`Reason.label` of garbage, was planted.
+    In each of ``periods`` the first two aircraft that report misbehave. Of all messages a share is
+    sent again (``duplicates``), ``held`` back if it carries first levels alone, or followed by one
+    piece of each kind of ``garbage``. ``planted`` counts the faults.
     """
 
     target: Target
@@ -140,7 +111,6 @@ class FaultyNetwork:
             yield from self._misbehave(device, sent, message)
 
     def _misbehave(self, device: int, sent: int, message: bytes) -> Iterator[tuple[int, bytes]]:
-        """Twice in each of the periods, send what revokes a pseudonym."""
         row = _row_of(self.target, message)
         if row is None or (period := row.event // self.target.period) not in self.periods:
             return
@@ -165,7 +135,6 @@ def _first_levels_alone(message: bytes) -> bool:
 
 
 def _row_of(target: Target, message: bytes) -> Row | None:
-    """Return a row of the target's metric in the message."""
     for run in decode_message(message).groups:
         if run.metric == target.metric:
             return run.rows[0]
@@ -247,15 +216,10 @@ GARBAGE: tuple[tuple[Reason, Forge], ...] = (
 
 
 def damage(log: Path, records: int = 40) -> int:
-    """Add a lane of copies of messages and damage every fourth of them on disk.
+    """Add a lane of copies of messages, damage every fourth of them on disk, and return how many.
 
-    The messages are in the log already, so that none is lost; the reader must step over the
-    damage, hand it to quarantine, and go on with the record behind it.
-
-    Returns
-    -------
-    int
-        How many records were damaged.
+    The reader must step over the damage, hand it to quarantine, and go on with the record behind
+    it.
     """
     reader = LogReader(partitions(log)[0])
     copies = []

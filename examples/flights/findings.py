@@ -15,7 +15,7 @@ from enum import Enum
 class Comparison:
     """An estimate with its 95 % interval beside two truths.
 
-    ``kept`` is the truth of the ``n`` reports that were counted, which the interval is about;
+    ``kept`` is the truth of the ``n`` reports that were counted, which the interval is about,
     ``every`` that of all flights of the same window, recorded or not.
     """
 
@@ -29,7 +29,6 @@ class Comparison:
 
     @property
     def covers(self) -> bool:
-        """Whether the interval holds the truth of the kept reports."""
         return self.low <= self.kept <= self.high
 
 
@@ -88,10 +87,9 @@ class Destination:
 class Decoding:
     """The decoded destinations of the year: those that were flown to, and those that were found.
 
-    ``candidates`` is how many airports were tested for, and ``airports`` where they are; ``floor``
-    the share from which on one is more likely found than not; ``unexplained`` the share that no
-    candidate accounts for, beside that which really went elsewhere; ``unlisted`` the share of each
-    destination that is not in the list.
+    ``candidates`` airports were tested for; from the share ``floor`` on one is more likely found
+    than not; no candidate accounts for ``unexplained``, beside what really went elsewhere
+    (``unlisted``).
     """
 
     destinations: Sequence[Destination]
@@ -102,21 +100,16 @@ class Decoding:
     airports: Sequence[tuple[float, float]]
 
     def of(self, fate: Fate) -> list[Destination]:
-        """Return the destinations that met ``fate``, largest first."""
         met = [stop for stop in self.destinations if stop.fate is fate]
         return sorted(met, key=lambda stop: -stop.share.kept)
 
     def count(self, fate: Fate) -> int:
-        """Return how many destinations met ``fate``."""
         return len(self.of(fate))
 
 
 @dataclass(frozen=True)
 class DelayCurve:
-    """The distribution of departure delays in one window: shares at or below so many minutes.
-
-    The truth has a finer grid, ``minutes``, than the estimate.
-    """
+    """Shares of departure delays in a window at or below so many minutes, beside a finer truth."""
 
     grid: Sequence[float]
     value: Sequence[float]
@@ -138,7 +131,6 @@ class Coverage:
 
     @property
     def inside(self) -> bool:
-        """Whether the count is one that chance allows."""
         return self.least <= self.hits <= self.most
 
 
@@ -198,11 +190,7 @@ class Revocation:
 
 @dataclass(frozen=True)
 class Quarantined:
-    """One reason: what was planted for it, and what the quarantine holds.
-
-    ``planted`` is None where it depends on what had been counted before: rows of revoked
-    pseudonyms.
-    """
+    """One reason: how often it was found, and planted, or None where that depends on counts."""
 
     reason: str
     explanation: str
@@ -211,7 +199,6 @@ class Quarantined:
 
     @property
     def as_planted(self) -> bool:
-        """Whether the quarantine holds what was planted, no more and no less."""
         return self.found > 0 if self.planted is None else self.found == self.planted
 
 
@@ -267,9 +254,8 @@ class Totals:
 class Findings:
     """Everything that the story and the report say.
 
-    ``agreeing`` is how many pseudonyms of one audited week have the same amount in both ledgers,
-    and how many there are; ``equal_windows`` is in how many windows a second count of the log,
-    made without the aggregator, comes to the same numbers, and how many windows there are.
+    ``agreeing`` pseudonyms of one audited week have the same amount in both ledgers, of how many;
+    ``equal_windows`` have the same numbers in a second count of the log, of how many windows.
     ``withheld`` are the windows of too few reports: metric, start in ms, and why.
     """
 
@@ -298,7 +284,6 @@ class Findings:
 
     @property
     def carrier_names(self) -> list[str]:
-        """The name and code of each airline of ``carriers``."""
         names = [
             f"{self.airlines[one.label]} {one.label}" if one.label in self.airlines else one.label
             for one in self.carriers
@@ -307,20 +292,16 @@ class Findings:
 
     @property
     def spent(self) -> int:
-        """What devices spent in all periods."""
         return sum(period.spent for period in self.ledger)
 
     @property
     def counted(self) -> int:
-        """What the aggregator counted in all periods."""
         return sum(period.counted for period in self.ledger)
 
     @property
     def revoked(self) -> int:
-        """What devices spent under pseudonyms that were revoked."""
         return sum(period.withheld for period in self.ledger)
 
     @property
     def equal_weeks(self) -> int:
-        """In how many periods both ledgers agree, revoked pseudonyms aside."""
         return sum(period.difference == 0 for period in self.ledger)

@@ -9,41 +9,22 @@ from .findings import Comparison
 
 
 def percent(value: float) -> str:
-    """Return a share as a percentage of three digits.
-
-    Examples
-    --------
-    >>> percent(0.25), percent(0.005)
-    ('25 %', '0.5 %')
-    """
+    """Return a share as a percentage of three digits."""
     return f"{100 * value:.3g} %".replace("-", "−")
 
 
 def plain(value: float) -> str:
-    """Return a number without superfluous digits, thousands separated.
-
-    Examples
-    --------
-    >>> plain(1500.0), plain(0.5), plain(-30.0)
-    ('1,500', '0.5', '−30')
-    """
+    """Return a number without superfluous digits, thousands separated."""
     text = f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
     return text.replace("-", "−")
 
 
 def epsilon(micro: int) -> str:
-    """Return micro-epsilon as epsilon with three decimals.
-
-    Examples
-    --------
-    >>> epsilon(9_999_994)
-    '10.000'
-    """
+    """Return micro-epsilon as epsilon with three decimals."""
     return f"{micro / 1e6:,.3f}"
 
 
 def date(milliseconds: int, form: str = "%-d %b") -> str:
-    """Return a day in UTC."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime(form)
 
 
@@ -53,7 +34,6 @@ def form_of(unit: str) -> Callable[[float], str]:
 
 
 def sentence(seen: Comparison, unit: str) -> str:
-    """Return a comparison as a sentence, for the pointer that rests on a mark."""
     write = form_of(unit)
     mark = f" {unit}" if unit else ""
     return (

@@ -1,9 +1,8 @@
 """Counts the log a second time, without the aggregator: a witness, and the errors of each level.
 
-The log is decoded, everything that is not a true device's accepted row is dropped, and what is
-left is counted level by level with the mechanisms' own kernels. The counts at the last level must
-equal the aggregator's; those of the weaker levels show what the estimates would have been before
-the stronger ones arrived.
+What is not a true device's accepted row is dropped, and the rest counted level by level with the
+mechanisms' own kernels. The counts at the last level must equal the aggregator's; those of the
+weaker levels show what the estimates would have been before the stronger ones arrived.
 """
 
 from __future__ import annotations
@@ -25,15 +24,8 @@ from sotto.wire.decode import Batch, decode
 class Reports:
     """All levels of a metric's counted chains; columns of length n, one row a chain.
 
-    Attributes
-    ----------
-    pseudonym, chain : (n, 2) uint64
-    event : (n,) int64
-    payload : (n, levels, width) uint8
-    seen : (n, levels) bool
-        Which levels the log holds.
-    arrived : (n,) int64
-        Append time (ms) of the first of them.
+    Ids have the shape (n, 2), ``payload`` (n, levels, width); ``seen``, (n, levels), says which
+    levels the log holds, and ``arrived`` the append time (ms) of the first of them.
     """
 
     pseudonym: NDArray[np.uint64]
@@ -50,25 +42,14 @@ class Reports:
         self, metric: CompiledMetric, level: int, groups: NDArray[np.int64], n_groups: int
     ) -> NDArray[np.int64]:
         """Count the payloads of one level by group: ``(n_groups, count_length)``."""
-        return metric.mechanism.accumulate(
-            np.ascontiguousarray(self.payload[:, level]),
-            self.chain,
-            self.pseudonym,
-            groups,
-            n_groups,
-        )
+        payloads = np.ascontiguousarray(self.payload[:, level])
+        return metric.mechanism.accumulate(payloads, self.chain, self.pseudonym, groups, n_groups)
 
 
 def read_reports(
     log: Path, plan: CompiledPlan, pseudonyms: NDArray[np.uint64]
 ) -> dict[str, Reports]:
-    """Read the reports of a log, once each, of the devices that behaved.
-
-    Parameters
-    ----------
-    pseudonyms : (m, 2) uint64
-        Those whose reports count; all others in the log are strangers or were revoked.
-    """
+    """Read the reports of a log, once each, of those pseudonyms, ``(m, 2)``, that behaved."""
     registry = Registry([plan])
     known = pseudonyms[np.argsort(pseudonyms[:, 0])]
     parts: dict[int, list[Batch]] = {each.id: [] for each in registry.metrics}
@@ -92,15 +73,8 @@ def _batches(log: Path, registry: Registry) -> Iterator[Batch]:
 
 
 def _select(batch: Batch, which: NDArray[np.bool_]) -> Batch:
-    return Batch(
-        batch.metric,
-        batch.level[which],
-        batch.pseudonym[which],
-        batch.chain[which],
-        batch.event[which],
-        batch.append[which],
-        batch.payload[which],
-    )
+    names = ("level", "pseudonym", "chain", "event", "append", "payload")
+    return Batch(batch.metric, *(getattr(batch, name)[which] for name in names))
 
 
 def _reports(metric: CompiledMetric, batches: Iterable[Batch]) -> Reports:

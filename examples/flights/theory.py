@@ -39,16 +39,10 @@ Cells = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Layout:
-    """How a metric's reports fall into cells.
+    """How a metric's reports fall into cells: the group of each, and the true value of each cell.
 
-    Attributes
-    ----------
-    groups : (n,) int64
-        Group of each report of the truth: a week, a part, or all in one.
-    truth : (groups, cells)
-        True value of each cell; NaN where there are no reports.
-    estimate : callable
-        From a mechanism and one group's counts to estimates and standard errors of its cells.
+    ``truth`` has the shape (groups, cells), NaN where there are no reports; ``estimate`` makes of a
+    mechanism and one group's counts estimates and standard errors of its cells.
     """
 
     groups: NDArray[np.int64]
@@ -58,7 +52,6 @@ class Layout:
 
 
 def metric_errors(metric: CompiledMetric, reports: Reports, truth: Truth) -> MetricErrors:
-    """Compare every level with its prediction, and the last with fresh responses."""
     periods = truth.kept[metric.name].period
     first, length = int(periods.min()), _weeks_together(periods)
     weekly = lay_out(metric, truth, (periods - first) // length)
@@ -81,7 +74,6 @@ def metric_errors(metric: CompiledMetric, reports: Reports, truth: Truth) -> Met
 
 
 def _weeks_together(periods: NDArray[np.int64]) -> int:
-    """Return how many weeks make a group of reports that is large enough: one, of many devices."""
     weeks = int(np.ptp(periods)) + 1
     return max(1, min(math.ceil(GROUP_REPORTS * weeks / len(periods)), weeks // 2))
 
@@ -91,11 +83,7 @@ def _part(pseudonyms: NDArray[np.uint64], number: int) -> NDArray[np.int64]:
 
 
 def _of_level(
-    metric: CompiledMetric,
-    reports: Reports,
-    layout: Layout,
-    level: int,
-    groups: NDArray[np.int64],
+    metric: CompiledMetric, reports: Reports, layout: Layout, level: int, groups: NDArray[np.int64]
 ) -> tuple[Cells, float]:
     """Estimate every group from one level alone; return squared errors, and what is predicted."""
     groups = groups if layout.n_groups > 1 else np.zeros(len(reports), dtype=np.int64)
@@ -181,7 +169,6 @@ def _mean_of(
 
 
 def _bits(metric: CompiledMetric, truth: Truth) -> Layout:
-    """Every bit of every cohort over the whole year is a cell."""
     bits, hashes, cohorts = (int(str(metric.spec[name])) for name in ("bits", "hashes", "cohorts"))
     kept = truth.kept[metric.name]
     cohort = (hash_ids(kept.pseudonym, cohort_domain(metric.name)) % np.uint64(cohorts)).astype(

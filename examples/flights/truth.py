@@ -28,14 +28,9 @@ QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 @dataclass(frozen=True)
 class KeptReports:
-    """The rows behind a metric's counted reports, one a device and period; columns of length n.
+    """The rows of the input behind a metric's counted reports, one a device and period.
 
-    Attributes
-    ----------
-    device, period, row : int64
-        The row is that of the flight in the input.
-    pseudonym : (n, 2) uint64
-        Under which the report was sent.
+    ``pseudonym``, of shape (n, 2), is that under which the report was sent.
     """
 
     device: NDArray[np.int64]
@@ -76,11 +71,7 @@ class Truth:
         by_metric: dict[str, list[tuple[int, int, int]]] = {m.name: [] for m in plan.metrics}
         for (metric, device, period), row in final.items():
             by_metric[metric].append((device, period, row))
-        return cls(
-            plan,
-            flights,
-            {name: _columns(rows, names) for name, rows in by_metric.items()},
-        )
+        return cls(plan, flights, {name: _columns(rows, names) for name, rows in by_metric.items()})
 
     @cached_property
     def _values(self) -> dict[str, NDArray[np.generic]]:
@@ -105,12 +96,10 @@ class Truth:
         return values if limits is None else np.clip(values, *limits)
 
     def windows(self, metric: str) -> NDArray[np.int64]:
-        """Return the window of each kept report."""
         window = self.flights.scheduled[self.kept[metric].row] // self.plan.metric(metric).window
         return np.asarray(window)
 
     def all_windows(self, metric: str) -> NDArray[np.int64]:
-        """Return the window of each flight."""
         return np.asarray(self.flights.scheduled // self.plan.metric(metric).window)
 
     def symbols(self, metric: str) -> NDArray[np.generic] | list[bytes]:
@@ -127,7 +116,6 @@ class Truth:
         return np.array(coded, dtype=np.int64)[index]
 
     def write(self, path: Path) -> None:
-        """Write which flight each counted report was about, as CSV."""
         tables = [
             pa.table(
                 {

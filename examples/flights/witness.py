@@ -25,16 +25,9 @@ from .truth import KeptReports, Truth
 class Opinion:
     """What the log says without the aggregator.
 
-    Attributes
-    ----------
-    errors : tuple of MetricErrors
-        Of every metric, level by level.
-    arrived : mapping of str to (n,) int64
-        By metric: when the first level of each kept report of the truth arrived (ms).
-    windows : mapping of (str, int) to (length,) int64
-        By metric and window start: counts at the last level.
-    reports : int
-        Levels in the log, each counted once.
+    ``errors`` are of every metric, ``arrived`` says when the first levels of its kept reports did
+    (ms), ``windows`` has counts at the last level by metric and start; ``reports`` counts levels
+    once.
     """
 
     errors: tuple[MetricErrors, ...]
@@ -46,7 +39,6 @@ class Opinion:
 def form_opinion(
     log: Path, plan_json: bytes, flights: Flights, kept: Mapping[str, KeptReports]
 ) -> Opinion:
-    """Read the log, count it, and compare its levels with theory and with fresh responses."""
     plan = CompiledPlan.from_json(plan_json)
     truth = Truth(plan, flights, kept)
     behaved = np.unique(np.concatenate([each.pseudonym for each in kept.values()]), axis=0)

@@ -37,10 +37,7 @@ LADDER = tuple(k / 10 for k in range(1, 11))
 
 @dataclass(frozen=True)
 class ShareRow:
-    """A share as estimated in many repetitions, beside what theory says.
-
-    ``deviation`` is the standard deviation of one estimate, ``theory`` the same in theory.
-    """
+    """A share as estimated in many repetitions, and its deviation, beside what theory says."""
 
     kind: int
     epsilon: float
@@ -54,10 +51,7 @@ class ShareRow:
 
 @dataclass(frozen=True)
 class VarianceRow:
-    """The variances of relaxation and of noisy sampling at the same cost, seen and in theory.
-
-    ``error`` is the relative standard error of both that were seen.
-    """
+    """The variances of relaxation and of noisy sampling at the same cost, seen and in theory."""
 
     samples: int
     epsilon: float
@@ -102,19 +96,11 @@ def share_rows(
             ]
         )
         for kind, count in enumerate(counts):
-            spread = float(found[:, kind].std(ddof=1))
-            rows.append(
-                ShareRow(
-                    kind,
-                    epsilon,
-                    count / n,
-                    float(found[:, kind].mean()),
-                    spread / repeats**0.5,
-                    spread,
-                    spread / (2 * (repeats - 1)) ** 0.5,
-                    response_share_variance(len(counts), epsilon, count / n, n) ** 0.5,
-                )
-            )
+            spread, true = float(found[:, kind].std(ddof=1)), count / n
+            mean = float(found[:, kind].mean()), spread / repeats**0.5
+            deviation = spread, spread / (2 * (repeats - 1)) ** 0.5
+            theory = response_share_variance(len(counts), epsilon, true, n) ** 0.5
+            rows.append(ShareRow(kind, epsilon, true, *mean, *deviation, theory))
     return rows
 
 
@@ -138,7 +124,6 @@ def attack_rows(
 
 
 def noisy_epsilons() -> list[float]:
-    """Return the ladder of the first experiment, in whole micro-epsilon."""
     exact = [noisy_sampling_epsilon(PERMANENT, SAMPLE, k) for k in range(1, ROUNDS + 1)]
     return [to_micro(epsilon) / MICRO for epsilon in exact]
 
@@ -158,17 +143,10 @@ def variance_rows(
         relaxed = [response_shares(epsilon, [n - k, k])[1] for k in ones]
         fewer = replace(mechanism, samples=row.samples)
         sampled = [fewer.estimate(each[:, : row.samples]).value for each in samples]
-        rows.append(
-            VarianceRow(
-                row.samples,
-                epsilon,
-                float(np.var(relaxed, ddof=1)),
-                row.relaxation,
-                float(np.var(sampled, ddof=1)),
-                row.noisy_sampling,
-                (2 / (repeats - 1)) ** 0.5,
-            )
-        )
+        ours = float(np.var(relaxed, ddof=1)), row.relaxation
+        noisy = float(np.var(sampled, ddof=1)), row.noisy_sampling
+        error = (2 / (repeats - 1)) ** 0.5
+        rows.append(VarianceRow(row.samples, epsilon, *ours, *noisy, error))
     return rows
 
 
@@ -178,7 +156,6 @@ def print_rows(
     epsilons: Sequence[float],
     kinds: Sequence[int],
 ) -> None:
-    """Print estimated shares with their deviations, and error rates beside the least possible."""
     print("value  epsilon   true     mean ± s.e.          deviation ± s.e.     theory")
     for row in share_rows(chains, counts, epsilons):
         if row.kind in kinds:
@@ -196,7 +173,6 @@ def print_rows(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run both experiments."""
     parser = argparse.ArgumentParser(prog="python -m examples.gradual")
     parser.add_argument("--repeats", type=int, default=100, help="at least 2 (100, as the paper)")
     parser.add_argument("--seed", type=int, default=1)

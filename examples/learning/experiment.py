@@ -12,13 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
-from examples.learning.senders import (
-    DIMENSIONS,
-    NO_PRIVACY,
-    Sender,
-    honest_senders,
-    published,
-)
+from examples.learning.senders import DIMENSIONS, NO_PRIVACY, Sender, honest_senders, published
 from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.testing import SeededSource
 
@@ -50,23 +44,15 @@ def split(seed: int) -> tuple[Images, Images]:
 
 
 def population(images: Images, clients: int, seed: int) -> Images:
-    """Give each of ``clients`` one image, drawn with replacement: some hold the same one."""
     held = np.random.default_rng(seed).integers(0, len(images.labels), size=clients)
     return Images(images.features[held], images.labels[held])
 
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """What the server sees of all clients.
+    """What the server sees of all clients: unbiased features, NaN where none is reported; labels.
 
-    Attributes
-    ----------
-    features : (n, d) float64
-        Unbiased, or as published; NaN where a client reports nothing.
-    labels : (n,) int64
-        Randomized.
-    keep, move : float
-        Probability that a label is the true one, and that it is a given other one.
+    A label is the true one with probability ``keep``, and a given other one with ``move``.
     """
 
     features: NDArray[np.float64]
@@ -76,7 +62,6 @@ class Reports:
 
     @property
     def centre(self) -> NDArray[np.float64]:
-        """The mean of each feature."""
         centre: NDArray[np.float64] = np.nanmean(self.features, axis=0)
         return centre
 
@@ -90,7 +75,6 @@ class Reports:
 
 
 def receive(sender: Sender, label_epsilon: float, clients: Images, seed: int) -> Reports:
-    """Let every client send features and label once."""
     features = sender.send(clients.features, seed)
     if math.isinf(label_epsilon):
         return Reports(features, clients.labels, 1.0, 0.0)
@@ -130,15 +114,7 @@ def logistic(reports: Reports, test: Images) -> float:
 
 @dataclass(frozen=True)
 class Result:
-    """How one mechanism did at one epsilon, seed by seed.
-
-    Attributes
-    ----------
-    errors : list of float
-        Mean squared error of the mean of a feature over the clients.
-    centroids, logistic : list of float
-        Accuracy of the two learners.
-    """
+    """How one mechanism did at one epsilon, seed by seed: squared errors, two accuracies."""
 
     sender: Sender
     label_epsilon: float
@@ -163,18 +139,10 @@ def settings(epsilons: Sequence[float], nominals: Sequence[float]) -> Iterator[R
 def run(
     clients: int, seeds: Sequence[int], epsilons: Sequence[float], nominals: Sequence[float]
 ) -> list[Result]:
-    """Run all settings.
+    """Run all settings; each seed divides the images, hands them out and randomizes anew.
 
-    Parameters
-    ----------
-    clients : int
-        Each holds one image and reports once.
-    seeds : sequence of int
-        Each divides the images anew, hands them out anew and randomizes anew.
-    epsilons : sequence of float
-        Of the features; the label has the same, up to 4.
-    nominals : sequence of float
-        Nominal amounts of f-RR, at whose certified amounts the others are run too.
+    ``epsilons`` are of the features, and of the label up to 4. At what ``nominals`` of f-RR really
+    cost the others are run too.
     """
     results = list(settings(epsilons, nominals))
     for seed in seeds:

@@ -39,15 +39,9 @@ Values = NDArray[np.float64]
 class Sender:
     """Randomizes features; what it returns is all that the server sees.
 
-    Attributes
-    ----------
-    nominal : float
-        The epsilon of the features as its paper or its user calls it.
-    certified : float or None
-        What the features really cost, or None where nobody has certified the sampler.
-    send : callable
-        From ``(n, d)`` features in [0, 1] and a seed to ``(n, d)`` numbers, NaN where nothing is
-        reported.
+    ``nominal`` is the epsilon of the features as its paper or its user calls it, ``certified`` what
+    they really cost, None where nobody has certified the sampler. ``send`` makes of ``(n, d)``
+    features in [0, 1] and a seed ``(n, d)`` numbers, NaN where nothing is reported.
     """
 
     name: str
@@ -74,8 +68,8 @@ def published(nominal: float) -> Sender:
 def thresholds(epsilon: float) -> Sender:
     """Return some coordinates' answers at random thresholds, debiased.
 
-    What answers at thresholds of the same bin are on average is taken from each, and the
-    coordinate's mean is added: the public thresholds then add no noise of their own.
+    What answers at thresholds of the same bin are on average is replaced by the coordinate's mean:
+    the public thresholds then add no noise of their own.
     """
     mechanism = SampledVector(epsilon, DIMENSIONS)
 
@@ -105,8 +99,7 @@ class SampledPiecewise(SampledHybrid):
 def on_grid(epsilon: float, *, piecewise: bool = False) -> Sender:
     """Return some coordinates by the Hybrid Mechanism on a grid, or by the Piecewise one.
 
-    The number of coordinates is the best one for the Hybrid Mechanism; for the Piecewise it is that
-    of Wang et al., max(1, min(d, ⌊ε/2.5⌋)).
+    Of the latter max(1, min(d, ⌊ε/2.5⌋)) coordinates, as Wang et al. do.
     """
     mechanism = SampledHybrid(epsilon, DIMENSIONS)
     if piecewise:
@@ -128,7 +121,6 @@ def on_grid(epsilon: float, *, piecewise: bool = False) -> Sender:
 
 
 def _scattered(features: Values, chosen: NDArray[np.int64], values: Values) -> Values:
-    """Put values of chosen coordinates in place, NaN in the others."""
     out = np.full(features.shape, np.nan)
     out[np.arange(len(features))[:, None], chosen] = values
     return out
@@ -153,10 +145,7 @@ def laplace(values: Values, epsilon: float, generator: np.random.Generator) -> V
 
 
 def duchi(values: Values, epsilon: float, generator: np.random.Generator) -> Values:
-    """Report a corner of a cube, more likely on the side of the rounded vector than opposite.
-
-    The corners are uniform among those of non-negative (or else non-positive) product with it.
-    """
+    """Report a corner of a cube, more likely on the side of the rounded vector than opposite."""
     n, d = values.shape
     corner = np.where(generator.random((n, d)) < (1 + values) / 2, 1.0, -1.0)
     side = np.where(generator.random(n) < 1 / (1 + math.exp(-epsilon)), 1.0, -1.0)
@@ -176,7 +165,6 @@ def duchi(values: Values, epsilon: float, generator: np.random.Generator) -> Val
 
 
 def honest_senders(epsilon: float) -> list[Sender]:
-    """Return what keeps to an epsilon, certified or by a proof for real numbers."""
     return [
         thresholds(epsilon),
         on_grid(epsilon),

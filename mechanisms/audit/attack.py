@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, TypeAlias
 
-from mechanisms.audit.bounds import Attack, Guesses
-from mechanisms.audit.guessing import PART, best_rule, column_of, fair_bits
+import numpy as np
+
+from mechanisms.arrays import Bools, Bytes, Floats, Ints, Words
+from mechanisms.audit.guessing import PART, Attack, Guesses, best_rule, column_of, fair_bits
 from mechanisms.audit.seen import Seen, views_of
 from mechanisms.base import NO_ID, Mechanism
 from mechanisms.errors import ParameterError
+from mechanisms.estimators.counting import grouped_bit_sums, grouped_counts
 from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Chains drawn at a time, and bytes of their payloads.
 _BLOCK, _BYTES = 1 << 15, 1 << 23
@@ -38,19 +37,8 @@ _SHARES = 1 << 21
 _FAR = 4.0
 
 
-class Sampler(Protocol):
-    """What draws chains: the ``randomize`` of a mechanism, or something in its place."""
-
-    def __call__(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-        /,
-    ) -> NDArray[np.uint8]:
-        """Draw chains for ``(n,)`` values: ``(n, levels, payload_width)`` ``uint8``."""
-        ...
+#: What draws chains: the ``randomize`` of a mechanism, or something in its place.
+Sampler: TypeAlias = "Callable[[Any, Words, Words, Source], Bytes]"
 
 
 def attack(
@@ -66,33 +54,23 @@ def attack(
     """Distinguish inputs by whole chains, as somebody would who sees every level.
 
     Three pairs of inputs are attacked: the one with the largest certified loss, one that a search
-    among inputs drawn at random found suspicious, and one at random.
+    among inputs drawn at random found suspicious, and one at random; or ``pair`` alone. The
+    attacker knows the mechanism and the public coins of every chain. ``sampler`` is what is
+    attacked in the place of ``mechanism.randomize``; ``source``, also of the secrets, is in
+    production :class:`.SystemSource`.
 
     Parameters
     ----------
-    mechanism : Mechanism
-        The attacker knows it, and the public coins of every chain.
-    source : Source
-        Also of the secrets; the production sampler's is :class:`.SystemSource`.
     trials : int
         At least 10: how many chains of each input of the worst pair are drawn, on average. A fair
         secret bit decides of each of twice as many. The suspicious pair has a quarter of that, the
         random one an eighth, and the search a quarter.
-    confidence : float
-        In (0, 1), of the bound.
-    levels : int, optional
-        The levels that are released, from the weakest on; all by default.
-    pair : pair of values, optional
-        The only inputs to distinguish; by default the three pairs.
-    sampler : callable, optional
-        What is attacked in the place of ``mechanism.randomize``.
-
-    Returns
-    -------
-    Attack
-        Its bound is above the true loss with probability ``1 - confidence`` at most. What to look
+    confidence : float in (0, 1)
+        The bound is above the true loss with probability ``1 - confidence`` at most. What to look
         at is chosen before the chains are drawn that count; of the pairs every one has its part of
         that probability (Bonferroni).
+    levels : int, optional
+        The levels that are released, from the weakest on; all by default.
 
     Examples
     --------
@@ -134,11 +112,9 @@ class _Target:
     def guesses(self, pair: tuple[Any, Any], trials: int, share: float) -> Guesses:
         """Guess which of two inputs chains hide, ``trials`` of either on average.
 
-        A fifth of the chains, less where they are very wide, teaches the rule; the others, drawn
-        after that, are counted.
+        A fifth of the chains, less where they are very wide, teaches the rule; the later ones
+        count.
         """
-        import numpy as np
-
         part = min(2 * trials // PART, max(_FEWEST, _LEARNT // self._row))
         secrets = fair_bits(2 * part, self.source)
         first, second = (self._seen(pair, half) for half in np.split(secrets, 2))
@@ -154,12 +130,8 @@ class _Target:
             right, guesses = right + counts[0], guesses + counts[1]
         return Guesses(right, guesses, name, share)
 
-    def columns(
-        self, values: Sequence[Any], chains: int
-    ) -> Iterator[tuple[Any, NDArray[np.uint8], NDArray[np.uint64]]]:
+    def columns(self, values: Sequence[Any], chains: int) -> Iterator[tuple[Any, Bytes, Words]]:
         """Draw about so many chains, of each value in turn: the values, payloads and ids."""
-        import numpy as np
-
         turns, each = max(1, chains // len(values)), max(1, self._block // (8 * len(values)))
         for start in range(0, turns, each):
             places = np.tile(np.arange(len(values)), min(each, turns - start))
@@ -168,20 +140,17 @@ class _Target:
 
     @property
     def _block(self) -> int:
-        """Chains to draw at a time."""
         return max(64, min(_BLOCK, _BYTES // self._row))
 
     @property
     def _row(self) -> int:
         return self.mechanism.levels * self.mechanism.payload_width
 
-    def _seen(self, pair: tuple[Any, Any], secrets: NDArray[np.bool_]) -> Seen:
+    def _seen(self, pair: tuple[Any, Any], secrets: Bools) -> Seen:
         column = column_of(pair, secrets.astype(int))
         return Seen(self.mechanism, pair, *self._drawn(column, len(secrets)))
 
-    def _drawn(self, column: Any, n: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
-        import numpy as np
-
+    def _drawn(self, column: Any, n: int) -> tuple[Bytes, Words]:
         chains = self.source.words(2 * n).reshape(n, 2)
         names = np.tile(np.frombuffer(NO_ID, dtype="<u8").astype(np.uint64), (n, 1))
         self.drawn += n
@@ -197,8 +166,6 @@ def _other_pairs(target: _Target, chains: int) -> list[tuple[Any, Any]]:
     farthest from all others are compared again, with more chains, and the two that differ most are
     attacked. All of this only chooses a pair: the chains of the attack are drawn afterwards.
     """
-    import numpy as np
-
     width = target.mechanism.levels * target.mechanism.payload_width
     count = max(4, min(_INPUTS, _SHARES // (16 * width)))
     inputs = list(target.mechanism.some_inputs(count, target.source))
@@ -217,24 +184,18 @@ def _other_pairs(target: _Target, chains: int) -> list[tuple[Any, Any]]:
     return [(inputs[one], inputs[other]) if one != other else (inputs[0], inputs[1]), random]
 
 
-def _differences(logs: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+def _differences(logs: Floats, other: Floats) -> Floats:
     """Return how far reports differ, summed over the cells of a plane, of the best plane."""
-    import numpy as np
-
-    gaps: NDArray[np.float64] = np.abs(logs - other).max(axis=2)
+    gaps: Floats = np.abs(logs - other).max(axis=2)
     return np.asarray(gaps.sum(axis=2).max(axis=1))
 
 
-def _logs(
-    target: _Target, inputs: Sequence[Any], chains: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _logs(target: _Target, inputs: Sequence[Any], chains: int) -> tuple[Floats, Floats]:
     """Return the logarithms of the shares of every cell, and of all but it, of reports.
 
-    By input, ``(inputs, planes, 2, cells)``, where shares that chance could have moved are those
-    of all inputs; and of all inputs, ``(1, planes, 2, cells)``.
+    By input, ``(inputs, planes, 2, cells)``, what chance could have moved as that of all inputs;
+    and of all inputs, ``(1, planes, 2, cells)``.
     """
-    import numpy as np
-
     turns, ones = 0, np.zeros(1, dtype=np.int64)
     for column, payloads, ids in target.columns(inputs, chains):
         changes = payloads[:, 1:] ^ payloads[:, :-1]
@@ -253,15 +214,13 @@ def _logs(
     return logs[0], logs[1]
 
 
-def _tally(planes: NDArray[np.uint8], inputs: int) -> NDArray[np.int64]:
+def _tally(planes: Bytes, inputs: int) -> Ints:
     """Count set bits, or of planes of one byte its values: ``(inputs, planes, cells)``."""
-    import numpy as np
-
     n, count, width = planes.shape
+    turns = np.arange(n) % inputs
     if width > 1:
-        bits = np.unpackbits(planes, axis=2, bitorder="little")
-        by_turn = bits.reshape(-1, inputs, count, 8 * width)
-        return np.asarray(by_turn.sum(axis=0, dtype=np.int64))
-    rows = count * (np.arange(n) % inputs)[:, None] + np.arange(count)
-    cells = 256 * rows + planes[:, :, 0]
-    return np.bincount(cells.ravel(), minlength=256 * inputs * count).reshape(inputs, count, 256)
+        sums = grouped_bit_sums(planes.reshape(n, -1), turns, inputs)
+        return sums.reshape(inputs, count, 8 * width)
+    cells = count * turns[:, None] + np.arange(count)
+    counts = grouped_counts(planes.ravel(), cells.ravel(), inputs * count, 256)
+    return counts.reshape(inputs, count, 256)

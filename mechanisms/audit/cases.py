@@ -4,39 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from mechanisms.audit.bounds import Attack
-from mechanisms.audit.guessing import fair_bits, guess, key_of
+import numpy as np
+
+from mechanisms.arrays import Bools, Floats, Words
+from mechanisms.audit.guessing import Attack, fair_bits, guess, key_of
 from mechanisms.randomness import Source
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 #: What is seen of releases, each of the input that its secret bit chooses.
-Views: TypeAlias = "Mapping[str, NDArray[np.uint64]]"
-Release: TypeAlias = "Callable[[NDArray[np.bool_], Source], Views]"
+Views: TypeAlias = "Mapping[str, Words]"
+Release: TypeAlias = "Callable[[Bools, Source], Views]"
 
 
 @dataclass(frozen=True)
 class Case:
     """A claim and what is true of it.
 
-    Parameters
-    ----------
-    name : str
-        The mechanism and its setting.
-    source : str
-        Where the claim is made, or the condition that is broken.
-    claimed, true : float
-        Epsilons; the true one by calculation, infinite where no epsilon covers it.
-    release : callable
-        Draws releases from a secret bit each.
-    cost : int
-        How many times fewer releases an attack draws, where one takes long.
-    why : str
-        What is wrong.
+    ``source`` is where the claim is made, or the condition that is broken. ``claimed`` and ``true``
+    are epsilons, the true one by calculation, infinite where no epsilon covers it. ``release``
+    draws releases from a secret bit each; an attack draws ``cost`` times fewer, where one takes
+    long. ``why`` is what is wrong.
     """
 
     name: str
@@ -58,19 +46,15 @@ class Case:
         return guess(self.release(secrets, source), secrets, confidence)
 
 
-def unit(n: int, source: Source) -> NDArray[np.float64]:
+def unit(n: int, source: Source) -> Floats:
     """Return ``(n,)`` uniform numbers in [0, 1) of 53 bits."""
-    import numpy as np
-
     return (source.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def law_release(one: Sequence[float], other: Sequence[float]) -> Release:
     """Return what draws from one of two laws of the same outcomes."""
 
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        import numpy as np
-
+    def release(secrets: Bools, source: Source) -> Views:
         drawn = unit(len(secrets), source)
         outcomes = [
             np.minimum(np.searchsorted(np.cumsum(law), drawn, side="right"), len(law) - 1)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TypeAlias
 
+import numpy as np
+
+from mechanisms.arrays import Bools
 from mechanisms.audit.attack import attack
-from mechanisms.audit.bounds import Attack
-from mechanisms.audit.cases import Case, Release, Views
-from mechanisms.audit.guessing import key_of, score_key
+from mechanisms.audit.cases import Case, Views
+from mechanisms.audit.guessing import Attack, key_of, score_key
 from mechanisms.base import Mechanism
 from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.exact import MICRO, loss_micro, to_micro
@@ -23,10 +26,6 @@ from mechanisms.top_item.selection import (
     SelectionMechanism,
 )
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 #: A parameter of a mechanism.
 Parameter: TypeAlias = object
 #: Periods in which a constant value is reported.
@@ -37,16 +36,10 @@ FALSE_ALARM = 1e-6
 
 @dataclass(frozen=True)
 class Claim:
-    """A mechanism of the library and where it comes from.
+    """A mechanism of the registry and where it comes from.
 
-    Parameters
-    ----------
-    name : str
-        In :data:`mechanisms.registry.REGISTRY`.
-    source : str
-        Whose mechanism it is.
-    parameters : mapping
-        For an audit; one that depends on epsilon is a function of the strongest amount.
+    ``parameters`` are those of an audit; one that depends on epsilon is a function of the strongest
+    amount.
     """
 
     name: str
@@ -54,7 +47,7 @@ class Claim:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
     def spec(self, micro: int) -> dict[str, Parameter]:
-        """Return the mechanism as :func:`mechanisms.registry.build` takes it."""
+        """Return the mechanism as the registry takes it."""
         spec: dict[str, Parameter] = {"name": self.name}
         for key, value in self.parameters.items():
             spec[key] = value(micro) if callable(value) else value
@@ -108,15 +101,9 @@ LIBRARY: tuple[Claim, ...] = (
 class Finding:
     """What an audit of one mechanism found, in micro-epsilon but for the attack.
 
-    Parameters
-    ----------
-    claimed : int
-        The nominal amount of the last level that is released.
-    stated : int
-        What the mechanism says that it is certified at, and what is charged.
-    certified : int
-        The same, computed again from the sampler's thresholds.
-    attack : Attack or None
+    ``claimed`` is the nominal amount of the last level that is released, ``stated`` what the
+    mechanism says that it is certified at, and what is charged; ``certified`` is the same, computed
+    again from the sampler's thresholds.
     """
 
     claimed: int
@@ -127,10 +114,7 @@ class Finding:
     def problems(self, checks: int = 1) -> list[str]:
         """Return what is wrong, in words; nothing for a mechanism that keeps its word.
 
-        Parameters
-        ----------
-        checks : int
-            How many attacks share the rate of false alarms, :data:`FALSE_ALARM`.
+        ``checks`` attacks share the rate of false alarms, :data:`FALSE_ALARM`.
         """
         found = []
         if self.certified != self.stated:
@@ -153,17 +137,11 @@ class Attacker:
     confidence: float = 0.95
 
     def __call__(self, mechanism: Mechanism, levels: int) -> Attack:
-        """Attack a mechanism whose first ``levels`` levels are released."""
         return attack(
-            mechanism,
-            self.source,
-            trials=self.trials,
-            confidence=self.confidence,
-            levels=levels,
+            mechanism, self.source, trials=self.trials, confidence=self.confidence, levels=levels
         )
 
     def case(self, case: Case) -> Attack:
-        """Attack what is no ladder."""
         return case.attack(self.source, self.trials, self.confidence)
 
 
@@ -173,8 +151,6 @@ def certified(mechanism: Mechanism, level: int) -> int:
     Mechanisms certify themselves when they are made. This starts from the integers alone that the
     sampler compares with, and so finds an amount that does not belong to them.
 
-    Examples
-    --------
     >>> grr = build({"name": "grr", "domain_size": 5}, [500_000, 1_000_000], "colour")
     >>> [certified(grr, level) for level in (0, 1)]
     [500000, 1000000]
@@ -185,18 +161,10 @@ def certified(mechanism: Mechanism, level: int) -> int:
 def examine(
     mechanism: Mechanism, levels: int | None = None, attacker: Attacker | None = None
 ) -> Finding:
-    """Audit a mechanism.
+    """Audit a mechanism of which the first levels are released, by default all.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-    levels : int, optional
-        The levels that are released; all by default.
-    attacker : Attacker, optional
-        Without one nothing is attacked.
+    Without an attacker nothing is attacked.
 
-    Examples
-    --------
     >>> found = examine(LIBRARY[0].build([500_000, 1_000_000]))
     >>> found.claimed, found.certified, found.problems()
     (1000000, 1000000, [])
@@ -211,13 +179,7 @@ def examine(
 
 
 def ladder_to(epsilon: float) -> tuple[int, int]:
-    """Return the ladder of an audit: half of an epsilon, then all of it, in micro-epsilon.
-
-    Examples
-    --------
-    >>> ladder_to(2.0)
-    (1000000, 2000000)
-    """
+    """Return the ladder of an audit: half of an epsilon, then all of it, in micro-epsilon."""
     micro = to_micro(epsilon)
     return max(1, micro // 2), micro
 
@@ -230,7 +192,7 @@ def others() -> list[Case]:
         "Erlingsson et al., CCS 2014",
         2.0,
         grr.certified() / MICRO,
-        _periods(grr),
+        partial(_periods, grr),
         "",
         4,
     )
@@ -243,30 +205,23 @@ def others() -> list[Case]:
 
 def _selection(name: str, source: str, mechanism: SelectionMechanism) -> Case:
     """Return a selection between neighbours that change both of two scores."""
-    scores = [0, 6], [1, 5]
-
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        import numpy as np
-
-        items = [mechanism.select(scores[secret], source) for secret in secrets.tolist()]
-        return {"the item": key_of(np.array(items, dtype=np.int64)[:, None])}
-
-    certified = mechanism.certified / MICRO
+    certified, release = mechanism.certified / MICRO, partial(_selected, mechanism)
     name = f"{name}, scores (0, 6) and (1, 5)"
     return Case(name, source, mechanism.epsilon, certified, release, "", 4)
 
 
-def _periods(grr: GeneralizedRandomizedResponse) -> Release:
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        import numpy as np
+def _selected(mechanism: SelectionMechanism, secrets: Bools, source: Source) -> Views:
+    scores = [0, 6], [1, 5]
+    items = [mechanism.select(scores[secret], source) for secret in secrets.tolist()]
+    return {"the item": key_of(np.array(items, dtype=np.int64)[:, None])}
 
-        permanent = grr.report(secrets.astype(np.int64), source)[:, 0].astype(np.int64)
-        said = np.zeros(len(secrets))
-        for _ in range(_PERIODS):
-            report = permanent
-            for step in reversed(grr.chain.degradations):
-                report = step.apply_many(report, source.words(len(report)))
-            said += 2.0 * report - 1
-        return {"all periods": score_key(said), "whether most say 1": score_key(np.sign(said))}
 
-    return release
+def _periods(grr: GeneralizedRandomizedResponse, secrets: Bools, source: Source) -> Views:
+    permanent = grr.report(secrets.astype(np.int64), source)[:, 0].astype(np.int64)
+    said = np.zeros(len(secrets))
+    for _ in range(_PERIODS):
+        report = permanent
+        for step in reversed(grr.chain.degradations):
+            report = step.apply_many(report, source.words(len(report)))
+        said += 2.0 * report - 1
+    return {"all periods": score_key(said), "whether most say 1": score_key(np.sign(said))}

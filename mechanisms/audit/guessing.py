@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
-from typing import TYPE_CHECKING, Any
+from math import inf, log, log1p, nan
+from typing import Any
 
-from mechanisms.audit.bounds import Attack, Guesses, lower_limit
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mechanisms.arrays import Bools, Floats, Ints, Words
 from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: A tenth of the chains ranks the cells, and as many choose among views and events.
 PART = 10
@@ -37,18 +36,110 @@ _NEARLY = 0.985
 _BETTER = 1.08
 
 
-def fair_bits(n: int, source: Source) -> NDArray[np.bool_]:
+def lower_limit(successes: ArrayLike, trials: ArrayLike, confidence: float) -> Floats:
+    """Return the one-sided Clopper–Pearson limit of a probability, from successes in trials.
+
+    It exceeds the true probability with probability at most ``1 - confidence``, exactly.
+
+    References
+    ----------
+    C. J. Clopper, E. S. Pearson, "The Use of Confidence or Fiducial Limits Illustrated in the Case
+    of the Binomial", Biometrika 26(4), 1934.
+
+    Examples
+    --------
+    >>> round(float(lower_limit(90, 100, 0.95)), 4)
+    0.8363
+    """
+    from scipy.special import betaincinv
+
+    if not 0 < confidence < 1:
+        raise ParameterError(f"confidence must lie in (0, 1), not {confidence}")
+    right, tried = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
+    some = right > 0
+    found = betaincinv(np.where(some, right, 1.0), tried - right + 1, 1 - confidence)
+    return np.where(some, found, 0.0)
+
+
+def loss_bound(right: int, guesses: int, confidence: float) -> float:
+    """Return the epsilon that so many right guesses of a fair secret bit prove.
+
+    Whatever is seen, an ε-private release leaves the likelier value of a fair bit a probability of
+    at most e^ε/(1+e^ε). So the right ones among any guesses that are chosen by what is seen alone
+    are stochastically below a binomial variable of that probability, and its Clopper–Pearson limit
+    bounds ε. Never negative; 0 without a guess.
+
+    >>> round(loss_bound(7_400, 10_000, 0.95), 3)
+    1.008
+    >>> loss_bound(0, 0, 0.95)
+    0.0
+    """
+    from scipy.special import betaincinv
+
+    if not 0 < confidence < 1:
+        raise ParameterError(f"confidence must lie in (0, 1), not {confidence}")
+    if not right > 0:
+        return 0.0
+    # The limit of the wrong ones keeps its digits where nearly all guesses are right.
+    wrong = float(betaincinv(guesses - right + 1, right, confidence))
+    return max(0.0, log1p(-wrong) - log(wrong)) if wrong < 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """Guesses of fair secret bits, each of which chose between two inputs, by what a view looks at.
+
+    They are of chains that were not used to find the rule. ``share`` is that of the chance of a
+    false bound that all guesses of an attack have together; see :class:`Attack`.
+    """
+
+    right: int
+    guesses: int
+    view: str
+    share: float = 1.0
+
+    def bound(self, confidence: float) -> float:
+        """Return the epsilon that they prove, at a confidence of the whole attack."""
+        return loss_bound(self.right, self.guesses, 1 - self.share * (1 - confidence))
+
+
+@dataclass(frozen=True)
+class Attack:
+    """The outcome of an attack: guesses for each pair of inputs, and the epsilon that they prove.
+
+    The shares of the guesses add up to 1, so that by Bonferroni's inequality the largest of their
+    bounds has the confidence of the attack. ``chains`` is how many were drawn in all.
+    """
+
+    pairs: tuple[Guesses, ...]
+    chains: int
+    confidence: float
+
+    @property
+    def best(self) -> Guesses:
+        """The guesses that prove most."""
+        return max(self.pairs, key=lambda pair: pair.bound(self.confidence))
+
+    @property
+    def epsilon(self) -> float:
+        """The proved lower bound; above the true loss with probability 1 - confidence at most."""
+        return self.bound(self.confidence)
+
+    def bound(self, confidence: float) -> float:
+        return max(pair.bound(confidence) for pair in self.pairs)
+
+    def exceeds(self, epsilon: float, false_alarm: float) -> bool:
+        """Whether the loss is proved to be above ``epsilon``, but for a rate of false alarms."""
+        return epsilon < inf and self.bound(1 - false_alarm) > epsilon
+
+
+def fair_bits(n: int, source: Source) -> Bools:
     """Return ``(n,)`` independent fair bits."""
-    import numpy as np
-
-    bits: NDArray[np.bool_] = (source.words(n) >> np.uint64(63)).astype(bool)
-    return bits
+    return (source.words(n) >> np.uint64(63)).astype(bool)
 
 
-def column_of(values: Sequence[Any], places: NDArray[np.int64]) -> Any:
+def column_of(values: Sequence[Any], places: Ints) -> Any:
     """Return ``values[place]`` for each place, as ``randomize`` takes a column."""
-    import numpy as np
-
     if any(isinstance(value, bytes) for value in values):
         return [values[place] for place in places.tolist()]
     return np.array([nan if value is None else value for value in values])[places]
@@ -58,13 +149,11 @@ def column_of(values: Sequence[Any], places: NDArray[np.int64]) -> Any:
 class Rule:
     """On which cells, sorted, to guess what."""
 
-    cells: NDArray[np.uint64]
-    values: NDArray[np.bool_]
+    cells: Words
+    values: Bools
 
-    def score(self, keys: NDArray[np.uint64], secrets: NDArray[np.bool_]) -> tuple[int, int]:
+    def score(self, keys: Words, secrets: Bools) -> tuple[int, int]:
         """Return how many guesses are right, and how many there are."""
-        import numpy as np
-
         if not len(self.cells):
             return 0, 0
         places = np.minimum(np.searchsorted(self.cells, keys), len(self.cells) - 1)
@@ -72,26 +161,13 @@ class Rule:
         return int((known & (self.values[places] == secrets)).sum()), int(known.sum())
 
 
-def guess(
-    views: Mapping[str, NDArray[np.uint64]], secrets: NDArray[np.bool_], confidence: float
-) -> Attack:
-    """Attack releases of which each hides one of two inputs, chosen by a fair secret bit.
+def guess(views: Mapping[str, Words], secrets: Bools, confidence: float) -> Attack:
+    """Attack releases of which each hides one of two inputs, by a fair secret bit of its own.
 
-    Parameters
-    ----------
-    views : mapping of str to ndarray, shape (n,), uint64
-        Ways to look at a release; any functions of what is seen, the most natural one first. A
-        later one is taken only if it promises more by a good part.
-    secrets : ndarray, shape (n,), bool
-        Independent fair bits.
-    confidence : float in (0, 1)
-
-    Returns
-    -------
-    Attack
-        Its bound holds whatever the views are, since no secret of the counted part was looked at
-        before the rule was fixed: given all that is seen, the guesses are independent, each right
-        with probability at most e^ε/(1+e^ε).
+    ``views`` are ways to look at a release: any functions of what is seen, the most natural one
+    first. A later one is taken only if it promises more by a good part. The bound holds whatever
+    they are, since no secret of the counted part was looked at before the rule was fixed: given all
+    that is seen, the guesses are independent, each right with probability at most e^ε/(1+e^ε).
     """
     n = len(secrets)
     part = n // PART
@@ -103,9 +179,7 @@ def guess(
     return Attack((Guesses(right, guesses, name),), n, confidence)
 
 
-def best_rule(
-    views: Mapping[str, NDArray[np.uint64]], secrets: NDArray[np.bool_]
-) -> tuple[str, Rule]:
+def best_rule(views: Mapping[str, Words], secrets: Bools) -> tuple[str, Rule]:
     """Return the view that promises most, and its rule: half of ``n`` ranks, half chooses."""
     half = len(secrets) // 2
     first, second = slice(half), slice(half, None)
@@ -121,13 +195,11 @@ def best_rule(
     return found[-1][1:]
 
 
-Part = tuple["NDArray[np.uint64]", "NDArray[np.bool_]"]
+Part = tuple["Words", "Bools"]
 
 
 def _learn(ranking: Part, choosing: Part, confidence: float) -> tuple[float, Rule]:
     """Return a rule from two disjoint sets of chains, and the epsilon that it promises."""
-    import numpy as np
-
     cells, places = np.unique(ranking[0], return_inverse=True)
     total = np.bincount(places, minlength=len(cells))
     ones = np.bincount(places[ranking[1]], minlength=len(cells))
@@ -150,14 +222,12 @@ def _learn(ranking: Part, choosing: Part, confidence: float) -> tuple[float, Rul
     return float(worth.max()), Rule(cells[taken], values[taken])
 
 
-def key_of(columns: NDArray[np.int64]) -> NDArray[np.uint64]:
+def key_of(columns: Ints) -> Words:
     """Return a number for each row of ``(n, k)`` integers, the same for equal rows.
 
     Different rows share one by a collision of 64-bit hashes only, which would cost an attack
     power, never its validity.
     """
-    import numpy as np
-
     from mechanisms.coins import mix64s
 
     key = np.zeros(len(columns), dtype=np.uint64)
@@ -170,13 +240,11 @@ def key_of(columns: NDArray[np.int64]) -> NDArray[np.uint64]:
 class Quantiles:
     """Cells of a number: its millionths, or if it takes many values the quantile between edges."""
 
-    edges: NDArray[np.int64] | None
+    edges: Ints | None
 
     @staticmethod
-    def of(scores: NDArray[np.float64]) -> Quantiles:
+    def of(scores: Floats) -> Quantiles:
         """Learn cells from the numbers of a part of the chains."""
-        import numpy as np
-
         fine = _millionths(scores)
         bins = min(BINS, max(8, len(scores) // _IN_A_BIN))
         if len(np.unique(fine)) <= bins:
@@ -184,22 +252,18 @@ class Quantiles:
         ends = np.linspace(0, 1, bins + 1)[1:-1]
         return Quantiles(np.unique(np.quantile(fine, ends, method="nearest")))
 
-    def keys(self, scores: NDArray[np.float64]) -> NDArray[np.uint64]:
+    def keys(self, scores: Floats) -> Words:
         """Return the cells of ``(n,)`` numbers."""
-        import numpy as np
-
         fine = _millionths(scores)
         if self.edges is not None:
             fine = np.searchsorted(self.edges, fine).astype(np.int64)
         return fine.view(np.uint64)
 
 
-def _millionths(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    import numpy as np
-
+def _millionths(scores: Floats) -> Ints:
     return np.rint(scores * 1e6).astype(np.int64)
 
 
-def score_key(scores: NDArray[np.float64]) -> NDArray[np.uint64]:
+def score_key(scores: Floats) -> Words:
     """Return the cells of ``(n,)`` numbers; they are learnt from the part that ranks cells."""
     return Quantiles.of(scores[: max(1, len(scores) // PART)]).keys(scores)

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
+
+from mechanisms.arrays import Bools, Bytes, Floats, Ints, Words
 from mechanisms.audit.guessing import Quantiles, column_of, key_of
 from mechanisms.base import Mechanism
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from mechanisms.estimators.counting import grouped_bit_sums
 
 #: Bits, or bytes, that are compared at most.
 _AT_ONCE = 1 << 24
@@ -35,30 +35,22 @@ _RIDGE, _STEPS, _SMALL = 1.0, 12, 1e-4
 class Seen:
     """Chains that hide one of two values, as an attacker sees them who knows the mechanism.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-    pair : pair of values
-        Of values that are rounded at random the ratios are not always those of their reports.
-    payloads : ndarray, shape (n, levels, payload_width), uint8
-    chains : ndarray, shape (n, 2), uint64
-        Their ids, from which the public coins are hashed.
+    ``payloads`` are ``(n, levels, payload_width)``; public coins are hashed from ``chains``, their
+    ids. Of values that are rounded at random the ratios are not always those of their reports.
     """
 
     mechanism: Mechanism
     pair: tuple[Any, Any]
-    payloads: NDArray[np.uint8]
-    chains: NDArray[np.uint64]
-    _ratios: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+    payloads: Bytes
+    chains: Words
+    _ratios: dict[int, Floats] = field(default_factory=dict)
 
-    def ratio(self, level: int) -> NDArray[np.float64]:
+    def ratio(self, level: int) -> Floats:
         """How much likelier reports of a level are from the second value: ``(n,)`` logarithms.
 
         By its exact channel, e^-1000 for what is impossible; 0 for a report that no value has,
         from a faulty sampler.
         """
-        import numpy as np
-
         level %= self.payloads.shape[1]
         if level not in self._ratios:
             reports, out = self.payloads[:, level], np.zeros(len(self.payloads))
@@ -71,40 +63,32 @@ class Seen:
         return self._ratios[level]
 
     @cached_property
-    def ratios(self) -> NDArray[np.float64]:
+    def ratios(self) -> Floats:
         """Those of all levels, ``(n, levels)``."""
-        import numpy as np
-
         return np.stack([self.ratio(level) for level in range(self.payloads.shape[1])], axis=1)
 
     @cached_property
-    def answers(self) -> NDArray[np.int64]:
+    def answers(self) -> Ints:
         """The symbols that are reported, ``(n, levels, answers)``, if reports are symbols."""
         return self.mechanism.answers(self.payloads)
 
     @cached_property
-    def truths(self) -> NDArray[np.int64]:
+    def truths(self) -> Ints:
         """What public coins make of both values, ``(n, 2, answers)``."""
-        import numpy as np
-
         columns = (
             column_of(self.pair, np.full(len(self.chains), side, dtype=np.int64)) for side in (0, 1)
         )
         return np.stack([self.mechanism.truths(each, self.chains) for each in columns], axis=1)
 
     @cached_property
-    def planes(self) -> NDArray[np.uint8]:
+    def planes(self) -> Bytes:
         """The bytes of all levels, and in what every level differs from the one below it."""
-        import numpy as np
-
         changes = self.payloads[:, 1:] ^ self.payloads[:, :-1]
         return np.concatenate([self.payloads, changes], axis=1).reshape(len(self.payloads), -1)
 
     @cached_property
-    def numbers(self) -> NDArray[np.float64]:
+    def numbers(self) -> Floats:
         """What of all levels is no bit: ratios, and which input every answer is that of."""
-        import numpy as np
-
         if self.answers.shape[2] < 2:
             return self.ratios
         one, other = self.truths[:, None, 0], self.truths[:, None, 1]
@@ -112,20 +96,11 @@ class Seen:
         return np.concatenate([self.ratios, agreed.reshape(len(agreed), -1)], axis=1)
 
 
-View: TypeAlias = "Callable[[Seen], NDArray[np.uint64]]"
+View: TypeAlias = "Callable[[Seen], Words]"
 
 
-def views_of(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
-    """Return views, the most natural one first, learnt from chains and the bits behind them.
-
-    Parameters
-    ----------
-    seen : Seen
-    secrets : ndarray, shape (n,), bool
-        Which input each chain hides.
-    """
-    import numpy as np
-
+def views_of(seen: Seen, secrets: Bools) -> dict[str, View]:
+    """Return views, the most natural one first, learnt from chains and the bits behind them."""
     views: dict[str, View] = {"the last level": _number(seen, lambda seen: seen.ratio(-1))}
     if seen.payloads.shape[1] > 1:
         views["all levels"] = lambda seen: key_of(np.rint(seen.ratios * 1e6).astype(np.int64))
@@ -143,19 +118,17 @@ def views_of(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
     return views
 
 
-def _number(seen: Seen, number: Callable[[Seen], NDArray[np.float64]]) -> View:
+def _number(seen: Seen, number: Callable[[Seen], Floats]) -> View:
     """Return the cells of a number, their edges those of the chains that are learnt from."""
     quantiles = Quantiles.of(number(seen))
     return lambda seen: quantiles.keys(number(seen))
 
 
-def _single(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
+def _single(seen: Seen, secrets: Bools) -> dict[str, View]:
     """Return the most telling bit and byte of a level, and those of all levels together."""
-    import numpy as np
-
     n, levels, width = seen.payloads.shape
     every = list(range(levels))
-    ones = bit_sums(seen.payloads.reshape(n, levels * width), secrets)
+    ones = grouped_bit_sums(seen.payloads.reshape(n, levels * width), secrets.astype(int), 2)
     totals = np.bincount(secrets, minlength=2)[:, None]
     best = int(_worth(np.stack([ones, totals - ones], axis=2)).argmax())
     level, bit = divmod(best, 8 * width)
@@ -179,48 +152,38 @@ def _single(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
 
 
 def _bits(levels: list[int], bit: int) -> View:
-    import numpy as np
-
-    def view(seen: Seen) -> NDArray[np.uint64]:
+    def view(seen: Seen) -> Words:
         return key_of(seen.payloads[:, levels, bit >> 3].astype(np.int64) >> (bit & 7) & 1)
 
     return view
 
 
 def _bytes(levels: list[int], column: int) -> View:
-    import numpy as np
-
     return lambda seen: key_of(seen.payloads[:, levels, column].astype(np.int64))
 
 
-def _best_column(cells: NDArray[np.int64], secrets: NDArray[np.bool_], size: int) -> int:
+def _best_column(cells: Ints, secrets: Bools, size: int) -> int:
     """Return which column of cells below ``size`` distinguishes the secrets best."""
-    import numpy as np
-
     columns = cells.shape[1]
     places = cells + size * np.arange(columns) + size * columns * secrets[:, None]
     table = np.bincount(places.ravel(), minlength=2 * columns * size)
     return int(_worth(table.reshape(2, columns, size)).argmax())
 
 
-def _worth(table: NDArray[np.int64]) -> NDArray[np.float64]:
+def _worth(table: Ints) -> Floats:
     """Return for each column of ``(2, columns, cells)`` counts how sure a guess can be at best.
 
     The lower limit is E. B. Wilson's (1927): cheaper than the exact one, to choose by.
     """
-    import numpy as np
-
     total, square = np.maximum(table.sum(axis=0), 1), _SURE**2
     share = table.max(axis=0) / total
     spread = _SURE * np.sqrt(share * (1 - share) / total + square / (4 * total**2))
-    limit: NDArray[np.float64] = (share + square / (2 * total) - spread) / (1 + square / total)
+    limit: Floats = (share + square / (2 * total) - spread) / (1 + square / total)
     return np.asarray(limit.max(axis=1))
 
 
-def _words(payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _words(payloads: Bytes) -> Ints:
     """Return the bytes of every chain as ``(n, k)`` words, padded with zeros."""
-    import numpy as np
-
     flat = payloads.reshape(len(payloads), -1)
     padded = np.zeros((len(flat), -(-flat.shape[1] // 8) * 8), dtype=np.uint8)
     padded[:, : flat.shape[1]] = flat
@@ -229,42 +192,21 @@ def _words(payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class LinearScore:
-    """The logarithm of a likelihood ratio, as a sum over bits and numbers.
+    """The logarithm of a likelihood ratio, as a weighted sum over some bits, then some numbers."""
 
-    Parameters
-    ----------
-    bits, numbers : ndarray of int
-        Which are added up.
-    weights : ndarray of float
-        Of the bits, then of the numbers.
-    """
-
-    bits: NDArray[np.int64]
-    numbers: NDArray[np.int64]
-    weights: NDArray[np.float64]
+    bits: Ints
+    numbers: Ints
+    weights: Floats
 
     @staticmethod
-    def fit(
-        planes: NDArray[np.uint8], numbers: NDArray[np.float64], secrets: NDArray[np.bool_]
-    ) -> LinearScore:
-        """Learn a score from chains whose inputs are known.
+    def fit(planes: Bytes, numbers: Floats, secrets: Bools) -> LinearScore:
+        """Learn a score from chains whose inputs are known: ``(n, bytes)`` of bits, and numbers.
 
         Features that by themselves do not differ are left out, so that their noise is too; the
         others get the weights of a logistic regression with a small ridge penalty.
-
-        Parameters
-        ----------
-        planes : ndarray, shape (n, bytes), uint8
-            All their bits are features.
-        numbers : ndarray, shape (n, k), float64
-            More features.
-        secrets : ndarray, shape (n,), bool
-            What the score speaks for.
         """
-        import numpy as np
-
         sides = np.maximum(np.bincount(secrets, minlength=2), 1)[:, None]
-        shares = bit_sums(planes, secrets) / sides
+        shares = grouped_bit_sums(planes, secrets.astype(int), 2) / sides
         bits = _telling(shares, shares * (1 - shares) / sides)
         of_side = np.stack([~secrets, secrets]) / sides
         means = of_side @ numbers
@@ -272,38 +214,26 @@ class LinearScore:
         features = _features(planes[:_ROWS], numbers[:_ROWS], bits, chosen)
         return LinearScore(bits, chosen, _regress(features, secrets[:_ROWS]))
 
-    def __call__(
-        self, planes: NDArray[np.uint8], numbers: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def __call__(self, planes: Bytes, numbers: Floats) -> Floats:
         """Return the scores of ``n`` chains, but for a constant."""
         return _features(planes, numbers, self.bits, self.numbers) @ self.weights
 
 
-def _features(
-    planes: NDArray[np.uint8],
-    numbers: NDArray[np.float64],
-    bits: NDArray[np.int64],
-    chosen: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    import numpy as np
-
+def _features(planes: Bytes, numbers: Floats, bits: Ints, chosen: Ints) -> Floats:
     found = planes[:, bits >> 3] >> (bits & 7).astype(np.uint8) & 1
     return np.concatenate([found.astype(float), numbers[:, chosen]], axis=1)
 
 
-def _telling(means: NDArray[np.float64], variances: NDArray[np.float64]) -> NDArray[np.int64]:
+def _telling(means: Floats, variances: Floats) -> Ints:
     """Return the features, columns of ``(2, k)`` means, that differ most, if they differ enough."""
-    import numpy as np
-
     gaps = np.abs(means[1] - means[0])
     sizes = gaps / np.sqrt(np.maximum(variances.sum(axis=0), 1e-12))
-    order: NDArray[np.int64] = np.argsort(-sizes, kind="stable")[:_FEATURES]
+    order: Ints = np.argsort(-sizes, kind="stable")[:_FEATURES]
     return order[: int((sizes > _SURE).sum())]
 
 
-def _regress(features: NDArray[np.float64], secrets: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _regress(features: Floats, secrets: Bools) -> Floats:
     """Return the weights of a penalised logistic regression, by Newton's method."""
-    import numpy as np
     from scipy.special import expit
 
     n, k = features.shape
@@ -320,17 +250,3 @@ def _regress(features: NDArray[np.float64], secrets: NDArray[np.bool_]) -> NDArr
         if np.abs(step).max() < _SMALL:
             break
     return weights[:k]
-
-
-def bit_sums(planes: NDArray[np.uint8], secrets: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Count the set bits of ``(n, bytes)`` by secret: ``(2, 8 * bytes)``."""
-    import numpy as np
-
-    sums = np.zeros((2, 8 * planes.shape[1]), dtype=np.int64)
-    block = max(64, _AT_ONCE // sums.shape[1])
-    for start in range(0, len(planes), block):
-        part = slice(start, start + block)
-        for side in (0, 1):
-            bits = np.unpackbits(planes[part][secrets[part] == side], axis=1, bitorder="little")
-            sums[side] += bits.sum(axis=0, dtype=np.int64)
-    return sums

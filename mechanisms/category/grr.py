@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from mechanisms.arrays import Floats, Ints
 from mechanisms.base import Epsilon
-from mechanisms.category.oracle import FrequencyOracle
+from mechanisms.category.oracle import CategoryMechanism, FrequencyOracle
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.frozen import frozen
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from mechanisms.items import Context, Item
 
 
@@ -24,15 +22,9 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 2**20], the number m of categories.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    epsilon : float or sequence of float, in [1e-6, 40]
+    domain_size : int in [2, 2**20]
+        The number m of categories.
 
     Privacy
     -------
@@ -78,10 +70,9 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
 
     @cached_property
     def chain(self) -> SymbolChain:
-        """What is drawn."""
         return symbol_chain(self.domain_size, self.micros)
 
-    def matrix(self, level: int) -> NDArray[np.float64]:
+    def matrix(self, level: int) -> Floats:
         """Return the probability of each cell of a count vector, by category."""
         import numpy as np
 
@@ -90,20 +81,15 @@ class GeneralizedRandomizedResponse(FrequencyOracle):
         np.fill_diagonal(matrix, p)
         return matrix
 
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A report supports the category that it names."""
+    def supports(self, table: Ints) -> tuple[Ints, Ints]:
         return table, table.sum(axis=1)
 
     def supported(self, category: int, output: int, chain: bytes) -> bool:
-        """Return whether the output is the category."""
         return category == output
 
-    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Name the category that is reported."""
-        return repr(context.labels[self.output_of(payload)])
+    describe = CategoryMechanism.describe
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
-        """Yield the share of each category; of ordered ones the mean and the CDF too."""
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         if context.ordered:
             from mechanisms.ordinal.estimates import ordinal_items
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from math import expm1
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import Floats, Ints
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle
 from mechanisms.chains.output_sets import HadamardChain, block_order, walsh_hadamard
@@ -19,9 +20,6 @@ from mechanisms.frozen import frozen
 from mechanisms.noise import Noise
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from mechanisms.estimators.frequency import Concerned
 
 
@@ -35,18 +33,12 @@ class HadamardResponse(FrequencyOracle):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 2**20], the number m of categories.
+    epsilon : float or sequence of float, in [1e-6, 40]
+    domain_size : int in [2, 2**20]
+        The number m of categories.
     blocks : int, optional
         The number B of blocks, a power of two, at most m; by default that of least variance, close
         to (e^ε − 1)/2 (see :func:`best_blocks`).
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -92,7 +84,6 @@ class HadamardResponse(FrequencyOracle):
 
     @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the number of blocks of least variance."""
         return {"blocks": best_blocks(micro / MICRO, given["domain_size"])}
 
     def _check(self) -> None:
@@ -107,13 +98,11 @@ class HadamardResponse(FrequencyOracle):
 
     @cached_property
     def chain(self) -> HadamardChain:
-        """What is drawn."""
         thresholds = support_thresholds(Fraction(1, 2 * self.blocks), self.micros)
         order = block_order(self.domain_size, self.blocks)
         return HadamardChain(*thresholds, self.domain_size, self.blocks, order)
 
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A report supports the categories in whose output set it is."""
+    def supports(self, table: Ints) -> tuple[Ints, Ints]:
         import numpy as np
 
         row, block = np.divmod(np.arange(self.domain_size), self.chain.blocks)
@@ -121,10 +110,9 @@ class HadamardResponse(FrequencyOracle):
         return (blocks[:, block, row + 1] + blocks[:, block, 0]) // 2, table.sum(axis=1)
 
     def supported(self, category: int, output: int, chain: bytes) -> bool:
-        """Return whether a place is in the output set of a category."""
         return self.chain.supports(category, output)
 
-    def concerned(self, table: NDArray[np.int64]) -> Concerned:
+    def concerned(self, table: Ints) -> Concerned:
         """Only reports in the block of a category are about it: half of the others support it."""
         import numpy as np
 
@@ -135,21 +123,14 @@ class HadamardResponse(FrequencyOracle):
         p, q = super().support_pairs().T
         return Concerned(sums[:, block], p + q, 2 * q if self.chain.blocks > 1 else p + q)
 
-    def support_pairs(self) -> NDArray[np.float64]:
-        """Return (1 + p − q)/2 and 1/2, with p and q those of the output set and its block's rest.
-
-        So a report that is in the block and supports the category adds 1/(p − q), and one that is
-        in the block and does not −1/(p − q).
-        """
+    def support_pairs(self) -> Floats:
+        """Return (1 + p − q)/2 and 1/2: a report in the block adds 1/(p − q) or −1/(p − q)."""
         import numpy as np
 
         p, q = super().support_pairs().T
         return np.column_stack([(1 + p - q) / 2, np.full(len(p), 0.5)])
 
-    def _answered(
-        self, level: int, shares: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], float]:
-        """Return the share of reports in each category's block, and that of those who have it."""
+    def _answered(self, level: int, shares: Floats) -> tuple[Floats, float]:
         import numpy as np
 
         p, q = self.probabilities(level)[0]
@@ -161,7 +142,6 @@ class HadamardResponse(FrequencyOracle):
 
     @property
     def _others(self) -> tuple[int, ...]:
-        """One that is in another block than the first category, if there is one, and one in its."""
         return (1, self.blocks) if self.blocks < self.domain_size else (1,)
 
     def shared_noise(self, level: int) -> float:
@@ -177,8 +157,7 @@ class HadamardResponse(FrequencyOracle):
     def noise(self, level: int) -> Noise | None:
         """Return that of a report, which is about one block; a no on average over the others.
 
-        A report adds 1/(p − q) or −1/(p − q) to categories of its block, which is that of the true
-        category with p + q and any other with 2 q.
+        It is in the block of the true category with p + q, and in any other with 2 q.
         """
         p, q = self.exact(level)[0]
         gap, categories, blocks = p - q, self.domain_size, self.blocks
@@ -192,22 +171,7 @@ class HadamardResponse(FrequencyOracle):
 
 
 def best_blocks(epsilon: float, domain_size: int) -> int:
-    """Return the number of blocks of least variance for a rare category.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
-    References
-    ----------
-    J. Acharya, Z. Sun, H. Zhang, AISTATS 2019, section 4.
-
-    Examples
-    --------
-    >>> [best_blocks(epsilon, 1000) for epsilon in (0.5, 2.0, 4.0, 9.0)]
-    [1, 4, 32, 512]
-    """
+    """Return the number of blocks of least variance for a rare category."""
     check_int("domain_size", domain_size, 2, MAX_SYMBOLS)
     if not 0 < epsilon <= 1000:
         raise ParameterError(f"epsilon must lie in (0, 1000], not {epsilon}")
@@ -216,11 +180,5 @@ def best_blocks(epsilon: float, domain_size: int) -> int:
 
 
 def response_variance(epsilon: float, blocks: int) -> float:
-    """Return n times the variance of a rare category's share, averaged over the blocks.
-
-    Examples
-    --------
-    >>> round(response_variance(1.0, 1), 4)
-    4.6827
-    """
+    """Return n times the variance of a rare category's share, averaged over the blocks."""
     return (1 + 2 * blocks / expm1(epsilon)) ** 2 / blocks

@@ -4,8 +4,7 @@ The hashes are linear. A value is the vector of its ``t`` digits to the base ``g
 coin is a vector of as many; the bucket is their inner product modulo ``g``. Two different values
 differ in a digit, so that exactly one in g coins maps them to the same bucket: the family is
 pairwise uniform, like an ideal hash, and yet finite. Reports are counted by coin and bucket, which
-adds up and looks at no value; only the estimate walks through the domain, by Fourier transforms
-over the digits.
+adds up and looks at no value; only the estimate walks through the domain.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from math import expm1
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mechanisms import coins
+from mechanisms.arrays import Floats, Ints, Words
 from mechanisms.base import Epsilon
-from mechanisms.category.linear_hash import bucket, buckets_of, digits, hits, is_prime
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.symbols import MAX_SYMBOLS, SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError, check_int
@@ -27,12 +26,10 @@ from mechanisms.frozen import frozen
 from mechanisms.noise import Noise
 from mechanisms.randomness import Source
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 #: Cells of a count vector, at most: a plan allows no more either.
 MAX_CELLS = 1 << 24
+#: Side of a table of inner products, at most, beyond which the digits are cut in pieces.
+_TABLE_SIDE = 256
 
 
 @frozen
@@ -41,21 +38,15 @@ class LocalHashing(FrequencyOracle):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 2**20], the number m of categories.
+    epsilon : float or sequence of float, in [1e-6, 40]
+    domain_size : int in [2, 2**20]
+        The number m of categories.
     buckets : int, optional
         A prime g; by default the one of least variance (see :func:`best_buckets`), which is
         optimized local hashing (OLH). With t digits so that g**t >= m, a count vector has
         g**(t + 1) cells, at most 2**24.
     metric : str
         Separates the coins of different metrics.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -104,7 +95,6 @@ class LocalHashing(FrequencyOracle):
 
     @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the number of buckets of least variance."""
         return {"buckets": best_buckets(micro / MICRO, given["domain_size"])}
 
     def _check(self) -> None:
@@ -123,7 +113,6 @@ class LocalHashing(FrequencyOracle):
 
     @cached_property
     def chain(self) -> SymbolChain:
-        """What is drawn."""
         return symbol_chain(self.buckets, self.micros)
 
     @cached_property
@@ -144,56 +133,37 @@ class LocalHashing(FrequencyOracle):
         """Return the number of a chain's hash."""
         return coins.hash_id(chain, self._domain) % self.hashes
 
-    def hashes_of(self, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the number of each chain's hash."""
+    @property
+    def strata(self) -> int:
+        return self.hashes
+
+    def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
         import numpy as np
 
         found = coins.hash_ids(chains, self._domain)
         return (found % np.uint64(self.hashes)).astype(np.int64)
-
-    @property
-    def strata(self) -> int:
-        """Reports are counted by hash."""
-        return self.hashes
-
-    def strata_of(
-        self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
-        """Return the number of each chain's hash."""
-        return self.hashes_of(chains)
 
     def bucket(self, symbol: int, hash_number: int) -> int:
         """Return the bucket of a category under a hash."""
         return bucket(symbol, hash_number, self.buckets)
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Return the bucket of a category under the chain's hash."""
         return self.bucket(category(symbol, self.domain_size), self.hash_of(chain))
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
-        """Return buckets as ``int64``."""
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         given = category_array(symbols, self.domain_size)
-        return buckets_of(given, self.hashes_of(chains), self.buckets, self.digits)
+        return buckets_of(given, self.strata_of(chains, pseudonyms), self.buckets, self.digits)
 
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A report supports the categories that its hash maps to its bucket."""
+    def supports(self, table: Ints) -> tuple[Ints, Ints]:
         import numpy as np
 
         ones = [hits(counts, self.domain_size, self.buckets) for counts in table]
         return np.array(ones), table.sum(axis=1)
 
     def supported(self, category: int, output: int, chain: bytes) -> bool:
-        """Return whether the chain's hash maps a category to the bucket."""
         return self.bucket(category, self.hash_of(chain)) == output
 
-    def support_pairs(self) -> NDArray[np.float64]:
-        """Return the probabilities that the category, and that another, is in the bucket."""
+    def support_pairs(self) -> Floats:
         pairs = super().support_pairs()
         pairs[:, 1] = 1 / self.buckets
         return pairs
@@ -204,27 +174,10 @@ class LocalHashing(FrequencyOracle):
 
 
 def best_buckets(epsilon: float, domain_size: int) -> int:
-    """Return the number of buckets of least variance of those that can be counted.
+    """Return the number of buckets of least variance of those that can be counted (eq. 9 and 10).
 
-    The prime next to e^ε + 1, or the largest that the domain allows.
+    The prime next to e^ε + 1, ε that of the last level, or the largest that the domain allows.
 
-    Parameters
-    ----------
-    epsilon : float
-        Of the last level.
-    domain_size : int
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
-    References
-    ----------
-    T. Wang, J. Blocki, N. Li, S. Jha, USENIX Security 2017, eq. 9 and 10.
-
-    Examples
-    --------
     >>> [best_buckets(epsilon, 1000) for epsilon in (0.1, 1.0, 2.0, 4.0)]
     [2, 3, 7, 53]
     """
@@ -239,12 +192,89 @@ def best_buckets(epsilon: float, domain_size: int) -> int:
 
 
 def hashing_variance(epsilon: float, buckets: int) -> float:
-    """Return n times the variance of the share of a rare category.
-
-    Examples
-    --------
-    >>> round(hashing_variance(1.0, 3), 4)
-    3.7701
-    """
+    """Return n times the variance of the share of a rare category."""
     gain = expm1(epsilon)
     return (1 + buckets / gain) ** 2 / (buckets - 1)
+
+
+def bucket(value: int, number: int, g: int) -> int:
+    """Return the bucket of a value under a hash."""
+    total = 0
+    while value:
+        value, digit = divmod(value, g)
+        number, factor = divmod(number, g)
+        total += digit * factor
+    return total % g
+
+
+def buckets_of(values: Ints, numbers: Ints, g: int, t: int) -> Ints:
+    """Return the buckets of ``(n,)`` values of ``t`` digits, each under its own hash."""
+    import numpy as np
+
+    # Inner products of so many digits at once are read from a table.
+    width = 1
+    while g ** (width + 1) <= _TABLE_SIDE and width < t:
+        width += 1
+    side = g**width
+    table = _inner_products(g, width) if side <= _TABLE_SIDE else None
+    total = np.zeros(len(values), dtype=np.int64)
+    for _ in range(-(-t // width)):
+        values, own = np.divmod(values, side)
+        numbers, factor = np.divmod(numbers, side)
+        total += own * factor if table is None else table[own * side + factor]
+    return total % g
+
+
+def hits(counts: Ints, m: int, g: int) -> Ints:
+    """Return for each of ``m`` values how many reports are in its bucket, under their own hashes.
+
+    ``counts``, ``(g**t * g,)``, are by hash, then bucket, t the digits of ``m - 1``. With ω a
+    primitive g-th root of unity and N[s, y] the reports of bucket y under hash s, the hits are Σ_k
+    Σ_s ω^(k s·v) Σ_y N[s, y] ω^(−k y) / g: Fourier transforms over buckets and over the digits of
+    hashes, whose values at −k v are read off; exact up to 10**12 reports, by rounding.
+    """
+    import numpy as np
+
+    t = digits(m, g)
+    places = np.array(np.unravel_index(np.arange(m), (g,) * t))
+    scale = g ** np.arange(t - 1, -1, -1)
+    spectrum = np.fft.rfft(counts.reshape(-1, g), axis=1)
+    total = np.full(m, float(counts.sum()))
+    for k in range(1, spectrum.shape[1]):
+        moved = np.fft.fftn(spectrum[:, k].reshape((g,) * t)).reshape(-1)
+        found = moved[scale @ (-k * places % g)].real
+        # The frequencies k and g − k are conjugate.
+        total += found if 2 * k == g else 2 * found
+    return np.rint(total / g).astype(np.int64)
+
+
+def digits(domain_size: int, buckets: int) -> int:
+    """Return how many digits to the base ``buckets`` tell all categories apart."""
+    count, reach = 1, buckets
+    while reach < domain_size:
+        count, reach = count + 1, reach * buckets
+    return count
+
+
+def is_prime(number: int) -> bool:
+    """Return whether a number is a prime, by trial division.
+
+    >>> [n for n in range(20) if is_prime(n)]
+    [2, 3, 5, 7, 11, 13, 17, 19]
+    """
+    if number < 2:
+        return False
+    divisor = 2
+    while divisor * divisor <= number:
+        if number % divisor == 0:
+            return False
+        divisor += 1
+    return True
+
+
+def _inner_products(base: int, width: int) -> Ints:
+    """Return the inner products of all pairs of vectors of ``width`` digits, flat."""
+    import numpy as np
+
+    vectors = np.array(np.unravel_index(np.arange(base**width), (base,) * width))
+    return (vectors.T @ vectors).reshape(-1)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mechanisms.arrays import Floats, Ints, Words
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.noise import Noise
@@ -14,8 +15,7 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from mechanisms.estimate import Estimate
     from mechanisms.estimators.frequency import Concerned
@@ -32,37 +32,25 @@ class CategoryMechanism(Mechanism):
     domain_size: int
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Return the category itself."""
         return category(symbol, self.domain_size)
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> Any:
-        """Return the categories as ``int64``."""
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Any:
         return category_array(symbols, self.domain_size)
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Name the value that is reported, where outputs are values."""
         return repr(context.labels[self.output_of(payload)])
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return two categories, where all pairs are alike."""
         return 0, 1
 
     def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
-        """Return some categories, or all."""
         return some_below(self.domain_size, count, source)
 
 
 class FrequencyOracle(CategoryMechanism):
     """A mechanism for one of several categories.
 
-    A report supports a category with probability p if it is the true one, and with q if not; see
-    :mod:`mechanisms.estimators.frequency`.
+    A report supports a category with probability p if it is the true one, and with q if not.
     """
 
     types: ClassVar[tuple[str, ...]] = ("category", "boolean")
@@ -71,41 +59,26 @@ class FrequencyOracle(CategoryMechanism):
     share_of: ClassVar[str] = "the share of a category"
 
     @abstractmethod
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def supports(self, table: Ints) -> tuple[Ints, Ints]:
         """Return how many reports support each category, and how many there are, by level.
 
-        Parameters
-        ----------
-        table : ndarray, shape (levels, count_length), int64
-
-        Returns
-        -------
-        ones : ndarray, shape (levels, m), int64
-        reports : ndarray, shape (levels,), int64
+        Of ``(levels, count_length)`` counts: ``(levels, m)`` and ``(levels,)``, all ``int64``.
         """
 
-    def concerned(self, table: NDArray[np.int64]) -> Concerned | None:
+    def concerned(self, table: Ints) -> Concerned | None:
         """Return the reports that say something about each category; None if all of them do."""
         return None
 
-    def support_pairs(self) -> NDArray[np.float64]:
+    def support_pairs(self) -> Floats:
         """Return (p, q) of every level, shape ``(levels, 2)``."""
         return self.pairs()
 
     def frequencies(self, counts: ArrayLike) -> list[Estimate]:
-        """Estimate the share of each category among the reports.
+        """Estimate the share of each category from counts as :meth:`accumulate` lays them out.
 
-        See :func:`mechanisms.estimators.frequency.shares`.
-
-        Parameters
-        ----------
-        counts : array_like, shape (levels, count_length), integers
-            Counts of the newest reports, by level, as :meth:`accumulate` lays them out.
-
-        Returns
-        -------
-        list of Estimate
-            In the order of the categories; they need not be in [0, 1] nor sum to one.
+        ``(levels, count_length)`` counts of the newest reports, by level; the estimates, in the
+        order of the categories, need not be in [0, 1] nor sum to one. See
+        :func:`mechanisms.estimators.frequency.shares`.
         """
         from mechanisms.estimators.frequency import count_table, shares
 
@@ -113,26 +86,12 @@ class FrequencyOracle(CategoryMechanism):
         ones, reports = self.supports(table)
         return shares(ones, reports, self.support_pairs(), self.concerned(table))
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
-        """Yield the share of each category."""
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         return share_items(self.frequencies(counts), context)
 
-    def variances(self, level: int, shares: ArrayLike) -> NDArray[np.float64]:
-        """Return n times the variance of the estimated share of each category.
+    def variances(self, level: int, shares: ArrayLike) -> Floats:
+        """Return n times the variance of each category's estimated share, at true shares ``(m,)``.
 
-        Parameters
-        ----------
-        level : int
-            That of all reports.
-        shares : array_like, shape (m,)
-            The true shares.
-
-        Returns
-        -------
-        ndarray, shape (m,), float64
-
-        Examples
-        --------
         >>> from mechanisms.category.unary import OptimizedUnaryEncoding
         >>> OptimizedUnaryEncoding(1.0, 3).variances(0, [1.0, 0.0, 0.0]).round(4)
         array([4.6827, 3.6827, 3.6827])
@@ -143,23 +102,18 @@ class FrequencyOracle(CategoryMechanism):
         p, q = self.support_pairs()[level]
         answered, likely = self._answered(level, true)
         noise = q * (1 - q) / (p - q) ** 2
-        found: NDArray[np.float64] = noise * (answered - likely * true)
+        found: Floats = noise * (answered - likely * true)
         found += true * (noise * likely + (1 - p - q) / (p - q))
         return found
 
-    def _answered(
-        self, level: int, shares: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], float]:
+    def _answered(self, level: int, shares: Floats) -> tuple[Floats, float]:
         """Return the share of reports about each category, and that of those who have it."""
         import numpy as np
 
         return np.ones_like(shares), 0.0
 
     def extremes(self, level: int) -> tuple[float, float]:
-        """Return n times the variance of a category's share, at true shares of 0 and of 1.
-
-        Of those of 0, the largest that others can make it.
-        """
+        """Return n times the largest variances of a share, at true shares of 0 and of 1."""
         import numpy as np
 
         corners = np.zeros((len(self._others) + 1, self.domain_size))
@@ -170,24 +124,18 @@ class FrequencyOracle(CategoryMechanism):
 
     @property
     def _others(self) -> tuple[int, ...]:
-        """Categories of which one, if all clients have it, makes the share of the first vary most.
-
-        One is enough where all other categories are alike.
-        """
+        """Categories of which one, if all have it, makes the share of the first vary most."""
         return (1,)
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return that of the share of a category."""
         from mechanisms.planner.targets import of_share
 
         return of_share(self.share_of, self.extremes(level), assumed)
 
     def noise(self, level: int) -> Noise | None:
-        """Return that of a report about whether a category is the true one."""
         return Noise.of(*self.exact(level)[0])
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Name the categories that the payload supports."""
         output = self.output_of(payload)
         return any_of(
             [label for x, label in enumerate(context.labels) if self.supported(x, output, chain)]
@@ -214,8 +162,6 @@ def share_items(estimates: Sequence[Estimate], context: Context) -> Iterator[Ite
 def any_of(labels: Sequence[str]) -> str:
     """Name the values that a payload supports.
 
-    Examples
-    --------
     >>> any_of(["red", "green"])
     "one of 'red', 'green'"
     """
@@ -234,7 +180,7 @@ def category(symbol: Any, domain_size: int) -> int:
     return int(symbol)
 
 
-def category_array(symbols: Any, domain_size: int) -> NDArray[np.int64]:
+def category_array(symbols: Any, domain_size: int) -> Ints:
     """Return categories as an ``int64`` array, after a check of their range."""
     import numpy as np
 

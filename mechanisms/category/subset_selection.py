@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from math import expm1
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mechanisms.arrays import Ints
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle
 from mechanisms.chains.subsets import SubsetChain
@@ -15,10 +16,6 @@ from mechanisms.chains.supporting import support_thresholds
 from mechanisms.errors import ParameterError, check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: A report has a bit a category: larger domains are for local hashing or Hadamard response.
 MAX_DOMAIN = 1024
@@ -30,18 +27,12 @@ class SubsetSelection(FrequencyOracle):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 1024], the number m of categories.
-    subset_size : int, optional
-        In [1, m/2], the number k of categories in a report; by default the one of least variance,
-        close to m / (e^ε + 1).
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    epsilon : float or sequence of float, in [1e-6, 40]
+    domain_size : int in [2, 1024]
+        The number m of categories.
+    subset_size : int in [1, m/2], optional
+        The number k of categories in a report; by default the one of least variance, close to
+        m / (e^ε + 1).
 
     Privacy
     -------
@@ -85,7 +76,6 @@ class SubsetSelection(FrequencyOracle):
 
     @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the subset size of least variance."""
         return {"subset_size": best_subset_size(micro / MICRO, given["domain_size"])}
 
     def _check(self) -> None:
@@ -101,37 +91,19 @@ class SubsetSelection(FrequencyOracle):
 
     @cached_property
     def chain(self) -> SubsetChain:
-        """What is drawn."""
         share = Fraction(self.subset_size, self.domain_size)
         thresholds = support_thresholds(share, self.micros)
         return SubsetChain(*thresholds, self.domain_size, self.subset_size)
 
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A report supports the categories in it."""
+    def supports(self, table: Ints) -> tuple[Ints, Ints]:
         return table[:, :-1], table[:, -1]
 
     def supported(self, category: int, output: int, chain: bytes) -> bool:
-        """Return whether a category is in the subset."""
         return self.chain.supports(category, output)
 
 
 def best_subset_size(epsilon: float, domain_size: int) -> int:
-    """Return the subset size of least variance, summed over categories.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
-    References
-    ----------
-    M. Ye, A. Barg, IEEE Transactions on Information Theory 64(8), 2018, section III.
-
-    Examples
-    --------
-    >>> [best_subset_size(epsilon, 100) for epsilon in (0.01, 1.0, 2.0, 8.0)]
-    [50, 27, 12, 1]
-    """
+    """Return the subset size of least variance summed over categories (Ye, Barg, section III)."""
     if not 2 <= domain_size <= MAX_DOMAIN:
         raise ParameterError(f"domain_size must lie in [2, {MAX_DOMAIN}], not {domain_size}")
     if not 0 < epsilon <= 1000:

@@ -6,8 +6,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mechanisms.arrays import Ints, Words
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.bits import BitChain, BitLadder, one_sided_bit, symmetric_bit
@@ -17,16 +18,12 @@ from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 #: A vector has at most so many bits.
 MAX_WIDTH = 1 << 16
 
 
 class _UnaryEncoding(FrequencyOracle):
-    """What both have in common: the vector whose only bit is the category's, bit by bit."""
+    """The vector whose only bit is the category's, randomized bit by bit."""
 
     @abstractmethod
     def _bit(self) -> BitLadder:
@@ -34,7 +31,6 @@ class _UnaryEncoding(FrequencyOracle):
 
     @cached_property
     def chain(self) -> BitChain:
-        """What is drawn."""
         return BitChain(self.domain_size, (self._bit(),))
 
     def _check(self) -> None:
@@ -44,22 +40,13 @@ class _UnaryEncoding(FrequencyOracle):
         return self.chain.ladders[0].ratios()
 
     def realised_ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio: two bits differ, one up and one down."""
         [(p, q)] = self.chain.realised(level)
         return spread(p * (1 - q), q * (1 - p))
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Return the vector whose only bit is the category's."""
         return 1 << category(symbol, self.domain_size)
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.uint64]:
-        """Return packed vectors with one bit each."""
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Words:
         import numpy as np
 
         index = category_array(symbols, self.domain_size)
@@ -67,12 +54,10 @@ class _UnaryEncoding(FrequencyOracle):
         out[np.arange(len(index)), index >> 6] = np.uint64(1) << (index & 63).astype(np.uint64)
         return out
 
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A report supports the categories whose bits are set."""
+    def supports(self, table: Ints) -> tuple[Ints, Ints]:
         return table[:, :-1], table[:, -1]
 
     def supported(self, category: int, output: int, chain: bytes) -> bool:
-        """Return whether the bit of a category is set."""
         return bool(output >> category & 1)
 
 
@@ -82,15 +67,8 @@ class SymmetricUnaryEncoding(_UnaryEncoding):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 80], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 2**16], the number of categories.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    epsilon : float or sequence of float, in [1e-6, 80]
+    domain_size : int in [2, 2**16]
 
     Privacy
     -------
@@ -142,15 +120,8 @@ class OptimizedUnaryEncoding(_UnaryEncoding):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 2**16], the number of categories.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    epsilon : float or sequence of float, in [1e-6, 40]
+    domain_size : int in [2, 2**16]
 
     Privacy
     -------

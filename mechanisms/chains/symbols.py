@@ -256,10 +256,12 @@ class SymbolChain(SymbolOutputs):
         pair, step = self.exact[level], self.degradations[level - 1]
         scale = pair.p.denominator * pair.q.denominator
         p, q = int(pair.p * scale), int(pair.q * scale)
-        weights: dict[int, int] = {}
-        for out in range(self.size):
-            stronger = sum(weight * (p if x == out else q) for x, weight in prior)
-            weights[out] = stronger * (step.keep if out == previous else step.other)
+        total = sum(weight for _, weight in prior)
+        weights = dict.fromkeys(range(self.size), q * total)
+        for symbol, weight in prior:
+            weights[symbol] += (p - q) * weight
+        for out in weights:
+            weights[out] *= step.keep if out == previous else step.other
         return weights
 
     def forward(
@@ -270,12 +272,20 @@ class SymbolChain(SymbolOutputs):
         return choose(weights, source)
 
 
-def degraded(p: Fraction, q: Fraction, steps: Sequence[SymbolDraw]) -> tuple[Fraction, Fraction]:
+def degraded(p: Fraction, q: Fraction, steps: Sequence[SymbolDraw]) -> Probabilities:
     """Return what uniform noise, the strongest step last, makes of two probabilities."""
     for step in reversed(steps):
         kept, other = step.realised()
         p, q = p * (kept - other) + other, q * (kept - other) + other
-    return p, q
+    return Probabilities(p, q)
+
+
+def all_levels(last: Probabilities, steps: Sequence[SymbolDraw]) -> tuple[Probabilities, ...]:
+    """Return what the steps make of the last level's probabilities, level by level."""
+    levels = [last]
+    for step in reversed(steps):
+        levels.insert(0, degraded(*levels[0], [step]))
+    return tuple(levels)
 
 
 def symbol_chain(size: int, ladder: Sequence[int | Fraction]) -> SymbolChain:
@@ -292,25 +302,34 @@ def symbol_chain(size: int, ladder: Sequence[int | Fraction]) -> SymbolChain:
         A level is not below the realised level above it.
     """
     check_int("domain_size", size, 2, MAX_SYMBOLS)
-    number = len(ladder)
-    draw = _draw(size, GRAINS / (exp_micro(ladder[-1])[0] + size - 1), number)
-    levels = [draw.pair]
+    draw = _draw(size, GRAINS / (exp_micro(ladder[-1])[0] + size - 1), len(ladder))
+    steps = steps_below(size, draw.pair, ladder[:-1])
+    return SymbolChain(size, draw, steps, all_levels(draw.pair, steps))
+
+
+def steps_below(
+    size: int, above: Probabilities, ladder: Sequence[int | Fraction]
+) -> tuple[SymbolDraw, ...]:
+    """Return the least uniform noise that honours each amount below a level of two probabilities.
+
+    Raises
+    ------
+    ParameterError
+        An amount is too small for so many symbols.
+    UnrelatedLevelsError
+        A level is not below the realised level above it.
+    """
     steps: list[SymbolDraw] = []
-    for micro in reversed(ladder[:-1]):
-        number -= 1
-        bound = exp_micro(micro)[0]
-        above = levels[0]
+    for number in range(len(ladder), 0, -1):
+        bound = exp_micro(ladder[number - 1])[0]
         excess = above.p - bound * above.q
         if excess <= 0:
             raise UnrelatedLevelsError(
                 f"level {number}: 64-bit thresholds cannot place it below level {number + 1}"
             )
-        step = _draw(size, GRAINS * excess / (size * excess + bound - 1), number)
-        kept = step.pair
-        shrink = kept.p - kept.q
-        levels.insert(0, Probabilities(above.p * shrink + kept.q, above.q * shrink + kept.q))
-        steps.insert(0, step)
-    return SymbolChain(size, draw, tuple(steps), tuple(levels))
+        steps.insert(0, _draw(size, GRAINS * excess / (size * excess + bound - 1), number))
+        above = degraded(*above, steps[:1])
+    return tuple(steps)
 
 
 def _draw(size: int, other: Fraction, number: int) -> SymbolDraw:

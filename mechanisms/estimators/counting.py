@@ -17,13 +17,12 @@ Two ways to sum bits, both in plain numpy:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.arrays import Bytes, Ints, Words
 from mechanisms.errors import ParameterError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Rows that can be added in byte lanes before one could overflow.
 _BYTE_ROWS = 255
@@ -37,27 +36,12 @@ _TREE_ROWS = 8192
 _TREE_LANES = 16384
 
 
-def bit_sums(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Count the rows that have each bit set.
+def bit_sums(rows: Bytes) -> Ints:
+    """Count the rows of ``(n, W)`` packed bits that have each bit set: ``(8 W,)`` ``int64``.
 
-    Parameters
-    ----------
-    rows : ndarray, shape (n, W), uint8
-        Packed bits, a row a report. Need not be contiguous.
-
-    Returns
-    -------
-    ndarray, shape (8 W,), int64
-        Entry ``j`` counts the rows in which bit ``j`` is set.
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> bit_sums(np.array([[3], [5]], dtype=np.uint8))
     array([2, 1, 1, 0, 0, 0, 0, 0])
     """
-    import numpy as np
-
     n, width = rows.shape
     if n == 0 or width == 0:
         return np.zeros(8 * width, dtype=np.int64)
@@ -69,7 +53,7 @@ def bit_sums(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
         return _sorted_bit_sums(rows, np.zeros(1, dtype=np.int64)).reshape(-1)
     whole = slabs * slab_bytes // width
     lanes = np.ascontiguousarray(rows[:whole]).reshape(slabs, slab_bytes).view(np.uint64)
-    total: NDArray[np.int64] = np.zeros(8 * width, dtype=np.int64)
+    total: Ints = np.zeros(8 * width, dtype=np.int64)
     for weight, plane in _planes(lanes):
         total += _plane_sums(plane, period).reshape(-1, 8 * width).sum(axis=0) << weight
     if whole < n:
@@ -77,37 +61,15 @@ def bit_sums(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
     return total
 
 
-def grouped_bit_sums(
-    rows: NDArray[np.uint8], groups: NDArray[np.int64], n_groups: int
-) -> NDArray[np.int64]:
-    """Count, in each group, the rows that have each bit set.
+def grouped_bit_sums(rows: Bytes, groups: Ints, n_groups: int) -> Ints:
+    """Count, in each group, the rows that have each bit set: ``(n_groups, 8 W)`` ``int64``.
 
-    Parameters
-    ----------
-    rows : ndarray, shape (n, W), uint8
-        Packed bits, a row a report.
-    groups : ndarray, shape (n,), integers in [0, n_groups)
-        The group of each row, in any order.
-    n_groups : int
+    Rows are ``(n, W)`` packed bits; the group of each, in any order, must lie in ``[0, n_groups)``.
 
-    Returns
-    -------
-    ndarray, shape (n_groups, 8 W), int64
-
-    Raises
-    ------
-    ParameterError
-        A group lies outside ``[0, n_groups)``.
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> grouped_bit_sums(np.array([[3], [5], [1]], dtype=np.uint8), np.array([1, 0, 1]), 2)
     array([[1, 0, 1, 0, 0, 0, 0, 0],
            [2, 1, 0, 0, 0, 0, 0, 0]])
     """
-    import numpy as np
-
     n, width = rows.shape
     _check_range("groups", groups, n_groups)
     out = np.zeros((n_groups, 8 * width), dtype=np.int64)
@@ -130,35 +92,15 @@ def grouped_bit_sums(
     return out
 
 
-def grouped_counts(
-    symbols: NDArray[np.integer], groups: NDArray[np.int64], n_groups: int, m: int
-) -> NDArray[np.int64]:
-    """Count, in each group, the reports of each symbol.
+def grouped_counts(symbols: NDArray[np.integer], groups: Ints, n_groups: int, m: int) -> Ints:
+    """Count, in each group, the reports of each symbol: ``(n_groups, m)`` ``int64``.
 
-    Parameters
-    ----------
-    symbols : ndarray, shape (n,), integers in [0, m)
-    groups : ndarray, shape (n,), integers in [0, n_groups)
-    n_groups, m : int
+    Symbols must lie in ``[0, m)`` and groups in ``[0, n_groups)``.
 
-    Returns
-    -------
-    ndarray, shape (n_groups, m), int64
-
-    Raises
-    ------
-    ParameterError
-        A symbol or a group is outside its range.
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> grouped_counts(np.array([2, 0, 2]), np.array([0, 1, 0]), 2, 3)
     array([[0, 0, 2],
            [1, 0, 0]])
     """
-    import numpy as np
-
     counts = np.zeros(n_groups * m, dtype=np.int64)
     # Keys are made, checked and counted while they are still in the processor's cache.
     for start in range(0, len(symbols), _KEYS):
@@ -181,10 +123,8 @@ def _check_range(name: str, values: NDArray[np.integer], limit: int) -> None:
         raise ParameterError(f"{name} must lie in [0, {limit})")
 
 
-def _stable_order(groups: NDArray[np.int64], n_groups: int) -> NDArray[np.intp]:
+def _stable_order(groups: Ints, n_groups: int) -> NDArray[np.intp]:
     """Sort by group with numpy's radix sort, which it has for 16-bit keys only."""
-    import numpy as np
-
     order = np.argsort((groups & 0xFFFF).astype(np.uint16), kind="stable")
     for shift in range(16, (n_groups - 1).bit_length(), 16):
         digit = ((groups >> shift) & 0xFFFF).astype(np.uint16)
@@ -192,10 +132,8 @@ def _stable_order(groups: NDArray[np.int64], n_groups: int) -> NDArray[np.intp]:
     return order
 
 
-def _sorted_bit_sums(rows: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArray[np.int64]:
+def _sorted_bit_sums(rows: Bytes, starts: NDArray[np.intp]) -> Ints:
     """Sum bits in byte lanes; group ``i`` is ``rows[starts[i]:starts[i + 1]]``, none empty."""
-    import numpy as np
-
     n, width = rows.shape
     cut = np.zeros(n, dtype=bool)
     cut[::_BYTE_ROWS] = True
@@ -219,10 +157,10 @@ def _sorted_bit_sums(rows: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArr
     return grouped.reshape(8 * width, len(starts)).T
 
 
-def _planes(lanes: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64]]]:
+def _planes(lanes: Words) -> list[tuple[int, Words]]:
     """Add all rows of ``lanes``; return bit planes with their base-two weights."""
-    sums: list[NDArray[np.uint64] | None] = []
-    waiting: list[NDArray[np.uint64] | None] = []
+    sums: list[Words | None] = []
+    waiting: list[Words | None] = []
     for lane in lanes:
         carry, weight = lane, 0
         while True:
@@ -243,10 +181,7 @@ def _planes(lanes: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64]]]:
     return [(weight, plane) for weight, plane in planes if plane is not None]
 
 
-def _full_adder(
-    a: NDArray[np.uint64], b: NDArray[np.uint64], c: NDArray[np.uint64]
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return the sum and the carry bits of ``a + b + c``."""
+def _full_adder(a: Words, b: Words, c: Words) -> tuple[Words, Words]:
     partial = a ^ b
     carry = a & b
     total = partial ^ c
@@ -255,17 +190,15 @@ def _full_adder(
     return total, carry
 
 
-def _plane_sums(plane: NDArray[np.uint64], period: int) -> NDArray[np.int64]:
+def _plane_sums(plane: Words, period: int) -> Ints:
     """Count the set bits of each of the ``8 * period`` columns of a plane of whole periods."""
-    import numpy as np
-
     bits = np.unpackbits(plane.view(np.uint8), bitorder="little")
     spread = bits.view(np.uint64).reshape(-1, period)
     # Add whole stretches of periods first: long contiguous additions are the fast ones.
     stretch = -(-len(spread) // _BYTE_ROWS)
     whole = len(spread) // stretch
     lanes = spread[: whole * stretch].reshape(whole, -1).sum(axis=0, dtype=np.uint64)
-    total: NDArray[np.int64] = np.zeros(8 * period, dtype=np.int64)
+    total: Ints = np.zeros(8 * period, dtype=np.int64)
     for part in (lanes, spread[whole * stretch :]):
         total += part.view(np.uint8).reshape(-1, 8 * period).sum(axis=0, dtype=np.int64)
     return total

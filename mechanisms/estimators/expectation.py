@@ -10,16 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mechanisms.arrays import Floats, Ints
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.ascent import largest_likelihood, smoothed_rounds
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
-
+#: A likelihood so close to the largest one leaves the values within a hundredth of a standard
+#: error of the maximum.
+GAP = 5e-5
+#: For very many reports it is this part of their number, which is what floating point tells.
+ROUNDING = 1e-14
+#: Newton steps, and rounds of expectation, maximization and smoothing, at most.
+MAX_STEPS, MAX_ROUNDS = 200, 10_000
+#: Smoothed rounds end when the log-likelihood changes by less.
+SMOOTH_CHANGE = 1e-3
+#: Share of the way to the boundary that a step goes at most.
+_INSIDE = 0.99
 #: A share is determined if at most this part of it lies in the space that reports do not see.
 _UNSEEN = 1e-9
 
@@ -30,50 +38,37 @@ class EmEstimate:
 
     Attributes
     ----------
-    values : ndarray, shape (inputs,), float64
-        Non-negative, with sum one; NaN without reports. Where the reports do not determine a
-        share it is one of many that are equally likely.
-    standard_errors : ndarray, shape (inputs,), float64
-        Of ``values`` about the shares among these clients; infinite where the reports do not
-        determine a share, and everywhere after smoothing.
-    covariance : ndarray, shape (inputs, inputs), float64
+    values, standard_errors : ndarray, shape (inputs,)
+        Non-negative, with sum one; NaN without reports. Errors are about the shares among these
+        clients; infinite where the reports do not determine a share, which then is one of many that
+        are equally likely, and everywhere after smoothing.
+    covariance : ndarray, shape (inputs, inputs)
         Of the values in the directions that are determined, zero in the others.
     log_likelihood : float
         In nats, without the multinomial coefficient.
-    iterations : int
     converged : bool
-        Whether the log-likelihood is within :data:`mechanisms.estimators.ascent.GAP` of the
-        largest possible one; after smoothing, whether it has come to rest.
+        Whether it is within :data:`GAP` of the largest; after smoothing, whether it is at rest.
     rank : int
         Of all channels with reports side by side: ``inputs`` if every share is determined.
-    directions : ndarray, shape (inputs, rank - 1), float64
+    directions : ndarray, shape (inputs, rank - 1)
         An orthonormal basis of the differences between shares that are determined.
     """
 
-    values: NDArray[np.float64]
-    standard_errors: NDArray[np.float64]
-    covariance: NDArray[np.float64]
+    values: Floats
+    standard_errors: Floats
+    covariance: Floats
     log_likelihood: float
     iterations: int
     converged: bool
     rank: int
-    directions: NDArray[np.float64]
+    directions: Floats
 
     def combined(self, weights: ArrayLike) -> tuple[float, float]:
-        """Return a weighted sum of the shares and its standard error.
+        """Return a sum of the shares, with a weight an input, and its standard error.
 
-        Parameters
-        ----------
-        weights : array_like, shape (inputs,)
-            The numbers that inputs stand for give their mean; zeros and ones a joint share.
-
-        Returns
-        -------
-        (float, float)
-            The error is infinite where the reports do not determine the sum.
+        The numbers that inputs stand for give their mean; zeros and ones a joint share. The error
+        is infinite where the reports do not determine the sum.
         """
-        import numpy as np
-
         row = np.asarray(weights, dtype=np.float64)
         if row.shape != self.values.shape:
             raise ParameterError(f"weights must have shape {self.values.shape}, got {row.shape}")
@@ -88,32 +83,19 @@ class EmEstimate:
 
 
 def expectation_maximization(
-    channels: Sequence[NDArray[np.float64]],
-    counts: Sequence[NDArray[np.int64]],
-    *,
-    smooth: bool = False,
+    channels: Sequence[Floats], counts: Sequence[Ints], *, smooth: bool = False
 ) -> EmEstimate:
     """Estimate the shares of inputs from reports of one or more channels.
 
     Parameters
     ----------
-    channels : sequence of ndarray, shape (inputs, outputs), float64
+    channels : sequence of ndarray, shape (inputs, outputs)
         One a level, row-stochastic; outputs may differ between levels.
-    counts : sequence of ndarray, shape (outputs,), int64
+    counts : sequence of ndarray, shape (outputs,), integers
         Reports of each output, one row a level.
     smooth : bool
         Smooth the shares over neighbouring inputs after every round (EMS), for ordered inputs
         with a smooth law. The result is no maximum and has no standard errors.
-
-    Returns
-    -------
-    EmEstimate
-
-    Raises
-    ------
-    ParameterError
-        There are no channels, they have different inputs, a row is no distribution, counts do not
-        fit or are negative, or an output was counted that no input has.
 
     Notes
     -----
@@ -140,14 +122,11 @@ def expectation_maximization(
 
     Examples
     --------
-    >>> import numpy as np
     >>> channel = np.array([[0.75, 0.25], [0.25, 0.75]])
     >>> found = expectation_maximization([channel], [np.array([600, 400])])
     >>> found.values.round(4), found.standard_errors.round(4)
     (array([0.7, 0.3]), array([0.0274, 0.0274]))
     """
-    import numpy as np
-
     stacked, seen, reports = _stack(channels, counts)
     inputs, n = stacked.shape[0], int(seen.sum())
     if n == 0:
@@ -173,12 +152,8 @@ def expectation_maximization(
     )
 
 
-def _stack(
-    channels: Sequence[NDArray[np.float64]], counts: Sequence[NDArray[np.int64]]
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+def _stack(channels: Sequence[Floats], counts: Sequence[Ints]) -> tuple[Floats, Ints, Floats]:
     """Put the levels that have reports side by side, with the level's reports for each column."""
-    import numpy as np
-
     if not channels or len(channels) != len(counts):
         raise ParameterError(f"{len(counts)} rows of counts do not fit {len(channels)} channels")
     matrices = [np.asarray(channel, dtype=np.float64) for channel in channels]
@@ -203,26 +178,87 @@ def _stack(
     return np.ascontiguousarray(stacked[:, possible]), seen[possible], reports[possible]
 
 
-def _information(
-    channel: NDArray[np.float64], fitted: NDArray[np.float64], reports: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _information(channel: Floats, fitted: Floats, reports: Floats) -> tuple[Floats, Floats]:
     """Return the determined directions and the variance of the estimate along each of them."""
-    import numpy as np
-
     weights = np.sqrt(reports / np.where(fitted > 0, fitted, np.inf))
     whole = channel * weights
     centred = (channel - channel.mean(axis=0)) * weights
     directions, singular, _ = np.linalg.svd(centred, full_matrices=False)
     floor = max(whole.shape) * np.finfo(np.float64).eps * math.sqrt(float((whole**2).sum()))
     determined = singular > floor
-    spread: NDArray[np.float64] = 1 / singular[determined] ** 2
+    spread: Floats = 1 / singular[determined] ** 2
     return directions[:, determined], spread
 
 
-def _log_likelihood(
-    channel: NDArray[np.float64], seen: NDArray[np.int64], values: NDArray[np.float64]
-) -> float:
-    import numpy as np
-
+def _log_likelihood(channel: Floats, seen: Ints, values: Floats) -> float:
     counted = seen > 0
     return float(seen[counted] @ np.log((values @ channel)[counted]))
+
+
+def largest_likelihood(channel: Floats, seen: Ints) -> tuple[Floats, int, bool]:
+    """Maximize the likelihood by primal-dual Newton steps: values, steps, whether it is proved.
+
+    Without a constraint on the sum, Σ f log P − Σ θ has its maximum over θ ≥ 0 where the sum is
+    one. Its multipliers z and shares θ approach θ z = 0 from inside.
+    """
+    columns = np.flatnonzero(seen)
+    matrix = np.ascontiguousarray(channel[:, columns])
+    n, shares = int(seen.sum()), seen[columns] / seen.sum()
+    inputs = len(matrix)
+    theta, slack = np.full(inputs, 1 / inputs), np.full(inputs, 1.0)
+    best, lowest = theta, math.inf
+    for step in range(MAX_STEPS):
+        theta = theta / theta.sum()
+        fitted = theta @ matrix
+        gradient = matrix @ (shares / fitted)
+        gap = n * (float(gradient.max()) - 1)
+        if gap < lowest:
+            best, lowest = theta, gap
+        if gap <= max(GAP, n * ROUNDING):
+            return theta, step, True
+        target = 0.1 * min(float(theta @ slack), gap / n) / inputs
+        scaled = matrix * (np.sqrt(shares) / fitted)
+        system = scaled @ scaled.T
+        system[np.diag_indices(inputs)] += slack / theta
+        try:
+            # One library of linear algebra: the threads of a second one would wait in its way.
+            move = np.linalg.solve(system, gradient - 1 + target / theta)
+        except np.linalg.LinAlgError:
+            break
+        change = (target - slack * move) / theta - slack
+        theta = theta + _inside(theta, move) * move
+        slack = slack + _inside(slack, change) * change
+    return best, step, False
+
+
+def smoothed_rounds(channel: Floats, seen: Ints) -> tuple[Floats, int, bool]:
+    """Alternate expectation, maximization and smoothing by (1, 2, 1)/4 until all is at rest."""
+    n = int(seen.sum())
+    theta: Floats = np.full(len(channel), 1 / len(channel))
+    fitted = theta @ channel
+    before = -math.inf
+    for round_ in range(1, MAX_ROUNDS + 1):
+        theta = smoothed(theta * (channel @ (seen / fitted)) / n)
+        fitted = theta @ channel
+        likelihood = float(seen @ np.log(fitted))
+        if abs(likelihood - before) < SMOOTH_CHANGE:
+            return theta, round_, True
+        before = likelihood
+    return theta, MAX_ROUNDS, False
+
+
+def smoothed(values: Floats) -> Floats:
+    """Return the binomial average of each value and its neighbours, scaled to sum to one."""
+    padded = np.pad(np.stack([values, np.ones(len(values))]), ((0, 0), (1, 1)))
+    sums, weights = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
+    averaged = sums / weights
+    result: Floats = averaged / averaged.sum()
+    return result
+
+
+def _inside(point: Floats, move: Floats) -> float:
+    """Return how far to go so that a positive point stays positive, at most 1."""
+    falling = move < 0
+    if not falling.any():
+        return 1.0
+    return min(1.0, _INSIDE * float(np.min(-point[falling] / move[falling])))

@@ -9,42 +9,36 @@ variance would be biased as soon as clients with a certain value release more.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mechanisms.arrays import Floats, Ints
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareNoise, ShareRegion, nothing
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
-    from mechanisms.base import Mechanism
-
 
 class Concerned(NamedTuple):
-    """The reports that say something about a category at all.
+    """The reports that say something about a category at all, ``(levels, m)``.
 
-    Parameters
-    ----------
-    reports : ndarray, shape (levels, m), int64
-    likely : ndarray, shape (levels,), float64
-        The probability that a report is one of them if the category is true.
-    least : ndarray, shape (levels,), float64
-        The smallest such probability, whatever is true.
+    ``likely``, by level, is the probability that a report is one of them if the category is true,
+    and ``least`` the smallest such probability, whatever is true.
     """
 
-    reports: NDArray[np.int64]
-    likely: NDArray[np.float64]
-    least: NDArray[np.float64]
+    reports: Ints
+    likely: Floats
+    least: Floats
 
 
 def shares(
-    ones: NDArray[np.int64],
-    reports: NDArray[np.int64],
-    pairs: NDArray[np.float64],
-    concerned: Concerned | None = None,
+    ones: Ints, reports: Ints, pairs: Floats, concerned: Concerned | None = None
 ) -> list[Estimate]:
     """Estimate shares from the positive answers at each level.
+
+    The variance, given the values, is the sum over reports of [K p(1−p) + (n−K) q(1−q)]/(p−q)², K
+    the reports of the category at the level; K is estimated and kept within [0, n].
 
     Parameters
     ----------
@@ -62,15 +56,8 @@ def shares(
     Returns
     -------
     list of Estimate
-        A share for each question, in order; they need not be in [0, 1] nor sum to one. Below 200
-        reports the interval inverts a test of the share (see
-        :class:`~mechanisms.estimate.ShareRegion`).
-
-    Notes
-    -----
-    The variance, given the values, is the sum over reports of
-    [K p(1−p) + (n−K) q(1−q)]/(p−q)², K the reports of the category at the level; K is
-    estimated and kept within [0, n].
+        They need not be in [0, 1] nor sum to one. Below 200 reports the interval inverts a test of
+        the share (see :class:`~mechanisms.estimate.ShareRegion`).
 
     References
     ----------
@@ -79,13 +66,10 @@ def shares(
 
     Examples
     --------
-    >>> import numpy as np
     >>> [estimate] = shares(np.array([[700]]), np.array([1000]), np.array([[0.75, 0.25]]))
     >>> round(estimate.value, 3), round(estimate.standard_error, 4)
     (0.9, 0.0274)
     """
-    import numpy as np
-
     by_level = tuple(int(n) for n in reports)
     n = sum(by_level)
     if n == 0:
@@ -128,23 +112,13 @@ def shares(
     ]
 
 
-def norm_sub(values: ArrayLike, total: float = 1.0) -> NDArray[np.float64]:
-    """Return the closest non-negative values with a given sum (Norm-Sub).
+def norm_sub(values: ArrayLike, total: float = 1.0) -> Floats:
+    """Return the closest non-negative values with a sum of ``total``, at least 0 (Norm-Sub).
 
     The same amount is taken from all, and what would become negative is zero. The result is
-    consistent and biased: it stands beside the estimates and never replaces them, and intervals
-    do not belong to it. What values that nobody has gain is taken from all others in equal parts,
-    so that frequent values are biased downward.
-
-    Parameters
-    ----------
-    values : array_like, shape (m,)
-        Finite.
-    total : float, at least 0
-
-    Returns
-    -------
-    ndarray, shape (m,), float64
+    consistent and biased: it stands beside the estimates and never replaces them, and intervals do
+    not belong to it. What values that nobody has gain is taken from all others in equal parts, so
+    that frequent values are biased downward.
 
     References
     ----------
@@ -156,8 +130,6 @@ def norm_sub(values: ArrayLike, total: float = 1.0) -> NDArray[np.float64]:
     >>> norm_sub([0.7, 0.5, -0.2])
     array([0.6, 0.4, 0. ])
     """
-    import numpy as np
-
     given = np.asarray(values, dtype=np.float64)
     if given.ndim != 1 or not np.isfinite(given).all():
         raise ParameterError("values must be one row of finite numbers")
@@ -169,14 +141,12 @@ def norm_sub(values: ArrayLike, total: float = 1.0) -> NDArray[np.float64]:
     excess = (np.cumsum(falling) - total) / np.arange(1, given.size + 1)
     # The values that stay positive are the largest ones, as many as exceed what they must give.
     kept = int(np.flatnonzero(falling >= excess)[-1])
-    nearest: NDArray[np.float64] = np.maximum(given - excess[kept], 0.0)
+    nearest: Floats = np.maximum(given - excess[kept], 0.0)
     return nearest
 
 
-def count_table(mechanism: Mechanism, counts: ArrayLike) -> NDArray[np.int64]:
+def count_table(mechanism: Mechanism, counts: ArrayLike) -> Ints:
     """Return counts as ``(levels, count_length)`` ``int64``, after a check of their shape."""
-    import numpy as np
-
     table = np.asarray(counts, dtype=np.int64)
     shape = (mechanism.levels, mechanism.count_length)
     if table.shape != shape:

@@ -6,27 +6,14 @@ for it takes a third of a second of every run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from mechanisms.arrays import Floats
 
 
-def falling_fit(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the fit to values that minimises the weighted squares and never rises.
+def falling_fit(values: Floats, weights: Floats) -> Floats:
+    """Return the fit to values that minimises the squares, of positive weights, and never rises.
 
-    Parameters
-    ----------
-    values, weights : (n,) float64
-        Weights above 0.
-
-    Returns
-    -------
-    (n,) float64
-
-    Notes
-    -----
     Pool adjacent violators, from the last value to the first, which costs O(n). Sums are added up
     in the order of ``scipy.optimize.isotonic_regression``, to the same bits.
 
@@ -34,15 +21,7 @@ def falling_fit(values: NDArray[np.float64], weights: NDArray[np.float64]) -> ND
     ----------
     Busing, "Monotone Regression: A Simple and Fast O(n) PAVA Implementation", Journal of
     Statistical Software 102 (2022), code snippet 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> falling_fit(np.array([3.0, 1.0, 2.0, 0.0]), np.ones(4)).tolist()
-    [3.0, 1.5, 1.5, 0.0]
     """
-    import numpy as np
-
     ahead, weight = values[::-1].tolist(), weights[::-1].tolist()
     # Of each block of equal values: mean, weight, and where it ends.
     means, masses, ends = ahead[:1], weight[:1], [1]

@@ -1,8 +1,9 @@
 """Closed-form variances of the estimates, for plans, documents and benchmarks.
 
-All are of one report: divide by n for the variance of the estimate from n reports. Values are
-fixed and the randomization is random. Numbers lie in [0, 1]; on a range of another length the
-variance is multiplied by the square of the length (by 4 on [-1, 1], as the papers have it).
+All are of one report: divide by n for the variance of the estimate from n reports. Values are fixed
+and the randomization is random; p > q are the probabilities of "yes" of a client of whom it is true
+and of another one. Numbers lie in [0, 1]; on a range of another length the variance is multiplied
+by the square of the length (by 4 on [-1, 1], as the papers have it).
 """
 
 from __future__ import annotations
@@ -10,28 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mechanisms.arrays import Floats
+
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
 
 def share_variance(p: float, q: float, share: float) -> float:
-    """Return the variance of an estimated share.
+    """Return the variance of an estimated share (Wang et al., USENIX Security 2017, equation 4).
 
-    Parameters
-    ----------
-    p, q : float, p > q
-        Probability of "yes" for a client who has the value, and for one who has not.
-    share : float in [0, 1]
-        Share of the clients who have it.
+    ``share`` is that of the clients who have the value; the population is fixed.
 
-    References
-    ----------
-    T. Wang, J. Blocki, N. Li, S. Jha. "Locally Differentially Private Protocols for Frequency
-    Estimation", USENIX Security 2017, equation 4 with the population fixed.
-
-    Examples
-    --------
     >>> share_variance(0.75, 0.25, 0.1)
     0.75
     """
@@ -43,8 +33,6 @@ def one_bit_variance(p: float, q: float, value: float) -> float:
 
     It is that of a random threshold and of a sampled bit too, if they are not stratified.
 
-    Examples
-    --------
     >>> one_bit_variance(0.75, 0.25, 0.5)
     1.0
     """
@@ -54,22 +42,8 @@ def one_bit_variance(p: float, q: float, value: float) -> float:
 def threshold_variance(p: float, q: float, values: ArrayLike, strata: int | None = None) -> float:
     """Return the variance of the stratified mean of random thresholds, to leading order.
 
-    Parameters
-    ----------
-    p, q : float, p > q
-        Probability that the answer is "above" for a value above the threshold, and below it.
-    values : array_like, shape (n,)
-        In [0, 1].
-    strata : int, optional
-        How many equal strata there are; by default, as many as one likes. Then the variance is
-        the noise of the answer, plus half of E|X − X'|, less Var(X), at most noise plus 1/12.
-
-    Examples
-    --------
-    >>> round(threshold_variance(0.75, 0.25, [0.0, 0.5, 1.0]), 4)
-    0.8056
-    >>> round(threshold_variance(0.75, 0.25, [0.0, 0.5, 1.0], strata=1), 4)
-    0.8333
+    By default with as many equal strata as one likes. Then the variance is the noise of the answer,
+    plus half of E|X − X'|, less Var(X), at most noise plus 1/12.
     """
     import numpy as np
 
@@ -88,11 +62,6 @@ def sampled_bit_variance(p: float, q: float, values: ArrayLike, bits: int) -> fl
 
     The noise of the answer, plus the sum of w π (1 − π) over the bits, w being their weights and
     π their means, less Var(X).
-
-    Examples
-    --------
-    >>> round(sampled_bit_variance(0.75, 0.25, [0.0, 1.0], 8), 4)
-    0.75
     """
     import numpy as np
 
@@ -107,11 +76,6 @@ def split_bits_variance(pairs: Sequence[tuple[float, float]], values: ArrayLike)
     """Return the variance of the mean of split bits, ``pairs`` being (p, q) of each bit.
 
     The sum of w² times the noise of each bit, plus what rounding to the grid of the bits adds.
-
-    Examples
-    --------
-    >>> round(split_bits_variance([(0.75, 0.25), (0.75, 0.25)], [0.0, 1.0]), 4)
-    0.4167
     """
     import numpy as np
 
@@ -126,16 +90,10 @@ def split_bits_variance(pairs: Sequence[tuple[float, float]], values: ArrayLike)
     return noise + float((rest * (1 - rest)).mean()) / (2.0**bits - 1) ** 2
 
 
-def bit_means(values: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
+def bit_means(values: Floats, bits: int) -> Floats:
     """Return how often each bit of numbers in [0, 1] is set, most significant first.
 
     Numbers are rounded at random to one of 2**bits points such that they keep their mean.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> bit_means(np.array([0.0, 0.5, 1.0]), 2)
-    array([0.5, 0.5])
     """
     import numpy as np
 
@@ -145,5 +103,5 @@ def bit_means(values: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
     above = np.minimum(below + 1, 2.0**bits - 1)
     shifts = np.arange(bits - 1, -1, -1)[:, None]
     low, high = (point.astype(np.int64) >> shifts & 1 for point in (below, above))
-    means: NDArray[np.float64] = ((1 - rest) * low + rest * high).mean(axis=1)
+    means: Floats = ((1 - rest) * low + rest * high).mean(axis=1)
     return means

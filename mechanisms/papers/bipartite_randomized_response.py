@@ -15,7 +15,10 @@ import math
 from collections.abc import Collection, Hashable, Sequence
 from fractions import Fraction
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from mechanisms.audit.cases import Case, law_release
 from mechanisms.chains.finite import FiniteChain, finite_chain
@@ -34,9 +37,6 @@ from mechanisms.ordinal.sizes import (
     middle_floor,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
 #: Matrices of floats are related if they miss it, in no entry, by more than this.
 TOLERANCE = 1e-8
 
@@ -44,18 +44,10 @@ TOLERANCE = 1e-8
 class QualityLosses(NamedTuple):
     """Quality losses over N equidistant points, as shares of the largest loss N − 1.
 
-    Attributes
-    ----------
-    points : int
-    epsilon : float
-    size : int
-        How many candidates bipartite randomized response favours.
-    bipartite, randomized : float
-        Of bipartite and of plain (generalized) randomized response.
-    exponential_half : float
-        Of the exponential mechanism at ε/(2Δ), the textbook's, which realises only ε/2 here.
-    exponential : float
-        Of the exponential mechanism at ε/Δ, which realises ε: the fair comparison.
+    ``size`` is how many candidates bipartite randomized response favours, ``randomized`` the loss
+    of plain (generalized) randomized response. ``exponential_half`` is that of the exponential
+    mechanism at ε/(2Δ), the textbook's, which realises only ε/2 here; ``exponential`` that at ε/Δ,
+    which realises ε: the fair comparison.
     """
 
     points: int
@@ -70,14 +62,7 @@ class QualityLosses(NamedTuple):
 class LossRatios(NamedTuple):
     """The loss of bipartite relative to plain randomized response for many equidistant points.
 
-    Attributes
-    ----------
-    largest, smallest : float
-        Over the values.
-    overall : float
-        On average over the values.
-    overall_printed : float
-        As published, which is wrong.
+    The largest and the smallest over the values, and the average, right and as published (wrong).
     """
 
     largest: float
@@ -87,28 +72,14 @@ class LossRatios(NamedTuple):
 
 
 def euclidean(points: Sequence[Sequence[float]]) -> Loss:
-    """Return the Euclidean distances of points of any dimension, ``(N, d)`` coordinates.
-
-    Examples
-    --------
-    >>> euclidean([(0, 0), (3, 4)])
-    ((0.0, 5.0), (5.0, 0.0))
-    """
+    """Return the Euclidean distances of points of any dimension, ``(N, d)`` coordinates."""
     if len({len(point) for point in points}) > 1:
         raise ParameterError("points must have as many coordinates as each other")
     return loss_matrix([[math.dist(x, y) for y in points] for x in points])
 
 
 def jaccard(sets: Sequence[Collection[Hashable]]) -> Loss:
-    """Return the Jaccard distances 1 − |A ∩ B| / |A ∪ B| of sets, exactly.
-
-    Two empty sets are the same.
-
-    Examples
-    --------
-    >>> jaccard([{1, 2}, {2, 3}])[0][1]
-    Fraction(2, 3)
-    """
+    """Return the Jaccard distances 1 − |A ∩ B| / |A ∪ B|, exactly; two empty sets are the same."""
     given = [frozenset(one) for one in sets]
 
     def distance(one: frozenset[Hashable], two: frozenset[Hashable]) -> Fraction:
@@ -119,13 +90,7 @@ def jaccard(sets: Sequence[Collection[Hashable]]) -> Loss:
 
 
 def windows_of(loss: Sequence[Sequence[Number]], size: int) -> Windows:
-    """Return the ``size`` nearest candidates of every value, of equally near ones the smaller.
-
-    Examples
-    --------
-    >>> windows_of([[0, 1, 2], [1, 0, 1], [2, 1, 0]], 2)
-    ((0, 1), (0, 1), (1, 2))
-    """
+    """Return the ``size`` nearest candidates of every value, of equally near ones the smaller."""
     return tuple(
         tuple(sorted(sorted(range(len(row)), key=lambda y: (row[y], y))[:size])) for row in loss
     )
@@ -136,30 +101,10 @@ def loss_chain(
 ) -> FiniteChain:
     """Return the chain of bipartite randomized response for any loss (Algorithm 2).
 
-    Parameters
-    ----------
-    loss : sequence of sequence of number
-        ``(N, N)``, N in [2, 1024]: what each value costs in place of each other.
-    epsilons : sequence of float
-        One a level, rising.
-    size : int
-        How many candidates are favoured, in [1, N); by default the smallest of
-        :func:`~mechanisms.ordinal.sizes.local_sizes` at the last level.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
-    Privacy
-    -------
-    At most the last epsilon, whatever the loss, which is public.
-
-    Examples
-    --------
-    >>> chain = loss_chain(jaccard([{1}, {1, 2}, {3}]), [0.5, 1.0], 2)
-    >>> chain.inputs, chain.exact[-1].p > chain.exact[0].p
-    (3, True)
+    ``loss``, ``(N, N)`` with N in [2, 1024], is what each value costs in place of each other;
+    epsilons rise, one a level. ``size`` candidates are favoured, in [1, N); by default the smallest
+    of :func:`~mechanisms.ordinal.sizes.local_sizes` at the last level. It costs at most the last
+    epsilon, whatever the loss, which is public.
     """
     checked = loss_matrix(loss)
     if not 2 <= len(checked) <= MAX_SYMBOLS:
@@ -172,21 +117,7 @@ def loss_chain(
 
 
 def quality_losses(points: int, epsilon: float) -> QualityLosses:
-    """Return the quality losses of all mechanisms over equidistant points (Equation 12).
-
-    Parameters
-    ----------
-    points : int
-        N, at least 2.
-    epsilon : float
-        In (0, 700].
-
-    Examples
-    --------
-    >>> table = quality_losses(20, 1.0)
-    >>> table.size, [round(value, 4) for value in table[3:]]
-    (7, [0.2564, 0.3223, 0.3226, 0.2964])
-    """
+    """Return the losses of all mechanisms over at least two equidistant points (Equation 12)."""
     size = equidistant_size(points, epsilon)
     return QualityLosses(
         points,
@@ -214,11 +145,6 @@ def exponential_loss(points: int, epsilon: float) -> float:
     The extreme reports of the extreme values have the largest likelihood ratio, e^ε. The textbook
     halves the exponent, since in general the sum of the weights may change as much as a weight;
     here, between those values, it does not change at all.
-
-    Examples
-    --------
-    >>> round(exponential_loss(100, 3.0), 4)
-    0.2068
     """
     check_epsilon(epsilon)
     if not points >= 2:
@@ -245,20 +171,8 @@ def exponential_rows(points: int, epsilon: float) -> list[list[float]]:
 def loss_ratios(epsilon: float) -> LossRatios:
     """Return the limits of bipartite over plain randomized response (Theorems 2, and 3 corrected).
 
-    Parameters
-    ----------
-    epsilon : float
-        In (0, 700].
-
-    Notes
-    -----
     With h = e^{ε/2} and r = √(h² + 2h + 2): at most 2/(h+1), at least h − (h−1)(r+1)/(h+1), and
     (7h+9)/(4(h+1)²) overall. The published (7h+1)/(4h(h+1)) lost the term (e^ε−1)c³/12.
-
-    Examples
-    --------
-    >>> [round(value, 6) for value in loss_ratios(1.0)]
-    [0.755081, 0.710388, 0.731965, 0.717944]
     """
     check_epsilon(epsilon)
     h = math.exp(epsilon / 2)
@@ -276,11 +190,6 @@ def printed_size(points: int, epsilon: float | Fraction) -> int:
 
     Where it is larger, some values are served worse than by randomized response; the mechanism
     is as private as with any other size.
-
-    Examples
-    --------
-    >>> printed_size(4, 0.05), equidistant_size(4, 0.05)
-    (2, 1)
     """
     check_epsilon(epsilon)
     end = end_size(points, epsilon)
@@ -293,25 +202,9 @@ def printed_size(points: int, epsilon: float | Fraction) -> int:
 def keep_probability(points: int, size: int, weak: float, strong: float) -> float:
     """Return how often a report of the stronger level is kept as that of the weaker one.
 
-    Else a uniform report takes its place: T = ρI + (1 − ρ)u, which is exact for randomized
-    response (m = 1) and for any m candidates that are the same at both levels.
-
-    Parameters
-    ----------
-    points, size : int
-        N and m, in [1, N).
-    weak, strong : float
-        The epsilons, ``0 < weak <= strong <= 700``.
-
-    Returns
-    -------
-    float
-        ρ = S₂(E₁ − 1) / (S₁(E₂ − 1)), S = mE + N − m.
-
-    Examples
-    --------
-    >>> round(keep_probability(8, 3, 0.5, 2.0), 6)
-    0.277339
+    Else a uniform report takes its place: T = ρI + (1 − ρ)u with ρ = S₂(E₁ − 1) / (S₁(E₂ − 1)) and
+    S = mE + N − m, which is exact for randomized response (m = 1) and for any m = ``size``
+    candidates that are the same at both levels.
     """
     check_epsilon(weak)
     check_epsilon(strong)
@@ -324,27 +217,16 @@ def keep_probability(points: int, size: int, weak: float, strong: float) -> floa
 
 
 def degradable(weak: ArrayLike, strong: ArrayLike) -> bool:
-    """Whether a matrix of floats is another one times a stochastic matrix, but for rounding.
+    """Return whether a row-stochastic matrix is another times a stochastic one, to 1e-8 an entry.
 
     For matrices whose exact entries are not known, of which
-    :func:`mechanisms.degradation.degradation` would see every rounding error.
-
-    Parameters
-    ----------
-    weak, strong : array_like, shape (inputs, outputs)
-        Row-stochastic.
-
-    Returns
-    -------
-    bool
-        Whether some T misses no entry by more than 1e-8.
+    :func:`mechanisms.papers.gradual_release.channels.degradation` would see every rounding error.
     """
     return degradation_error(weak, strong) <= TOLERANCE
 
 
 def degradation_error(weak: ArrayLike, strong: ArrayLike) -> float:
     """Return by how much ``strong`` times the best stochastic matrix misses ``weak`` at most."""
-    import numpy as np
     from scipy.optimize import linprog
     from scipy.sparse import bmat, identity, kron
 

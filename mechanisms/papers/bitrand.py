@@ -11,20 +11,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
 
-from mechanisms.audit.cases import Case, Release, Views
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mechanisms.arrays import Bools, Bytes, Floats
+from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import score_key
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_int
 from mechanisms.exact import MICRO, decimal_context
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
 
 _CONTEXT = decimal_context(60)
 #: Bits of an encoded number, at most: magnitudes stay exact in floats.
@@ -35,22 +34,11 @@ MAX_FEATURES, MAX_NOMINAL = 1 << 20, 700
 
 @dataclass(frozen=True)
 class SignMagnitude:
-    """One sign bit, m integer bits and l − m − 1 fraction bits.
+    """A sign bit, m = ``integer_bits`` in [0, l − 1], and l − m − 1 fraction bits, of l in [2, 52].
 
-    Parameters
-    ----------
-    bits : int
-        In [2, 52], the number l of bits.
-    integer_bits : int
-        In [0, bits − 1], the number m of bits before the point.
-
-    Notes
-    -----
     Bit 0 is one for numbers that are not negative; bit i ≥ 1 is ⌊2^(i−m) |x|⌋ mod 2, of weight
     2^(m−i). Magnitudes are clipped to ``limit`` and rounded toward zero.
 
-    Examples
-    --------
     >>> encoding = SignMagnitude(bits=6, integer_bits=2)
     >>> bits = encoding.encode([2.5, -1.125])
     >>> bits.tolist()
@@ -63,12 +51,8 @@ class SignMagnitude:
     integer_bits: int
 
     def __post_init__(self) -> None:
-        if not 2 <= self.bits <= MAX_ENCODED_BITS:
-            raise ParameterError(f"bits must lie in [2, {MAX_ENCODED_BITS}], not {self.bits}")
-        if not 0 <= self.integer_bits < self.bits:
-            raise ParameterError(
-                f"integer_bits must lie in [0, {self.bits - 1}], not {self.integer_bits}"
-            )
+        check_int("bits", self.bits, 2, MAX_ENCODED_BITS)
+        check_int("integer_bits", self.integer_bits, 0, self.bits - 1)
 
     @property
     def step(self) -> float:
@@ -80,10 +64,8 @@ class SignMagnitude:
         """The largest magnitude."""
         return 2.0**self.integer_bits - self.step
 
-    def encode(self, values: ArrayLike) -> NDArray[np.uint8]:
+    def encode(self, values: ArrayLike) -> Bytes:
         """Return the bits of finite numbers: shape (...) in, (..., bits) ``uint8`` out."""
-        import numpy as np
-
         given = np.asarray(values, dtype=np.float64)
         if not np.isfinite(given).all():
             raise ParameterError("numbers must be finite")
@@ -95,38 +77,24 @@ class SignMagnitude:
         out[..., 1:] = points[..., None] >> shifts & 1
         return out
 
-    def decode(self, bits: ArrayLike) -> NDArray[np.float64]:
+    def decode(self, bits: ArrayLike) -> Floats:
         """Return the numbers of bits: shape (..., bits) in, (...) ``float64`` out.
 
         Bits need not be 0 or 1: decoding unbiased estimates of independent bits gives an unbiased
         estimate of the number, since no bit occurs twice in a product.
         """
-        import numpy as np
-
         given = np.asarray(bits, dtype=np.float64)
         if given.ndim == 0 or given.shape[-1] != self.bits:
             raise ParameterError(f"bits must have shape (..., {self.bits}), not {given.shape}")
         weights = 2.0 ** (self.integer_bits - np.arange(1, self.bits))
-        decoded: NDArray[np.float64] = (2 * given[..., 0] - 1) * (given[..., 1:] @ weights)
-        return decoded
+        return (2 * given[..., 0] - 1) * (given[..., 1:] @ weights)
 
 
 def log_alpha(epsilon: float, features: int, bits: int) -> float:
     """Return the logarithm of the largest α that the paper's Theorem 2 allows.
 
-    α = sqrt((ε + r l) / (2 r Σ_i exp(2 ε i / l))), i from 0 to l − 1.
-
-    Parameters
-    ----------
-    epsilon : float
-        In (0, 700], the nominal amount.
-    features, bits : int
-        r, and l a feature.
-
-    Examples
-    --------
-    >>> round(math.exp(log_alpha(1.0, 1, 10)), 10)
-    0.4365706219
+    α = sqrt((ε + r l) / (2 r Σ_i exp(2 ε i / l))), i from 0 to l − 1, with r features of l bits and
+    a nominal ε in (0, 700].
     """
     _check(epsilon, features, bits)
     top = 2 * epsilon * (bits - 1) / bits
@@ -135,36 +103,18 @@ def log_alpha(epsilon: float, features: int, bits: int) -> float:
 
 
 def frr_losses(epsilon: float, features: int, bits: int) -> list[float]:
-    """Return ln(q_i/p_i) = ln α + i ε/l of each bit of a feature; positive where bits invert.
-
-    Examples
-    --------
-    >>> [round(loss, 4) for loss in frr_losses(1.0, 1, 2)]
-    [-0.4539, 0.0461]
-    """
+    """Return ln(q_i/p_i) = ln α + i ε/l of each bit of a feature; positive where bits invert."""
     start = log_alpha(epsilon, features, bits)
     return [start + i * epsilon / bits for i in range(bits)]
 
 
 def frr_keeping(epsilon: float, features: int, bits: int) -> list[float]:
-    """Return p_i, the probability that bit i of a feature is reported as it is.
-
-    Examples
-    --------
-    >>> [round(p, 4) for p in frr_keeping(1.0, 1, 2)]
-    [0.6116, 0.4885]
-    """
+    """Return p_i, the probability that bit i of a feature is reported as it is."""
     return [1 / (1 + math.exp(loss)) for loss in frr_losses(epsilon, features, bits)]
 
 
 def frr_epsilon(epsilon: float, features: int, bits: int) -> float:
-    """Return what f-RR really costs: r Σ_i |ln(p_i/q_i)|, the worst case, attained.
-
-    Examples
-    --------
-    >>> round(frr_epsilon(1.0, 1000, 10))
-    4311
-    """
+    """Return what f-RR really costs: r Σ_i |ln(p_i/q_i)|, the worst case, attained."""
     return features * math.fsum(map(abs, frr_losses(epsilon, features, bits)))
 
 
@@ -172,17 +122,9 @@ def frr_epsilon(epsilon: float, features: int, bits: int) -> float:
 class FeatureRandomizedResponse:
     """f-RR of BitRand, as published: not ε-LDP. All bits of a vector by randomized response.
 
-    Parameters
-    ----------
-    epsilon : float
-        In (0, 700]: what the paper calls the privacy budget, of the whole vector. It is not what
-        the mechanism costs, see ``certified_epsilon``.
-    features : int
-        In [1, 2**20], the number r of features.
-    bits : int
-        In [2, 52], the number l of bits of a feature.
-    integer_bits : int
-        In [0, bits − 1], how many of them stand before the point.
+    ``epsilon``, in (0, 700], is what the paper calls the privacy budget, of the whole vector, and
+    not what the mechanism costs: see ``certified_epsilon``. There are r = ``features``, up to
+    2**20, in the bits of :class:`SignMagnitude`.
 
     Privacy
     -------
@@ -219,11 +161,6 @@ class FeatureRandomizedResponse:
         return SignMagnitude(self.bits, self.integer_bits)
 
     @property
-    def alpha(self) -> float:
-        """The largest α of Theorem 2."""
-        return math.exp(log_alpha(self.epsilon, self.features, self.bits))
-
-    @property
     def probabilities(self) -> tuple[float, ...]:
         """p_i, by the place of a bit within its feature; q_i = 1 − p_i."""
         return tuple(frr_keeping(self.epsilon, self.features, self.bits))
@@ -256,21 +193,8 @@ class FeatureRandomizedResponse:
         """The same as an epsilon; the float is above the exact amount."""
         return math.nextafter(self.certified / MICRO, math.inf)
 
-    def randomize(self, values: ArrayLike, source: Source) -> NDArray[np.uint8]:
-        """Randomize vectors.
-
-        Parameters
-        ----------
-        values : array_like, shape (n, features)
-            Finite; clipped to what the encoding holds.
-        source : Source
-
-        Returns
-        -------
-        ndarray, shape (n, features, bits), uint8
-        """
-        import numpy as np
-
+    def randomize(self, values: ArrayLike, source: Source) -> Bytes:
+        """Randomize ``(n, features)`` numbers, clipped: ``(n, features, bits)`` ``uint8``."""
         given = np.asarray(values, dtype=np.float64)
         if given.ndim != 2 or given.shape[1] != self.features:
             raise ParameterError(f"values must have shape (n, {self.features}), not {given.shape}")
@@ -279,38 +203,25 @@ class FeatureRandomizedResponse:
         bits ^= words < np.array(self.flips, dtype=np.uint64)
         return bits
 
-    def decode(self, reports: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def decode(self, reports: Bytes) -> Floats:
         """Return randomized bits as numbers, as published: biased. ``(n, features)``."""
         return self.encoding.decode(reports)
 
-    def debiased(self, reports: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def debiased(self, reports: Bytes) -> Floats:
         """Return unbiased estimates of the encoded numbers, ``(n, features)``.
 
         Infinite or NaN where a bit is reported by a fair coin.
         """
-        import numpy as np
-
         flip = np.array(self.flips, dtype=np.float64) / float(GRAINS)
         return self.encoding.decode((reports - flip) / (1 - 2 * flip))
 
 
 def label_keeping(epsilon: float, labels: int) -> tuple[float, float]:
-    """Return the probability that label-RR reports the true label, and each other one.
+    """Return the probability that label-RR reports the true of C ``labels``, and each other one.
 
     e^β/(1+e^β) and 1/((1+e^β)(C−1)) with the largest β of Theorem 3, ε − ln(C−1): this is exactly
     :class:`~mechanisms.category.grr.GeneralizedRandomizedResponse`, and exactly ε-LDP for the
     label; the features are another matter.
-
-    Parameters
-    ----------
-    epsilon : float, positive
-    labels : int
-        At least 2, the number C of labels.
-
-    Examples
-    --------
-    >>> [round(chance, 6) for chance in label_keeping(1.0, 10)]
-    [0.231969, 0.085337]
     """
     if not epsilon > 0:
         raise ParameterError(f"epsilon must be positive, not {epsilon}")
@@ -329,7 +240,7 @@ def claims() -> list[Case]:
             "BitRand, Theorem 2",
             frr.epsilon,
             frr.certified_epsilon,
-            _reports(frr),
+            partial(_reports, frr),
             "the proof bounds the reciprocal ratio",
             max(1, frr.features // 10),
         )
@@ -337,31 +248,23 @@ def claims() -> list[Case]:
     ]
 
 
-def _reports(frr: FeatureRandomizedResponse) -> Release:
+def _reports(frr: FeatureRandomizedResponse, secrets: Bools, source: Source) -> Views:
     """Return what reports one of two vectors of which all bits differ."""
-
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        import numpy as np
-
-        # How much a bit of 1 speaks for the second vector: ln(p/q) where it is set there.
-        losses = np.array(frr_losses(frr.epsilon, frr.features, frr.bits))
-        ends = np.array([0.0, -frr.encoding.limit])
-        signs = 2.0 * frr.encoding.encode(ends[1:])[0] - 1
-        scores, block = np.empty(len(secrets)), max(1, 2**22 // (frr.features * frr.bits))
-        for start in range(0, len(secrets), block):
-            part = secrets[start : start + block].astype(np.int64)
-            values = np.repeat(ends[part][:, None], frr.features, axis=1)
-            bits = frr.randomize(values, source)
-            scores[start : start + block] = -((2.0 * bits - 1) * signs * losses).sum(axis=(1, 2))
-        return {"what is likelier": score_key(np.sign(scores)), "all bits": score_key(scores)}
-
-    return release
+    # How much a bit of 1 speaks for the second vector: ln(p/q) where it is set there.
+    losses = np.array(frr_losses(frr.epsilon, frr.features, frr.bits))
+    ends = np.array([0.0, -frr.encoding.limit])
+    signs = 2.0 * frr.encoding.encode(ends[1:])[0] - 1
+    scores, block = np.empty(len(secrets)), max(1, 2**22 // (frr.features * frr.bits))
+    for start in range(0, len(secrets), block):
+        part = secrets[start : start + block].astype(np.int64)
+        values = np.repeat(ends[part][:, None], frr.features, axis=1)
+        bits = frr.randomize(values, source)
+        scores[start : start + block] = -((2.0 * bits - 1) * signs * losses).sum(axis=(1, 2))
+    return {"what is likelier": score_key(np.sign(scores)), "all bits": score_key(scores)}
 
 
 def _check(epsilon: float, features: int, bits: int) -> None:
     if not 0 < epsilon <= MAX_NOMINAL:
         raise ParameterError(f"epsilon must lie in (0, {MAX_NOMINAL}], not {epsilon}")
-    if not 1 <= features <= MAX_FEATURES:
-        raise ParameterError(f"features must lie in [1, {MAX_FEATURES}], not {features}")
-    if not 1 <= bits <= MAX_ENCODED_BITS:
-        raise ParameterError(f"bits must lie in [1, {MAX_ENCODED_BITS}], not {bits}")
+    check_int("features", features, 1, MAX_FEATURES)
+    check_int("bits", bits, 1, MAX_ENCODED_BITS)

@@ -23,8 +23,7 @@ from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose, uniform_below
-from mechanisms.top_item.scores import exponents
-from mechanisms.top_item.selection import exponential_pmf
+from mechanisms.top_item.selection import exponential_pmf, exponents
 
 
 class WorstLoss(NamedTuple):
@@ -39,14 +38,8 @@ class WorstLoss(NamedTuple):
 class ExponentialRandomizedResponse:
     """With probability p one of the items near the best at random, else the exponential mechanism.
 
-    Parameters
-    ----------
-    p : float
-        In [0, 1], the "truth" probability.
-    epsilon : float
-        At least 0, the nominal amount; for what the mechanism costs see ``certified_epsilon``.
-    sensitivity : float
-        Positive, Δ.
+    ``p`` lies in [0, 1]; ``epsilon``, at least 0, is the nominal amount, for what the mechanism
+    costs see ``certified_epsilon``; ``sensitivity``, Δ, is positive.
 
     Privacy
     -------
@@ -117,13 +110,7 @@ class ExponentialRandomizedResponse:
         return (1 - 1 / size) ** size if self.p == 1 else 0.0
 
     def select(self, scores: Sequence[float], source: Source) -> int:
-        """Return the place of an item by Algorithm 3 as written, for audits of it.
-
-        Raises
-        ------
-        ParameterError
-            p is 1 and there are several candidates: it may never end.
-        """
+        """Return the place of an item by Algorithm 3 as written, refused where it may never end."""
         if self.endless(scores):
             raise ParameterError("p must be below 1 where there are several candidates")
         left = sorted(self.candidates(scores))
@@ -165,18 +152,7 @@ class ExponentialRandomizedResponse:
     def worst_loss(self, items: int, largest: int) -> WorstLoss:
         """Return the certified loss on a finite domain, by enumeration.
 
-        Parameters
-        ----------
-        items : int
-            At least 1.
-        largest : int
-            Scores are integers in [0, largest], and neighbours differ by at most 1 in each.
-
-        Examples
-        --------
-        >>> worst = ExponentialRandomizedResponse(p=0.5, epsilon=0.1).worst_loss(2, 4)
-        >>> round(worst.loss, 3), worst.scores, worst.others
-        (0.758, (4, 1), (3, 2))
+        Scores are integers in [0, largest], and neighbours differ by at most 1 in each.
         """
         law = cache(self.log_pmf)
         found = (
@@ -187,7 +163,6 @@ class ExponentialRandomizedResponse:
 
 
 def _loss(law: Sequence[float], other: Sequence[float]) -> float:
-    """Return the largest difference of two laws, given as logarithms."""
     pairs = zip(law, other, strict=True)
     return max(0.0 if one == two else abs(one - two) for one, two in pairs)
 
@@ -200,14 +175,7 @@ def _neighbours(items: int, largest: int) -> Iterator[tuple[tuple[int, ...], tup
 
 
 def staircase(items: int) -> tuple[list[int], list[int]]:
-    """Return the neighbours along which the loss grows without bound, about as εn/2.
-
-    Examples
-    --------
-    >>> published = ExponentialRandomizedResponse(p=0.5, epsilon=1.0)
-    >>> [round(published.loss(*staircase(n)), 2) for n in (2, 10, 100)]
-    [1.18, 3.4, 46.05]
-    """
+    """Return the neighbours along which the loss grows without bound, about as εn/2."""
     below = list(range(items - 2, -1, -1))
     return [items, *below], [items - 1, *below]
 
@@ -215,20 +183,8 @@ def staircase(items: int) -> tuple[list[int], list[int]]:
 def disclosure_risk(laws: Sequence[Sequence[float]]) -> float:
     """Return the largest posterior belief in one of several worlds (Definitions 4 and 5).
 
-    By equation 3 it is at most 1/(1 + (worlds − 1) e^−ε) for what is ε-differentially private.
-
-    Parameters
-    ----------
-    laws : sequence of sequence of float, shape (worlds, items)
-        The probabilities of the items in each; all worlds are equally likely before.
-
-    Examples
-    --------
-    >>> published = ExponentialRandomizedResponse(p=0.9, epsilon=0.1)
-    >>> round(disclosure_risk([published.pmf([2, 0]), published.pmf([1, 0])]), 3)
-    0.913
-    >>> round(1 / (1 + exp(-0.1)), 3)
-    0.525
+    By equation 3 it is at most 1/(1 + (worlds − 1) e^−ε) for what is ε-differentially private. All
+    worlds, of each of which ``laws`` has the probabilities of the items, are equally likely before.
     """
     risks: list[float] = [
         max(column) / fsum(column) for column in zip(*laws, strict=True) if any(column)
@@ -239,15 +195,9 @@ def disclosure_risk(laws: Sequence[Sequence[float]]) -> float:
 class WorstCaseErrors(NamedTuple):
     """Expected errors for scores (v, …, v, 0), which are the worst for the private mechanisms.
 
-    Attributes
-    ----------
-    exponential : float
-        Of the exponential mechanism, equation 12.
-    permute_and_flip : float
-        Of permute-and-flip, equation 13.
-    randomized_response : float
-        Of exponential randomized response, which is not private, equations 15 and 16 (where k−1
-        is a misprint for n−1).
+    Of the exponential mechanism (equation 12), of permute-and-flip (equation 13), and of
+    exponential randomized response, which is not private (equations 15 and 16, where k−1 is a
+    misprint for n−1).
     """
 
     exponential: float
@@ -258,24 +208,9 @@ class WorstCaseErrors(NamedTuple):
 def worst_case_errors(
     n: int, v: float, p: float, epsilon: float, sensitivity: float = 1
 ) -> WorstCaseErrors:
-    """Return the expected errors for n − 1 scores of v and one of 0.
+    """Return the expected errors for n − 1 scores of a finite v <= 0 and one of 0.
 
     To the last digits also where the probability of v vanishes or n is large.
-
-    Parameters
-    ----------
-    n : int
-        At least 1.
-    v : float
-        Finite, at most 0.
-    p, epsilon, sensitivity : float
-        As of :class:`ExponentialRandomizedResponse`.
-
-    Examples
-    --------
-    >>> errors = worst_case_errors(5, -3.0, 0.5, 1.0)
-    >>> [round(error, 6) for error in errors]
-    [1.414813, 1.071898, 0.707406]
     """
     response = ExponentialRandomizedResponse(p, epsilon, sensitivity)
     if not n >= 1:

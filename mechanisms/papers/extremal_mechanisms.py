@@ -14,17 +14,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from mechanisms.arrays import Floats
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, rounded
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, exp_micro, loss_micro, to_micro
 from mechanisms.levels import GRAINS, MAX_DECISION_EPSILON
 from mechanisms.ordinal.sizes import Number, loss_matrix
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Of larger losses the linear program takes minutes.
 MAX_POINTS = 128
@@ -34,17 +32,10 @@ MAX_POINTS = 128
 class OptimalChannel:
     """A channel with integer rows, and what it costs.
 
-    Attributes
-    ----------
-    draw : FiniteDraw
-        The channel, as it is drawn from.
-    nominal, certified : int
-        Micro-epsilon asked for, and the exact worst case of ``draw``, rounded up.
-    loss : float
-        The expected loss of a report of ``draw`` under the prior.
-    bound : float
-        No channel at this epsilon has a smaller expected loss, but for the solver's tolerance
-        of some 1e-9 of the largest loss.
+    ``nominal`` is the micro-epsilon asked for, ``certified`` the exact worst case of ``draw``,
+    rounded up; ``loss`` the expected loss of a report of ``draw`` under the prior. No channel at
+    this epsilon has a smaller one than ``bound``, but for the solver's tolerance of some 1e-9 of
+    the largest loss.
     """
 
     draw: FiniteDraw
@@ -55,55 +46,25 @@ class OptimalChannel:
 
 
 def optimal_channel(
-    loss: Sequence[Sequence[Number]],
-    epsilon: float,
-    prior: Sequence[float] | None = None,
+    loss: Sequence[Sequence[Number]], epsilon: float, prior: Sequence[float] | None = None
 ) -> OptimalChannel:
     """Return the channel with the least expected loss among all of an epsilon.
 
-    Parameters
-    ----------
-    loss : sequence of sequence of number
-        ``(N, N)``, at most 128 values.
-    epsilon : float
-        In [1e-6, 40]; digits beyond the sixth are dropped.
-    prior : sequence of float, optional
-        How likely the values are, with sum 1; by default all alike. It decides what is best, not
-        how private it is.
+    Of a loss ``(N, N)`` of at most 128 values, at an epsilon in [1e-6, 40] (digits beyond the sixth
+    are dropped). ``prior`` is how likely the values are, with sum 1, by default all alike; it
+    decides what is best, not how private it is: the solver's floats are rounded to integers over
+    2**64 whose exact ratio is within e^ε.
 
-    Returns
-    -------
-    OptimalChannel
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range, or the solver failed.
-
-    Privacy
-    -------
-    The solver's floats are rounded to integers over 2**64 whose exact ratio is within e^ε.
-
-    Relaxation
-    ----------
-    Not offered: channels that are best at two epsilons need not be related.
-
-    Notes
-    -----
     A linear program: least Σ π_x λ_xy P_xy over stochastic P with c_y ≤ P_xy ≤ e^ε c_y. It beats
-    bipartite randomized response by 17 % for eight equidistant points and ε = 0.5, and by 24 %
-    as ε becomes 0: outputs at the ends may be rare for all values, where that has to use all
-    outputs alike.
+    bipartite randomized response by 17 % for eight equidistant points and ε = 0.5, and by 24 % as ε
+    becomes 0: outputs at the ends may be rare for all values, where that has to use all outputs
+    alike. Channels that are best at two epsilons need not be related: there is no relaxation.
 
-    Examples
-    --------
     >>> from mechanisms.ordinal.sizes import equidistant
     >>> best = optimal_channel(equidistant(8), 0.5)
     >>> round(best.loss, 3), best.certified <= 500_000
     (1.878, True)
     """
-    import numpy as np
-
     given = loss_matrix(loss)
     size, micro = len(given), to_micro(epsilon)
     if not 2 <= size <= MAX_POINTS:
@@ -121,16 +82,13 @@ def optimal_channel(
     return OptimalChannel(draw, micro, certified, float((costs * realised).sum()), bound)
 
 
-def _solve(
-    costs: NDArray[np.float64], epsilon: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+def _solve(costs: Floats, epsilon: float) -> tuple[Floats, Floats, float]:
     """Solve the linear program for the columns' least entries, what is above them, and the loss.
 
     An entry is c_y + (e^ε − 1) v_xy with 0 ≤ v_xy ≤ c_y. Rows sum to one if and only if the sum of
     v is the same in all, w, and Σ c_y + (e^ε − 1) w = 1: in these terms small epsilons are no
     worse conditioned than others. All are scaled for large ones.
     """
-    import numpy as np
     from scipy.optimize import linprog
     from scipy.sparse import bmat, csr_array, identity, kron
 
@@ -160,10 +118,7 @@ def _solve(
     return least, np.clip(excess, 0.0, least), float(found.fun)
 
 
-def _exact(
-    least: NDArray[np.float64], excess: NDArray[np.float64], micro: int
-) -> list[list[Fraction]]:
-    """Return the rows as exact distributions."""
+def _exact(least: Floats, excess: Floats, micro: int) -> list[list[Fraction]]:
     gap = exp_micro(micro)[0].limit_denominator(GRAINS) - 1
     floor = [Fraction(entry) for entry in least.tolist()]
     rows = []

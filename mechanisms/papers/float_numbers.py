@@ -21,20 +21,17 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, expm1, fsum, log, sqrt
-from typing import TYPE_CHECKING
+from math import exp, expm1, log, sqrt
 
+import numpy as np
+
+from mechanisms.arrays import Bools, Floats
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import score_key
 from mechanisms.errors import ParameterError
+from mechanisms.estimators.variance import threshold_variance
 from mechanisms.planner.comparison import bit_noise, check_epsilon
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 _ROOT = 405 * sqrt(241)
 #: Up to here the hybrid mechanism is Duchi's (Wang et al., equation 9 and Theorem 1).
@@ -43,17 +40,9 @@ HYBRID_FROM = log((-5 + 2 * (6353 - _ROOT) ** (1 / 3) + 2 * (6353 + _ROOT) ** (1
 
 @dataclass(frozen=True)
 class FloatMechanism(ABC):
-    """A published mechanism for a number in [-1, 1].
+    """A published mechanism for a number in [-1, 1], at an ``epsilon`` in (0, 700].
 
-    Parameters
-    ----------
-    epsilon : float
-        In (0, 700], what the paper calls it.
-
-    Privacy
-    -------
-    None is certified: a program draws floats, of which some may be reached from one value and not
-    from another, whatever the nominal epsilon.
+    No epsilon is certified, see the module.
     """
 
     epsilon: float
@@ -80,24 +69,15 @@ class Duchi(FloatMechanism):
     """One bit, scaled to ±C with C = (e^ε + 1)/(e^ε − 1)."""
 
     def variance(self, x: float) -> float:
-        """Return C² − x², which also is that of one sampled bit.
-
-        Examples
-        --------
-        >>> round(Duchi(1.0).variance(0.3), 6)
-        4.592694
-        """
+        """Return C² − x², which also is that of one sampled bit."""
         _check_value(x)
         return 4 * bit_noise(self.epsilon) + (1 - x) * (1 + x)
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
         """Return +C with probability 1/2 + x/(2C), −C otherwise."""
-        import numpy as np
-
         size = 1 / math.tanh(self.epsilon / 2)
         up = generator.random(len(values)) < 0.5 + values / (2 * size)
-        signs: Floats = np.where(up, size, -size)
-        return signs
+        return np.where(up, size, -size)
 
 
 @dataclass(frozen=True)
@@ -105,21 +85,13 @@ class Piecewise(FloatMechanism):
     """Wang et al., ICDE 2019, Algorithm 2."""
 
     def variance(self, x: float) -> float:
-        """Return x²/(h − 1) + (h + 3)/(3 (h − 1)²) with h = e^(ε/2) (Lemma 1).
-
-        Examples
-        --------
-        >>> round(Piecewise(1.0).variance(0.3), 6)
-        3.820838
-        """
+        """Return x²/(h − 1) + (h + 3)/(3 (h − 1)²) with h = e^(ε/2) (Lemma 1)."""
         _check_value(x)
         inverse = exp(-self.epsilon / 2) / -expm1(-self.epsilon / 2)
         return x * x * inverse + inverse * (1 + 4 * inverse) / 3
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
         """Return a uniform number of the window of x, or rarely one outside of it."""
-        import numpy as np
-
         # e^(-ε/2): the largest output is (1 + d)/(1 − d), the window 2d/(1 − d) wide.
         down = exp(-self.epsilon / 2)
         largest, wide = (1 + down) / (1 - down), 2 * down / (1 - down)
@@ -128,8 +100,7 @@ class Piecewise(FloatMechanism):
         place = generator.random(len(values))
         outside = -largest + place * (2 * largest - wide)
         outside += np.where(outside >= left, wide, 0.0)
-        drawn: Floats = np.where(inside, left + place * wide, outside)
-        return drawn
+        return np.where(inside, left + place * wide, outside)
 
 
 @dataclass(frozen=True)
@@ -145,25 +116,15 @@ class Hybrid(FloatMechanism):
         return -expm1(-self.epsilon / 2) if self.epsilon > HYBRID_FROM else 0.0
 
     def variance(self, x: float) -> float:
-        """Return the variance, above epsilon 0.61 the same for all x.
-
-        Examples
-        --------
-        >>> round(Hybrid(1.0).variance(0.3), 6), round(Hybrid(0.5).variance(0.3), 6)
-        (4.288992, 16.580792)
-        """
+        """Return the variance, above epsilon 0.61 the same for all x."""
         piecewise, bit = Piecewise(self.epsilon), Duchi(self.epsilon)
         return self.share * piecewise.variance(x) + (1 - self.share) * bit.variance(x)
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
-        """Return a piecewise estimate or one bit."""
-        import numpy as np
-
         piecewise = Piecewise(self.epsilon).simulate(values, generator)
         bit = Duchi(self.epsilon).simulate(values, generator)
         chosen = generator.random(len(values)) < self.share
-        drawn: Floats = np.where(chosen, piecewise, bit)
-        return drawn
+        return np.where(chosen, piecewise, bit)
 
 
 @dataclass(frozen=True)
@@ -171,11 +132,9 @@ class Laplace(FloatMechanism):
     """Laplace noise of scale 2/ε (Dwork, McSherry, Nissim, Smith, TCC 2006)."""
 
     def variance(self, x: float) -> float:
-        """Return 8/ε²."""
         return 8 / self.epsilon / self.epsilon
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
-        """Return the values with noise."""
         return values + generator.laplace(scale=2 / self.epsilon, size=len(values))
 
 
@@ -188,9 +147,6 @@ class SubtractiveDithering(FloatMechanism):
         return 4 * bit_noise(self.epsilon) + 1 / 3
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
-        """Return the debiased bit less the dither."""
-        import numpy as np
-
         dither = generator.uniform(-1, 1, len(values))
         size = 1 / math.tanh(self.epsilon / 2)
         kept = generator.random(len(values)) < 1 / (1 + exp(-self.epsilon))
@@ -212,7 +168,6 @@ class SquareWave(FloatMechanism):
         return down * (self.epsilon - 1 + down) / (2 * (1 - down * (1 + self.epsilon)))
 
     def variance(self, x: float) -> float:
-        """Return the variance of a report that is scaled so that its mean is ``x``."""
         low, slope, centre = self._line
         half, u = self.half_width, (x + 1) / 2
         second = low * ((1 + half) ** 3 + half**3) / 3
@@ -220,17 +175,13 @@ class SquareWave(FloatMechanism):
         return 4 * (second - (centre + slope * u) ** 2) / slope**2
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
-        """Return reports that are scaled so that their mean is the value."""
-        import numpy as np
-
         low, slope, centre = self._line
         half, units = self.half_width, (values + 1) / 2
         anywhere = generator.uniform(-half, 1 + half, len(values))
         near = units + generator.uniform(-half, half, len(values))
         # The window has the probability of the level everywhere, and this much more.
         reports = np.where(generator.random(len(values)) < low * (1 + 2 * half), anywhere, near)
-        scaled: Floats = 2 * (reports - centre) / slope - 1
-        return scaled
+        return 2 * (reports - centre) / slope - 1
 
     @property
     def _line(self) -> tuple[float, float, float]:
@@ -246,31 +197,20 @@ def random_threshold_variance(xs: Sequence[float], epsilon: float) -> float:
 
     4f(ε) + E|X − X′| − Var(X), with X and X′ drawn from ``xs`` in [-1, 1] independently: at most
     4f(ε) + 1/3.
-
-    Examples
-    --------
-    >>> round(random_threshold_variance([-1.0, 0.0, 0.5, 1.0], 1.0), 6)
-    3.948319
     """
     if not xs:
         raise ParameterError("there must be at least one number")
     for x in xs:
         _check_value(x)
-    ordered, n = sorted(xs), len(xs)
-    centre = fsum(ordered) / n
-    away = [x - centre for x in ordered]
-    apart = 2 * fsum((2 * rank + 1 - n) * x for rank, x in enumerate(away)) / n**2
-    spread = fsum(x * x for x in away) / n - (fsum(away) / n) ** 2
-    return 4 * bit_noise(epsilon) + apart - spread
+    units = [(x + 1) / 2 for x in xs]
+    return 4 * (bit_noise(epsilon) + threshold_variance(1.0, 0.0, units))
 
 
 def claims() -> list[Case]:
     """Return the claim of Laplace noise in floating point; its last digits break it."""
     laplace = Laplace(1.0)
 
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        import numpy as np
-
+    def release(secrets: Bools, source: Source) -> Views:
         generator = np.random.default_rng(source.words(4))
         drawn = laplace.simulate(secrets.astype(np.float64), generator) * 2.0**53
         # Near zero 1 + noise is a multiple of 2**-53, and noise alone need not be.

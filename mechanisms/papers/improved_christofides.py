@@ -17,9 +17,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from functools import partial
 
-from mechanisms.audit.cases import Case, Release, Views
+import numpy as np
+
+from mechanisms.arrays import Bools
+from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import fair_bits, key_of
 from mechanisms.errors import ParameterError
 from mechanisms.exact import ceil_fraction
@@ -36,10 +39,6 @@ from mechanisms.survey.design import (
     yes_share,
 )
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 #: The columns of the paper's tables.
 EPSILONS = (0.01, 0.05, 0.25, 0.5)
 
@@ -48,10 +47,7 @@ EPSILONS = (0.01, 0.05, 0.25, 0.5)
 class ImprovedChristofides:
     """Christofides' cards from a single deck that all respondents share; not private.
 
-    Parameters
-    ----------
-    deck : tuple of int
-        How many cards the deck has of each number 1 to L.
+    ``deck`` is how many cards it has of each number 1 to L.
 
     Privacy
     -------
@@ -89,7 +85,6 @@ class ImprovedChristofides:
 
     @property
     def size(self) -> int:
-        """The number M of cards."""
         return sum(self.deck)
 
     @property
@@ -108,23 +103,13 @@ class ImprovedChristofides:
 
     @property
     def revealed(self) -> Fraction:
-        """The probability that a value is certain in a census of M respondents.
-
-        The only card that is left for it is then known, and reveals the value unless it is the
-        middle one.
-        """
+        """The probability that, in a census of M respondents, the last card reveals a value."""
         middle = self.deck[len(self.deck) // 2] if len(self.deck) % 2 else 0
         return 1 - Fraction(middle, self.size)
 
 
 def deck_epsilon(deck: Sequence[int], n: int) -> float:
-    """Return the true loss of a deck of counts; see :class:`ImprovedChristofides`.
-
-    Examples
-    --------
-    >>> round(deck_epsilon((3, 1, 4), 3), 4)
-    1.3863
-    """
+    """Return the true loss of a deck of counts; see :class:`ImprovedChristofides`."""
     if not 1 <= n <= sum(deck):
         raise ParameterError(f"n must lie in [1, {sum(deck)}], not {n}")
     losses = [0.0]
@@ -138,21 +123,8 @@ def deck_epsilon(deck: Sequence[int], n: int) -> float:
 def deck_variance(design: Design, size: int, share: Number, n: int, population: int) -> Fraction:
     """Return the variance of the estimated share from a deck without replacement (Theorem 4.1).
 
-    Parameters
-    ----------
-    design : Design
-        The composition of the deck.
-    size : int
-        The number M of its cards, at least n.
-    share : number in [0, 1]
-        The true share of yes in the population.
-    n, population : int
-        Respondents, and from how many they are drawn without replacement.
-
-    Examples
-    --------
-    >>> round(float(deck_variance(christofides((0.4, 0.01, 0.59)), 100, 0.1, 100, 100)), 6)
-    0.024022
+    The deck has ``size`` cards, M >= n, of the composition of ``design``; ``share`` is the true one
+    of yes, and ``n`` respondents are drawn from a population without replacement.
     """
     if not n <= size:
         raise ParameterError(f"a deck of {size} cards is too small for {n} respondents")
@@ -175,25 +147,9 @@ def census_size(design: Design, share: Number, variance: Number) -> int:
 def worse_interval(epsilon: Number, middle: Number, n: int) -> float:
     """Return the length of the interval of shares where the deck has more variance than Warner's.
 
-    Parameters
-    ----------
-    epsilon : number
-        Nominal, of both.
-    middle : number
-        The share p_2 of middle cards, of three.
-    n : int
-        Respondents of a census, at least 2.
-
-    Returns
-    -------
-    float
-        √(1 − R(n−1)/n), R the ratio of Warner's noise to that of Christofides' cards; the interval
-        is centred at 1/2. With p_2 = 0 it is 1/√n (Theorem 4.2).
-
-    Examples
-    --------
-    >>> round(worse_interval(0.01, 0.01, 10_000), 3)
-    0.1
+    With a share ``middle`` of middle cards, of three, in a census of n: √(1 − R(n−1)/n), R the
+    ratio of Warner's noise to that of Christofides' cards at the same nominal epsilon; the interval
+    is centred at 1/2. Without middle cards it is 1/√n (Theorem 4.2).
     """
     ratio = warner_of(epsilon).noise(0) / christofides_of(epsilon, middle).noise(0)
     return math.sqrt(1 - ratio * (n - 1) / n)
@@ -214,14 +170,6 @@ def sample_size_table(
     """Return Table 2: the smallest census of a given variance, a column for each of EPSILONS.
 
     A variance of 0.1 is a standard error of 0.32 of a share.
-
-    Examples
-    --------
-    >>> for design, sizes in sample_size_table().items():
-    ...     print(design, *sizes)
-    warner 100000 4000 160 40
-    christofides 101010 4040 161 40
-    improved 36365 1456 59 16
     """
     cards = [christofides_of(epsilon, middle) for epsilon in EPSILONS]
     return {
@@ -240,28 +188,22 @@ def claims() -> list[Case]:
             "the same, Theorem 5.6",
             deck.nominal_epsilon,
             deck_epsilon(deck.deck, deck.size),
-            _census(deck),
+            partial(_census, deck),
             "other answers reveal the last card",
             10,
         )
     ]
 
 
-def _census(deck: ImprovedChristofides) -> Release:
+def _census(deck: ImprovedChristofides, secrets: Bools, source: Source) -> Views:
     """Return the cards of a census; the attacker knows all truths but one, and sees all answers."""
-
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        import numpy as np
-
-        numbers = np.repeat(np.arange(1, len(deck.deck) + 1), deck.deck)
-        mirror = len(deck.deck) + 1
-        words = source.words(len(secrets) * deck.size).reshape(-1, deck.size)
-        cards = numbers[np.argsort(words, axis=1)]
-        truths = fair_bits(cards.size, source).reshape(cards.shape)
-        truths[:, 0] = secrets
-        answers = np.where(truths, cards, mirror - cards)
-        others = np.where(truths[:, 1:], answers[:, 1:], mirror - answers[:, 1:])
-        left = numbers.sum() - others.sum(axis=1)
-        return {"the last card and its answer": key_of(np.stack([left, answers[:, 0]], axis=1))}
-
-    return release
+    numbers = np.repeat(np.arange(1, len(deck.deck) + 1), deck.deck)
+    mirror = len(deck.deck) + 1
+    words = source.words(len(secrets) * deck.size).reshape(-1, deck.size)
+    cards = numbers[np.argsort(words, axis=1)]
+    truths = fair_bits(cards.size, source).reshape(cards.shape)
+    truths[:, 0] = secrets
+    answers = np.where(truths, cards, mirror - cards)
+    others = np.where(truths[:, 1:], answers[:, 1:], mirror - answers[:, 1:])
+    left = numbers.sum() - others.sum(axis=1)
+    return {"the last card and its answer": key_of(np.stack([left, answers[:, 0]], axis=1))}

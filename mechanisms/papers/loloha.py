@@ -18,15 +18,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from functools import partial
 
-from mechanisms.audit.cases import Case, Release, Views, unit
+import numpy as np
+
+from mechanisms.arrays import Bools
+from mechanisms.audit.cases import Case, Views, unit
 from mechanisms.audit.guessing import key_of, score_key
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _LARGEST = 16
 
@@ -35,15 +34,9 @@ _LARGEST = 16
 class BinaryLoloha:
     """LOLOHA with two cells (BiLOLOHA).
 
-    Parameters
-    ----------
-    permanent : float
-        The epsilon of a permanent response, the paper's ε∞.
-    first : float
-        That of a first report, ε1, in (0, permanent).
+    ``permanent`` is the epsilon of a permanent response, the paper's ε∞; ``first`` that of a first
+    report, ε1, in (0, permanent).
 
-    Examples
-    --------
     >>> loloha = BinaryLoloha(2.0, 1.0)
     >>> loloha.claimed
     4.0
@@ -74,13 +67,9 @@ class BinaryLoloha:
         """Return the likelihoods of reports under two histories.
 
         In the first, the value lies in cell 1 throughout; in the second, it does so in the first
-        ``before`` collections and lies in cell 0 in the ``after`` ones that follow.
-
-        Returns
-        -------
-        list of list of Fraction
-            Of any given reports with so many ones before and after, exact for the probabilities of
-            :attr:`kept` as floats.
+        ``before`` collections and lies in cell 0 in the ``after`` ones that follow. A likelihood is
+        that of any given reports with so many ones before (row) and after (column), exact for
+        :attr:`kept` as floats.
         """
         right, report = map(Fraction, self.kept)
         # By the permanent response that they are about: how likely given reports are.
@@ -94,13 +83,7 @@ class BinaryLoloha:
         return same, [[a * b for b in then] for a in first]
 
     def loss(self, before: int, after: int) -> float:
-        """Return the largest logarithm of a likelihood ratio between both histories.
-
-        Examples
-        --------
-        >>> round(BinaryLoloha(2.0, 1.0).loss(26, 26), 4)
-        36.3439
-        """
+        """Return the largest logarithm of a likelihood ratio between both histories."""
         return max(abs(ratio) for row in self._log_ratios(before, after) for ratio in row)
 
     def _log_ratios(self, before: int, after: int) -> list[list[float]]:
@@ -110,28 +93,22 @@ class BinaryLoloha:
             for rows in zip(same, changed, strict=True)
         ]
 
-    def release(self, before: int, after: int) -> Release:
-        """Return what draws the reports of the first history, or of the second one."""
-
-        def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-            import numpy as np
-
-            right, report = self.kept
-            n, ones = len(secrets), []
-            response = unit(n, source) < right
-            for size in (before, after):
-                total = np.zeros(n, dtype=np.int64)
-                for _ in range(size):
-                    total += response ^ (unit(n, source) >= report)
-                ones.append(total)
-                # Cell 0 has a permanent response of its own.
-                response = np.where(secrets, unit(n, source) >= right, response)
-            ratios = np.array(self._log_ratios(before, after))[ones[0], ones[1]]
-            # No number of chains that can be drawn distinguishes larger ratios.
-            whole = score_key(np.clip(np.rint(ratios), -_LARGEST, _LARGEST))
-            return {"the likelihood ratio": whole, "the counts": key_of(np.stack(ones, axis=1))}
-
-        return release
+    def release(self, before: int, after: int, secrets: Bools, source: Source) -> Views:
+        """Draw the reports of the first history, or of the second one."""
+        right, report = self.kept
+        n, ones = len(secrets), []
+        response = unit(n, source) < right
+        for size in (before, after):
+            total = np.zeros(n, dtype=np.int64)
+            for _ in range(size):
+                total += response ^ (unit(n, source) >= report)
+            ones.append(total)
+            # Cell 0 has a permanent response of its own.
+            response = np.where(secrets, unit(n, source) >= right, response)
+        ratios = np.array(self._log_ratios(before, after))[ones[0], ones[1]]
+        # No number of chains that can be drawn distinguishes larger ratios.
+        whole = score_key(np.clip(np.rint(ratios), -_LARGEST, _LARGEST))
+        return {"the likelihood ratio": whole, "the counts": key_of(np.stack(ones, axis=1))}
 
 
 def claims(before: int = 26, after: int = 26) -> list[Case]:
@@ -143,7 +120,7 @@ def claims(before: int = 26, after: int = 26) -> list[Case]:
             "Arcolezi et al. (LOLOHA), EDBT 2023",
             binary.claimed,
             binary.loss(before, after),
-            binary.release(before, after),
+            partial(binary.release, before, after),
             "which permanent response is used depends on the value",
             8,
         )

@@ -10,6 +10,7 @@ M. Pan, "Randomized Response with Gradual Release of Privacy Budget", arXiv:2401
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from math import exp, expm1, log1p, sqrt
 from typing import NamedTuple, TypeAlias
@@ -35,13 +36,7 @@ def check_epsilon(epsilon: float, name: str = "epsilon") -> None:
 
 
 def bit_noise(epsilon: float) -> float:
-    """Return e^ε/(e^ε − 1)², the variance of one debiased binary response.
-
-    Examples
-    --------
-    >>> round(bit_noise(1.0), 6)
-    0.920674
-    """
+    """Return e^ε/(e^ε − 1)², the variance of one debiased binary response."""
     check_epsilon(epsilon)
     return exp(-epsilon) / expm1(-epsilon) ** 2
 
@@ -49,16 +44,9 @@ def bit_noise(epsilon: float) -> float:
 class Step(NamedTuple):
     """A level beside independent reports for the same total.
 
-    Attributes
-    ----------
-    level : int
-    certified : int
-        Micro-epsilon that the chain up to this level costs, and so many reports together.
-    relaxed : float
-        Standard error by the newest level of the chain.
-    fresh : float or None
-        Standard error of independent reports, one a level, at the differences of the epsilons and
-        averaged with the best weights; None where one of them cannot be had.
+    ``relaxed`` is the standard error by the newest level of the chain, which costs ``certified``
+    micro-epsilon up to here; ``fresh`` that of as many independent reports, at the differences of
+    the epsilons and averaged with the best weights, None where one of them cannot be had.
     """
 
     level: int
@@ -70,33 +58,11 @@ class Step(NamedTuple):
 def steps(chain: Mechanism, builder: Builder, error: Errors) -> list[Step]:
     """Compare every level of a ladder with as many fresh reports at the same total cost.
 
-    Parameters
-    ----------
-    chain : Mechanism
-        With all levels that are compared.
-    builder : callable
-        From a nominal micro-epsilon to the mechanism for a report of its own.
-    error : callable
-        From a mechanism and a level to the standard error that is compared, of any number of
-        clients, each of whom reports all levels.
-
-    Notes
-    -----
-    Relaxed reports cost the last of them, fresh ones the sum. Weights by inverse variance, as taken
-    here in favour of the fresh ones, are unbiased only where all clients report all of them.
-
-    Examples
-    --------
-    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
-    >>> from mechanisms.planner.precision import precision
-    >>> def error(mechanism, level):
-    ...     return precision(mechanism, level).standard_error(10_000)
-    >>> chain = GeneralizedRandomizedResponse((0.5, 2.0), 2)
-    >>> fresh = lambda micro: GeneralizedRandomizedResponse(micro / 1e6, 2)
-    >>> for step in steps(chain, fresh, error):
-    ...     print(step.level, round(step.relaxed, 4), round(step.fresh, 4))
-    0 0.0198 0.0198
-    1 0.0043 0.0058
+    ``builder`` makes a mechanism for a report of its own from a nominal micro-epsilon; ``error``
+    gives the standard error of a level that is compared, of any number of clients, each of whom
+    reports all levels. Relaxed reports cost the last of them, fresh ones the sum. Weights by
+    inverse variance, as taken here in favour of the fresh ones, are unbiased only where all clients
+    report all of them.
     """
     found: list[Step] = []
     information: float | None = 0.0
@@ -120,21 +86,8 @@ def _alone(builder: Builder, micro: int, error: Errors) -> float | None:
 def noisy_sampling_epsilon(permanent: float, sample: float, samples: int) -> float:
     """Return what ``samples`` noisy samples of one permanent response cost (equation 65).
 
-    Parameters
-    ----------
-    permanent, sample : float in (0, 700]
-        Epsilons of the permanent response and of one sample.
-    samples : int, at least 1
-
-    Returns
-    -------
-    float
-        Increases with ``samples`` towards ``permanent``, which it never reaches.
-
-    Examples
-    --------
-    >>> [round(noisy_sampling_epsilon(1.0, 0.5, k), 4) for k in (1, 3, 10)]
-    [0.2273, 0.6048, 0.9843]
+    Epsilons of the permanent response and of one sample lie in (0, 700]; the result increases with
+    ``samples`` towards ``permanent``, which it never reaches.
     """
     check_epsilon(permanent, "permanent")
     check_epsilon(sample, "sample")
@@ -145,16 +98,10 @@ def noisy_sampling_epsilon(permanent: float, sample: float, samples: int) -> flo
 
 
 class Comparison(NamedTuple):
-    """Relaxation beside noisy sampling after so many samples, at equal total cost.
+    """Relaxation beside noisy sampling after so many samples, at equal total cost ``epsilon``.
 
-    Attributes
-    ----------
-    samples : int
-    epsilon : float
-        The cost of both.
-    noisy_sampling, relaxation : float
-        Variance of a share of n bits; that of relaxation is never larger, and equal after one
-        sample.
+    Both are variances of a share of n bits; that of relaxation is never larger, and equal after one
+    sample.
     """
 
     samples: int
@@ -164,23 +111,7 @@ class Comparison(NamedTuple):
 
 
 def compare(permanent: float, sample: float, samples: Sequence[int], n: int) -> list[Comparison]:
-    """Compare relaxation with noisy sampling at equal cost, after each number of samples.
-
-    Parameters
-    ----------
-    permanent, sample : float in (0, 700]
-        Epsilons of the permanent response and of one sample.
-    samples : sequence of int, at least 1
-    n : int, at least 1
-        Clients.
-
-    Examples
-    --------
-    >>> for row in compare(1.0, 0.5, [1, 10], 1000):
-    ...     print(row.samples, round(row.noisy_sampling, 6), round(row.relaxation, 6))
-    1 0.019266 0.019266
-    10 0.002755 0.000953
-    """
+    """Compare relaxation with noisy sampling at equal cost of n clients, by number of samples."""
     if not n >= 1:
         raise ParameterError(f"n must be at least 1, not {n}")
     rows = []
@@ -194,30 +125,11 @@ def compare(permanent: float, sample: float, samples: Sequence[int], n: int) -> 
 
 
 def sampled_instead(ladder: Sequence[int], n: int) -> list[Comparison]:
-    """Compare a ladder with noisy sampling of one permanent response, for one yes or no.
+    """Compare a ladder with noisy sampling of a permanent response, for one yes or no of n clients.
 
     The permanent response has the epsilon of the last level, which is what all samples ever cost;
-    each is a fresh response to it, the first at the cost of the first level.
-
-    Parameters
-    ----------
-    ladder : sequence of int
-        Nominal micro-epsilon, weakest first, at least two.
-    n : int
-        Clients.
-
-    Returns
-    -------
-    list of Comparison
-        After as many samples as the ladder has levels up to each.
-
-    Examples
-    --------
-    >>> for row in sampled_instead([500_000, 1_000_000, 2_000_000], 10_000):
-    ...     print(row.samples, round(row.epsilon, 3), round(row.noisy_sampling**0.5, 4))
-    1 0.5 0.0198
-    2 0.954 0.0143
-    3 1.325 0.0119
+    each is a fresh response to it, the first at the cost of the first level. There is a row for as
+    many samples as the ladder, of at least two levels, has levels up to each.
     """
     if len(ladder) < 2:
         raise ParameterError("noisy sampling is compared with ladders of at least two levels")
@@ -232,27 +144,8 @@ def epsilon_for(
 ) -> int | None:
     """Return the micro-epsilon at which a measure of precision is small enough, if there is one.
 
-    Parameters
-    ----------
-    builder : callable
-        Builds the mechanism at one nominal micro-epsilon.
-    reached : callable
-        From such a mechanism to what it reaches.
-    target : float
-        What should be reached.
-
-    Returns
-    -------
-    int or None
-        Rounded up to a thousandth of epsilon; None if epsilon 16 is not enough.
-
-    Examples
-    --------
-    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
-    >>> from mechanisms.planner.precision import precision
-    >>> grr = lambda micro: GeneralizedRandomizedResponse(micro / 1e6, 2)
-    >>> epsilon_for(grr, lambda made: precision(made, 0).standard_error(10_000), 0.01)
-    963000
+    ``reached`` is what a mechanism that ``builder`` makes of a micro-epsilon reaches. Rounded up to
+    a thousandth of epsilon; None if epsilon 16 is not enough.
     """
 
     def enough(thousandths: int) -> bool:
@@ -261,10 +154,4 @@ def epsilon_for(
         except ParameterError:
             return False
 
-    low, high = 0, MOST
-    if not enough(high):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high * 1000
+    return 1000 * (1 + bisect_left(range(1, MOST), True, key=enough)) if enough(MOST) else None

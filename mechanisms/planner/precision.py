@@ -14,38 +14,16 @@ from mechanisms.planner.targets import Assumed, Precision
 
 
 def precision(
-    mechanism: Mechanism,
-    level: int,
-    assumed: Assumed | None = None,
-    *,
-    scale: float = 1.0,
+    mechanism: Mechanism, level: int, assumed: Assumed | None = None, *, scale: float = 1.0
 ) -> Precision:
-    """Return how precise the main estimate of a level will be.
+    """Return how precise the main estimate of a level will be, by default for the worst data.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-    level : int
-    assumed : Assumed, optional
-        By default the worst of all data.
-    scale : float
-        The length of the range, of a number, an ordinal value or a coordinate.
+    Of the share of a category, of yes, of a candidate string or of the devices whose most frequent
+    item it is; of the mean of a number or of a coordinate, ``scale`` being the length of its range;
+    of ordinal values that of the wider of the two bounds of the mean. An error says so where there
+    is no such level, candidate strings are too much alike, or the error of the mechanism is not
+    predicted.
 
-    Returns
-    -------
-    Precision
-        Of the share of a category, of yes, of a candidate string or of the devices whose most
-        frequent item it is; of the mean of a number or of a coordinate; of ordinal values that of
-        the wider of the two bounds of the mean.
-
-    Raises
-    ------
-    ParameterError
-        There is no such level, the filters of candidate strings are too much alike, or the
-        error of the mechanism is not predicted.
-
-    Examples
-    --------
     >>> from mechanisms.registry import build
     >>> grr = build({"name": "grr", "domain_size": 4}, [1_000_000, 2_000_000], "colour")
     >>> rare = precision(grr, 1, Assumed(share=0.01))
@@ -60,23 +38,11 @@ def precision(
 
 
 def ordinal_mean(
-    mechanism: Mechanism,
-    level: int,
-    assumed: Assumed | None = None,
-    *,
-    scale: float = 1.0,
+    mechanism: Mechanism, level: int, assumed: Assumed | None = None, *, scale: float = 1.0
 ) -> Precision:
     """Return how precise the bounds of the mean of ordinal values will be: the wider of the two.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-        ``brr`` or ``grr``.
-    level : int
-    assumed : Assumed, optional
-        ``values`` are points in [0, 1].
-    scale : float
-        The length of the range.
+    For ``brr`` or ``grr``; ``values`` are points in [0, 1], and ``scale`` the length of the range.
     """
     from mechanisms.ordinal.estimates import mean_precision
 

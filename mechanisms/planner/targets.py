@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
@@ -10,32 +11,18 @@ from mechanisms.errors import ParameterError
 from mechanisms.estimate import FLOOR_ERRORS, ShareNoise, two_sided
 
 #: What can be asked for, and in which words.
-MEASURES = {
-    "error": "standard error",
-    "width": "width of the interval",
-    "floor": "detection floor",
-}
+MEASURES = {"error": "standard error", "width": "width of the interval", "floor": "detection floor"}
 #: So many reports are more than anyone collects.
 MAX_REPORTS = 10**15
 
 
 @dataclass(frozen=True)
 class Assumed:
-    """What is assumed of the data.
+    """What is assumed of the data; what is not given is the worst.
 
-    Parameters
-    ----------
-    share : float in [0, 1], optional
-        Of the category, the answer or the candidate that is asked about; the worst by default.
-    values : tuple of float in [0, 1], optional
-        A picture of a number's or a coordinate's values; the worst by default.
-    candidates : tuple of str
-        The strings that reports are tested for.
-
-    Raises
-    ------
-    ParameterError
-        A share or a value is outside [0, 1].
+    ``share``, in [0, 1], is that of the category, the answer or the candidate that is asked about;
+    ``values``, in [0, 1], picture those of a number or a coordinate; ``candidates`` are the strings
+    that reports are tested for.
     """
 
     share: float | None = None
@@ -55,20 +42,10 @@ class Assumed:
 class Precision:
     """How precise one estimate will be, as a function of the number of reports.
 
-    Attributes
-    ----------
-    what : str
-        What is estimated.
-    data : str
-        Which data is assumed.
-    variance : callable
-        Of the number of reports n: n times the variance, values being in [0, 1].
-    scale : float
-        The length of the range; 1 for a share.
-    ends : (float, float) or None
-        Of a share that is a sum over reports: n times its variance at a true share of 0 and of 1.
-    floors : bool
-        Whether there is a detection floor.
+    ``what`` is estimated, of ``data``. ``variance`` is n times the variance with n reports, values
+    being in [0, 1], and ``scale`` the length of their range. Where there is a detection floor
+    (``floors``), ``ends`` are, of a share that is a sum over reports, n times its variance at a
+    true share of 0 and of 1.
     """
 
     what: str
@@ -91,13 +68,7 @@ class Precision:
         return 2 * two_sided(confidence) * self.standard_error(n)
 
     def floor(self, n: int) -> float:
-        """Return the smallest true share that is told from none by ``n`` reports.
-
-        Raises
-        ------
-        ParameterError
-            It is not a share that is estimated.
-        """
+        """Return the smallest true share that is told from none, where it is a share."""
         if not self.floors:
             raise ParameterError(f"{self.what} has no detection floor: ask for width or error")
         if self.ends is None:
@@ -107,31 +78,16 @@ class Precision:
 
     def measure(self, name: str, n: int, confidence: float = 0.95) -> float:
         """Return ``error``, ``width`` or ``floor`` with ``n`` reports."""
-        if name == "error":
-            return self.standard_error(n)
+        if name not in MEASURES:
+            raise ParameterError(f"a measure is one of {', '.join(MEASURES)}, not {name!r}")
         if name == "width":
             return self.width(n, confidence)
-        if name == "floor":
-            return self.floor(n)
-        raise ParameterError(f"a measure is one of {', '.join(MEASURES)}, not {name!r}")
+        return self.floor(n) if name == "floor" else self.standard_error(n)
 
     def reports(self, name: str, target: float, confidence: float = 0.95) -> int:
-        """Return how many reports are enough.
+        """Return how many reports are enough for a measure's target, in the unit of the value.
 
-        Parameters
-        ----------
-        name : str
-            ``error``, ``width`` or ``floor``.
-        target : float
-            Above 0, in the unit of the value.
-        confidence : float in (0, 1)
-            Of the interval.
-
-        Raises
-        ------
-        ParameterError
-            The target is not above 0, or even 10**15 reports do not reach it; the message says
-            what they would.
+        An error says what 10**15 reports would reach, if that is not enough.
         """
         if not (0 < target < inf):
             raise ParameterError(f"{MEASURES.get(name, name)} must be above 0, not {target}")
@@ -141,22 +97,16 @@ class Precision:
                 f"{MEASURES[name]} {target:g} of {self.what} cannot be had: {MAX_REPORTS:g} "
                 f"reports would reach {reached:.3g}"
             )
-        low, high = 0, MAX_REPORTS
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.measure(name, middle, confidence) <= target:
-                high = middle
-            else:
-                low = middle
-        return high
+        return 1 + bisect_left(
+            range(1, MAX_REPORTS), True, key=lambda n: self.measure(name, n, confidence) <= target
+        )
 
 
 def of_share(what: str, ends: tuple[float, float], assumed: Assumed) -> Precision:
     """Return the precision of a share with these variances at true shares of 0 and of 1."""
-    share = assumed.share
-    data = f"a true share of {100 * share:g} %" if share is not None else ""
+    share, which = assumed.share, "a true share of"
     if share is None:
-        share = 1.0 if ends[1] > ends[0] else 0.0
-        data = f"the worst true share, {100 * share:g} %"
+        share, which = float(ends[1] > ends[0]), "the worst true share,"
+    data = f"{which} {100 * share:g} %"
     unit = ends[0] + share * (ends[1] - ends[0])
     return Precision(what, data, lambda n: unit, ends=ends, floors=True)

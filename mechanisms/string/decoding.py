@@ -1,7 +1,27 @@
 """Which strings are behind Bloom filters, and how many clients have each.
 
-The fit is in :mod:`mechanisms.string.bloom_regression`; here it is turned into estimates, tests of
-all candidates together, and shares to display.
+Debiased and divided by the reports of its cohort, the sum of a bit has as mean the share of
+clients whose string sets it. With X the filters of the candidates, a row a cohort and bit, and d
+the density of a random filter,
+
+    y − d = (X − d) π + noise,
+
+π being the candidates' shares: what no candidate explains, a share 1 − Σπ, is taken to set each
+bit with probability d, which is true on average over the hashes of unlisted strings. π is
+estimated by least squares, weighted by the known noise of each cohort's mix of levels.
+
+The variance of a share is that of the known noise, but a frequent unlisted string sets bits of
+its own, some of which are a candidate's too, and the residuals scatter more than the noise does.
+On average over the hashes, that multiplies the variance by the mean excess of the residuals: this
+is the variance of an estimate. Whether a candidate that nobody has happens to share several bits
+with such a string is another matter: the fit then lies on few of its bits, which its own
+residuals show, so that tests use a variance from those (HC3, less what it adds to plain noise)
+where it is larger. The random assignment of clients to cohorts adds a little to both.
+
+References
+----------
+J. G. MacKinnon, H. White. "Some heteroskedasticity-consistent covariance matrix estimators with
+improved finite sample properties", Journal of Econometrics 29, 1985.
 """
 
 from __future__ import annotations
@@ -9,41 +29,253 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms import coins
+from mechanisms.arrays import Floats, Ints
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import FLOOR_ERRORS, Estimate, nothing
 from mechanisms.estimators.frequency import norm_sub
-from mechanisms.string.bloom_regression import (
-    UNDETERMINED,
-    Errors,
-    Filters,
-    estimate_errors,
-    fit,
-    observe,
-)
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+#: A candidate of which a larger part lies in the null space is not determined.
+UNDETERMINED = 1e-8
+#: Eigenvalues below this part of the largest one are taken to be zero.
+_SINGULAR = 1e-10
+#: A leverage is taken to be at most so much.
+_LEVERAGE = 1 - 1e-6
+#: The most frequent candidates, which stand for all in the small variance between cohorts.
+_FREQUENT = 128
+#: Reports of a cohort, so many that what is random about them is as good as exact.
+_EACH = 10**12
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """Debiased bit sums of the C cohorts that have reports, for filters of k bits.
+
+    ``bits``, ``(C, k)``, are the estimated shares of a cohort's reports with each bit set,
+    ``weights`` one over the noise variance of such a share, ``cumulants`` the third cumulant of its
+    noise; ``density`` is the probability that a random filter sets a bit.
+    """
+
+    cohorts: NDArray[np.intp]
+    reports: Ints
+    bits: Floats
+    weights: Floats
+    cumulants: Floats
+    density: float
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A solution of the least squares for S candidates.
+
+    ``inverse``, ``(S, S)``, is that of the normal matrix, or its pseudo-inverse; ``residuals`` are
+    ``(C, k)``; ``null``, ``(S, z)``, is an orthonormal basis of what the filters cannot tell.
+    ``excess`` is the residuals' mean square over that of the known noise, at least 1, and
+    ``freedom`` their degrees of freedom.
+    """
+
+    shares: Floats
+    inverse: Floats
+    residuals: Floats
+    null: Floats
+    excess: float
+    freedom: int
+
+
+class Errors(NamedTuple):
+    """Errors of the shares of S candidates and, last, of the unexplained share: ``(S + 1,)`` each.
+
+    ``variances`` are those of the estimates, ``testing`` those for tests, ``skews`` of the noise.
+    """
+
+    variances: Floats
+    testing: Floats
+    skews: Floats
+
+
+@dataclass(frozen=True)
+class Filters:
+    """How strings become Bloom filters: ``bits`` bits, ``hashes`` hashes, ``cohorts`` cohorts."""
+
+    bits: int
+    hashes: int
+    cohorts: int
+
+    @property
+    def density(self) -> float:
+        """The probability that a random filter sets a bit."""
+        return 1 - (1 - 1 / self.bits) ** self.hashes
+
+    def matrix(self, names: tuple[str, ...]) -> Any:
+        """Return the filters of strings, ``(cohorts * bits, S)``; see :func:`bloom_filters`."""
+        return bloom_filters(names, self.bits, self.hashes, self.cohorts)
+
+
+def observe(cells: Ints, pairs: Floats, density: float) -> Observed:
+    """Debias bit sums at each level and add the levels, all reports with equal weights.
+
+    ``cells``, ``(levels, cohorts, k + 1)``, are bit sums and, last, reports; ``pairs``,
+    ``(levels, 2)``, the probabilities that a set bit, and that another, is reported as 1.
+    """
+    p, q = pairs.T[:, :, None]
+    gap = p - q
+    ones, by_level = cells[:, :, :-1], cells[:, :, -1]
+    reports = by_level.sum(axis=0)
+    cohorts = np.flatnonzero(reports)
+    n = reports[cohorts]
+    sums = ((ones - (by_level * q)[:, :, None]) / gap[:, :, None]).sum(axis=0)
+    noise = (by_level * q * (1 - q) / gap**2).sum(axis=0)
+    third = (by_level * q * (1 - q) * (1 - 2 * q) / gap**3).sum(axis=0)
+    return Observed(
+        cohorts,
+        n,
+        sums[cohorts] / n[:, None],
+        n.astype(np.float64) ** 2 / noise[cohorts],
+        third[cohorts] / n.astype(np.float64) ** 3,
+        density,
+    )
+
+
+@lru_cache(maxsize=8)
+def bloom_filters(names: tuple[str, ...], bits: int, hashes: int, cohorts: int) -> Any:
+    """Return the candidates' filters, a sparse ``(cohorts * bits, S)`` matrix of zeros and ones."""
+    from scipy import sparse
+
+    strings = [name.encode() for name in names]
+    positions = np.array(
+        [
+            [coins.bloom_positions(string, cohort, hashes, bits) for string in strings]
+            for cohort in range(cohorts)
+        ]
+    )
+    rows = positions + bits * np.arange(cohorts)[:, None, None]
+    columns = np.broadcast_to(np.arange(len(names))[None, :, None], rows.shape)
+    matrix = sparse.coo_array(
+        (np.ones(rows.size), (rows.reshape(-1), columns.reshape(-1))),
+        shape=(cohorts * bits, len(names)),
+    ).tocsr()
+    # Positions of one string may coincide; the bit is set all the same.
+    matrix.data[:] = 1.0
+    return matrix
+
+
+def fit(observed: Observed, filters: Any) -> Fit:
+    """Solve the weighted least squares by its normal equations."""
+    d, (_, width) = observed.density, observed.bits.shape
+    used = filters
+    if len(observed.cohorts) * width < filters.shape[0]:
+        used = filters[(observed.cohorts[:, None] * width + np.arange(width)).reshape(-1)]
+    weights = np.repeat(observed.weights, width)
+    target = observed.bits.reshape(-1) - d
+    weighted = used.multiply(weights[:, None]).tocsr()
+    lengths = weighted.sum(axis=0)
+    normal = (used.T @ weighted).toarray()
+    normal -= d * (lengths[:, None] + (lengths - d * weights.sum())[None, :])
+    inverse, null = _invert(normal)
+    shares = inverse @ (weighted.T @ target - d * (weights @ target))
+    residuals = target - (used @ shares - d * shares.sum())
+    freedom = len(target) - len(shares) + null.shape[1]
+    squares = float(weights @ residuals**2)
+    excess = max(1.0, squares / freedom) if freedom > 0 else 1.0
+    return Fit(shares, inverse, residuals.reshape(-1, width), null, excess, freedom)
+
+
+def _invert(normal: Floats) -> tuple[Floats, Floats]:
+    from scipy import linalg
+
+    factor, failed = linalg.lapack.dpotrf(normal, lower=1)
+    if not failed:
+        norm = np.abs(normal).sum(axis=0).max()
+        reciprocal, _ = linalg.lapack.dpocon(factor, norm, uplo="L")
+        if reciprocal > _SINGULAR:
+            lower, _ = linalg.lapack.dpotri(factor, lower=1)
+            lower = np.tril(lower)
+            return lower + np.tril(lower, -1).T, np.empty((len(normal), 0))
+    values, vectors = linalg.eigh(normal)
+    kept = values > _SINGULAR * max(values[-1], 0.0)
+    inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+    return inverse, vectors[:, ~kept]
+
+
+def estimate_errors(
+    observed: Observed, filters: Any, solved: Fit, display: Floats, design_effect: float
+) -> Errors:
+    """Estimate the errors of all shares; infinite where the filters do not determine one.
+
+    A share is a sum a·y over cohorts and bits. Its noise is that of y. To it comes that the true
+    shares of a cohort are those of a random part of the clients: by Neyman's result their
+    covariance is that of one client, H Γ Hᵀ / n_c a cohort, less Γ / n for what all cohorts
+    together have fixed, H being what a makes of each candidate. Γ is that of ``display``, the
+    shares made non-negative; ``design_effect`` multiplies this variance between cohorts.
+    """
+    d, (_, width) = observed.density, observed.bits.shape
+    linear = np.column_stack((solved.inverse, -solved.inverse.sum(axis=1)))
+    totals = linear.sum(axis=0)
+    frequent = np.argsort(display)[::-1][:_FREQUENT]
+    shares = display[frequent]
+    noise, robust, third, spread = np.zeros((4, len(totals)))
+    for row, cohort in enumerate(observed.cohorts):
+        matrix = filters[cohort * width : (cohort + 1) * width]
+        a = observed.weights[row] * (matrix @ linear - d * totals)
+        squares = a**2
+        noise += squares.sum(axis=0) / observed.weights[row]
+        third += np.einsum("js,js->s", squares, a) * observed.cumulants[row]
+        leverage = matrix.multiply(a[:, :-1]).sum(axis=1) - d * a[:, :-1].sum(axis=1)
+        rest = 1 - np.minimum(leverage, _LEVERAGE)
+        squared = (solved.residuals[row] / rest) ** 2
+        robust += (squared - (1 / rest - 1) / observed.weights[row]) @ squares
+        effect = matrix[:, frequent].T @ a - d * a.sum(axis=0)
+        spread += (shares @ effect**2 - (shares @ effect) ** 2) / observed.reports[row]
+    explained = float(display.sum())
+    spread *= explained / max(float(shares.sum()), 1e-300)
+    own = np.append(display, explained)
+    spread -= own * (1 - own) / observed.reports.sum()
+    spread = design_effect * np.maximum(spread, 0.0)
+    noise *= solved.excess
+    errors = Errors(noise + spread, np.maximum(noise, robust) + spread, third / noise**1.5)
+    loose = np.append((solved.null**2).sum(axis=1), (solved.null.sum(axis=0) ** 2).sum())
+    errors.variances[loose > UNDETERMINED] = math.inf
+    return errors
+
+
+def string_variances(
+    filters: Filters, pair: tuple[float, float], candidates: Sequence[str], shares: Sequence[float]
+) -> list[float]:
+    """Return n times the variances of the candidates' shares and of the unexplained share.
+
+    :func:`estimate_errors` of counts without noise, infinite where the filters cannot tell: the
+    noise of every bit is known, and that of the random cohorts follows from the true shares. What
+    these leave is taken to be spread over strings that share no bits; frequent ones would add to
+    the variances.
+    """
+    true, cohorts = np.asarray(shares, dtype=np.float64), filters.cohorts
+    p, q = pair
+    unit, density = q * (1 - q) / (p - q) ** 2, filters.density
+    matrix = filters.matrix(tuple(candidates))
+    bits = (matrix @ true + (1 - true.sum()) * density).reshape(cohorts, filters.bits)
+    reports = np.full(cohorts, _EACH, dtype=np.int64)
+    observed = Observed(
+        np.arange(cohorts), reports, bits, reports / unit, np.zeros(cohorts), density
+    )
+    errors = estimate_errors(observed, matrix, fit(observed, matrix), true, 1.0)
+    found: list[float] = (errors.variances * float(_EACH * cohorts)).tolist()
+    return found
 
 
 @dataclass(frozen=True)
 class CandidateEstimate:
     """A candidate string, its share of the reports, and whether it is there at all.
 
-    Attributes
-    ----------
-    candidate : str
-    estimate : Estimate
-        Of the share; undetermined (NaN, infinite error) if ``confounded_with`` is not empty.
-    p_value : float
-        One-sided, of the hypothesis that no client has the string, adjusted by Holm's method
-        for all candidates.
-    significant : bool
-        Whether ``p_value`` is at most the error asked for.
-    confounded_with : tuple of str
-        The candidates, itself included, between which the filters cannot tell; else empty.
+    ``p_value`` is one-sided, of the hypothesis that no client has the string, adjusted by Holm's
+    method for all candidates; ``significant`` if at most the error asked for. ``confounded_with``
+    are the candidates, itself included, between which the filters cannot tell; the estimate then is
+    undetermined (NaN, infinite error), and else these are none.
     """
 
     candidate: str
@@ -55,17 +287,11 @@ class CandidateEstimate:
 
 @dataclass(frozen=True)
 class StringEstimates:
-    """What the reports of a string metric say.
+    """What the reports of a string metric say of the candidates, in their order.
 
-    Attributes
-    ----------
-    items : tuple of CandidateEstimate
-        In the order of the candidates.
-    unexplained : Estimate
-        Share of the reports whose string is no candidate.
-    display : tuple of float
-        The shares made non-negative by Norm-Sub, with the sum that the candidates explain. For
-        charts; no interval belongs to them.
+    ``unexplained`` is the share of the reports whose string is no candidate. ``display`` are the
+    shares made non-negative by Norm-Sub, with the sum that the candidates explain: for charts; no
+    interval belongs to them.
     """
 
     items: tuple[CandidateEstimate, ...]
@@ -74,8 +300,8 @@ class StringEstimates:
 
 
 def decode(
-    cells: NDArray[np.int64],
-    pairs: NDArray[np.float64],
+    cells: Ints,
+    pairs: Floats,
     filters: Filters,
     candidates: Sequence[str],
     *,
@@ -84,13 +310,13 @@ def decode(
 ) -> StringEstimates:
     """Estimate the shares of candidate strings.
 
+    All levels have equal weights within a cohort. Significance is a one-sided normal test with the
+    skewness of the noise allowed for, for all candidates together by Holm's method.
+
     Parameters
     ----------
-    cells : ndarray, shape (levels, cohorts, bits + 1), int64
-        Bit sums and, last, reports.
-    pairs : ndarray, shape (levels, 2)
-        The probabilities that a set bit, and that another, is reported as 1.
-    filters : Filters
+    cells, pairs
+        See :func:`observe`.
     candidates : sequence of str
         Distinct, at least one.
     error : float in (0, 1)
@@ -100,24 +326,12 @@ def decode(
         chains of one pseudonym are in one cohort and may have one value, which makes the
         cohorts' true shares vary by so much more.
 
-    Raises
-    ------
-    ParameterError
-        A candidate is given twice or there is none, or a parameter is outside its range.
-
-    Notes
-    -----
-    All levels have equal weights within a cohort. Significance is a one-sided normal test with
-    the skewness of the noise allowed for, for all candidates together by Holm's method.
-
     References
     ----------
     Ú. Erlingsson, V. Pihur, A. Korolova, "RAPPOR: Randomized Aggregatable Privacy-Preserving
     Ordinal Response", CCS 2014, section 4. Unlike there, no variables are selected before the
     fit, so that the p-values are those of the only fit made.
     """
-    import numpy as np
-
     names = tuple(candidates)
     if not names or len(set(names)) < len(names):
         raise ParameterError("candidates must be distinct, and at least one")
@@ -159,25 +373,19 @@ def _estimate(value: float, variance: float, by_level: tuple[int, ...]) -> Estim
     return Estimate(value, standard_error, sum(by_level), by_level, detection_floor=floor)
 
 
-def _p_values(values: NDArray[np.float64], errors: Errors, freedom: int) -> NDArray[np.float64]:
-    """Return one-sided p-values by Student's law, with a correction for skewness.
-
-    The correction is the first term of Cornish and Fisher's expansion.
-    """
-    import numpy as np
+def _p_values(values: Floats, errors: Errors, freedom: int) -> Floats:
+    """Return one-sided p-values: Student's law, Cornish and Fisher's first term for skewness."""
     from scipy import special
 
     z = values / np.sqrt(errors.testing)
     z -= np.maximum(errors.skews, 0.0) * np.maximum(z**2 - 1, 0.0) / 6
     tails = special.stdtr(max(freedom, 1), -z)
-    p_values: NDArray[np.float64] = np.where(np.isfinite(errors.variances), tails, 1.0)
+    p_values: Floats = np.where(np.isfinite(errors.variances), tails, 1.0)
     return p_values
 
 
-def _holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _holm(p_values: Floats) -> Floats:
     """Adjust p-values for each other by Holm's method."""
-    import numpy as np
-
     order = np.argsort(p_values)
     steps = np.arange(len(p_values), 0, -1) * p_values[order]
     adjusted = np.empty_like(p_values)
@@ -185,9 +393,8 @@ def _holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
     return adjusted
 
 
-def _groups(names: tuple[str, ...], null: NDArray[np.float64]) -> list[tuple[str, ...]]:
+def _groups(names: tuple[str, ...], null: Floats) -> list[tuple[str, ...]]:
     """Return for each candidate those between which the filters cannot tell."""
-    import numpy as np
     from scipy import sparse
 
     groups: list[tuple[str, ...]] = [()] * len(names)

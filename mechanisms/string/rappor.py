@@ -10,6 +10,7 @@ from math import exp, expm1, isfinite, log1p
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
+from mechanisms.arrays import Ints, Words
 from mechanisms.base import NO_ID, Epsilon, Mechanism
 from mechanisms.chains.bits import BitChain, changed_ratio, symmetric_bit
 from mechanisms.errors import ParameterError, check_int
@@ -19,13 +20,11 @@ from mechanisms.noise import Noise
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from mechanisms.items import Context, Item
     from mechanisms.planner.targets import Assumed, Precision
-    from mechanisms.string.bloom_regression import Filters
-    from mechanisms.string.decoding import StringEstimates
+    from mechanisms.string.decoding import Filters, StringEstimates
 
 #: A filter has at most so many bits.
 MAX_BITS = 1 << 16
@@ -44,22 +43,16 @@ class Rappor(Mechanism):
     Parameters
     ----------
     epsilon : float or sequence of float
-        At least 1e-6; at most 40 a differing bit, the nominal amount; several, rising, for as many
-        levels.
-    bits : int
-        In [1, 2**16], the length k of a filter.
-    hashes : int
-        In [1, 8], the number h of hashes.
-    cohorts : int
-        In [1, 2**16]; each hashes in its own way, so that strings that collide in one are told
-        apart by others. The cohort is a public hash of the pseudonym.
+        At least 1e-6; at most 40 a differing bit.
+    bits : int in [1, 2**16]
+        The length k of a filter.
+    hashes : int in [1, 8]
+        The number h of hashes.
+    cohorts : int in [1, 2**16]
+        Each hashes in its own way, so that strings that collide in one are told apart by others.
+        The cohort is a public hash of the pseudonym.
     metric : str
         Separates the cohorts of different metrics.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -105,7 +98,6 @@ class Rappor(Mechanism):
 
     @classmethod
     def coinless(cls, spec: Mapping[str, object]) -> bool:
-        """Return whether there is a single cohort."""
         return spec.get("cohorts") == 1
 
     def _check(self) -> None:
@@ -115,12 +107,10 @@ class Rappor(Mechanism):
 
     @property
     def _decisions(self) -> int:
-        """The bits in which the filters of two strings differ, at most."""
         return min(2 * self.hashes, self.bits)
 
     @cached_property
     def chain(self) -> BitChain:
-        """What is drawn."""
         exponents = [Fraction(micro, self._decisions * MICRO) for micro in self.micros]
         return BitChain(self.bits, (symmetric_bit(exponents),))
 
@@ -128,7 +118,6 @@ class Rappor(Mechanism):
         return [ratio**self._decisions for ratio in self.chain.ladders[0].bit_ratios()]
 
     def realised_ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio, of as many bits as can differ."""
         [(p, q)] = self.chain.realised(level)
         return changed_ratio(p, q) ** self._decisions
 
@@ -147,13 +136,9 @@ class Rappor(Mechanism):
 
     @property
     def strata(self) -> int:
-        """Each cohort is counted apart."""
         return self.cohorts
 
-    def strata_of(
-        self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
-        """Return the cohort of each pseudonym."""
+    def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
         import numpy as np
 
         hashes = coins.hash_ids(pseudonyms, self._domain)
@@ -167,17 +152,9 @@ class Rappor(Mechanism):
         return out
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Return the Bloom filter of a string (UTF-8) in the cohort of the pseudonym."""
         return self.filter_of(symbol, self.cohort(pseudonym))
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.uint64]:
-        """Return packed Bloom filters; equal strings of a cohort are hashed once."""
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Words:
         import numpy as np
 
         width = 8 * self.chain.words
@@ -193,8 +170,7 @@ class Rappor(Mechanism):
 
     @property
     def filters(self) -> Filters:
-        """What a regression on the filters of candidates must know."""
-        from mechanisms.string.bloom_regression import Filters
+        from mechanisms.string.decoding import Filters
 
         return Filters(self.bits, self.hashes, self.cohorts)
 
@@ -206,17 +182,10 @@ class Rappor(Mechanism):
         error: float = 0.05,
         design_effect: float = 1.0,
     ) -> StringEstimates:
-        """Estimate the shares of candidate strings.
+        """Estimate the shares of candidate strings from counts as :meth:`accumulate` lays them out.
 
-        Parameters
-        ----------
-        counts : array_like, shape (levels, count_length), integers
-            Counts of the newest reports, by level, as :meth:`accumulate` lays them out.
-        candidates, error, design_effect
-            See :func:`mechanisms.string.decoding.decode`.
+        See :func:`mechanisms.string.decoding.decode`.
 
-        Examples
-        --------
         >>> from mechanisms.testing import SeededSource
         >>> rappor = Rappor(epsilon=8.0, bits=64, hashes=2, cohorts=4, metric="city")
         >>> ids = SeededSource(1).words(4000).reshape(2000, 2)
@@ -231,16 +200,10 @@ class Rappor(Mechanism):
 
         cells = count_table(self, counts).reshape(self.levels, self.cohorts, self.bits + 1)
         return decode(
-            cells,
-            self.pairs(),
-            self.filters,
-            candidates,
-            error=error,
-            design_effect=design_effect,
+            cells, self.pairs(), self.filters, candidates, error=error, design_effect=design_effect
         )
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
-        """Yield the share of each candidate, of a missing string, and what they leave over."""
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         from mechanisms.estimate import Estimate
         from mechanisms.items import Item
 
@@ -255,10 +218,9 @@ class Rappor(Mechanism):
         found = self.decode(counts, strings, design_effect=context.limit)
         yield Item("unexplained", "", found.unexplained)
         for each, display in zip(found.items, found.display, strict=True):
-            missing = each.candidate == gone
+            what = ("missing", "") if each.candidate == gone else ("string", each.candidate)
             yield Item(
-                "missing" if missing else "string",
-                "" if missing else each.candidate,
+                *what,
                 each.estimate,
                 display=display,
                 p_value=each.p_value,
@@ -267,9 +229,8 @@ class Rappor(Mechanism):
             )
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return that of the share of a candidate string, the worst of them."""
         from mechanisms.planner.targets import Precision
-        from mechanisms.string.bloom_regression import string_variances
+        from mechanisms.string.decoding import string_variances
 
         if not assumed.candidates:
             raise ParameterError("strings need candidates: how many there are, or which")
@@ -288,23 +249,17 @@ class Rappor(Mechanism):
         return Precision("the share of a candidate string", data, lambda n: unit, floors=True)
 
     def noise(self, level: int) -> Noise | None:
-        """Return that of one bit."""
         return Noise.of(*self.exact(level)[0])
 
     def influence(self, level: int) -> float | None:
-        """Return None: the regression also takes what is not set for evidence.
-
-        It weighs that by the other candidates.
-        """
+        """Return None: the regression takes what is not set for evidence too."""
         return None
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Count the bits that are set."""
         count, cohort = self.output_of(payload).bit_count(), self.cohort(pseudonym) + 1
         return f"{count} of {self.bits} bits, in cohort {cohort} of {self.cohorts}"
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return strings whose filters differ most, in the cohort of the device."""
         cohort, strings = self.cohort(NO_ID), dict[int, bytes]()
         for number in range(_TRIED):
             string = f"string {number}".encode()
@@ -315,33 +270,18 @@ class Rappor(Mechanism):
         return strings[one], strings[other]
 
     def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
-        """Return random strings."""
         return [b"%016x" % source.bits(64) for _ in range(count)]
 
 
 def differing_bits_epsilon(differing: int, f: float) -> float:
-    """Return the epsilon of filters that differ in so many bits, f as RAPPOR defines it.
-
-    The worst case over all strings is 2 * hashes bits.
-
-    Examples
-    --------
-    >>> round(differing_bits_epsilon(4, 0.5), 4)
-    4.3944
-    """
+    """Return the epsilon of filters that differ in so many bits (at most 2 h), f as in RAPPOR."""
     if not 0 < f < 1:
         raise ParameterError(f"f must lie in (0, 1), not {f}")
     return differing * log1p(2 * (1 - f) / f)
 
 
 def expected_differing_bits(bits: int, hashes: int) -> float:
-    """Return how many bits differ on average between the filters of two strings.
-
-    Examples
-    --------
-    >>> round(expected_differing_bits(128, 2), 2)
-    3.92
-    """
+    """Return how many bits differ on average between the filters of two strings."""
     if not (bits >= 1 and hashes >= 0):
         raise ParameterError(f"bits must be positive and hashes not negative: {bits}, {hashes}")
     if bits == 1:

@@ -9,37 +9,32 @@ the clip.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mechanisms.base import Mechanism
-from mechanisms.chains.chain import Prior, SymbolOutputs
+from mechanisms.arrays import Bytes, Floats, Ints, Words
+from mechanisms.category.oracle import CategoryMechanism, FrequencyOracle
+from mechanisms.chains.chain import Prior
+from mechanisms.chains.symbols import SymbolChain
 from mechanisms.errors import ParameterError, check_int
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.noise import Noise
 from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
-    from mechanisms.estimate import Estimate
-    from mechanisms.items import Context, Item
-
 #: Largest number of items, and largest clip.
 MAX_ITEMS, MAX_CLIP = 1 << 10, 1 << 16
 
 
-class TopItemMechanism(Mechanism):
+class TopItemMechanism(FrequencyOracle):
     """A mechanism whose values are tuples of clipped counts, one an item, and its reports items."""
 
     types = ("top_item",)
+    share_of = "the share of devices whose most frequent item it is"
 
-    domain_size: int
     clip: int
 
     def _check(self) -> None:
@@ -48,74 +43,53 @@ class TopItemMechanism(Mechanism):
 
     @cached_property
     @abstractmethod
-    def chain(self) -> SymbolOutputs:
+    def chain(self) -> SymbolChain:
         """What is drawn: levels below the item that is selected."""
 
     @abstractmethod
     def selection(self, symbol: Any) -> tuple[Fraction, ...]:
         """Return the exact law of the item that is selected, before any is replaced by another."""
 
-    @abstractmethod
     def release(self, level: int) -> Probabilities:
-        """Return how likely a report is the selected item, and a given other one."""
+        """Return how likely a report is the selected item, and a given other one.
 
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A report supports the item that it names."""
+        Estimates undo this alone, and are of devices on which an item was *selected*: what a
+        selection by chance hides cannot be undone without a model of the counts.
+        """
+        return self.chain.exact[level]
+
+    def supports(self, table: Ints) -> tuple[Ints, Ints]:
         return table, table.sum(axis=1)
 
-    def frequencies(self, counts: ArrayLike) -> list[Estimate]:
-        """Estimate on what share of devices each item was selected."""
+    def supported(self, category: int, output: int, chain: bytes) -> bool:
+        return category == output
+
+    def support_pairs(self) -> Floats:
         import numpy as np
 
-        from mechanisms.estimators.frequency import count_table, shares
-
-        table = count_table(self, counts)
-        pairs = [tuple(map(float, self.release(level))) for level in range(self.levels)]
-        return shares(*self.supports(table), np.array(pairs))
-
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
-        """Yield the share of devices on which each item was selected."""
-        from mechanisms.category.oracle import share_items
-
-        return share_items(self.frequencies(counts), context)
+        return np.array(self.chain.exact, dtype=np.float64)
 
     def noise(self, level: int) -> Noise | None:
-        """Return that of the item that a device has selected."""
         return Noise.of(*self.release(level))
 
-    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Name the item that is reported."""
-        return repr(context.labels[self.output_of(payload)])
+    describe = CategoryMechanism.describe
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        """Return the law of the selected item in integer weights."""
         law = self.selection(symbol)
         scale = lcm(*(share.denominator for share in law))
         return tuple((item, int(share * scale)) for item, share in enumerate(law))
 
-    def randomize(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.uint8]:
+    def randomize(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Bytes:
         """Draw chains for ``(n, items)`` counts: ``(n, levels, payload_width)`` ``uint8``."""
         return super().randomize(list(symbols), chains, pseudonyms, source)
 
     def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
-        """Return random counts."""
         many = range(self.domain_size)
         return [tuple(uniform_below(self.clip + 1, source) for _ in many) for _ in range(count)]
 
     def log_ratios(
-        self,
-        values: tuple[Any, Any],
-        reports: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        level: int,
-    ) -> NDArray[np.float64]:
-        """Return how much likelier, as a logarithm, reports are from the second of two values."""
+        self, values: tuple[Any, Any], reports: Bytes, chains: Words, level: int
+    ) -> Floats:
         import numpy as np
 
         kept, other = self.release(level)
@@ -124,8 +98,7 @@ class TopItemMechanism(Mechanism):
             selected = np.array([float(share) for share in self.selection(value)])
             with np.errstate(divide="ignore"):
                 logs.append(np.log(selected * float(kept - other) + float(other)))
-        found: NDArray[np.float64] = (logs[1] - logs[0])[self.chain.symbols(reports)]
-        return found
+        return (logs[1] - logs[0])[self.chain.symbols(reports)]
 
     def counts(self, symbol: Any) -> Sequence[int]:
         """Return clipped counts, after a check."""
@@ -135,7 +108,7 @@ class TopItemMechanism(Mechanism):
             raise ParameterError(f"counts must be integers in [0, {self.clip}]")
         return symbol
 
-    def count_rows(self, symbols: Any) -> NDArray[np.int64]:
+    def count_rows(self, symbols: Any) -> Ints:
         """Return ``(n, items)`` clipped counts as ``int64``, after a check."""
         import numpy as np
 
@@ -152,7 +125,7 @@ class TopItemMechanism(Mechanism):
         return given.astype(np.int64)
 
 
-def uniforms_below(bound: int, n: int, source: Source) -> NDArray[np.int64]:
+def uniforms_below(bound: int, n: int, source: Source) -> Ints:
     """Return ``(n,)`` uniform integers in [0, bound), by rejection."""
     import numpy as np
 

@@ -7,22 +7,26 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import Ints, Words
 from mechanisms.base import Epsilon
-from mechanisms.chains.chain import SymbolOutputs, spread
-from mechanisms.chains.symbols import SymbolDraw, chains_below, degraded, weaker_outputs
-from mechanisms.errors import ParameterError, UnrelatedLevelsError
-from mechanisms.exact import ceil_fraction, decimal_context, exp_micro
+from mechanisms.chains.chain import spread
+from mechanisms.chains.symbols import (
+    SymbolChain,
+    SymbolDraw,
+    all_levels,
+    chains_below,
+    degraded,
+    steps_below,
+)
+from mechanisms.errors import ParameterError
+from mechanisms.exact import decimal_context, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
-from mechanisms.sampling import choose
-from mechanisms.top_item.flipping import exact_flips, flip
 from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
+from mechanisms.top_item.selection import exact_flips, flip
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from mechanisms.items import Context, Item
     from mechanisms.planner.targets import Assumed, Precision
 
@@ -36,17 +40,11 @@ class PermuteAndFlip(TopItemMechanism):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 1024], the number n of items.
-    clip : int
-        In [1, 65536], the largest count of an item; also the sensitivity.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    epsilon : float or sequence of float, in [1e-6, 40]
+    domain_size : int in [2, 1024]
+        The number n of items.
+    clip : int in [1, 65536]
+        The largest count of an item; also the sensitivity.
 
     Privacy
     -------
@@ -109,41 +107,27 @@ class PermuteAndFlip(TopItemMechanism):
 
     @cached_property
     def chain(self) -> ReleaseChain:
-        """What is drawn below the selected item."""
         selection = extremes(self.domain_size, self.table[-1])
         return release_chain(self.domain_size, selection, self.micros)
 
     def realised_ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level, from the thresholds alone."""
         table = self.table
         if not (table[0] == GRAINS and 0 < min(table) == table[-1] and max(table) == GRAINS):
             raise ParameterError("acceptance thresholds must fall from 2**64 to that of the clip")
         most, least = extremes(self.domain_size, table[-1])
-        return spread(*degraded(most, least, self.chain.steps[level:]))
+        return spread(*degraded(most, least, self.chain.degradations[level:]))
 
     def selection(self, symbol: Any) -> tuple[Fraction, ...]:
-        """Return the exact law of the last level."""
         counts = self.counts(symbol)
         best = max(counts)
         return exact_flips([Fraction(self.table[best - count], GRAINS) for count in counts])
 
-    def release(self, level: int) -> Probabilities:
-        """Return (p, q) for the item that was *selected*, not the most frequent one.
-
-        The estimated shares are of devices on which permute-and-flip selected an item: only the
-        degradation is undone, so that the last level has p = 1 and q = 0 and no standard error.
-        What the selection itself hides cannot be undone without a model of the counts.
-        """
-        return self.chain.releases[level]
-
     def figures(self, level: int) -> dict[str, float]:
-        """Return how likely an item is named that leads by all that is counted."""
         p, q = map(float, self.release(level))
         alone = self.selection((self.clip, *[0] * (self.domain_size - 1)))[0]
         return {"named": q + (p - q) * float(alone)}
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
-        """Yield the share of devices that name each item, their most frequent or not."""
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         from dataclasses import replace
 
         from mechanisms.items import Method
@@ -154,26 +138,17 @@ class PermuteAndFlip(TopItemMechanism):
             yield replace(item, estimate=named, method=Method.BIASED)
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Refuse."""
         raise ParameterError(
             "what permute_and_flip selects is near the most frequent item by chance, so that the "
             "error of its shares depends on the counts and is not predicted; top_response's is"
         )
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Draw the selected item."""
         counts = self.counts(symbol)
         best = max(counts)
         return flip([self.table[best - count] for count in counts], source)
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
-        """Draw the selected items, ``(n,)``."""
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         import numpy as np
 
         counts = self.count_rows(symbols)
@@ -193,26 +168,14 @@ class PermuteAndFlip(TopItemMechanism):
         return chosen
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return counts of one item alone, and of all the others."""
         rest = self.domain_size - 1
         return (self.clip, *[0] * rest), (0, *[self.clip] * rest)
 
 
 def extremes(domain_size: int, last: int) -> Probabilities:
-    """Return the largest and the smallest probability that any counts give to an item.
+    """Return the largest and the smallest probability that any counts give to one of n items.
 
-    Parameters
-    ----------
-    domain_size : int
-        The number n of items.
-    last : int
-        The acceptance threshold of a gap of the whole clip, over 2**64.
-
-    Examples
-    --------
-    >>> most, least = extremes(2, 1 << 63)
-    >>> most, least
-    (Fraction(3, 4), Fraction(1, 4))
+    ``last`` is the acceptance threshold of a gap of the whole clip, over 2**64.
     """
     x = Fraction(last, GRAINS)
     return Probabilities((1 - (1 - x) ** domain_size) / (domain_size * x), x / domain_size)
@@ -233,13 +196,7 @@ def last_threshold(domain_size: int, micro: int) -> int:
 
 
 def acceptance_table(clip: int, last: int) -> tuple[int, ...]:
-    """Return thresholds by gap that fall exponentially from 2**64 at 0 to ``last`` at the clip.
-
-    Examples
-    --------
-    >>> [threshold / 2**64 for threshold in acceptance_table(2, 1 << 62)]
-    [1.0, 0.5, 0.25]
-    """
+    """Return thresholds by gap that fall exponentially from 2**64 at 0 to ``last`` at the clip."""
     context = decimal_context(60)
     number = context.create_decimal
     exponent = context.divide(
@@ -256,137 +213,32 @@ def acceptance_table(clip: int, last: int) -> tuple[int, ...]:
 
 
 @frozen
-class ReleaseChain(SymbolOutputs):
-    """The levels below an item that is drawn elsewhere.
+class ReleaseChain(SymbolChain):
+    """The levels below an item that is drawn elsewhere; ``exact`` is the law given that item.
 
-    Parameters
-    ----------
-    size : int
-        The number of items.
-    selection : Probabilities
-        The largest and the smallest probability with which any scores select an item; of every
-        item the same.
-    steps : tuple of SymbolDraw
-        ``steps[k]`` draws level k from level k + 1; they never see the scores.
+    ``selection`` is the largest and the smallest probability with which any scores select an item,
+    of every item the same.
     """
 
-    size: int
     selection: Probabilities
-    steps: tuple[SymbolDraw, ...]
 
-    @cached_property
-    def releases(self) -> tuple[Probabilities, ...]:
-        """Of every level the probability that it is the selected item, and a given other one."""
-        return self._through(Fraction(1), Fraction(0))
+    def exact_at(self, level: int) -> tuple[Probabilities, ...]:
+        """Return the largest and the smallest probability of an item."""
+        return (degraded(*self.selection, self.degradations[level:]),)
 
-    @cached_property
-    def exact(self) -> tuple[Probabilities, ...]:
-        """Of every level the largest and the smallest probability of an item."""
-        return self._through(*self.selection)
+    def ratio(self, level: int) -> Fraction:
+        [(most, least)] = self.exact_at(level)
+        return most / least
 
-    def _through(self, p: Fraction, q: Fraction) -> tuple[Probabilities, ...]:
-        """Return what the steps make of two probabilities of the last level."""
-        levels = range(self.levels)
-        return tuple(Probabilities(*degraded(p, q, self.steps[level:])) for level in levels)
+    def draw(self, symbol: int, source: Source) -> list[int]:
+        return [*self.weaker(symbol, source), symbol]
 
-    @property
-    def levels(self) -> int:
-        """The number of levels."""
-        return len(self.steps) + 1
-
-    def law(self, value: int, level: int) -> dict[int, Fraction]:
-        """Return the probability of every output of a level given the selected item."""
-        kept, other = self.releases[level]
-        return {item: kept if item == value else other for item in range(self.size)}
-
-    def step(self, output: int, level: int) -> dict[int, Fraction]:
-        """Return the law of the output of ``level`` given that of the level above."""
-        kept, other = self.steps[level].realised()
-        return {item: kept if item == output else other for item in range(self.size)}
-
-    def log_ratios(
-        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
-    ) -> NDArray[np.float64]:
-        """Return how much likelier reports are from item ``other`` than from item ``one``."""
-        import numpy as np
-
-        outputs = self.symbols(reports)
-        with np.errstate(divide="ignore"):
-            logs = np.log([float(self.releases[level].q), float(self.releases[level].p)])
-        return np.asarray(logs[(outputs == other) * 1] - logs[(outputs == one) * 1])
-
-    def draw(self, value: int, source: Source) -> list[int]:
-        """Draw a chain backward from the selected item; weakest first."""
-        return [*self.weaker(value, source), value]
-
-    def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
-        if not 0 <= last < self.size:
-            raise ParameterError(f"an output must lie in [0, {self.size})")
-        return weaker_outputs(last, self.steps, source.bits(64 * len(self.steps)))
-
-    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
-        """Draw chains for ``(n,)`` selected items; return ``(n, levels)``, weakest first."""
-        return chains_below(symbols, self.steps, source)
-
-    def forward_weights(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int
-    ) -> dict[int, int]:
-        """Integer weights of the outputs of ``level`` given that of the level below.
-
-        Parameters
-        ----------
-        prior : sequence of (item, weight)
-            The law of the selected item.
-        previous : int
-            The output at ``level - 1``.
-        level : int
-        """
-        if not 1 <= level <= len(self.steps):
-            raise ParameterError(f"level must lie in [1, {len(self.steps)}], not {level}")
-        release, step = self.releases[level], self.steps[level - 1]
-        scale = release.p.denominator * release.q.denominator
-        p, q = int(release.p * scale), int(release.q * scale)
-        total = sum(weight for _, weight in prior)
-        weights = dict.fromkeys(range(self.size), q * total)
-        for item, weight in prior:
-            weights[item] += (p - q) * weight
-        return {
-            item: weight * (step.keep if item == previous else step.other)
-            for item, weight in weights.items()
-        }
-
-    def forward(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
-    ) -> int:
-        """Draw the output of ``level`` given that of the level below, by exact weights."""
-        return choose(self.forward_weights(prior, previous, level), source)
+    def randomize(self, symbols: Ints, source: Source) -> Ints:
+        return chains_below(symbols, self.degradations, source)
 
 
 def release_chain(size: int, selection: Probabilities, ladder: Sequence[int]) -> ReleaseChain:
-    """Build the chain below a selection, with the least uniform noise that honours each level.
-
-    Raises
-    ------
-    ParameterError
-        An amount is too small for so many items.
-    UnrelatedLevelsError
-        A level is not below the realised level above it.
-    """
-    above, steps = selection, list[SymbolDraw]()
-    for number in range(len(ladder) - 1, 0, -1):
-        bound = exp_micro(ladder[number - 1])[0]
-        excess = above.p - bound * above.q
-        if excess <= 0:
-            raise UnrelatedLevelsError(
-                f"level {number}: 64-bit thresholds cannot place it below level {number + 1}"
-            )
-        other = ceil_fraction(GRAINS * excess / (size * excess + bound - 1))
-        keep = GRAINS - (size - 1) * other
-        if not other < keep:
-            raise ParameterError(
-                f"level {number}: its epsilon is too small for {size} items and 64-bit thresholds"
-            )
-        steps.insert(0, SymbolDraw(size, keep, other))
-        above = Probabilities(*degraded(*above, steps[:1]))
-    return ReleaseChain(size, selection, tuple(steps))
+    """Build the chain below a selection, with the least uniform noise that honours each level."""
+    itself = SymbolDraw(size, GRAINS, 0)
+    steps = steps_below(size, selection, ladder[:-1])
+    return ReleaseChain(size, itself, steps, all_levels(itself.pair, steps), selection)

@@ -11,31 +11,15 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import ceil_fraction, exp_micro, to_micro
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
-from mechanisms.top_item.scores import gaps
-from mechanisms.top_item.selection import PermuteAndFlipSelection
+from mechanisms.top_item.selection import PermuteAndFlipSelection, gaps
 
 
 @dataclass(frozen=True)
 class ProposeTestRelease:
     """Return the best item if it is provably stable, and permute-and-flip's otherwise.
 
-    Parameters
-    ----------
-    test_epsilon : float
-        In [1e-3, 40], ε₁, of the test.
-    epsilon : float
-        In [1e-6, 40], ε₂, of permute-and-flip.
-    delta : float
-        In [2**-63, 1/2], δ.
-    sensitivity : int
-        At least 1, Δ.
-    monotone : bool
-        Whether neighbours change all scores in the same direction.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    ``test_epsilon`` ε₁, in [1e-3, 40], is that of the test, ``delta`` δ lies in [2**-63, 1/2]; the
+    others are those of :class:`.PermuteAndFlipSelection`, with ε₂ = ``epsilon``.
 
     Privacy
     -------
@@ -121,21 +105,16 @@ class ProposeTestRelease:
     def exact_pmf(self, scores: Sequence[int]) -> tuple[Fraction, ...]:
         """Return the exact probabilities with which :meth:`select` draws, ``(n,)``."""
         passed = Fraction(self.passing(self.distance(scores)), GRAINS)
-        best = gaps(scores).index(0)
-        return tuple(
-            (passed if place == best else 0) + (1 - passed) * share
-            for place, share in enumerate(self.otherwise.exact_pmf(scores))
-        )
+        law = [(1 - passed) * share for share in self.otherwise.exact_pmf(scores)]
+        law[gaps(scores).index(0)] += passed
+        return tuple(law)
 
     def pmf(self, scores: Sequence[int]) -> list[float]:
         """Return the probabilities of the items in floating point, ``(n,)``."""
-        passed = self.passing(self.distance(scores)) / GRAINS
-        failed = (GRAINS - self.passing(self.distance(scores))) / GRAINS
-        best = gaps(scores).index(0)
-        return [
-            (passed if place == best else 0.0) + failed * share
-            for place, share in enumerate(self.otherwise.pmf(scores))
-        ]
+        passed = self.passing(self.distance(scores))
+        law = [(GRAINS - passed) / GRAINS * share for share in self.otherwise.pmf(scores)]
+        law[gaps(scores).index(0)] += passed / GRAINS
+        return law
 
     def select(self, scores: Sequence[int], source: Source) -> int:
         """Return the place of an item, drawn in integers, of integer scores."""
@@ -147,19 +126,8 @@ class ProposeTestRelease:
 def hockey_stick(law: Sequence[Fraction], other: Sequence[Fraction], micro: int) -> Fraction:
     """Return the hockey-stick divergence of two laws, Σ max(0, P − e^ε P'), rounded up.
 
-    The least δ for which (ε, δ) covers these two in this direction.
-
-    Parameters
-    ----------
-    law, other : sequence of Fraction, shape (n,)
-    micro : int
-        Micro-epsilon ε; e^ε is taken at its lower bound, 1e-49 below it.
-
-    Examples
-    --------
-    >>> half = Fraction(1, 2)
-    >>> hockey_stick([half, half, Fraction(0)], [half, Fraction(0), half], 1_000_000)
-    Fraction(1, 2)
+    The least δ for which (ε, δ) covers these two in this direction; e^ε is taken at its lower
+    bound, 1e-49 below it.
     """
     factor = exp_micro(micro)[0]
     terms = (max(Fraction(0), p - factor * q) for p, q in zip(law, other, strict=True))

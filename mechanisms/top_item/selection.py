@@ -1,34 +1,255 @@
-"""Selection of one of several items by their scores: exponential mechanism, permute-and-flip."""
+"""Selection of one of several items by their scores: exponential mechanism, permute-and-flip.
+
+Permute-and-flip looks at items in random order and takes item r with probability a_r as soon as it
+is its turn. If each has an independent uniform arrival time t, r is taken with probability
+P(r) = a_r ∫₀¹ ∏_{s≠r} (1 − t a_s) dt, which sums to one if some a_s is one.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
-from math import exp, fsum
+from math import exp, fsum, inf, isfinite, lcm
 
+from mechanisms.arrays import Floats, Ints
 from mechanisms.errors import ParameterError
-from mechanisms.exact import to_micro
+from mechanisms.exact import MICRO, ceil_fraction, exp_bounds, to_micro
 from mechanisms.frozen import frozen
+from mechanisms.levels import GRAINS, MAX_DECISION_EPSILON
 from mechanisms.randomness import Source
-from mechanisms.sampling import choose
-from mechanisms.top_item.flipping import exact_flips, flip, float_flips
-from mechanisms.top_item.scores import Thresholds, exponents, gaps
+from mechanisms.sampling import choose, uniform_below
+
+#: Acceptance falls no lower than e to minus this, or to minus epsilon where that is more: its
+#: thresholds then are so large that rounding them costs less than 3e-9 of epsilon.
+FLOOR = 24
+#: Of the Gauss-Legendre rule on a panel, and by how much the integrand's logarithm may fall on it.
+NODES, FALL = 24, 2.0
+#: What is left of the integrand where the integration ends, as a logarithm.
+END = 48.0
+
+
+def exact_flips(chances: Sequence[Fraction]) -> tuple[Fraction, ...]:
+    """Return the law for acceptance probabilities given exactly, one of them 1.
+
+    The polynomials under the integral are multiplied out. Equal chances are worked out once; the
+    cost is n² products of large integers for each that differs.
+    """
+    if not chances or max(chances) != 1 or not min(chances) >= 0:
+        raise ParameterError("chances must lie in [0, 1], one of them 1")
+    scale = lcm(*(chance.denominator for chance in chances))
+    whole = [int(chance * scale) for chance in chances]
+    law: dict[int, Fraction] = {}
+    for place, share in enumerate(whole):
+        if share not in law:
+            law[share] = _integral(whole[:place] + whole[place + 1 :], scale) * share / scale
+    return tuple(law[share] for share in whole)
+
+
+def _integral(chances: Sequence[int], scale: int) -> Fraction:
+    """Integrate ``∏ (1 - t a/scale)`` over t in [0, 1]."""
+    powers = [1]
+    for chance in chances:
+        raised = [scale * power for power in powers] + [0]
+        for degree, power in enumerate(powers, start=1):
+            raised[degree] -= chance * power
+        powers = raised
+    terms = (Fraction(power, degree) for degree, power in enumerate(powers, start=1))
+    total = sum(terms, Fraction(0))
+    return total / Fraction(scale ** len(chances))
+
+
+def float_flips(exponents: Sequence[float]) -> list[float]:
+    """Return the law for acceptance probabilities e^x, x at most 0 and one of them 0, as floats.
+
+    Each to about 1e-13 relatively, for any number of items, ties and gaps: the integrand is
+    positive, so that nothing cancels, and is integrated by a Gauss rule on panels on which it falls
+    by no more than a factor of e².
+    """
+    import numpy as np
+
+    values, places, counts = np.unique(
+        np.asarray(exponents, dtype=np.float64), return_inverse=True, return_counts=True
+    )
+    if not (values.size and values[-1] == 0):
+        raise ParameterError("exponents must be at most 0, one of them 0")
+    chances = np.exp(values)
+    integrals = np.zeros(len(values))
+    for times, weights in _panels(chances, counts):
+        logs = np.log1p(-np.outer(times, chances))
+        # Of all items; each then gives its own factor back.
+        integrals += weights @ np.exp((logs @ counts)[:, None] - logs)
+    law: list[float] = (chances * integrals)[places.ravel()].tolist()
+    return law
+
+
+def _panels(chances: Floats, counts: Ints) -> Iterator[tuple[Floats, Floats]]:
+    """Yield nodes and weights that cover [0, 1] as far as the integrand counts."""
+    import numpy as np
+
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    nodes, weights = (nodes + 1) / 2, weights / 2
+    # The largest factor is left out of one integral and cannot end it.
+    rest = counts.copy()
+    rest[-1] -= 1
+    start = 0.0
+    while start < 1 and -(rest @ np.log1p(-start * chances)) <= END:
+        slope = float((counts * chances / (1 - start * chances)).sum())
+        end = min(1.0, start + FALL / slope)
+        # Close to 1 a panel that leaves next to nothing takes it too.
+        if 1 - end < 1e-3 * (1 - start):
+            end = 1.0
+        yield start + (end - start) * nodes, (end - start) * weights
+        start = end
+
+
+def flip(thresholds: Sequence[int], source: Source) -> int:
+    """Return the place of the first item in random order whose coin comes up.
+
+    Thresholds are acceptance probabilities over 2**64, one of them 2**64.
+    """
+    left = list(range(len(thresholds)))
+    while True:
+        place = left.pop(uniform_below(len(left), source))
+        if source.bits(64) < thresholds[place]:
+            return place
+
+
+def exponents(
+    scores: Sequence[float], epsilon: float, sensitivity: float = 1, *, monotone: bool = False
+) -> list[float]:
+    """Return ε (q_r − q*)/(2Δ) of each finite score, or with ``monotone`` ε (q_r − q*)/Δ.
+
+    At most 0 and correctly rounded; ``epsilon`` is at least 0, Δ = ``sensitivity`` positive, and
+    with ``monotone`` neighbours change all scores in the same direction.
+    """
+    if not (len(scores) and all(isfinite(score) for score in scores)):
+        raise ParameterError("scores must be finite, and at least one")
+    if not 0 <= epsilon < inf:
+        raise ParameterError(f"epsilon must be finite and at least 0, not {epsilon}")
+    if not 0 < sensitivity < inf:
+        raise ParameterError(f"sensitivity must be positive, not {sensitivity}")
+    best = Fraction(max(scores))
+    scale = Fraction(epsilon) / Fraction(sensitivity) / (1 if monotone else 2)
+    known = {score: _float(scale * (Fraction(score) - best)) for score in set(scores)}
+    return [known[score] for score in scores]
+
+
+def _float(exponent: Fraction) -> float:
+    return float(max(exponent, Fraction(-(10**300))))
+
+
+def gaps(scores: Sequence[int]) -> list[int]:
+    """Return how far each integer score is below the best."""
+    if not len(scores):
+        raise ParameterError("scores must be at least one")
+    for score in scores:
+        if isinstance(score, bool) or not isinstance(score, int):
+            raise ParameterError("scores must be integers to be drawn from exactly")
+    best = max(scores)
+    return [best - score for score in scores]
+
+
+@frozen
+class Thresholds:
+    """Integers t(g) over 2**64, the acceptance probability of an item whose score is g below.
+
+    t(g) = ⌈2^64 e^{−η g/span}⌉ up to the gap where that reaches e^{−24} (or e^{−ε}, if less), and
+    no less beyond it.
+
+    Parameters
+    ----------
+    micro : int
+        Micro-epsilon ε, in [1, 40,000,000].
+    span : int
+        At least 1: how far two items' scores can move against each other between neighbours, 2Δ,
+        or Δ where all scores move in the same direction.
+
+    Notes
+    -----
+    *The loss.* Let A(k) be the largest t(g)/t(g+k) over gaps g >= 0. Between neighbours let the
+    best score move by μ and score r by δ_r; its gap moves by μ − δ_r. Whatever the scores:
+
+    - The acceptance of r falls by a factor of at most A(max(0, μ − δ_r)).
+    - The acceptance of another s rises by at most A(max(0, δ_s − μ)); call the largest of these
+      factors, and 1, c. Permute-and-flip's P(r)/a_r = ∫₀¹ ∏(1 − t a_s) dt falls by at most c: with
+      a'_s <= c a_s it is at least ∫_0^{1/c} ∏(1 − t c a_s) dt, which is 1/c of the integral for
+      a_s. The exponential mechanism's sum of weights rises by at most c.
+    - (μ − δ_r) + (δ_s − μ) = δ_s − δ_r <= span, and each alone is at most span, since δ_s <= Δ,
+      δ_r >= −Δ and |μ| <= Δ (all in [0, Δ], or all in [−Δ, 0], where monotone).
+
+    So the loss is at most the logarithm of the largest A(k) A(span − k). Without rounding that is
+    η. With it t(g) < x + 1 for x = 2^64 e^{−ηg/span}, so that A(k) <= e^{ηk/span} (1 + 1/x_min),
+    and η = ε − 2/x_min makes the whole at most e^ε.
+
+    Examples
+    --------
+    >>> table = Thresholds(1_000_000, 2)
+    >>> table(0) == 2**64, round(table(2) / 2**64, 6)
+    (True, 0.367879)
+    """
+
+    micro: int
+    span: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.micro <= MAX_DECISION_EPSILON * MICRO:
+            raise ParameterError(
+                f"epsilon must lie in [0.000001, {MAX_DECISION_EPSILON}], not {self.micro / MICRO}"
+            )
+        if isinstance(self.span, bool) or not isinstance(self.span, int) or not self.span >= 1:
+            raise ParameterError(f"span must be an integer of at least 1, not {self.span!r}")
+
+    @cached_property
+    def depth(self) -> Fraction:
+        """The largest exponent of a threshold."""
+        return max(Fraction(FLOOR), Fraction(self.micro, MICRO))
+
+    @cached_property
+    def rate(self) -> Fraction:
+        """The exponent η that a gap as large as the span costs."""
+        smallest = GRAINS / exp_bounds(self.depth)[1]
+        return Fraction(self.micro, MICRO) - 2 / smallest
+
+    @cached_property
+    def deepest(self) -> int:
+        """The gap beyond which thresholds stay as they are."""
+        return int(self.depth * self.span / self.rate)
+
+    def __call__(self, gap: int) -> int:
+        """Return the threshold of a gap of at least 0."""
+        exponent = self.rate * min(gap, self.deepest) / self.span
+        return min(GRAINS, ceil_fraction(GRAINS / exp_bounds(exponent)[0]))
+
+    def chances(self, distances: Sequence[int]) -> list[Fraction]:
+        """Return the thresholds of gaps as exact probabilities."""
+        known = {gap: Fraction(self(gap), GRAINS) for gap in set(distances)}
+        return [known[gap] for gap in distances]
+
+    def worst_ratio(self, largest: int) -> Fraction:
+        """Return the exact bound on the likelihood ratio, from the integers themselves.
+
+        The largest A(k) A(span − k) with gaps up to the ``largest`` that occurs; never above e^ε.
+        The cost is ``largest**2``.
+        """
+        table = [self(gap) for gap in range(largest + 1)]
+        steepest = [Fraction(1)]
+        for step in range(1, self.span + 1):
+            ratios = (
+                Fraction(table[gap], table[min(gap + step, largest)]) for gap in range(largest)
+            )
+            steepest.append(max(ratios, default=Fraction(1)))
+        return max(one * other for one, other in zip(steepest, reversed(steepest), strict=True))
 
 
 @frozen
 class SelectionMechanism(ABC):
     """A private selection of one of several items by their scores.
 
-    Parameters
-    ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount; digits beyond the sixth are dropped.
-    sensitivity : int
-        At least 1, Δ: neighbours change each score by at most this.
-    monotone : bool
-        Whether neighbours change all scores in the same direction, as counts of records do.
+    ``epsilon``, in [1e-6, 40], is the nominal amount; digits beyond the sixth are dropped.
+    Neighbours change each score by at most ``sensitivity``, an integer Δ of at least 1, and where
+    ``monotone`` all scores in the same direction, as counts of records do.
     """
 
     epsilon: float
@@ -73,21 +294,7 @@ class SelectionMechanism(ABC):
 
 @frozen
 class ExponentialMechanism(SelectionMechanism):
-    """Select an item with probability proportional to e^(ε q/2Δ).
-
-    Parameters
-    ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount; digits beyond the sixth are dropped.
-    sensitivity : int
-        At least 1, Δ: neighbours change each score by at most this.
-    monotone : bool
-        Whether neighbours change all scores in the same direction; then e^(ε q/Δ).
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    """Select an item with probability proportional to e^(ε q/2Δ), or where monotone e^(ε q/Δ).
 
     Privacy
     -------
@@ -121,16 +328,13 @@ class ExponentialMechanism(SelectionMechanism):
     """
 
     def pmf(self, scores: Sequence[float]) -> list[float]:
-        """Return the ideal probabilities of the items, ``(n,)``, of any real scores."""
         return exponential_pmf(scores, self.epsilon, self.sensitivity, monotone=self.monotone)
 
     def exact_pmf(self, scores: Sequence[int]) -> tuple[Fraction, ...]:
-        """Return the exact probabilities with which :meth:`select` draws, of integer scores."""
         weights = [self.thresholds(gap) for gap in gaps(scores)]
         return tuple(Fraction(weight, sum(weights)) for weight in weights)
 
     def select(self, scores: Sequence[int], source: Source) -> int:
-        """Return the place of an item, drawn in integers, of integer scores."""
         weights = {place: self.thresholds(gap) for place, gap in enumerate(gaps(scores))}
         return choose(weights, source)
 
@@ -139,19 +343,7 @@ class ExponentialMechanism(SelectionMechanism):
 class PermuteAndFlipSelection(SelectionMechanism):
     """Look at the items in random order and take one with probability e^(ε (q − q*)/2Δ).
 
-    Parameters
-    ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount; digits beyond the sixth are dropped.
-    sensitivity : int
-        At least 1, Δ: neighbours change each score by at most this.
-    monotone : bool
-        Whether neighbours change all scores in the same direction; then e^(ε (q − q*)/Δ).
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    Where monotone, with e^(ε (q − q*)/Δ).
 
     Privacy
     -------
@@ -187,15 +379,12 @@ class PermuteAndFlipSelection(SelectionMechanism):
     """
 
     def pmf(self, scores: Sequence[float]) -> list[float]:
-        """Return the ideal probabilities of the items, ``(n,)``, of any real scores."""
         return permute_and_flip_pmf(scores, self.epsilon, self.sensitivity, monotone=self.monotone)
 
     def exact_pmf(self, scores: Sequence[int]) -> tuple[Fraction, ...]:
-        """Return the exact probabilities with which :meth:`select` draws, of integer scores."""
         return exact_flips(self.thresholds.chances(gaps(scores)))
 
     def select(self, scores: Sequence[int], source: Source) -> int:
-        """Return the place of an item, drawn in integers, of integer scores."""
         return flip([self.thresholds(gap) for gap in gaps(scores)], source)
 
 

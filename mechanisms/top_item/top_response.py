@@ -6,19 +6,16 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import Ints, Words
 from mechanisms.base import Epsilon
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.frozen import frozen
-from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
 from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from mechanisms.planner.targets import Assumed, Precision
+    pass
 
 
 @frozen
@@ -27,17 +24,11 @@ class TopResponse(TopItemMechanism):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    domain_size : int
-        In [2, 1024], the number n of items.
-    clip : int
-        In [1, 65536], the largest count of an item; ties above it are broken at random.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    epsilon : float or sequence of float, in [1e-6, 40]
+    domain_size : int in [2, 1024]
+        The number n of items.
+    clip : int in [1, 65536]
+        The largest count of an item; ties above it are broken at random.
 
     Privacy
     -------
@@ -83,29 +74,13 @@ class TopResponse(TopItemMechanism):
 
     @cached_property
     def chain(self) -> SymbolChain:
-        """What is drawn."""
         return symbol_chain(self.domain_size, self.micros)
 
     def selection(self, symbol: Any) -> tuple[Fraction, ...]:
-        """Return the law of the most frequent item, drawn among ties."""
         ties = self._ties(symbol)
         return tuple(Fraction(item in ties, len(ties)) for item in range(self.domain_size))
 
-    def release(self, level: int) -> Probabilities:
-        """Return the probability of the most frequent item, and that of a given other one."""
-        return self.chain.exact[level]
-
-    def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return that of the share of devices with a given most frequent item."""
-        from mechanisms.estimators.variance import share_variance
-        from mechanisms.planner.targets import of_share
-
-        p, q = self.probabilities(level)[0]
-        ends = share_variance(p, q, 0.0), share_variance(p, q, 1.0)
-        return of_share("the share of devices whose most frequent item it is", ends, assumed)
-
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Draw one of the most frequent items."""
         ties = self._ties(symbol)
         return ties[uniform_below(len(ties), source)]
 
@@ -114,14 +89,7 @@ class TopResponse(TopItemMechanism):
         best = max(counts)
         return [item for item, count in enumerate(counts) if count == best]
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
-        """Draw most frequent items, ``(n,)``."""
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         import numpy as np
 
         counts = self.count_rows(symbols)
@@ -132,10 +100,9 @@ class TopResponse(TopItemMechanism):
             rows = np.flatnonzero(many == number)
             pick[rows] = uniforms_below(number, len(rows), source)
         ranks = np.cumsum(tied, axis=1) - 1
-        chosen: NDArray[np.int64] = np.argmax(tied & (ranks == pick[:, None]), axis=1)
+        chosen: Ints = np.argmax(tied & (ranks == pick[:, None]), axis=1)
         return chosen
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return counts of two different items alone."""
         rest = [0] * (self.domain_size - 2)
         return (self.clip, 0, *rest), (0, self.clip, *rest)

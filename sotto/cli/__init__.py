@@ -12,7 +12,7 @@ from typing import NoReturn
 from sotto.errors import ParameterError, SottoError
 
 #: Subcommands: modules of this package with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)``
-#: and ``run(args)``.
+#: and ``run(args)``, which returns the exit status.
 COMMANDS = (
     "plan",
     "replay",
@@ -64,13 +64,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        The process's own if not given.
-    """
+    """Run the command, with the process's own arguments by default, and return its exit status."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         parsed = _parsed(given)

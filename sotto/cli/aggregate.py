@@ -12,7 +12,7 @@ import argparse
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sotto.cli import options
@@ -71,66 +71,33 @@ once; neither loses anything.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``sotto aggregate``."""
     parser.set_defaults(beam=[])
-    add = parser.add_argument
+    add = partial(options.add, parser)
     options.add_plans(parser, "kept in the state directory from then on", required=False)
     options.add_plan_folder(parser)
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--log", type=Path, metavar="DIR", help="an embedded log")
-    options.add_broker(where)
-    options.add_topics(
+    options.add_source(
         parser, "a topic of reports, by its full name; again for an older epoch still sent to"
     )
     add(
-        "--accept-loss",
-        action="store_true",
-        help="go on behind records that the broker has deleted before they were counted",
+        "--accept-loss", "go on behind records that the broker has deleted before they were counted"
     )
-    add("--state", type=Path, required=True, metavar="DIR", help="where state and results are kept")
-    add(
-        "--files",
-        metavar="PLACE",
-        help="folder or URI (gs://, s3://, ...) of the files that jobs write, if not in --state",
-    )
-    add("--database", metavar="URL", help="default: results.db in the state directory (SQLite)")
-    add("--publish", metavar="NAME", help="also to a topic of estimates, by its full name")
-    add(
-        "--publish-quarantine",
-        metavar="NAME",
-        help="what is rejected also to a topic of quarantine, by its full name",
-    )
-    add(
-        "--publish-broker",
-        type=Path,
-        metavar="FILE",
-        help="how to reach these topics' brokers (JSON); default: as those of the reports",
-    )
-    add("--follow", action="store_true", help="go on with what comes, until interrupted")
-    add(
-        "--every",
-        type=options.duration,
-        default="10s",
-        metavar="DURATION",
-        help="how often to look (default: 10s)",
-    )
-    add(
-        "--as-of",
-        type=options.moment,
-        metavar="TIME",
-        help="take only what was appended up to then",
-    )
-    add(
-        "--max-reports",
-        type=int,
-        default=1_000_000,
-        metavar="N",
-        help="reports in one run at most, which bounds memory (default: 1000000)",
-    )
+    add("--state DIR", "where state and results are kept", required=True)
+    files = "folder or URI (gs://, s3://, ...) of the files that jobs write, if not in --state"
+    add("--files PLACE", files)
+    add("--database URL", "default: results.db in the state directory (SQLite)")
+    add("--publish NAME", "also to a topic of estimates, by its full name")
+    rejected = "what is rejected also to a topic of quarantine, by its full name"
+    add("--publish-quarantine NAME", rejected)
+    reach = "how to reach these topics' brokers (JSON); default: as those of the reports"
+    add("--publish-broker FILE", reach)
+    add("--follow", "go on with what comes, until interrupted")
+    add("--every DURATION", "how often to look", "10s")
+    add("--as-of TIME", "take only what was appended up to then")
+    most = "reports in one run at most, which bounds memory"
+    add("--max-reports N", most, 1_000_000, type=int)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``sotto aggregate`` and return its exit status."""
     plans, candidates = options.plans_of(args.plan)
     source, publish = _source(args), _publish(args)
     from pipelines.storage.directory import StateDirectory

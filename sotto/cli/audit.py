@@ -18,14 +18,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto.cli import options
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
     from mechanisms.audit.claims import Attacker
-    from sotto.plan.compiled import CompiledPlan
+    from sotto.cli.audit_library import LibraryAudit
+    from sotto.cli.audit_plan import PlanAudit
 
 HELP = "compare what mechanisms claim, are certified at, and lose to an attack"
 
@@ -47,73 +50,44 @@ of them is wrong has a chance of one in a million.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``sotto audit``."""
+    add = partial(options.add, parser)
     parser.add_argument("plan", nargs="?", type=Path, help="a plan (YAML), or a compiled one")
     parser.add_argument(
         "--attack",
         action=argparse.BooleanOptionalAction,
         help="attack, or do not; left out, the library is attacked and a plan is not",
     )
-    parser.add_argument(
-        "--trials",
-        type=int,
-        default=200_000,
-        metavar="N",
-        help="chains that an attack draws of each of the two inputs with the largest loss; those "
-        "for other inputs come to less than the same again; default 200000",
+    trials = (
+        "chains that an attack draws of each of the two inputs with the largest loss; those for "
+        "other inputs come to less than the same again"
     )
-    parser.add_argument(
-        "--confidence", type=float, default=0.95, help="of each attacked amount; default 0.95"
+    add("--trials N", trials, 200_000, type=int)
+    add("--confidence P", "of each attacked amount", 0.95, type=float)
+    amounts = (
+        "the amounts up to which the library's chains go; default 1, and for grr, sue and oue 0.5 "
+        "and 2 too"
     )
-    parser.add_argument(
-        "--epsilon",
-        metavar="E,...",
-        help="the amounts up to which the library's chains go; default 1, and for grr, sue and "
-        "oue 0.5 and 2 too",
-    )
-    parser.add_argument(
-        "--mechanism", metavar="NAME,...", help="of the library, only these and no papers' claims"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    add("--epsilon E,...", amounts, type=options.numbers)
+    add("--mechanism NAME,...", "of the library, only these and no papers' claims")
+    add("--json", "print JSON instead of tables")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``sotto audit`` and return its exit status."""
-    if args.plan is None:
-        return _library(args)
-    if args.epsilon or args.mechanism:
-        raise ParameterError("--epsilon and --mechanism are for the library, not for a plan")
-    return _plan(args)
-
-
-def _library(args: argparse.Namespace) -> int:
     from sotto.cli.audit_library import audit_library
-
-    amounts = _numbers(args.epsilon) if args.epsilon else None
-    names = args.mechanism.split(",") if args.mechanism else None
-    audited = audit_library(_attacker(args, default=True), amounts, names, _progress(args))
-    lines = audited.json() if args.json else audited.text()
-    print("\n".join(lines))
-    return audited.status
-
-
-def _plan(args: argparse.Namespace) -> int:
     from sotto.cli.audit_plan import audit_plan
 
-    audited = audit_plan(_read(args.plan), _attacker(args, default=False), _progress(args))
-    lines = audited.json() if args.json else audited.text()
-    print("\n".join(lines))
+    audited: LibraryAudit | PlanAudit
+    if args.plan is None:
+        names = args.mechanism.split(",") if args.mechanism else None
+        attacker = _attacker(args, default=True)
+        audited = audit_library(attacker, args.epsilon, names, _progress(args))
+    elif args.epsilon or args.mechanism:
+        raise ParameterError("--epsilon and --mechanism are for the library, not for a plan")
+    else:
+        plan = options.load(args.plan).plan
+        audited = audit_plan(plan, _attacker(args, default=False), _progress(args))
+    print("\n".join(audited.json() if args.json else audited.text()))
     return audited.status
-
-
-def _read(path: Path) -> CompiledPlan:
-    if path.suffix == ".json":
-        from sotto.plan.compiled import CompiledPlan
-
-        return CompiledPlan.from_json(path.read_bytes())
-    from sotto.plan.compile import load_plan
-
-    return load_plan(path).compile()
 
 
 def _attacker(args: argparse.Namespace, default: bool) -> Attacker | None:
@@ -128,15 +102,6 @@ def _attacker(args: argparse.Namespace, default: bool) -> Attacker | None:
     if not (default if args.attack is None else args.attack):
         return None
     return Attacker(SystemSource(), args.trials, args.confidence)
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ParameterError(
-            f"--epsilon must be numbers with commas between, not {text!r}"
-        ) from None
 
 
 def _progress(args: argparse.Namespace) -> Callable[[str], None]:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from math import isinf
 
 from mechanisms.audit import claims
-from mechanisms.audit.bounds import Attack
 from mechanisms.audit.cases import Case
 from mechanisms.audit.claims import FALSE_ALARM, LIBRARY, Attacker, Claim, Finding
+from mechanisms.audit.guessing import Attack
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.papers.claims import published
-from sotto.cli.format import table
+from sotto.cli.format import exact, table
 
 Progress = Callable[[str], None]
 #: Amounts of the audited chains, and of those mechanisms that are shown at more of them.
@@ -106,13 +106,7 @@ def audit_library(
     names: Sequence[str] | None,
     progress: Progress,
 ) -> LibraryAudit:
-    """Audit the library, or some of its mechanisms.
-
-    Raises
-    ------
-    ParameterError
-        A mechanism is unknown, or an amount none that it can have.
-    """
+    """Audit the library, or some of its mechanisms."""
     known = [claim.name for claim in LIBRARY]
     for name in names or ():
         if name not in known:
@@ -151,7 +145,7 @@ def _parameters(claim: Claim, micro: int) -> str:
 def _row(line: Line) -> list[str]:
     name = f"{line.claim.name} ({line.parameters})" if line.parameters else line.claim.name
     found = line.finding
-    amounts = [epsilon_text(found.claimed), epsilon_text(found.certified), attacked(found.attack)]
+    amounts = [exact(found.claimed), exact(found.certified), attacked(found.attack)]
     return [name, line.claim.source, *amounts, verdict(line.problems)]
 
 
@@ -177,15 +171,6 @@ def _case_document(line: CaseLine) -> dict[str, object]:
 def verdict(problems: Sequence[str]) -> str:
     """Return what to say of a mechanism."""
     return f"BROKEN: {'; '.join(problems)}" if problems else "holds"
-
-
-def epsilon_text(micro: int) -> str:
-    """Return micro-epsilon with all its digits.
-
-    >>> epsilon_text(500_000)
-    '0.500000'
-    """
-    return f"{micro / MICRO:.6f}"
 
 
 def attacked(attack: Attack | None) -> str:

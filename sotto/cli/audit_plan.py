@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mechanisms.audit.claims import Attacker, Finding, examine
@@ -12,12 +13,11 @@ from sotto.cli.audit_library import (
     Progress,
     attack_document,
     attacked,
-    epsilon_text,
     explained,
     finding_document,
     verdict,
 )
-from sotto.cli.format import table
+from sotto.cli.format import columns, exact, table
 from sotto.design.spending import Lifetime
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.durations import duration_text
@@ -25,19 +25,17 @@ from sotto.plan.durations import duration_text
 
 @dataclass(frozen=True)
 class MetricAudit:
-    """What a metric costs, in micro-epsilon, from its sampler's thresholds.
-
-    Parameters
-    ----------
-    metric : CompiledMetric
-    levels : tuple of Finding
-        Of chains up to each level, a permanent response included, which is not sent.
-    problems : tuple of str
-    """
+    """What a metric costs, in micro-epsilon, from its sampler's thresholds."""
 
     metric: CompiledMetric
+    #: Of chains up to each level, a permanent response included, which is not sent.
     levels: tuple[Finding, ...]
     problems: tuple[str, ...]
+
+    @property
+    def values(self) -> str:
+        """How many a period."""
+        return "1, constant" if self.permanent else str(self.metric.limit)
 
     @property
     def chain(self) -> int:
@@ -104,61 +102,57 @@ class PlanAudit:
     def text(self) -> list[str]:
         """Return the audit as tables."""
         plan = self.plan
-        head = ["metric", "mechanism", "level", "claimed", "certified", "attacked", "verdict"]
-        levels = [row for metric in self.metrics for row in _level_rows(metric)]
-        if self.attacker is None:
-            levels = [[*row[:5], row[6]] for row in levels]
-            del head[5]
-        costs = ["metric", "a value", "values a period", "a period", "a lifetime"]
+        # The last line is of all metrics together.
+        costs = columns(
+            [*self.metrics, None],
+            {
+                "metric": lambda audit: audit.metric.name if audit else "all",
+                "a value": lambda audit: exact(audit.chain) if audit else "",
+                "values a period": lambda audit: audit.values if audit else "",
+                "a period": lambda audit: exact(audit.period if audit else self.period),
+                "a lifetime": lambda audit: exact(self._lifetime(audit) if audit else self.spent),
+            },
+        )
         return [
             f"plan {plan.plan}, version {plan.version}, of collector {plan.collector}",
             f"fingerprint {plan.fingerprint_hex}",
             "",
             "A value, released up to each level:",
             "",
-            *table(head, levels),
+            *_level_lines(self.metrics, attack=self.attacker is not None),
             "",
             "A device:",
             "",
-            *table(costs, [*map(self._cost_row, self.metrics), self._total_row()]),
+            *costs,
             "",
             *self._ceilings(),
             "",
             *explained(self.attacker),
         ]
 
-    def _cost_row(self, audit: MetricAudit) -> list[str]:
-        metric = audit.metric
-        values = "1, constant" if audit.permanent else str(metric.limit)
-        amounts = [epsilon_text(audit.chain), values, epsilon_text(audit.period)]
-        return [metric.name, *amounts, self._lifetime(audit)]
-
-    def _total_row(self) -> list[str]:
-        return ["all", "", "", epsilon_text(self.period), epsilon_text(self.spent)]
-
-    def _lifetime(self, audit: MetricAudit) -> str:
+    def _lifetime(self, audit: MetricAudit) -> int:
         turns = (self.lifetime.periods or 0) // audit.metric.panel
-        return epsilon_text(audit.permanent or turns * audit.period)
+        return audit.permanent or turns * audit.period
 
     def _ceilings(self) -> list[str]:
         plan, unused = self.plan, self.plan.ceilings.period - self.period
         lines = [
             f"ceiling of a period ({duration_text(plan.period)}): "
-            f"{epsilon_text(plan.ceilings.period)}, of which {epsilon_text(unused)} stays unused"
+            f"{exact(plan.ceilings.period)}, of which {exact(unused)} stays unused"
         ]
-        lines.append(f"ceiling of a lifetime: {epsilon_text(plan.ceilings.lifetime)}")
+        lines.append(f"ceiling of a lifetime: {exact(plan.ceilings.lifetime)}")
         if self.permanent:
-            lines.append(f"  permanent responses take {epsilon_text(self.permanent)} of it once")
+            lines.append(f"  permanent responses take {exact(self.permanent)} of it once")
         periods, panels = self.lifetime.periods, self.lifetime.costs
         if periods is None:
             return [*lines, "  no period takes anything of it"]
         left, time = plan.ceilings.lifetime - self.spent, duration_text(periods * plan.period)
         for panel, cost in panels:
             each = "every period" if panel == 1 else f"one period in {panel}"
-            lines.append(f"  {each} takes up to {epsilon_text(cost)}")
+            lines.append(f"  {each} takes up to {exact(cost)}")
         return [
             *lines,
-            f"  spent after {periods} periods ({time}), when {epsilon_text(left)} is left and "
+            f"  spent after {periods} periods ({time}), when {exact(left)} is left and "
             "not all can be recorded any more",
         ]
 
@@ -206,22 +200,20 @@ def _audit(metric: CompiledMetric, attacker: Attacker | None, checks: int) -> Me
     return MetricAudit(metric, levels, tuple(dict.fromkeys(problems)))
 
 
-def _level_rows(audit: MetricAudit) -> list[list[str]]:
-    metric, rows = audit.metric, []
-    for level, found in enumerate(audit.levels):
-        first, kept = level == 0, level >= metric.sent
-        rows.append(
-            [
-                metric.name if first else "",
-                metric.mechanism.name if first else "",
-                f"{level + 1}, never sent" if kept else str(level + 1),
-                epsilon_text(found.claimed),
-                epsilon_text(found.certified),
-                attacked(found.attack),
-                verdict(found.problems(1)) if found.attack is None else verdict(audit.problems),
-            ]
-        )
-    return rows
+def _level_lines(audits: Iterable[MetricAudit], *, attack: bool) -> list[str]:
+    shown = ["attacked"] if attack else []
+    head = ["metric", "mechanism", "level", "claimed", "certified", *shown, "verdict"]
+    rows = []
+    for audit in audits:
+        name, mechanism = audit.metric.name, audit.metric.mechanism.name
+        for number, found in enumerate(audit.levels, start=1):
+            level = f"{number}, never sent" if number > audit.metric.sent else str(number)
+            amounts = [exact(found.claimed), exact(found.certified)]
+            amounts += [attacked(found.attack)] if attack else []
+            problems = audit.problems if found.attack else found.problems(1)
+            rows.append([name, mechanism, level, *amounts, verdict(problems)])
+            name = mechanism = ""
+    return table(head, rows)
 
 
 def _document(audit: MetricAudit) -> dict[str, object]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,61 +51,41 @@ _SINGLE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``sotto design``."""
     parser.add_argument("plan", nargs="?", type=Path, help="a plan (YAML), or a compiled one")
-    parser.add_argument("--metric", metavar="NAME", help="of the plan, only this one")
+    add = partial(options.add, parser)
+    add("--metric NAME", "of the plan, only this one")
     goal = parser.add_argument_group("what is wanted")
-    goal.add_argument("--users", type=int, metavar="N", help="users in a window")
+    options.add(goal, "--users N", "users in a window", type=int)
     measure = goal.add_mutually_exclusive_group()
-    measure.add_argument("--width", type=float, metavar="W", help="width of the interval")
-    measure.add_argument("--error", type=float, metavar="E", help="standard error")
-    measure.add_argument("--floor", type=float, metavar="F", help="least share noticed")
-    goal.add_argument("--confidence", type=float, default=0.95, help="default 0.95")
-    goal.add_argument(
-        "--panels",
-        type=_panels,
-        default=(),
-        metavar="N,...",
-        help="trade users and years: what if a device answers in one period of N",
-    )
+    options.add(measure, "--width W", "width of the interval", type=float)
+    options.add(measure, "--error E", "standard error", type=float)
+    options.add(measure, "--floor F", "least share noticed", type=float)
+    options.add(goal, "--confidence P", "of the interval", 0.95, type=float)
+    panels = "trade users and years: what if a device answers in one period of N"
+    options.add(goal, "--panels N,...", panels, type=_panels)
     data = parser.add_argument_group("what is assumed of the data; the worst if left out")
-    data.add_argument("--share", type=float, metavar="S", help="true share, of one")
-    data.add_argument("--uniform", action="store_true", help="numbers all over their range")
-    data.add_argument(
-        "--candidates", metavar="N|FILE", help="candidate strings: how many, or one a line"
-    )
-    single = parser.add_argument_group("a question without a plan")
-    single.add_argument("--type", metavar="TYPE", help="category, number, string, survey, ...")
-    single.add_argument("--epsilon", type=float, metavar="E", help="the only or last level")
-    single.add_argument(
-        "--ladder", type=options.numbers, default=[], metavar="E,...", help="all, weakest first"
-    )
-    single.add_argument("--mechanism", metavar="NAME", help="default: the chooser's")
-    for name, metavar, help in (
-        ("domain", "M", "symbols, points or items"),
-        ("dimensions", "D", "of a vector"),
-        ("bits", "N", "of a string's filter; default 128"),
-        ("hashes", "N", "default 2"),
-        ("cohorts", "N", "default 16"),
-    ):
-        single.add_argument(f"--{name}", type=int, metavar=metavar, help=help)
-    single.add_argument(
-        "--range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="of a number; default 0 1"
-    )
-    single.add_argument("--missing", action="store_true", help="a value can be missing")
-    single.add_argument(
-        "--values", type=options.whole(1), default=1, metavar="N", help="a period; default 1"
-    )
-    single.add_argument(
-        "--period",
-        type=options.duration,
-        metavar="DURATION",
-        help="budget period, for --panels; default 7d",
-    )
-    single.add_argument("--period-ceiling", type=float, metavar="E", help="epsilon a period")
-    single.add_argument("--lifetime", type=float, metavar="E", help="epsilon ever spent")
-    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="write a chart")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    options.add(data, "--share S", "true share, of one", type=float)
+    options.add(data, "--uniform", "numbers all over their range")
+    options.add(data, "--candidates N|FILE", "candidate strings: how many, or one a line")
+    add = partial(options.add, parser.add_argument_group("a question without a plan"))
+    add("--type TYPE", "category, number, string, survey, ...")
+    add("--epsilon E", "the only or last level", type=float)
+    add("--ladder E,...", "all, weakest first", [], type=options.numbers)
+    add("--mechanism NAME", "default: the chooser's")
+    add("--domain M", "symbols, points or items", type=int)
+    add("--dimensions D", "of a vector", type=int)
+    add("--bits N", "of a string's filter; default 128", type=int)
+    add("--hashes N", "default 2", type=int)
+    add("--cohorts N", "default 16", type=int)
+    ends = ("LOW", "HIGH")
+    add("--range LOW", "of a number; default 0 1", type=float, nargs=2, metavar=ends)
+    add("--missing", "a value can be missing")
+    add("--values N", "a period", 1, type=options.whole(1))
+    add("--period DURATION", "budget period, for --panels; default 7d")
+    add("--period-ceiling E", "epsilon a period", type=float)
+    add("--lifetime E", "epsilon ever spent", type=float)
+    options.add(parser, "--plot FILE.svg", "write a chart", type=Path)
+    options.add(parser, "--json", "print JSON instead of tables")
 
 
 def _panels(text: str) -> tuple[int, ...]:
@@ -119,7 +100,6 @@ def _panels(text: str) -> tuple[int, ...]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``sotto design`` and return its exit status."""
     from sotto.cli import design_report
     from sotto.design.metric import design, in_panels
 
@@ -127,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
         raise ParameterError("give a plan, or a question by --type and --ladder or --epsilon")
     questions, budget = _of_plan(args) if args.plan is not None else _of_options(args)
     goal, refused = _goal(args), {}
-    panels, terms = args.panels, _terms(args, budget)
+    panels, terms = args.panels or (), _terms(args, budget)
     answers = []
     for question in questions:
         try:

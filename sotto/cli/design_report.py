@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mechanisms.exact import MICRO
 from mechanisms.planner.targets import MEASURES
-from sotto.cli.format import epsilon, number, table
+from sotto.cli.format import columns, epsilon, number
 from sotto.design.spending import figure
 from sotto.plan.durations import duration_text
 
 if TYPE_CHECKING:
-    from sotto.design.metric import Design
+    from sotto.design.metric import Design, Goal
     from sotto.design.spending import Budget
+
+T = TypeVar("T")
 
 #: Points of a curve.
 _POINTS = 49
@@ -28,6 +30,7 @@ _RANKED = {
 }
 #: Sentences are broken after so many characters.
 _WIDTH = 100
+_FRESH = "Relaxed beside fresh reports of the same total, each with its own best parameters:"
 
 
 def lines(answers: Sequence[Design], refused: Mapping[str, str], budget: Budget) -> list[str]:
@@ -41,103 +44,103 @@ def lines(answers: Sequence[Design], refused: Mapping[str, str], budget: Budget)
 
 
 def _one(found: Design) -> list[str]:
-    question, goal = found.question, found.goal
+    question, goal, last = found.question, found.goal, found.levels[-1]
     unit = f" ({question.unit})" if question.unit else ""
     each = "" if question.per_user == 1 else f", {question.per_user:g} reports each in a window"
+    what = f"Of {found.what}{unit}, with {found.users:,} users{each}; assumed: {found.data}."
     out = [
         f"{question.name}: {question.kind}, {mechanism_text(question.spec)}",
-        *wrap(
-            f"Of {found.what}{unit}, with {found.users:,} users{each}; assumed: {found.data}.",
-            _WIDTH,
-        ),
+        *wrap(what, _WIDTH),
         "",
-        *table(_head(found), _level_rows(found)),
+        *columns(
+            found.levels,
+            {
+                "level": lambda level: str(level.number),
+                "sent after": lambda level: _unless_none(level.after, duration_text),
+                "nominal": lambda level: epsilon(level.nominal),
+                "certified": lambda level: epsilon(level.certified),
+                "standard error": lambda level: number(level.error),
+                f"width of {100 * goal.confidence:g} %": lambda level: number(level.width),
+                "floor": lambda level: _unless_none(level.floor, number),
+                _users_for(goal): lambda level: _unless_none(level.needed, "{:,}".format),
+            },
+        ),
     ]
     if found.missed:
         out += ["", _instead(found)]
     if question.sent > 1:
-        out += [
-            "",
-            "Relaxed beside fresh reports of the same total, each with its own best parameters:",
-        ]
-        out += table(
-            ["level", "total", "relaxed", "fresh", "error of fresh over relaxed"],
-            [
-                [
-                    str(step.level + 1),
-                    epsilon(step.certified),
-                    number(step.relaxed),
-                    "" if step.fresh is None else number(step.fresh),
-                    "" if step.fresh is None else f"{step.fresh / step.relaxed:.2f}",
-                ]
-                for step in found.steps
-            ],
+        out += ["", _FRESH]
+        out += columns(
+            found.steps,
+            {
+                "level": lambda step: str(step.level + 1),
+                "total": lambda step: epsilon(step.certified),
+                "relaxed": lambda step: number(step.relaxed),
+                "fresh": lambda step: "" if step.fresh is None else number(step.fresh),
+                "error of fresh over relaxed": lambda step: (
+                    "" if step.fresh is None else f"{step.fresh / step.relaxed:.2f}"
+                ),
+            },
         )
         out += ["", "One yes or no, relaxed beside noisy samples of a permanent response:"]
-        out += table(
-            ["reports", "total", "relaxed", "sampled", "error of sampled over relaxed"],
-            [
-                [
-                    str(row.samples),
-                    f"{row.epsilon:.3f}",
-                    number(row.relaxation**0.5),
-                    number(row.noisy_sampling**0.5),
-                    f"{(row.noisy_sampling / row.relaxation) ** 0.5:.2f}",
-                ]
-                for row in found.sampled
-            ],
+        out += columns(
+            found.sampled,
+            {
+                "reports": lambda row: str(row.samples),
+                "total": lambda row: f"{row.epsilon:.3f}",
+                "relaxed": lambda row: number(row.relaxation**0.5),
+                "sampled": lambda row: number(row.noisy_sampling**0.5),
+                "error of sampled over relaxed": lambda row: (
+                    f"{(row.noisy_sampling / row.relaxation) ** 0.5:.2f}"
+                ),
+            },
         )
     if found.others:
         ranked = _RANKED.get(question.kind, "")
         out += ["", f"Mechanisms at the last level, by predicted error{ranked}:"]
-        out += table(
-            ["mechanism", "error", "more than the best", "bytes"],
-            [
-                [
-                    mechanism_text(each.spec),
-                    number(each.error),
-                    f"{100 * each.excess:.1f} %",
-                    str(each.payload),
-                ]
-                for each in found.others
-            ],
+        out += columns(
+            found.others,
+            {
+                "mechanism": lambda other: mechanism_text(other.spec),
+                "error": lambda other: number(other.error),
+                "more than the best": lambda other: f"{100 * other.excess:.1f} %",
+                "bytes": lambda other: str(other.payload),
+            },
         )
     if found.panels:
         out += ["", *_panel_lines(found)]
-    if goal.target is not None and (found.levels[-1].needed or 0) * question.per_user < 200:
+    if goal.target is not None and (last.needed or 0) * question.per_user < 200:
         out += ["", "Below 200 reports intervals are wider than this normal approximation."]
     return out
 
 
+def _unless_none(value: T | None, shown: Callable[[T], str]) -> str | None:
+    return None if value is None else shown(value)
+
+
+def _users_for(goal: Goal) -> str:
+    return "" if goal.target is None else f"users for {goal.measure} {goal.target:g}"
+
+
 def _panel_lines(found: Design) -> list[str]:
     """Return what panels are worth: a table, and what its columns mean."""
-    goal = found.goal
-    head = ["panel", "turns a year", "loss a year", "lasts years", "reports", "standard error"]
-    head += ["of all users", "split instead"]
-    if found.levels[-1].floor is not None:
-        head.append("floor")
-    if goal.target is not None:
-        head.append(f"users for {goal.measure} {goal.target:g}")
-    rows = []
-    for row in found.panels:
-        cells = [
-            f"1/{row.panel}" if row.panel > 1 else "every period",
-            figure(row.turns),
-            figure(row.yearly / MICRO),
-            "" if row.years is None else figure(row.years),
-            f"{row.reports:,}",
-            number(row.error),
-            number(row.of_all),
-            "" if row.split is None else number(row.split),
-        ]
-        if row.floor is not None:
-            cells.append(number(row.floor))
-        if row.needed is not None:
-            cells.append(f"{row.needed:,}")
-        rows.append(cells)
     return [
         f"A device answers in one budget period of N; {found.users:,} users, the last level:",
-        *table(head, rows),
+        *columns(
+            found.panels,
+            {
+                "panel": lambda row: f"1/{row.panel}" if row.panel > 1 else "every period",
+                "turns a year": lambda row: figure(row.turns),
+                "loss a year": lambda row: figure(row.yearly / MICRO),
+                "lasts years": lambda row: "" if row.years is None else figure(row.years),
+                "reports": lambda row: f"{row.reports:,}",
+                "standard error": lambda row: number(row.error),
+                "of all users": lambda row: number(row.of_all),
+                "split instead": lambda row: "" if row.split is None else number(row.split),
+                "floor": lambda row: _unless_none(row.floor, number),
+                _users_for(found.goal): lambda row: _unless_none(row.needed, "{:,}".format),
+            },
+        ),
         "",
         *wrap(
             "'Of all users' adds that those who answered are a random part of them; the other "
@@ -158,44 +161,6 @@ def mechanism_text(spec: Mapping[str, object]) -> str:
         f"{key} {value}" for key, value in spec.items() if key != "name" and value is not False
     ]
     return f"{spec['name']} ({', '.join(shown)})" if shown else str(spec["name"])
-
-
-def _head(found: Design) -> list[str]:
-    goal = found.goal
-    head = [
-        "level",
-        "nominal",
-        "certified",
-        "standard error",
-        f"width of {100 * goal.confidence:g} %",
-    ]
-    if found.question.after:
-        head.insert(1, "sent after")
-    if found.levels[-1].floor is not None:
-        head.append("floor")
-    if goal.target is not None:
-        head.append(f"users for {goal.measure} {goal.target:g}")
-    return head
-
-
-def _level_rows(found: Design) -> list[list[str]]:
-    rows = []
-    for level in found.levels:
-        row = [
-            str(level.number),
-            epsilon(level.nominal),
-            epsilon(level.certified),
-            number(level.error),
-            number(level.width),
-        ]
-        if level.after is not None:
-            row.insert(1, duration_text(level.after))
-        if level.floor is not None:
-            row.append(number(level.floor))
-        if level.needed is not None:
-            row.append(f"{level.needed:,}")
-        rows.append(row)
-    return rows
 
 
 def _instead(found: Design) -> str:

@@ -21,11 +21,11 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from itertools import groupby
 from typing import TypeAlias
 
 from sotto.cli.format import aligned
-from sotto.cli.options import moment
+from sotto.cli.options import add
 
 HELP = "print the estimates that an aggregator has made"
 
@@ -43,24 +43,17 @@ _HEADS = ("", "estimate", "95 % interval", "shown", "floor", "reports", "method"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``sotto estimates``."""
     place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument("--state", type=Path, metavar="DIR", help="of sotto aggregate")
-    place.add_argument("--database", metavar="URL", help="of sotto aggregate, where it has its own")
-    parser.add_argument("--metric", metavar="NAME", help="only this one")
-    parser.add_argument(
-        "--window", type=moment, metavar="TIME", help="only windows that contain this time"
-    )
+    add(place, "--state DIR", "of sotto aggregate")
+    add(place, "--database URL", "of sotto aggregate, where it has its own")
+    add(parser, "--metric NAME", "only this one")
+    add(parser, "--window TIME", "only windows that contain this time")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="also points of distributions and strings that are not significant in the table",
-    )
+    everything = "also points of distributions and strings that are not significant in the table"
+    add(parser, "--all", everything)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``sotto estimates`` and return its exit status."""
     from pipelines.sinks.sql import Results, of_state
 
     with Results(args.database or of_state(args.state), create=False) as results:
@@ -76,25 +69,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def table(rows: Sequence[Row], *, everything: bool) -> list[str]:
-    """Return estimates for people to read, in lines, a block a metric and window.
+    """Return estimates, in the database's order, for people to read: a block a metric and window.
 
-    Parameters
-    ----------
-    rows : sequence of mapping
-        As the database has them, in its order.
-    everything : bool
-        Whether to show also what mostly is too much.
+    Not everything is without what mostly is too much.
     """
     if not rows:
         return ["no estimates"]
     shown = [row for row in rows if everything or _matters(row)]
     lines: list[str] = []
-    block: list[Row] = []
-    for row, following in zip(shown, [*shown[1:], None], strict=True):
-        block.append(row)
-        if following is None or _title(following) != _title(row):
-            lines += [_title(row), *_block(block), ""]
-            block = []
+    for title, block in groupby(shown, _title):
+        lines += [title, *_block(list(block)), ""]
     more = sum(not _withheld(row) for row in rows) - sum(not _withheld(row) for row in shown)
     if more:
         lines.append(f"{more:,} more with --all: distributions, and strings")

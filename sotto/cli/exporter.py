@@ -25,6 +25,7 @@ import logging
 import signal
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,51 +62,26 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``sotto exporter``."""
-    add = parser.add_argument
-    add("--state", type=Path, metavar="DIR", help="of sotto aggregate")
-    add("--database", metavar="URL", help="default: results.db in the state directory (SQLite)")
+    add = partial(options.add, parser)
+    add("--state DIR", "of sotto aggregate")
+    add("--database URL", "default: results.db in the state directory (SQLite)")
     lag = "of sotto aggregate, for the lag"
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--log", type=Path, metavar="DIR", help=lag)
-    options.add_broker(where, help=(lag, lag))
-    options.add_topics(parser, "of sotto aggregate")
-    add(
-        "--plan",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="of a streaming job, for what its plans allow; runs leave theirs in --state",
-    )
-    add("--listen", default="127.0.0.1", metavar="ADDRESS", help="default: 127.0.0.1")
-    add(
-        "--port",
-        type=options.whole(0, 65535),
-        default=PORT,
-        metavar="N",
-        help=f"default: {PORT}; 0 for any free one",
-    )
-    add(
-        "--max-series",
-        type=options.whole(0),
-        default=2000,
-        metavar="N",
-        help="series of estimates at most, four an estimate (default: 2000)",
-    )
-    for name, what in (("max-age", "a reading serves"), ("timeout", "a scrape waits")):
-        add(
-            f"--{name}",
-            type=options.duration,
-            default="5s",
-            metavar="DURATION",
-            help=f"how long {what} (default: 5s)",
-        )
-    add("--once", action="store_true", help="print the metrics and exit")
+    options.add(where, "--log DIR", lag)
+    options.add_broker(where, lag, lag)
+    add("--topic NAME", "of sotto aggregate", [], action="append")
+    plans = "of a streaming job, for what its plans allow; runs leave theirs in --state"
+    add("--plan FILE", plans, [], action="append")
+    add("--listen ADDRESS", "where to serve", "127.0.0.1")
+    add("--port N", "where to serve; 0 for any free one", PORT, type=options.whole(0, 65535))
+    most = "series of estimates at most, four an estimate"
+    add("--max-series N", most, 2000, type=options.whole(0))
+    add("--max-age DURATION", "how long a reading serves", "5s")
+    add("--timeout DURATION", "how long a scrape waits", "5s")
+    add("--once", "print the metrics and exit")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``sotto exporter`` and return its exit status."""
     from prometheus_client import generate_latest
 
     logging.basicConfig(level=logging.WARNING, format="sotto: %(message)s")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from mechanisms.exact import MICRO
+
+T = TypeVar("T")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -35,6 +38,22 @@ def aligned(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
 
 def _is_number(cell: str) -> bool:
     return not cell or cell[0].isdigit() or cell == "infinite"
+
+
+def columns(rows: Sequence[T], cells: Mapping[str, Callable[[T], str | None]]) -> list[str]:
+    """Lay out a column for each head; one of which a cell is None is left out."""
+    made = {head: [cell(row) for row in rows] for head, cell in cells.items()}
+    shown = {head: [str(cell) for cell in made[head]] for head in made if None not in made[head]}
+    return table(list(shown), zip(*shown.values(), strict=True))
+
+
+def exact(micro: int) -> str:
+    """Return micro-epsilon as epsilon, with all its digits.
+
+    >>> exact(500_000)
+    '0.500000'
+    """
+    return f"{micro / MICRO:.6f}"
 
 
 def epsilon(micro: int) -> str:

@@ -28,18 +28,13 @@ _SEED = 19
 
 
 def recognized(metric: CompiledMetric) -> float:
-    """Return how often a report picks the same device's report of another period.
+    """Return how often a report of a constant metric picks its device's of another period.
 
     So many devices have the same value and a permanent response each, and send two reports, both
     at the strongest level that leaves a device. The second that is likeliest to be drawn from the
     same response as a given first one is picked. What is returned is the part of trials in which
     that is the right one, in a simulation with a fixed seed; where bits have laws of their own
     their mean is taken, so that who takes each for itself picks better.
-
-    Parameters
-    ----------
-    metric : CompiledMetric
-        A constant one.
     """
     from mechanisms.testing import SeededSource
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sotto.errors import ParameterError
 from sotto.plan.durations import parse_duration, parse_time
@@ -73,41 +73,56 @@ def above_zero(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} must be a number above 0")
 
 
+#: Types of options, by the word that stands for their value.
+_TYPES: dict[str, Callable[[str], object]] = {
+    "DURATION": duration,
+    "TIME": moment,
+    "DIR": Path,
+    "FILE": Path,
+}
+
+
+def add(
+    parser: argparse._ActionsContainer, name: str, help: str, default: object = None, **more: Any
+) -> None:
+    """Declare an option such as ``--every DURATION``; without a word for its value it is a flag."""
+    flag, _, value = name.partition(" ")
+    if not value:
+        parser.add_argument(flag, action="store_true", help=help)
+        return
+    help += "" if default in (None, []) else f" (default: {default})"
+    more = {"type": _TYPES.get(value), "metavar": value, "default": default, **more}
+    parser.add_argument(flag, help=help, **more)
+
+
 def add_plans(parser: argparse.ArgumentParser, which: str, *, required: bool = True) -> None:
     """Declare ``--plan``; ``which`` says which ones are expected."""
-    parser.add_argument(
-        "--plan",
-        type=Path,
-        action="append",
-        default=None if required else [],
-        required=required,
-        metavar="FILE",
-        help=f"a plan (YAML), or a compiled one (.json); {which}",
-    )
+    help = f"a plan (YAML), or a compiled one (.json); {which}"
+    add(parser, "--plan FILE", help, [], action="append", required=required)
 
 
 def add_plan_folder(parser: argparse.ArgumentParser) -> None:
     """Declare ``--plans``."""
-    parser.add_argument(
-        "--plans",
-        type=Path,
-        metavar="DIR",
-        help="a folder of such files, read again before each run: a new plan needs no restart",
-    )
+    help = "a folder of such files, read again before each run: a new plan needs no restart"
+    add(parser, "--plans DIR", help)
 
 
 def add_broker(
-    where: argparse._MutuallyExclusiveGroup, help: tuple[str, str] | None = None
+    where: argparse._ActionsContainer,
+    plain: str = "brokers, unencrypted, without a user",
+    file: str = "how to reach brokers (JSON)",
 ) -> None:
     """Declare ``--kafka`` and ``--broker``, of which one is given."""
-    plain, file = help or ("brokers, unencrypted, without a user", "how to reach brokers (JSON)")
-    where.add_argument("--kafka", metavar="HOST:PORT", help=plain)
-    where.add_argument("--broker", type=Path, metavar="FILE", help=file)
+    add(where, "--kafka HOST:PORT", plain)
+    add(where, "--broker FILE", file)
 
 
-def add_topics(parser: argparse.ArgumentParser, which: str) -> None:
-    """Declare ``--topic``, which may be repeated."""
-    parser.add_argument("--topic", action="append", default=[], metavar="NAME", help=which)
+def add_source(parser: argparse.ArgumentParser, topics: str) -> None:
+    """Declare ``--log``, ``--kafka`` and ``--broker``, of which one is given, and ``--topic``."""
+    where = parser.add_mutually_exclusive_group(required=True)
+    add(where, "--log DIR", "an embedded log")
+    add_broker(where)
+    add(parser, "--topic NAME", topics, [], action="append")
 
 
 def broker_of(args: argparse.Namespace) -> Broker:
@@ -119,13 +134,7 @@ def broker_of(args: argparse.Namespace) -> Broker:
 
 
 def topics_of(names: Sequence[str]) -> list[ReportTopic]:
-    """Return the topics of reports that ``--topic`` names.
-
-    Raises
-    ------
-    ParameterError
-        None is named.
-    """
+    """Return the topics of reports that ``--topic`` names, one at least."""
     from sotto.kafka.topics import ReportTopic
 
     if not names:
@@ -167,13 +176,7 @@ def warn(text: str) -> None:
 
 
 def warn_unsigned(plans: Sequence[CompiledPlan]) -> None:
-    """Warn of plans without signatures where others of the collector have them.
-
-    Raises
-    ------
-    PlanError
-        The plans are not of one collector.
-    """
+    """Warn of plans without signatures where others of the collector have them."""
     from sotto.plan.registry import Registry
 
     unsigned = Registry(plans).unsigned

@@ -14,7 +14,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from sotto.cli import options
-from sotto.cli.format import table
+from sotto.cli.format import columns, table
 from sotto.errors import ParameterError
 from sotto.plan.checks import amount
 from sotto.plan.durations import duration_text
@@ -60,71 +60,43 @@ _PARAMETERS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``sotto plan``."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    written = "where to write; {} if left out, standard output for -"
-    for action, help, description, output in (
-        (
-            _check,
-            "print what a plan collects and what it costs",
-            "Refuse a plan that cannot be honoured; otherwise print what it means.",
-            None,
-        ),
-        (
-            _compile,
-            "write the JSON that devices and aggregators read",
-            "Compile a plan to canonical JSON and print its fingerprint.",
-            "the plan's name with .json",
-        ),
-        (
-            _fingerprint,
-            "print the fingerprint that an app pins",
-            "Print what names the plan on the wire, for Client(..., expect=...).",
-            None,
-        ),
-        (
-            _generate,
-            "write a Python module with a typed attribute for each metric",
-            "Write a Python module for apps: the compiled plan, and its metrics, typed.",
-            "standard output",
-        ),
+    outputs = {_compile: "the plan's name with .json", _generate: "standard output"}
+    for action, help in (
+        (_check, "print what a plan collects and what it costs"),
+        (_compile, "write the JSON that devices and aggregators read"),
+        (_fingerprint, "print the fingerprint that an app pins"),
+        (_generate, "write a Python module with a typed attribute for each metric"),
     ):
         name = action.__name__.removeprefix("_")
-        command = actions.add_parser(name, help=help, description=description)
+        command = actions.add_parser(name, help=help, description=action.__doc__)
         command.set_defaults(action=action)
         command.add_argument("plan", type=Path, help="a plan (YAML), or a compiled one (.json)")
-        if output is not None:
-            command.add_argument("-o", "--output", metavar="FILE", help=written.format(output))
+        if action in outputs:
+            written = f"where to write; {outputs[action]} if left out, standard output for -"
+            command.add_argument("-o", "--output", metavar="FILE", help=written)
         if action in (_check, _compile):
             _add_warnings(command)
 
 
 def _add_warnings(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is warned of, on standard error")
-    for name, default, metavar, what in (
-        ("value", 4.0, "E", "epsilon a value"),
-        ("day", 8.0, "E", "epsilon of a period, for each of its days"),
-        ("years", 2.0, "Y", "years that the lifetime's ceiling lasts"),
+    for name, default, what in (
+        ("value E", 4.0, "epsilon a value"),
+        ("day E", 8.0, "epsilon of a period, for each of its days"),
+        ("years Y", 2.0, "years that the lifetime's ceiling lasts"),
     ):
-        group.add_argument(
-            f"--warn-{name}",
-            type=options.above_zero,
-            default=default,
-            metavar=metavar,
-            help=f"{what}; default {default:g}",
-        )
-    group.add_argument(
-        "--strict", action="store_true", help="exit with status 1 if there is a warning"
-    )
+        options.add(group, f"--warn-{name}", what, default, type=options.above_zero)
+    options.add(group, "--strict", "exit with status 1 if there is a warning")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``sotto plan`` and return its exit status."""
     status: int = args.action(args)
     return status
 
 
 def _check(args: argparse.Namespace) -> int:
+    """Refuse a plan that cannot be honoured; otherwise print what it means."""
     plan, _, chosen = options.load(args.plan)
     print("\n".join(_report(plan, chosen)))
     return _warned(plan, args)
@@ -145,6 +117,7 @@ def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
 
 
 def _compile(args: argparse.Namespace) -> int:
+    """Compile a plan to canonical JSON and print its fingerprint."""
     from sotto.plan.compile import load_plan
 
     plan = load_plan(args.plan).compile()
@@ -155,11 +128,13 @@ def _compile(args: argparse.Namespace) -> int:
 
 
 def _fingerprint(args: argparse.Namespace) -> int:
+    """Print what names the plan on the wire, for Client(..., expect=...)."""
     print(options.load(args.plan).plan.fingerprint_hex)
     return 0
 
 
 def _generate(args: argparse.Namespace) -> int:
+    """Write a Python module for apps: the compiled plan, and its metrics, typed."""
     from sotto.plan.generate import module_text
 
     plan = options.load(args.plan).plan
@@ -194,7 +169,16 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
         f"fingerprint {plan.fingerprint_hex}",
         f"owner {plan.owner}",
         "",
-        *table(["metric", "type", "mechanism", "payload", "window"], map(_about, plan.metrics)),
+        *columns(
+            plan.metrics,
+            {
+                "metric": lambda metric: metric.name,
+                "type": lambda metric: metric.type,
+                "mechanism": _mechanism,
+                "payload": lambda metric: f"{metric.mechanism.payload_width} B",
+                "window": lambda metric: duration_text(metric.window),
+            },
+        ),
         "",
         *table(
             ["metric", "level", "sent after", "nominal", "certified", "a lie counts"],
@@ -225,9 +209,7 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def _about(metric: CompiledMetric) -> list[str]:
-
-    name = metric.mechanism.name
+def _mechanism(metric: CompiledMetric) -> str:
     texts = {**_PARAMETERS, **metric.mechanism.words}
     parameters = [
         texts.get(key, "{} " + key).format(
@@ -236,18 +218,10 @@ def _about(metric: CompiledMetric) -> list[str]:
         for key, value in metric.parameters
         if type(value) in (int, tuple)
     ]
-    mechanism = f"{name} ({', '.join(parameters)})"
-    return [
-        metric.name,
-        metric.type,
-        mechanism.replace(" ()", ""),
-        f"{metric.mechanism.payload_width} B",
-        duration_text(metric.window),
-    ]
+    return metric.mechanism.name + (f" ({', '.join(parameters)})" if parameters else "")
 
 
 def _levels(metric: CompiledMetric) -> list[list[str]]:
-
     return [
         [
             metric.name if level == 0 else "",
@@ -262,7 +236,6 @@ def _levels(metric: CompiledMetric) -> list[list[str]]:
 
 
 def _costs(plan: CompiledPlan) -> list[list[str]]:
-
     rows = [
         [metric.name, amount(metric.cost // metric.limit), str(metric.limit), amount(metric.cost)]
         for metric in plan.metrics

@@ -18,26 +18,11 @@ _ENDINGS = (".json", ".yaml", ".yml")
 
 
 class PlanFolder:
-    """The plans of a folder that can be used beside those that a state directory has.
+    """The plans of a folder, if one is given, that can be used beside those of a state directory.
 
-    A file that cannot be used is left out, with one warning for each reason.
-
-    Parameters
-    ----------
-    path : path or None
-        None for no folder: then there are no plans.
-    stored : StoredPlans
-        Those of the state directory.
-    check : callable
-        Called with a registry: raises BrokerError if what is read cannot be used with its plans,
-        one with a longer horizon than a topic's retention for example. Such a plan is left out.
-    warn : callable
-        Called with a warning.
-
-    Raises
-    ------
-    ParameterError
-        There is no such folder.
+    A file that cannot be used is left out, with one warning for each reason. ``check`` is called
+    with a registry: it raises BrokerError if what is read cannot be used with its plans, one with a
+    longer horizon than a topic's retention for example. Such a plan is left out.
     """
 
     def __init__(
@@ -62,12 +47,8 @@ class PlanFolder:
     ) -> tuple[list[CompiledPlan], dict[bytes, Mapping[str, Sequence[str]]]]:
         """Return plans and candidates that are given, with those of the folder behind them.
 
-        Raises
-        ------
-        AggregationError
-            A plan of the state directory is damaged.
-        BrokerError
-            The source cannot be used, whatever the folder has.
+        Raises AggregationError if a plan of the state directory is damaged, BrokerError if the
+        source cannot be used, whatever the folder has.
         """
         whole, strings = list(plans), dict(candidates)
         for path in self._files():

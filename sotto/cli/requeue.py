@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,44 +52,23 @@ _SHOWN = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``sotto requeue``."""
-    add = parser.add_argument
+    add = partial(options.add, parser)
     options.add_plans(parser, "with --state only those that it does not have", required=False)
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--state", type=Path, metavar="DIR", help="the state directory of runs")
+    options.add(where, "--state DIR", "the state directory of runs")
     options.add_broker(where)
-    add("--topic", metavar="NAME", help="the topic of reports that the streaming job reads")
-    add("--database", metavar="URL", help="as of sotto aggregate")
-    add(
-        "--reason",
-        action="append",
-        metavar="REASON",
-        help="unknown_plan or unknown_version; again for the other (default: both)",
-    )
-    add(
-        "--again",
-        action="store_true",
-        help="with --topic: also what was given back before the job had its plan",
-    )
-    add("--dry-run", action="store_true", help="print what waits, and change nothing")
-    add(
-        "--max-reports",
-        type=options.whole(1),
-        default=1_000_000,
-        metavar="N",
-        help="reports in one commit, which bounds memory (default: 1000000)",
-    )
-    add(
-        "--wait",
-        type=options.duration,
-        default="60s",
-        metavar="DURATION",
-        help="how long to wait for a run that is under way (default: 60s)",
-    )
+    add("--topic NAME", "the topic of reports that the streaming job reads")
+    add("--database URL", "as of sotto aggregate")
+    reasons = "unknown_plan or unknown_version; again for the other (default: both)"
+    add("--reason REASON", reasons, action="append")
+    add("--again", "with --topic: also what was given back before the job had its plan")
+    add("--dry-run", "print what waits, and change nothing")
+    most = "reports in one commit, which bounds memory"
+    add("--max-reports N", most, 1_000_000, type=options.whole(1))
+    add("--wait DURATION", "how long to wait for a run that is under way", "60s")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``sotto requeue`` and return its exit status."""
     reasons = _reasons(args.reason)
     plans, candidates = options.plans_of(args.plan)
     if args.state is None:
@@ -178,14 +158,9 @@ def waiting_lines(
     done: Mapping[tuple[str, str], int],
     plans: Iterable[CompiledPlan],
 ) -> list[str]:
-    """Return a table of reports by reason and plan, and how many there are to requeue.
+    """Return a table of reports by reason and plan, and how many the given plans would requeue.
 
-    Parameters
-    ----------
-    waiting, done : mapping
-        Reason and fingerprint, in hexadecimal, to reports.
-    plans : iterable of CompiledPlan
-        Those that are given.
+    Of what waits and what is done, keys are reason and fingerprint in hexadecimal.
     """
     from sotto.plan.registry import names_of
 

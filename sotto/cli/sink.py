@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sotto.cli import options
@@ -41,29 +42,17 @@ client.json is what sotto topics takes. PostgreSQL needs pip install 'sotto[post
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``sotto sink``."""
-    add = parser.add_argument
-    where = parser.add_mutually_exclusive_group(required=True)
-    options.add_broker(where)
-    add("--topic", required=True, metavar="NAME", help="a topic of estimates, by its full name")
-    add("--database", required=True, metavar="URL", help="sqlite:///FILE or postgresql+psycopg://…")
-    add("--follow", action="store_true", help="go on with what comes, until interrupted")
-    add(
-        "--every",
-        type=options.duration,
-        default="1s",
-        metavar="DURATION",
-        help="how often to look (default: 1s)",
-    )
-    add(
-        "--replace",
-        action="store_true",
-        help="put another topic's or job's results in the place of those in the database",
-    )
+    add = partial(options.add, parser)
+    options.add_broker(parser.add_mutually_exclusive_group(required=True))
+    add("--topic NAME", "a topic of estimates, by its full name", required=True)
+    add("--database URL", "sqlite:///FILE or postgresql+psycopg://…", required=True)
+    add("--follow", "go on with what comes, until interrupted")
+    add("--every DURATION", "how often to look", "1s")
+    other = "put another topic's or job's results in the place of those in the database"
+    add("--replace", other)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``sotto sink`` and return its exit status."""
     from pipelines.sinks.sql import DocumentDatabase
     from pipelines.sinks.transfer import Transfer
     from sotto.kafka.topics import SinkTopic

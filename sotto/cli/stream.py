@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sotto.cli import options
@@ -49,38 +49,24 @@ has one Python process for a job, or as many as --sdk_worker_parallelism says: o
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``sotto stream``."""
     parser.set_defaults(beam=[])
-    add = parser.add_argument
+    add = partial(options.add, parser)
     options.add_plans(parser, "kept in the job's folder from then on", required=False)
     options.add_plan_folder(parser)
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--log", type=Path, metavar="DIR", help="an embedded log")
-    options.add_broker(where)
-    options.add_topics(
+    options.add_source(
         parser, "full name of a topic of reports; later epochs of its name are read as well"
     )
-    add("--state", type=Path, required=True, metavar="DIR", help="the job's folder")
-    add("--database", metavar="URL", help="with --log: where estimates go")
-    for name, default, what in (
-        ("publish-every", "30s", "how often a window is published again at most"),
-        ("linger", "10s", "for how long rows are gathered before they are counted"),
-        ("idle", "1m", "a partition without a record for so long holds no window open"),
-    ):
-        add(
-            f"--{name}",
-            type=options.duration,
-            default=default,
-            metavar="DURATION",
-            help=f"{what} (default: {default})",
-        )
-    add("--from-scratch", action="store_true", help="count everything again, under a new name")
-    add("--until-end", action="store_true", help="end once everything there is now is read")
-    add("--detach", action="store_true", help="do not wait while the pipeline runs")
+    add("--state DIR", "the job's folder", required=True)
+    add("--database URL", "with --log: where estimates go")
+    add("--publish-every DURATION", "how often a window is published again at most", "30s")
+    add("--linger DURATION", "for how long rows are gathered before they are counted", "10s")
+    add("--idle DURATION", "a partition without a record for so long holds no window open", "1m")
+    add("--from-scratch", "count everything again, under a new name")
+    add("--until-end", "end once everything there is now is read")
+    add("--detach", "do not wait while the pipeline runs")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``sotto stream`` and return its exit status."""
     from pipelines.beam.submission import JobFolder, submit
 
     folder = JobFolder(args.state)

@@ -17,6 +17,7 @@ estimates, operators requeue. Sotto takes no right away: what others have allowe
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,6 @@ from sotto.plan.durations import duration_text
 if TYPE_CHECKING:
     from sotto.kafka.brokers import Broker
     from sotto.kafka.topics import FoundTopic, ReportTopic, SinkTopic, Stay
-    from sotto.plan.compiled import CompiledPlan
 
 HELP = "make and check the Kafka topics of reports"
 
@@ -53,7 +53,6 @@ client.json says how to reach a broker: {"servers": "host:port,host:port", "ca":
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``sotto topics``."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     create = actions.add_parser("create", help="make a topic, or check the one that is there")
     check = actions.add_parser("check", help="check a topic against plans")
@@ -61,30 +60,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create.add_argument("name", help="without epoch and partitions")
     check.add_argument("topic", help="the full name, such as reports-e1-p8")
     listing.add_argument("name", help="without epoch and partitions")
-    add = create.add_argument
-    add("--partitions", type=int, required=True, metavar="P", help="never to be changed")
-    add("--epoch", type=int, default=1, metavar="N", help="default: 1")
-    add("--replicas", type=int, default=1, metavar="N", help="brokers that keep it (default: 1)")
-    add(
-        "--retention",
-        type=options.duration,
-        metavar="DURATION",
-        help="default: what the plans need",
-    )
+    add = partial(options.add, create)
+    add("--partitions P", "never to be changed", type=int, required=True)
+    add("--epoch N", "counts the changes of that number", 1, type=int)
+    add("--replicas N", "brokers that keep it", 1, type=int)
+    add("--retention DURATION", "default: what the plans need")
     for role in ROLES:
-        add(f"--{role}", metavar="PRINCIPAL", help=f"the principal of {role}, such as User:{role}")
+        add(f"--{role} PRINCIPAL", f"the principal of {role}, such as User:{role}")
     for action in (create, check):
         options.add_plans(action, "all whose reports it takes")
-        action.add_argument(
-            "--sinks", action="store_true", help="also the topics of estimates, quarantine, requeue"
-        )
+        options.add(action, "--sinks", "also the topics of estimates, quarantine, requeue")
     for action in (create, check, listing):
-        where = action.add_mutually_exclusive_group(required=True)
-        options.add_broker(where)
+        options.add_broker(action.add_mutually_exclusive_group(required=True))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``sotto topics`` and return its exit status."""
     broker = options.broker_of(args)
     lines = {"create": _create, "check": _check, "list": _list}[args.action](args, broker)
     print("\n".join(lines))
@@ -96,8 +86,8 @@ def _create(args: argparse.Namespace, broker: Broker) -> list[str]:
     from sotto.kafka.topics import ReportTopic
 
     topic = ReportTopic(args.name, args.epoch, args.partitions)
-    plans = _plans(args.plan, topic)
-    horizon, stay = max(plan.horizon for plan in plans), _stay(plans)
+    stay = _stay(args.plan, topic)
+    horizon = stay.horizon
     retention = horizon if args.retention is None else args.retention
     if retention < horizon:
         raise ParameterError(
@@ -115,7 +105,7 @@ def _create(args: argparse.Namespace, broker: Broker) -> list[str]:
             lines += [_made(sink, made), *_words(topics.check_sink(sink, stay))]
         if wanted:
             topics.allow(wanted)
-    return [*lines, *_allowed(principals)]
+    return [*lines, *(f"{who} may do what {role} do" for role, who in principals.items())]
 
 
 def _check(args: argparse.Namespace, broker: Broker) -> list[str]:
@@ -123,10 +113,9 @@ def _check(args: argparse.Namespace, broker: Broker) -> list[str]:
     from sotto.kafka.topics import ReportTopic
 
     topic = ReportTopic.parse(args.topic)
-    plans = _plans(args.plan, topic)
-    horizon, stay = max(plan.horizon for plan in plans), _stay(plans)
+    stay = _stay(args.plan, topic)
     with connected(broker) as topics:
-        lines = [f"{topic} can be used", *_words(topics.check(topic, horizon))]
+        lines = [f"{topic} can be used", *_words(topics.check(topic, stay.horizon))]
         for sink in _sinks(args, topic):
             lines += [f"{sink} can be used", *_words(topics.check_sink(sink, stay))]
     return lines
@@ -149,22 +138,14 @@ def _sinks(args: argparse.Namespace, topic: ReportTopic) -> list[SinkTopic]:
     return [SinkTopic(topic.name, kind) for kind in KINDS] if args.sinks else []
 
 
-def _stay(plans: list[CompiledPlan]) -> Stay:
-    from sotto.kafka.topics import Stay
-
-    return Stay(max(plan.horizon for plan in plans), min(plan.retention for plan in plans))
-
-
 def _made(topic: object, made: bool) -> str:
     return f"{topic} {'is made' if made else 'is there already'}"
 
 
-def _allowed(principals: dict[str, str]) -> list[str]:
-    return [f"{principal} may do what {role} do" for role, principal in principals.items()]
+def _stay(paths: list[Path], topic: ReportTopic) -> Stay:
+    """Return how long plans, of no fewer shards than the topic has partitions, have things stay."""
+    from sotto.kafka.topics import Stay
 
-
-def _plans(paths: list[Path], topic: ReportTopic) -> list[CompiledPlan]:
-    """Return plans, none of which has fewer shards than the topic has partitions."""
     plans, _ = options.plans_of(paths)
     for plan, path in zip(plans, paths, strict=True):
         if plan.shards < topic.partitions:
@@ -172,7 +153,7 @@ def _plans(paths: list[Path], topic: ReportTopic) -> list[CompiledPlan]:
                 f"{path} has {plan.shards} shards: of {topic.partitions} partitions some would "
                 f"stay empty; take at most {plan.shards}"
             )
-    return plans
+    return Stay(max(plan.horizon for plan in plans), min(plan.retention for plan in plans))
 
 
 def _words(found: FoundTopic) -> list[str]:

@@ -36,168 +36,110 @@ _CHOSEN: Mapping[str, Mapping[str, int]] = {
 
 @dataclass(frozen=True)
 class Goal:
-    """How precise an estimate should be.
+    """How precise an estimate should be."""
 
-    Parameters
-    ----------
-    measure : str
-        ``error``, ``width`` or ``floor``.
-    target : float or None
-        In the unit of the value; None where only what so many users reach is asked.
-    confidence : float in (0, 1)
-        Of the interval.
-    """
-
+    #: ``error``, ``width`` or ``floor``.
     measure: str = "width"
+    #: In the unit of the value; None where only what so many users reach is asked.
     target: float | None = None
+    #: Of the interval, in (0, 1).
     confidence: float = 0.95
 
 
 @dataclass(frozen=True)
 class LevelDesign:
-    """A level: what it costs, how precise it will be, and how many users the goal takes.
+    """A level: what it costs, how precise it will be, and how many users the goal takes."""
 
-    Attributes
-    ----------
-    number : int
-        From 1.
-    nominal, certified : int
-        Micro-epsilon.
-    after : int or None
-        Milliseconds.
-    error, width, floor : float or None
-        With the users of the design, in the unit of the value; no floor but of shares.
-    needed : int or None
-        Users for the goal; None without a target.
-    """
-
+    #: From 1.
     number: int
+    #: Micro-epsilon.
     nominal: int
     certified: int
+    #: Milliseconds.
     after: int | None
+    #: With the users of the design, in the unit of the value; no floor but of shares.
     error: float
     width: float
     floor: float | None
+    #: Users for the goal; None without a target.
     needed: int | None
 
 
 @dataclass(frozen=True)
 class Other:
-    """A mechanism for the same question at the last level.
+    """A mechanism for the same question at the last level."""
 
-    Attributes
-    ----------
-    spec : mapping
-        Its name and parameters.
-    error : float
-        Predicted, in the unit of the value.
-    excess : float
-        By what part it is more than that of the best.
-    payload : int
-        Bytes.
-    """
-
+    #: Its name and parameters.
     spec: Mapping[str, object]
+    #: Predicted, in the unit of the value.
     error: float
+    #: By what part it is more than that of the best.
     excess: float
+    #: Bytes.
     payload: int
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What panels are traded against.
+    """What panels are traded against."""
 
-    Parameters
-    ----------
-    period : int
-        Milliseconds.
-    recurring : int
-        Micro-epsilon that a turn takes, with all metrics of a plan.
-    ceiling : int or None
-        Micro-epsilon that turns may take in a lifetime, if there is such a ceiling.
-    """
-
+    #: Milliseconds.
     period: int
+    #: Micro-epsilon that a turn takes, with all metrics of a plan.
     recurring: int
+    #: Micro-epsilon that turns may take in a lifetime, if there is such a ceiling.
     ceiling: int | None
 
 
 @dataclass(frozen=True)
 class PanelDesign:
-    """One number of panels.
+    """One number of panels."""
 
-    Attributes
-    ----------
-    panel : int
-        A device answers in one budget period of so many.
-    turns : float
-        Periods a year in which it answers.
-    yearly : float
-        Micro-epsilon that it loses a year, with all metrics of a plan.
-    years : float or None
-        How long the lifetime's ceiling lasts; None where there is none or it is never reached.
-    reports : int
-        Expected in a window.
-    error, width, floor : float or None
-        At the last level, in the unit of the value: of the truth of those who answered.
-    of_all : float
-        Standard error of the truth of all users, of whom those who answered are a random part.
-    split : float or None
-        Standard error where the same yearly loss is spread over all periods, of a report of its own
-        in each; None where there is no such report, and of constant metrics, which lose nothing.
-    needed : int or None
-        Users for the goal; None without a target.
-    """
-
+    #: A device answers in one budget period of so many.
     panel: int
+    #: Periods a year in which it answers.
     turns: float
+    #: Micro-epsilon that it loses a year, with all metrics of a plan.
     yearly: float
+    #: How long the lifetime's ceiling lasts; None where there is none or it is never reached.
     years: float | None
+    #: Expected in a window.
     reports: int
+    #: At the last level, in the unit of the value: of the truth of those who answered.
     error: float
     width: float
     floor: float | None
+    #: Standard error of the truth of all users, of whom those who answered are a random part.
     of_all: float
+    #: Standard error where the same yearly loss is spread over all periods, of a report of its own
+    #: in each; None where there is no such report, and of constant metrics, which lose nothing.
     split: float | None
+    #: Users for the goal; None without a target.
     needed: int | None
 
 
 @dataclass(frozen=True)
 class Design:
-    """The answer to a question.
-
-    Attributes
-    ----------
-    question, goal
-        What was asked.
-    users : int
-        Of whom the errors are.
-    what, data : str
-        What is estimated, and which data is assumed.
-    levels : tuple of LevelDesign
-        Those that are sent.
-    steps : tuple of Step
-        Relaxed beside fresh reports, in the unit of the value.
-    sampled : tuple of Comparison
-        Relaxed beside noisy sampling, of one yes or no; none of a single level.
-    others : tuple of Other
-        All mechanisms that could be had, best first; none where they cannot be compared.
-    enough : int or None
-        Micro-epsilon at which the users would reach a target that they miss.
-    panels : tuple of PanelDesign
-        What it would be with panels, where that is asked.
-    """
+    """The answer to a question."""
 
     question: Question
     goal: Goal
+    #: Of whom the errors are.
     users: int
+    #: What is estimated, and which data is assumed.
     what: str
     data: str
+    #: Those that are sent.
     levels: tuple[LevelDesign, ...]
+    #: Relaxed beside fresh reports, in the unit of the value.
     steps: tuple[Step, ...]
+    #: Relaxed beside noisy sampling, of one yes or no; none of a single level.
     sampled: tuple[Comparison, ...]
+    #: All mechanisms that could be had, best first; none where they cannot be compared.
     others: tuple[Other, ...]
+    #: Micro-epsilon at which the users would reach a target that they miss.
     enough: int | None = None
+    #: What it would be with panels, where that is asked.
     panels: tuple[PanelDesign, ...] = ()
 
     @property
@@ -210,18 +152,9 @@ class Design:
 def design(question: Question, goal: Goal, users: int | None = None) -> Design:
     """Answer a question.
 
-    Parameters
-    ----------
-    question : Question
-    goal : Goal
-    users : int, optional
-        At least 1; left out, as many as the target takes at the last level, or 10,000.
-
-    Raises
-    ------
-    ParameterError
-        The ladder cannot be honoured, the target cannot be had by any number of users, or there is
-        no such measure of what is estimated.
+    Users that are left out are as many as the target takes at the last level, or 10,000. Raises
+    ParameterError if the ladder cannot be honoured, the target cannot be had by any number of
+    users, or there is no such measure of what is estimated.
 
     Examples
     --------

@@ -34,45 +34,30 @@ _DEFAULTS: Mapping[str, Mapping[str, Parameter]] = {
 
 @dataclass(frozen=True)
 class Question:
-    """A metric, in a plan or not, of which something is asked.
-
-    Attributes
-    ----------
-    name, kind : str
-        The kind is a type of :data:`sotto.plan.metric.TYPES`.
-    spec : mapping
-        The mechanism and its parameters.
-    ladder : tuple of int
-        Nominal micro-epsilon, weakest first, a permanent response included.
-    assumed : Assumed
-    scale, unit : float, str
-        Length of the range and its unit; 1 and "" of a share.
-    after : tuple of int
-        Milliseconds after which each level is sent; empty outside a plan.
-    limit : int
-        Values a period.
-    constant : bool
-        Whether the last level is a permanent response, which is never sent.
-    per_user : float
-        Reports that a user has in a window, on average.
-    panel : int
-        A user answers in one of so many budget periods.
-    periods : float
-        Budget periods in a window.
-    """
+    """A metric, in a plan or not, of which something is asked."""
 
     name: str
+    #: A type of :data:`sotto.plan.metric.TYPES`.
     kind: str
+    #: The mechanism and its parameters.
     spec: Mapping[str, Parameter]
+    #: Nominal micro-epsilon, weakest first, a permanent response included.
     ladder: tuple[int, ...]
     assumed: Assumed = field(default_factory=Assumed)
+    #: Length of the range and its unit; 1 and "" of a share.
     scale: float = 1.0
     unit: str = ""
+    #: Milliseconds after which each level is sent; empty outside a plan.
     after: tuple[int, ...] = ()
+    #: Values a period.
     limit: int = 1
+    #: Whether the last level is a permanent response, which is never sent.
     constant: bool = False
+    #: Reports that a user has in a window, on average.
     per_user: float = 1.0
+    #: A user answers in one of so many budget periods.
     panel: int = 1
+    #: Budget periods in a window.
     periods: float = 1.0
 
     @cached_property
@@ -138,28 +123,13 @@ def question_of(
     mechanism: str | None = None,
     assumed: Assumed | None = None,
     scale: float = 1.0,
-    unit: str = "",
     limit: int = 1,
 ) -> Question:
     """Return the question of a metric that is in no plan.
 
-    Parameters
-    ----------
-    kind : str
-        A type of metric.
-    ladder : sequence of int
-        Nominal micro-epsilon, weakest first.
-    given : mapping
-        Parameters that the metric gives: ``domain_size``, ``dimensions``, ``bits`` and so on.
-    mechanism : str, optional
-        Its name; by default the chooser's.
-    assumed, scale, unit, limit
-        As of :class:`Question`.
-
-    Raises
-    ------
-    ParameterError
-        There is no such type or mechanism, or they cannot honour the ladder.
+    What is given is what the metric says: ``domain_size``, ``dimensions``, ``bits`` and so on; a
+    mechanism that is not named is the chooser's. Raises ParameterError if there is no such type or
+    mechanism, or they cannot honour the ladder.
 
     Examples
     --------
@@ -181,9 +151,7 @@ def question_of(
         raise ParameterError(
             f"a {kind} can have the mechanism {', '.join(mechanisms_for(kind))}, not {mechanism!r}"
         )
-    found = Question(
-        kind, kind, spec, tuple(ladder), assumed or Assumed(), scale, unit, limit=limit
-    )
+    found = Question(kind, kind, spec, tuple(ladder), assumed or Assumed(), scale, limit=limit)
     _ = found.mechanism
     return found
 
@@ -223,16 +191,8 @@ def question_of_metric(
 def affordable(question: Question, ceiling: int | None, lifetime: int | None) -> int | None:
     """Return for how many periods a lifetime's ceiling pays, or None if for ever.
 
-    Parameters
-    ----------
-    question : Question
-    ceiling, lifetime : int or None
-        Micro-epsilon that may be spent in a period, and ever.
-
-    Raises
-    ------
-    ParameterError
-        A single period cannot be paid for; the message says what could.
+    At most ``ceiling`` may be spent in a period, and ``lifetime`` ever, in micro-epsilon. Raises
+    ParameterError if a single period cannot be paid for; the message says what could.
     """
     least = min(value for value in (ceiling, lifetime, 10**18) if value is not None)
     if question.cost > least:

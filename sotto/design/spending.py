@@ -6,6 +6,7 @@ All amounts are certified ones. With ``panel: 1/N`` a device answers in one budg
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,23 +29,12 @@ YEARS = 10
 
 @dataclass(frozen=True)
 class Levels:
-    """From where on a plan is warned of.
+    """From where on a plan is warned of; each is above 0."""
 
-    Parameters
-    ----------
-    value, day : float
-        Epsilon that one value may cost, and a period for each of its days.
-    years : float
-        What the lifetime's ceiling should last for at least.
-
-    Raises
-    ------
-    ParameterError
-        One is not above 0.
-    """
-
+    #: Epsilon that one value may cost, and a period for each of its days.
     value: float = 4.0
     day: float = 8.0
+    #: What the lifetime's ceiling should last for at least.
     years: float = 2.0
 
     def __post_init__(self) -> None:
@@ -55,44 +45,31 @@ class Levels:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a design may spend, in micro-epsilon; None where nothing is said.
+    """What a design may spend, in micro-epsilon; None where nothing is said."""
 
-    Attributes
-    ----------
-    period, recurring, permanent : int
-        What a period costs, how much of it comes again in each, and what is paid once.
-    period_ceiling, lifetime : int or None
-    periods : int or None
-        For how many periods the lifetime's ceiling pays; None for ever.
-    period_length : int or None
-        Milliseconds, of a plan.
-    """
-
+    #: What a period costs.
     period: int
     period_ceiling: int | None
     lifetime: int | None
+    #: What is paid once.
     permanent: int
+    #: For how many periods the lifetime's ceiling pays; None for ever.
     periods: int | None
+    #: Milliseconds, of a plan.
     period_length: int | None
+    #: How much of a period's cost comes again in each.
     recurring: int
 
 
 @dataclass(frozen=True)
 class Lifetime:
-    """For how long a device answers until its lifetime's ceiling is reached.
+    """For how long a device answers until its lifetime's ceiling is reached."""
 
-    Attributes
-    ----------
-    period : int
-        Milliseconds.
-    ceiling : int
-        Micro-epsilon that periods may take: the lifetime's ceiling less permanent responses.
-    costs : tuple of (int, int)
-        Of each N, ascending: what a turn costs, in micro-epsilon. Constant metrics take nothing.
-    """
-
+    #: Milliseconds.
     period: int
+    #: Micro-epsilon that periods may take: the lifetime's ceiling less permanent responses.
     ceiling: int
+    #: Of each N, ascending: what a turn costs, in micro-epsilon. Constant metrics take nothing.
     costs: tuple[tuple[int, int], ...]
 
     @property
@@ -159,14 +136,8 @@ def needed_panel(plan: CompiledPlan, years: float) -> int | None:
     """Return the least N with which the lifetime lasts so long; None if none does."""
     if lifetime_of(plan, MAX_PANEL).years < years:
         return None
-    low, high = 1, MAX_PANEL
-    while low < high:
-        middle = (low + high) // 2
-        if lifetime_of(plan, middle).years < years:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    panels = range(1, MAX_PANEL)
+    return 1 + bisect_left(panels, years, key=lambda panel: lifetime_of(plan, panel).years)
 
 
 def in_words(plan: CompiledPlan) -> list[str]:
@@ -216,15 +187,7 @@ def figure(number: float) -> str:
 
 
 def warnings(plan: CompiledPlan, levels: Levels, now: int) -> list[str]:
-    """Return what a plan asks a person for that is much, a line each.
-
-    Parameters
-    ----------
-    plan : CompiledPlan
-    levels : Levels
-    now : int
-        When a device begins, in milliseconds since the epoch.
-    """
+    """Return what a plan asks for that is much, a line each, of a device that begins at ``now``."""
     found = [*_of_values(plan.metrics, levels)]
     if daily(plan) > levels.day * MICRO:
         found.append(

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from sotto.errors import BrokerError, ParameterError
+from sotto.errors import ParameterError
 from sotto.kafka.topics import ReportTopic, SinkTopic
 
 if TYPE_CHECKING:
-    from kafka.admin import ACL, KafkaAdminClient
+    from kafka.admin import ACL
 
 _WRITE = ("WRITE", "DESCRIBE")
 #: Who reads checks the settings of the topic as well.
@@ -36,16 +36,7 @@ ROLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 class Grant(NamedTuple):
-    """One thing that a principal may do with a topic.
-
-    Attributes
-    ----------
-    principal : str
-        As Kafka writes it, such as ``User:devices``.
-    topic : str
-    operation : str
-        By the name that Kafka gives it.
-    """
+    """One thing that a principal may do with a topic, as Kafka writes all three."""
 
     principal: str
     topic: str
@@ -53,23 +44,12 @@ class Grant(NamedTuple):
 
 
 def grants(topic: ReportTopic, principals: Mapping[str, str], *, sinks: bool) -> tuple[Grant, ...]:
-    """Return what principals are to be allowed.
+    """Return what principals, by role, are to be allowed.
 
-    Parameters
-    ----------
-    topic : ReportTopic
-        Devices are allowed this one by its full name: what begins with it is ``requeue`` too,
-        where only operators may write.
-    principals : mapping of str to str
-        Role to principal.
-    sinks : bool
-        Whether the topics beside that of reports are there.
-
-    Raises
-    ------
-    ParameterError
-        A principal is not written as Kafka does, is devices and something else, or needs topics
-        that are not there.
+    Devices are allowed the topic by its full name: what begins with its name is ``requeue`` too,
+    where only operators may write. The topics beside it are there if ``sinks``. Raises
+    ParameterError if a principal is not written as Kafka does, is devices and something else, or
+    needs topics that are not there.
 
     Examples
     --------
@@ -101,24 +81,8 @@ def grants(topic: ReportTopic, principals: Mapping[str, str], *, sinks: bool) ->
     return tuple(found)
 
 
-def allow(admin: KafkaAdminClient, wanted: tuple[Grant, ...]) -> None:
-    """Have a cluster allow what is wanted; what it allows already stays as it is.
-
-    Raises
-    ------
-    BrokerError
-        It has no authorizer, so that everybody may do everything, or refuses.
-    """
-    answer = admin.create_acls([_acl(each) for each in wanted])
-    if answer["failed"]:
-        why = answer["failed"][0].__name__
-        raise BrokerError(
-            f"the broker does not take ACLs ({why}): it needs an authorizer "
-            "(authorizer.class.name), and you the right to alter the cluster"
-        )
-
-
-def _acl(grant: Grant) -> ACL:
+def acl(grant: Grant) -> ACL:
+    """Return a grant as kafka-python takes it."""
     from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
     resource = ResourcePattern(ResourceType.TOPIC, grant.topic)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sotto.errors import BrokerError, ParameterError
-from sotto.kafka.access import Grant, allow
+from sotto.kafka.access import Grant, acl
 from sotto.kafka.brokers import Broker, make_client, require_client, require_version
 from sotto.kafka.topics import FoundTopic, ReportTopic, SinkTopic, Stay
 
@@ -20,12 +20,7 @@ _PATIENCE_MS = int(PATIENCE * 1000)
 
 
 class Topics:
-    """The topics of a cluster. Make it with :func:`connected`.
-
-    Parameters
-    ----------
-    admin : kafka.admin.KafkaAdminClient
-    """
+    """The topics of a cluster. Make it with :func:`connected`."""
 
     def __init__(self, admin: KafkaAdminClient) -> None:
         self._admin = admin
@@ -43,13 +38,7 @@ class Topics:
         return tuple(sorted(found, key=lambda topic: (topic.epoch, topic.partitions)))
 
     def find(self, topic: ReportTopic) -> FoundTopic:
-        """Return the description of a topic.
-
-        Raises
-        ------
-        BrokerError
-            It does not exist.
-        """
+        """Return the description of a topic; raises BrokerError if it does not exist."""
         known = self.epochs(topic.name)
         if topic not in known:
             others = ", ".join(map(str, known))
@@ -61,13 +50,7 @@ class Topics:
         return self._described(str(topic))
 
     def find_sink(self, topic: SinkTopic) -> FoundTopic:
-        """Return the description of a topic beside those of reports.
-
-        Raises
-        ------
-        BrokerError
-            It does not exist.
-        """
+        """Do as :meth:`find` for a topic beside those of reports."""
         if str(topic) not in self._admin.list_topics():
             raise BrokerError(
                 f"there is no topic {topic}: create it with sotto topics create {topic.name} "
@@ -98,42 +81,22 @@ class Topics:
         )
 
     def check(self, topic: ReportTopic, horizon: int, *, reading: bool = False) -> FoundTopic:
-        """Return the description of a topic that can be used.
+        """Return the description of a topic that can be used (:meth:`ReportTopic.faults`).
 
-        Parameters
-        ----------
-        topic : ReportTopic
-        horizon : int
-            Milliseconds for which plans accept reports of an event.
-        reading : bool
-            Whether the topic is only read, whatever partitions were added to it.
-
-        Raises
-        ------
-        BrokerError
-            It does not exist, or it cannot be used: all reasons, a line each.
+        Raises BrokerError if it does not exist, or cannot be used: all reasons, a line each.
         """
         found = self.find(topic)
         return _usable(topic, found, topic.faults(found, horizon, reading=reading))
 
     def check_sink(self, topic: SinkTopic, stay: Stay) -> FoundTopic:
-        """Return the description of a topic beside those of reports that can be used.
-
-        Raises
-        ------
-        BrokerError
-            It does not exist, or it cannot be used: all reasons, a line each.
-        """
+        """Do as :meth:`check` for a topic beside those of reports."""
         found = self.find_sink(topic)
         return _usable(topic, found, topic.faults(found, stay))
 
     def create_sink(self, topic: SinkTopic, partitions: int, replicas: int, stay: Stay) -> bool:
         """Create a topic beside those of reports; False if it exists already.
 
-        Raises
-        ------
-        BrokerError
-            The broker refuses.
+        Raises BrokerError if the broker refuses.
         """
         if str(topic) in self._admin.list_topics():
             return False
@@ -141,21 +104,10 @@ class Topics:
         return True
 
     def create(self, topic: ReportTopic, replicas: int, retention: int) -> bool:
-        """Create a topic; False if it exists already.
+        """Create a topic whose records stay for so many milliseconds; False if it exists already.
 
-        Parameters
-        ----------
-        topic : ReportTopic
-        replicas : int
-            Brokers that keep each partition; more than half of them confirm each message.
-        retention : int
-            Milliseconds for which records stay.
-
-        Raises
-        ------
-        BrokerError
-            This epoch has another number of partitions, a newer epoch is there, or the broker
-            refuses.
+        Of the replicas more than half confirm each message. Raises BrokerError if this epoch has
+        another number of partitions, a newer epoch is there, or the broker refuses.
         """
         known = self.epochs(topic.name)
         if topic in known:
@@ -172,12 +124,15 @@ class Topics:
     def allow(self, wanted: tuple[Grant, ...]) -> None:
         """Have the cluster allow what is wanted; what it allows already stays as it is.
 
-        Raises
-        ------
-        BrokerError
-            It has no authorizer, so that everybody may do everything, or refuses.
+        Raises BrokerError if it has no authorizer, so that everybody may do everything, or refuses.
         """
-        allow(self._admin, wanted)
+        answer = self._admin.create_acls([acl(each) for each in wanted])
+        if answer["failed"]:
+            why = answer["failed"][0].__name__
+            raise BrokerError(
+                f"the broker does not take ACLs ({why}): it needs an authorizer "
+                "(authorizer.class.name), and you the right to alter the cluster"
+            )
 
     def _make(self, name: str, partitions: int, replicas: int, settings: dict[str, str]) -> None:
         wanted = {
@@ -207,12 +162,7 @@ def _usable(topic: ReportTopic | SinkTopic, found: FoundTopic, faults: list[str]
 def connected(broker: Broker) -> Iterator[Topics]:
     """Connect to a cluster, for a while.
 
-    Raises
-    ------
-    BrokerError
-        No broker answers, or lets us in, or it is too old; what to do.
-    ModuleNotFoundError
-        kafka-python is not installed.
+    If no broker answers, or lets us in, or it is too old, BrokerError says what to do.
     """
     require_client()
     from kafka.admin import KafkaAdminClient

@@ -44,15 +44,9 @@ class Broker:
         Files with one's own certificate and its key, for brokers that ask for them.
     user, password : str, optional
         Who one is, proved by SCRAM.
-    mechanism : str
-        ``SCRAM-SHA-512`` or ``SCRAM-SHA-256``.
+    mechanism : {"SCRAM-SHA-512", "SCRAM-SHA-256"}
     api_version : (int, int), optional
         Takes this version for the broker's, instead of asking and refusing old ones.
-
-    Raises
-    ------
-    ParameterError
-        Something of that is missing or does not go together.
 
     Examples
     --------
@@ -86,10 +80,7 @@ class Broker:
     def from_file(cls, path: str | os.PathLike[str]) -> Broker:
         """Read the fields from a JSON file, where ``password_file`` may stand for ``password``.
 
-        Raises
-        ------
-        ParameterError
-            It is not such a file.
+        Raises ParameterError if it is not such a file.
         """
         try:
             content = json.loads(Path(path).read_bytes())
@@ -128,13 +119,7 @@ class Broker:
         return self.tls or any((self.ca, self.certificate, self.user))
 
     def options(self, seconds: float) -> dict[str, object]:
-        """Return what a client of kafka-python is made with.
-
-        Parameters
-        ----------
-        seconds : float
-            How long the first connection may take.
-        """
+        """Return what a client of kafka-python is made with that has so long to connect."""
         options: dict[str, object] = {
             "bootstrap_servers": [server.strip() for server in self.servers.split(",")],
             "bootstrap_timeout_ms": max(1, int(seconds * 1000)),
@@ -152,13 +137,7 @@ class Broker:
         return options
 
     def reach(self, seconds: float) -> None:
-        """Return if one of the servers takes a connection.
-
-        Raises
-        ------
-        BrokerError
-            None does; the message has what each answered, and what to do.
-        """
+        """Raise BrokerError if no server takes a connection: what each answered, and what to do."""
         import ssl
 
         failures: list[str] = []
@@ -212,20 +191,9 @@ class Broker:
 def make_client(kind: Any, broker: Broker, seconds: float, **options: object) -> Any:
     """Return a client of kafka-python that is connected; if it cannot be, nothing stays open.
 
-    Parameters
-    ----------
-    kind : type
-        ``KafkaProducer``, ``KafkaConsumer`` or ``KafkaAdminClient``.
-    broker : Broker
-    seconds : float
-        How long each of connecting and being let in may take.
-    **options
-        As ``kind`` takes them, beside those that ``broker`` gives.
-
-    Raises
-    ------
-    BrokerError
-        No server takes connections, or none lets us in; what to do.
+    The kind is ``KafkaProducer``, ``KafkaConsumer`` or ``KafkaAdminClient``; the options are its
+    own, beside those that ``broker`` gives. Each of connecting and being let in may take so many
+    seconds; if no server does, BrokerError says what to do.
     """
     from kafka.errors import KafkaError
 
@@ -249,12 +217,9 @@ def make_client(kind: Any, broker: Broker, seconds: float, **options: object) ->
 
 
 def require_client() -> None:
-    """Return if kafka-python is installed and new enough; it logs no message then.
+    """Raise ModuleNotFoundError unless kafka-python is installed and new enough.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        It is not.
+    It logs no message from then on.
     """
     brings = "pip install 'sotto[kafka]' brings it"
     try:
@@ -272,15 +237,8 @@ def require_client() -> None:
 
 
 def require_version(version: tuple[int, ...]) -> None:
-    """Return if a broker of this version will do.
+    """Raise BrokerError if a broker of this version is too old.
 
-    Raises
-    ------
-    BrokerError
-        It is too old.
-
-    Examples
-    --------
     >>> require_version((4, 3))
     >>> require_version((3, 9))
     Traceback (most recent call last):

@@ -155,18 +155,9 @@ class _Batch:
 def unpack(batch: Any) -> int:
     """Decompress a batch in place, if it is not yet, and return how many bytes it has then.
 
-    Parameters
-    ----------
-    batch : DefaultRecordBatch
-
-    Raises
-    ------
-    TooMuchError
-        It has too many records, or becomes too large.
-    CorruptRecordError
-        It has too many headers, or its bytes are no batch's.
-    UnsupportedCodecError
-        Its compression is never read here, whatever is installed.
+    Raises TooMuchError if it has too many records, or becomes too large, CorruptRecordError if it
+    has too many headers, or its bytes are no batch's, and UnsupportedCodecError if its compression
+    is never read here, whatever is installed.
     """
     if batch.records_count > MOST_RECORDS:
         raise TooMuchError("too many records")

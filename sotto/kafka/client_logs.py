@@ -65,12 +65,8 @@ def quiet() -> None:
     """Keep kafka-python's lines off the terminal of a command, unless they are asked for.
 
     What goes wrong is raised, and said by the command in one line. A level that somebody has set
-    already stays. In an app kafka-python's loggers are the app's to set.
-
-    Raises
-    ------
-    ParameterError
-        What is asked for is no level.
+    already stays. In an app kafka-python's loggers are the app's to set. Raises ParameterError if
+    what is asked for is no level.
     """
     logger, asked = logging.getLogger("kafka"), os.environ.get(ASKED)
     if asked is not None and asked not in logging.getLevelNamesMapping():

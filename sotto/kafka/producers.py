@@ -25,24 +25,19 @@ def make_producer(
 ) -> KafkaProducer:
     """Return a producer that is connected, an idempotent one unless ``options`` say otherwise.
 
+    Raises BrokerError if the broker cannot be reached, does not let us in, or is too old.
+
     Parameters
     ----------
-    broker : Broker
     seconds : float
         Within which a record is acknowledged or given up. No step of making the producer takes
         more than a third of it.
-    compression : str, optional
     batch, largest : int
         Bytes up to which records of one partition go together, and that one request may have.
     measured : bool
         Whether the producer keeps figures about itself.
     **options
         As ``KafkaProducer`` takes them; they take the place of what is chosen here.
-
-    Raises
-    ------
-    BrokerError
-        The broker cannot be reached, does not let us in, or is too old.
     """
     from kafka import KafkaProducer
 

@@ -36,14 +36,7 @@ _COMPRESSED = ("zstd", "gzip")
 
 @dataclass(frozen=True)
 class ReportTopic:
-    """A topic of reports.
-
-    Parameters
-    ----------
-    name : str
-        At most 200 letters, digits, ``.``, ``_`` and ``-``, the first a letter or digit.
-    epoch : int, at least 1
-    partitions : int in [1, 65536]
+    """A topic of reports: its name without epoch and partitions, its epoch, their number.
 
     Examples
     --------
@@ -69,13 +62,7 @@ class ReportTopic:
 
     @classmethod
     def parse(cls, text: str) -> ReportTopic:
-        """Return the topic of this full name.
-
-        Raises
-        ------
-        ParameterError
-            It is no full name.
-        """
+        """Return the topic of this full name; raises ParameterError if it is none."""
         match = _NAME.fullmatch(text)
         topic = match and cls(match["name"], int(match["epoch"]), int(match["partitions"]))
         if topic is None or str(topic) != text:
@@ -107,16 +94,11 @@ class ReportTopic:
     def faults(self, found: FoundTopic, horizon: int, *, reading: bool = False) -> list[str]:
         """Return what keeps the topic from being used, each with what to do.
 
-        Parameters
-        ----------
-        found : FoundTopic
-        horizon : int
-            Milliseconds for which plans accept reports of an event: records must stay as long.
-        reading : bool
-            Whether the topic is only read. Nobody sends to partitions that were added to it, and
-            those in its name must be counted all the same.
+        Records must stay for the horizon, the milliseconds for which plans accept reports of an
+        event. To a topic that is only read partitions may have been added: nobody sends to them,
+        and those in its name must be counted all the same.
         """
-        settings = found.settings
+        settings, needs = found.settings, self.settings(horizon)
         wrong = []
         added = found.partitions > self.partitions
         if found.partitions != self.partitions and not (reading and added):
@@ -124,59 +106,40 @@ class ReportTopic:
                 f"it has {found.partitions} partitions, not {self.partitions}: reports of one "
                 "device would be in two; leave it and create the next epoch"
             )
-        if settings.get("message.timestamp.type") != "LogAppendTime":
-            wrong.append(
-                _set("message.timestamp.type", settings, "LogAppendTime")
-                + "; what it holds has the senders' times: create the next epoch if that is much"
-            )
-        if settings.get("cleanup.policy") != "delete":
-            wrong.append(_set("cleanup.policy", settings, "delete"))
+        for fault in _unequal(found, needs, "message.timestamp.type"):
+            much = "what it holds has the senders' times: create the next epoch if that is much"
+            wrong.append(f"{fault}; {much}")
+        wrong += _unequal(found, needs, "cleanup.policy")
         retention = int(settings.get("retention.ms", "0"))
         if 0 <= retention < horizon:
             wrong.append(
                 f"records stay for {duration_text(retention)}, plans accept reports for "
                 f"{duration_text(horizon)}: set retention.ms to at least {horizon}"
             )
-        if settings.get("retention.bytes") != "-1":
-            wrong.append(_set("retention.bytes", settings, "-1"))
-        if int(settings.get("max.message.bytes", "0")) < MAX_BATCH:
-            wrong.append(_set("max.message.bytes", settings, f"at least {MAX_BATCH}"))
-        return wrong + _common_faults(found)
+        wrong += _unequal(found, needs, "retention.bytes")
+        return wrong + _common_faults(found, MAX_BATCH)
 
 
 @dataclass(frozen=True)
 class FoundTopic:
-    """What a broker has of a topic.
-
-    Attributes
-    ----------
-    partitions, replicas : int
-        ``replicas`` is the least of any partition.
-    settings : mapping of str to str
-        By the names that Kafka gives them.
-    id : str
-        Another one for every topic that there ever was, whatever it is called.
-    """
+    """What a broker has of a topic."""
 
     partitions: int
+    #: The least of any partition.
     replicas: int
+    #: By the names that Kafka gives them.
     settings: Mapping[str, str]
+    #: Another one for every topic that there ever was, whatever it is called.
     id: str = ""
 
 
 @dataclass(frozen=True)
 class Stay:
-    """How long plans have things stay, in milliseconds.
+    """How long plans have things stay, in milliseconds."""
 
-    Parameters
-    ----------
-    horizon : int
-        For how long they accept reports of an event.
-    retention : int
-        For how long what was rejected is kept.
-    """
-
+    #: For how long they accept reports of an event.
     horizon: int
+    #: For how long what was rejected is kept.
     retention: int
 
     @property
@@ -187,14 +150,7 @@ class Stay:
 
 @dataclass(frozen=True)
 class SinkTopic:
-    """A topic beside the reports of a name.
-
-    Parameters
-    ----------
-    name : str
-        That of the reports' topics, without epoch and partitions.
-    kind : str
-        ``estimates``, ``quarantine`` or ``requeue``.
+    """A topic beside the reports of a name, of one of the :data:`KINDS`.
 
     Examples
     --------
@@ -212,13 +168,7 @@ class SinkTopic:
 
     @classmethod
     def parse(cls, text: str) -> SinkTopic:
-        """Return the topic of this full name.
-
-        Raises
-        ------
-        ParameterError
-            It is no full name.
-        """
+        """Return the topic of this full name; raises ParameterError if it is none."""
         name, dash, kind = text.rpartition("-")
         if not dash or kind not in KINDS:
             raise ParameterError(
@@ -260,32 +210,23 @@ class SinkTopic:
 
     def faults(self, found: FoundTopic, stay: Stay) -> list[str]:
         """Return what keeps the topic from being used, each with what to do."""
-        settings, needs = found.settings, self.settings(stay)
-        exact = ["cleanup.policy", "message.timestamp.type"]
-        if self.kind != "estimates":
-            exact.append("retention.bytes")
-        wrong = [
-            f"{name} is {settings.get(name, 'not known')}: set it to {needs[name]}"
-            for name in exact
-            if settings.get(name) != needs[name]
-        ]
-        least = MAX_DOCUMENT if self.kind == "estimates" else MAX_BATCH
-        if int(settings.get("max.message.bytes", "0")) < least:
-            wrong.append(
-                f"max.message.bytes is {settings.get('max.message.bytes', 'not known')}: "
-                f"set it to at least {least}"
-            )
+        names = ["cleanup.policy", "message.timestamp.type"]
+        names += ["retention.bytes"] if self.kind != "estimates" else []
+        wrong = _unequal(found, self.settings(stay), *names)
+        wrong += _common_faults(found, MAX_DOCUMENT if self.kind == "estimates" else MAX_BATCH)
         if self.kind == "quarantine":
             wrong += _not_kept_for(found, stay.retention)
         if self.kind == "requeue":
             wrong += _deleted_uncounted(found, stay.given_back)
-        return wrong + _common_faults(found)
+        return wrong
 
 
-def _common_faults(found: FoundTopic) -> list[str]:
-    """Return what keeps any topic from being used: who reads it, and what it confirms."""
+def _common_faults(found: FoundTopic, largest: int) -> list[str]:
+    """Return what keeps any topic from being used: its size, who reads it, what it confirms."""
     settings = found.settings
     wrong = []
+    if int(settings.get("max.message.bytes", "0")) < largest:
+        wrong.append(_set("max.message.bytes", settings, f"at least {largest}"))
     if settings.get("compression.type") not in _COMPRESSED:
         wrong.append(_set("compression.type", settings, "zstd"))
     confirming, enough = int(settings.get("min.insync.replicas", "1")), found.replicas // 2 + 1
@@ -294,9 +235,16 @@ def _common_faults(found: FoundTopic) -> list[str]:
             f"min.insync.replicas is {confirming} of {found.replicas}: set it to {enough}, so that "
             "what was acknowledged outlives a broker"
         )
-    if settings.get("unclean.leader.election.enable") != "false":
-        wrong.append(_set("unclean.leader.election.enable", settings, "false"))
-    return wrong
+    election = "unclean.leader.election.enable"
+    return wrong + _unequal(found, {election: "false"}, election)
+
+
+def _unequal(found: FoundTopic, needs: Mapping[str, str], *names: str) -> list[str]:
+    """Return which of these settings are not as they must be."""
+    settings = found.settings
+    return [
+        _set(name, settings, needs[name]) for name in names if settings.get(name) != needs[name]
+    ]
 
 
 def _set(name: str, settings: Mapping[str, str], wanted: str) -> str:

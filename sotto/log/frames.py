@@ -26,10 +26,8 @@ HEADER = SEGMENT.pack(MAGIC, VERSION, 0)
 def frame(body: bytes, append: int) -> bytes:
     """Return the bytes of one record.
 
-    Raises
-    ------
-    FormatError
-        The body is empty or longer than ``MAX_BODY``, or the time does not fit 64 bits.
+    Raises FormatError if the body is empty or longer than ``MAX_BODY``, or the time does not fit 64
+    bits.
     """
     if not 0 < len(body) <= MAX_BODY:
         raise FormatError(f"a record has 1 to {MAX_BODY} bytes, not {len(body)}")
@@ -40,25 +38,17 @@ def frame(body: bytes, append: int) -> bytes:
 
 
 class Scan(NamedTuple):
-    """What a stretch of bytes holds.
+    """What a stretch of bytes holds."""
 
-    Attributes
-    ----------
-    offsets : list of int
-        Where the bodies of whole records begin, in order; the frame headers before them say
-        the rest (:func:`record`).
-    corrupt : list of (int, int)
-        Half-open ranges of bytes that are no records, in order, adjacent ones merged.
-    end : int
-        Where the scan stopped: at the limit, before a frame that runs past it, or before a
-        frame header that cannot be one.
-    lost : bool
-        Whether it stopped because what follows can never be parsed from there on.
-    """
-
+    #: Where the bodies of whole records begin, in order; the frame headers before them say the rest
+    #: (:func:`record`).
     offsets: list[int]
+    #: Half-open ranges of bytes that are no records, in order, adjacent ones merged.
     corrupt: list[tuple[int, int]]
+    #: Where the scan stopped: at the limit, before a frame that runs past it, or before a frame
+    #: header that cannot be one.
     end: int
+    #: Whether it stopped because what follows can never be parsed from there on.
     lost: bool
 
 
@@ -67,14 +57,8 @@ def scan(buffer: bytes, start: int, limit: int, *, verify: bool = True) -> Scan:
 
     A record whose CRC fails is damage of the frame's extent: the scan goes on after it. A length
     that cannot be one ends the scan. It never looks for a frame at any other place, since bodies
-    come from strangers, who could have put frames into them.
-
-    Parameters
-    ----------
-    buffer : bytes
-    start, limit : int
-    verify : bool
-        Whether to check CRCs; without, a scan touches frame headers alone.
+    come from strangers, who could have put frames into them. Unless CRCs are to be verified, a scan
+    touches frame headers alone.
     """
     offsets: list[int] = []
     corrupt: list[tuple[int, int]] = []

@@ -55,30 +55,18 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Neighbouring records of one segment, as :func:`sotto.wire.decode.decode` takes them.
+    """Neighbouring records of one segment, as :func:`sotto.wire.decode.decode` takes them."""
 
-    Attributes
-    ----------
-    position : int
-        Of the buffer's first byte.
-    buffer : bytes
-    offsets, lengths : ndarray, shape (n,), int64
-        Where in the buffer the bodies are.
-    append : ndarray, shape (n,), int64
-        Monotone append times (ms).
-    corrupt : tuple of Corrupt
-    end : int
-        The position after this block.
-    clock : int
-        The append time to go on from after this block.
-    """
-
+    #: Of the buffer's first byte.
     position: int
     buffer: bytes
+    #: Where in the buffer the n bodies are.
     offsets: NDArray[np.int64]
     lengths: NDArray[np.int64]
+    #: Monotone append times (ms), one a record.
     append: NDArray[np.int64]
     corrupt: tuple[Corrupt, ...]
+    #: The position after this block, and the append time to go on from there.
     end: int
     clock: int
 
@@ -95,20 +83,14 @@ class Block:
 
 @dataclass(frozen=True)
 class Index:
-    """Where the records of a range are, their bodies left unread and their CRCs unchecked.
+    """Where the records of a range are, their bodies left unread and their CRCs unchecked."""
 
-    Attributes
-    ----------
-    position, length, append : ndarray, shape (n,), int64
-        Of each record: the position of its frame, the bytes of its body, its append time (ms) as
-        written.
-    corrupt : ndarray, shape (k, 2), int64
-        Half-open ranges of positions that are no records.
-    """
-
+    #: Of each record: the position of its frame, the bytes of its body, its append time (ms) as
+    #: written.
     position: NDArray[np.int64]
     length: NDArray[np.int64]
     append: NDArray[np.int64]
+    #: Half-open ranges of positions that are no records, of shape (k, 2).
     corrupt: NDArray[np.int64]
 
 
@@ -131,21 +113,10 @@ def segments(partition: Path) -> list[Segment]:
 
 
 def sound_size(segment: int, start: int, size: int) -> int:
-    """Return where, in an open segment, the last whole record ends.
+    """Return where, in an open segment of this size, the last whole record ends.
 
-    Parameters
-    ----------
-    segment : int
-        File descriptor.
-    start : int
-        Where to begin: the end of a record, or anything up to the end of the segment's header.
-    size : int
-        The segment's size.
-
-    Returns
-    -------
-    int
-        0 for a segment without a header; ``start`` if no whole record follows it.
+    That is 0 for a segment without a header, and ``start`` if no whole record follows it: the end
+    of a record, or anything up to the end of the segment's header.
     """
     if os.pread(segment, len(HEADER), 0) != HEADER:
         return 0
@@ -162,12 +133,9 @@ def sound_size(segment: int, start: int, size: int) -> int:
 
 
 class LogReader:
-    """Reads one partition; keeps no file open and takes no lock.
+    """Reads one partition, of a directory that :func:`partitions` returns.
 
-    Parameters
-    ----------
-    partition : path
-        The partition's directory, as :func:`partitions` returns it.
+    It keeps no file open and takes no lock.
     """
 
     def __init__(self, partition: str | os.PathLike[str]) -> None:
@@ -181,12 +149,8 @@ class LogReader:
     def end(self, start: int = 0) -> int:
         """Return the position after the last whole record.
 
-        What lies beyond is being written, or was torn, and may still be cut off.
-
-        Parameters
-        ----------
-        start : int
-            A position that an earlier call returned, to spare reading what lies before it.
+        What lies beyond is being written, or was torn, and may still be cut off. To give what an
+        earlier call returned as ``start`` spares reading what lies before it.
         """
         found = segments(self.path)
         if not found:
@@ -203,12 +167,8 @@ class LogReader:
     ) -> Iterator[Record | Corrupt]:
         """Yield the records of a range, and in their places the stretches that are none.
 
-        Parameters
-        ----------
-        start, end : int
-            Positions between records, such as :meth:`end` returns; to the end if not given.
-        clock : int
-            Lowest append time (ms): that of the last record before ``start``.
+        The range lies between positions such as :meth:`end` returns, and goes to the end if none is
+        given. No append time is below ``clock`` (ms), that of the last record before the range.
         """
         for position, buffer, found in self._pieces(start, end, verify=True):
             damage = iter([*found.corrupt, (len(buffer) + 1, 0)])
@@ -283,17 +243,17 @@ class LogReader:
                 if at >= stop:
                     continue
                 if at < segment.base:
-                    yield _missing(at)
+                    yield _damaged(at)
                 limit = min(stop - segment.base, size)
                 yield from _segment_pieces(
                     descriptor, segment.base, max(at - segment.base, 0), limit, verify
                 )
                 if segment.base + limit < stop:
-                    yield _missing(segment.base + limit)
+                    yield _damaged(segment.base + limit)
                 at = stop
         # A partition that is removed while it has nothing but its header has lost no record.
         if at < end and end > len(HEADER):
-            yield _missing(at)
+            yield _damaged(at)
 
 
 class _Columns:
@@ -317,11 +277,8 @@ class _Piece(NamedTuple):
     scan: Scan
 
 
-def _missing(position: int) -> _Piece:
-    return _Piece(position, b"", Scan([], [(0, 0)], 0, True))
-
-
-def _damaged(position: int, buffer: bytes) -> _Piece:
+def _damaged(position: int, buffer: bytes = b"") -> _Piece:
+    """Return a stretch that holds no records; one of no bytes stands for what is missing."""
     return _Piece(position, buffer, Scan([], [(0, len(buffer))], len(buffer), True))
 
 
@@ -333,7 +290,7 @@ def _segment_pieces(
     while at < limit:
         buffer = os.pread(segment, min(BLOCK_BYTES, limit - at), at)
         if not buffer:
-            yield _missing(base + at)
+            yield _damaged(base + at)
             return
         found = scan(buffer, 0, 0 if lost else len(buffer), verify=verify)
         if found.end:

@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 from sotto.clocks import now_ms
@@ -37,10 +36,14 @@ _PARTITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
 class LogWriter:
     """The one writer of a partition.
 
+    Opening cuts off the torn record that a writer that died may have left; damage of any other
+    kind stays in place for readers to report, and writing goes on in a new segment. Raises
+    PublishError if another writer holds the partition, or the directory cannot be used.
+
     Parameters
     ----------
     directory : path
-        The log. Made if it does not exist, as is the partition.
+        The log. Made if it is not there, as is the partition.
     partition : str
         A name of at most 64 letters, digits, ``_``, ``.`` and ``-``.
     clock : callable
@@ -55,16 +58,6 @@ class LogWriter:
         Whether to hold the file ``lock`` in the partition, which keeps other writers out. Without
         it nothing but segments is ever in the partition, and closing it changes none of its times:
         for a partition under a random name that the caller has drawn.
-
-    Raises
-    ------
-    PublishError
-        Another writer holds the partition, or the directory cannot be used.
-
-    Notes
-    -----
-    Opening cuts off the torn record that a writer that died may have left; damage of any other
-    kind stays in place for readers to report, and writing goes on in a new segment.
 
     Examples
     --------
@@ -124,14 +117,9 @@ class LogWriter:
         return self._base + self._size
 
     def append(self, body: bytes, append_time: int | None = None) -> int:
-        """Write one record and return its position.
+        """Write one record of 1 to ``MAX_BODY`` bytes and return its position.
 
-        Parameters
-        ----------
-        body : bytes
-            1 to ``MAX_BODY`` bytes.
-        append_time : int, optional
-            Milliseconds since the epoch; the clock's if not given.
+        The append time, in milliseconds since the epoch, is the clock's if not given.
 
         Raises
         ------
@@ -157,11 +145,8 @@ class LogWriter:
     def sync(self) -> None:
         """Force to disk what was appended, unless ``fsync`` is ``"never"``.
 
-        Raises
-        ------
-        PublishError
-            The system could not; what reached the disk is unknown and the writer is closed to
-            further records.
+        Raises PublishError if the system could not: what reached the disk is unknown, and the
+        writer is closed to further records.
         """
         self._check_usable()
         if self._fsync != "never":
@@ -196,12 +181,7 @@ class LogWriter:
     def __enter__(self) -> LogWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _check_usable(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -206,8 +207,7 @@ def _domain_problems(metric: CompiledMetric) -> list[str]:
     problems = []
     if not all(0 < len(value) <= 256 for value in domain):
         problems.append(": the values of a domain have 1 to 256 characters")
-    seen: set[str] = set()
-    twice = sorted({value for value in domain if value in seen or seen.add(value)})  # type: ignore[func-returns-value]
+    twice = sorted(value for value, times in Counter(domain).items() if times > 1)
     if twice:
         problems.append(f": domain has {', '.join(map(repr, twice))} more than once")
     if metric.missing and "missing" in domain:

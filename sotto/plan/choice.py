@@ -21,29 +21,19 @@ _TOLD = frozenset({"domain_size", "missing", "clip", "dimensions"})
 
 
 class Asked(NamedTuple):
-    """What is known of the mechanism that a metric needs.
+    """What is known of the mechanism that a metric needs."""
 
-    Parameters
-    ----------
-    kind : str
-        The metric's type.
-    given : mapping
-        The mechanism's parameters that the metric itself gives.
-    ladder : tuple of int
-        Nominal micro-epsilon, weakest first.
-    metric : str
-        Its name.
-    constant : bool
-        Whether the last level is a permanent response.
-    counts : int or None
-        How long a count vector may be, for all that are open at a time to fit.
-    """
-
+    #: The metric's type.
     kind: str
+    #: The mechanism's parameters that the metric itself gives.
     given: Mapping[str, Parameter]
+    #: Nominal micro-epsilon, weakest first.
     ladder: tuple[int, ...]
+    #: Its name.
     metric: str
+    #: Whether the last level is a permanent response.
     constant: bool = False
+    #: How long a count vector may be, for all that are open at a time to fit.
     counts: int | None = None
 
     @property
@@ -68,16 +58,9 @@ def spec_of(
 ) -> dict[str, Parameter]:
     """Return a mechanism of the registry with all its parameters.
 
-    Parameters
-    ----------
-    name : str
-        In the registry.
-    asked : Asked
-    written : mapping, optional
-        Parameters in the plan; one that is none of the mechanism's stays, so that it is refused.
+    Of those ``written`` in the plan, one that is none of the mechanism's stays, so that it is
+    refused.
 
-    Examples
-    --------
     >>> asked = Asked("category", {"domain_size": 5, "missing": False}, (1_000_000,), "colour")
     >>> spec_of("grr", asked)
     {'name': 'grr', 'domain_size': 5}
@@ -116,8 +99,6 @@ class Choice(NamedTuple):
 def choose(asked: Asked) -> Choice:
     """Choose a mechanism for a metric.
 
-    Examples
-    --------
     >>> choose(Asked("boolean", {"domain_size": 2}, (1_000_000,), "late")).spec
     {'name': 'grr', 'domain_size': 2}
     """
@@ -158,20 +139,12 @@ _ONLY = {
 def choose_category(asked: Asked) -> Choice:
     """Choose the mechanism with the least noise in the shares of categories.
 
-    Raises
-    ------
-    PlanError
-        None can honour the ladder.
-
-    Notes
-    -----
     What counts is the variance at the last level that is sent, summed over symbols
     (:meth:`mechanisms.noise.Noise.total`), from the realised probabilities. Of those that are
-    within
-    5 % of the least, the one with the smallest payload is taken, then the one that varies least,
-    then the first in :data:`mechanisms.registry.REGISTRY`: 2.5 % of an error are not noticed,
-    and a report of 1,000 categories is of 1 byte or of 125. What has more counts than fit is left
-    out.
+    within 5 % of the least, the one with the smallest payload is taken, then the one that varies
+    least, then the first in :data:`mechanisms.registry.REGISTRY`: 2.5 % of an error are not
+    noticed, and a report of 1,000 categories is of 1 byte or of 125. What has more counts than fit
+    is left out. Raises PlanError if none can honour the ladder.
 
     Examples
     --------
@@ -218,8 +191,6 @@ def _variance(item: tuple[float, Mechanism]) -> float:
 def choose_number(asked: Asked) -> Choice:
     """Choose the mechanism for a number: its mean, and its distribution while that costs little.
 
-    Examples
-    --------
     >>> def name(*ladder, constant=False):
     ...     asked = Asked("number", {"missing": False}, ladder, "delay", constant)
     ...     return choose_number(asked).spec["name"]
@@ -262,8 +233,6 @@ def _compared(chosen: Mapping[str, Parameter], other: Mapping[str, Parameter], a
 def choose_vector(asked: Asked) -> Choice:
     """Choose how many coordinates of a vector a report is about, and by what each is hidden.
 
-    Examples
-    --------
     >>> choose_vector(Asked("vector", {"dimensions": 16}, (500_000, 1_000_000), "v")).spec
     {'name': 'sampled_vector', 'dimensions': 16, 'sampled': 1, 'bits': 0}
     >>> choose_vector(Asked("vector", {"dimensions": 16}, (1_000_000, 8_000_000), "v")).spec["name"]

@@ -26,20 +26,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan that can be honoured.
-
-    Attributes
-    ----------
-    compiled : CompiledPlan
-    candidates : mapping of str to tuple of str
-        Of each string metric that names a file of them: the strings that its reports are tested
-        for. No part of the compiled plan: devices do not need them.
-    chosen : mapping of str to str
-        Of each metric whose mechanism was left open: why it has the one that it has.
-    """
+    """A plan that can be honoured."""
 
     compiled: CompiledPlan
+    #: Of each string metric that names a file of them: the strings that its reports are tested for.
+    #: No part of the compiled plan: devices do not need them.
     candidates: Mapping[str, tuple[str, ...]]
+    #: Of each metric whose mechanism was left open: why it has the one that it has.
     chosen: Mapping[str, str]
 
     def compile(self) -> CompiledPlan:
@@ -50,17 +43,8 @@ class Plan:
 def load_plan(path: str | os.PathLike[str]) -> Plan:
     """Read a plan file and check that the plan can be honoured.
 
-    Parameters
-    ----------
-    path : path
-        A YAML file. Files of candidates are relative to it.
-
-    Raises
-    ------
-    PlanError
-        A line for every problem: the metric, the level, what was found and what is allowed.
-    OSError
-        The file cannot be read.
+    It is YAML; files of candidates are relative to it. Raises PlanError with a line for every
+    problem: the metric, the level, what was found and what is allowed.
     """
     return parse_plan(_read_text(Path(path)), Path(path).parent)
 
@@ -121,16 +105,19 @@ def _metric_document(
     return {
         "name": name,
         "type": metric.type,
-        "mechanism": {
-            key: list(value) if isinstance(value, tuple) else value for key, value in spec.items()
-        },
+        "mechanism": {key: _listed(value) for key, value in spec.items()},
         "missing": metric.missing,
         "window": metric.window,
         "repeat": {"kind": metric.repeat.kind, "limit": metric.repeat.limit},
         "ladder": [level.model_dump() for level in _ladder(metric)],
         **({"panel": panel} if panel > 1 else {}),
-        **{key: value for key, value in metric.details.items() if value is not None},
+        **{key: _listed(value) for key, value in metric.details.items() if value is not None},
     }
+
+
+def _listed(value: object) -> object:
+    """Return a value as JSON has it, where tuples are lists."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _ladder(metric: MetricFile) -> tuple[LevelFile, ...]:

@@ -69,15 +69,8 @@ class Ceilings:
 
     @classmethod
     def of_epsilon(cls, period: float, lifetime: float) -> Ceilings:
-        """Return ceilings given in epsilon; digits beyond the sixth decimal are dropped.
+        """Return ceilings given in epsilon, above 0; digits beyond the sixth decimal are dropped.
 
-        Raises
-        ------
-        ParameterError
-            One of them is not a positive number.
-
-        Examples
-        --------
         >>> Ceilings.of_epsilon(0.3, 60)
         Ceilings(period=300000, lifetime=60000000)
         """
@@ -91,30 +84,15 @@ class Ceilings:
 
 @frozen
 class CompiledPlan:
-    """A plan as both sides use it; see the module. Build it with :meth:`from_json`.
-
-    Attributes
-    ----------
-    collector, plan, owner : str
-    version : int
-    expires : int
-        Milliseconds since the epoch from which on nothing is recorded or newly released.
-    period, resolution, grace, retention : int
-        Milliseconds.
-    shards : int
-    ceilings : Ceilings
-    metrics : tuple of CompiledMetric
-    minimum_reports : int
-        An estimate of fewer reports is withheld. Devices do not use it.
-    authentication : str
-        ``required`` if messages are signed, else ``none``.
-    """
+    """A plan as both sides use it; see the module. Build it with :meth:`from_json`."""
 
     collector: str
     plan: str
     version: int
     owner: str
+    #: Milliseconds since the epoch from which on nothing is recorded or newly released.
     expires: int
+    #: Durations, in milliseconds.
     period: int
     resolution: int
     grace: int
@@ -122,24 +100,17 @@ class CompiledPlan:
     shards: int
     ceilings: Ceilings
     metrics: tuple[CompiledMetric, ...]
+    #: An estimate of fewer reports is withheld. Devices do not use it.
     minimum_reports: int = MINIMUM_REPORTS
+    #: ``required`` if messages are signed, else ``none``.
     authentication: str = "none"
 
     @classmethod
     def from_json(cls, data: bytes, name: str = "the plan") -> CompiledPlan:
         """Read a compiled plan and check that it can be honoured.
 
-        Parameters
-        ----------
-        data : bytes
-        name : str
-            What an error calls them.
-
-        Raises
-        ------
-        PlanError
-            The bytes are not a compiled plan in canonical form, or its mechanisms, ladders and
-            ceilings cannot be honoured.
+        Raises PlanError, which calls the plan by ``name``, if the bytes are not a compiled plan in
+        canonical form, or its mechanisms, ladders and ceilings cannot be honoured.
         """
         try:
             document = json.loads(data.decode("utf-8"))
@@ -168,10 +139,7 @@ class CompiledPlan:
     def of_document(cls, document: object) -> CompiledPlan:
         """Return the plan that a JSON document describes, its fields not yet checked.
 
-        Raises
-        ------
-        PlanError
-            A field is missing, has the wrong type, or the document is of another format.
+        Raises PlanError if one is missing or has the wrong type, or the format is another.
         """
         fields = Fields(document, "the compiled plan")
         if fields.take("format", int) != FORMAT:
@@ -242,13 +210,7 @@ class CompiledPlan:
         return {metric.name: metric for metric in self.metrics}
 
     def metric(self, name: str) -> CompiledMetric:
-        """Return the metric of that name.
-
-        Raises
-        ------
-        UnknownMetricError
-            The plan has none.
-        """
+        """Return the metric of that name; raises UnknownMetricError if there is none."""
         try:
             return self._by_name[name]
         except KeyError:
@@ -309,10 +271,7 @@ def canonical(document: Mapping[str, object]) -> bytes:
 def brought_forward(data: bytes) -> bytes | None:
     """Return what a compiled plan of format 1 is in this format; None if it is none of that.
 
-    Raises
-    ------
-    PlanError
-        It is one, and cannot be honoured.
+    Raises PlanError if it is one, and cannot be honoured.
     """
     try:
         document = json.loads(data)
@@ -326,13 +285,7 @@ def brought_forward(data: bytes) -> bytes | None:
 
 
 def check(plan: CompiledPlan) -> None:
-    """Refuse a plan that cannot be honoured.
-
-    Raises
-    ------
-    PlanError
-        With a line for every problem found.
-    """
+    """Raise PlanError, with a line for every problem, if a plan cannot be honoured."""
     problems = _plan_problems(plan)
     for metric in plan.metrics:
         problems += [

@@ -13,7 +13,7 @@ from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from reprlib import Repr
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import yaml
 from pydantic import (
@@ -248,6 +248,10 @@ def _parameter(name: str, key: object, value: object) -> Parameter:
 class MetricFile(_Model):
     """What a metric of any type says."""
 
+    #: What of it are parameters of its mechanism, and what the compiled plan has of its type alone.
+    _parameters: ClassVar[tuple[str, ...]] = ("missing",)
+    _details: ClassVar[tuple[str, ...]] = ()
+
     type: str
     window: Duration
     repeat: RepeatFile = RepeatFile(once="first")
@@ -263,14 +267,20 @@ class MetricFile(_Model):
         return None if value is None else _mechanism(kind, value)
 
     @property
+    def size(self) -> int | None:
+        """How many symbols there are, ``missing`` included; None where they are not counted."""
+        return None
+
+    @property
     def given(self) -> dict[str, Parameter]:
         """What the metric itself says of its mechanism's parameters."""
-        return {"missing": self.missing}
+        given = {name: getattr(self, name) for name in self._parameters}
+        return given if self.size is None else {"domain_size": self.size, **given}
 
     @property
     def details(self) -> dict[str, object]:
         """What the compiled plan has of metrics of this type alone; None for an absent key."""
-        return {}
+        return {name: getattr(self, name) for name in self._details}
 
 
 class BooleanFile(MetricFile):
@@ -279,89 +289,66 @@ class BooleanFile(MetricFile):
     type: Literal["boolean"]
 
     @property
-    def given(self) -> dict[str, Parameter]:
-        return {"domain_size": 2 + self.missing, **super().given}
+    def size(self) -> int:
+        return 2 + self.missing
 
 
-class SurveyFile(MetricFile):
+class SurveyFile(BooleanFile):
     """A question that is answered with yes or no."""
 
-    type: Literal["survey"]
+    _details = ("question",)
+    type: Literal["survey"]  # type: ignore[assignment]
     question: Text
-
-    @property
-    def given(self) -> dict[str, Parameter]:
-        return {"domain_size": 2 + self.missing, **super().given}
-
-    @property
-    def details(self) -> dict[str, object]:
-        return {"question": self.question}
 
 
 class CategoryFile(MetricFile):
     """One of a list of values."""
 
+    _details = ("domain", "outside")
     type: Literal["category"]
     domain: tuple[Text, ...]
     outside: Text
 
     @property
-    def given(self) -> dict[str, Parameter]:
-        size = len(self.domain) + (self.outside not in self.domain) + self.missing
-        return {"domain_size": size, **super().given}
-
-    @property
-    def details(self) -> dict[str, object]:
-        return {"domain": list(self.domain), "outside": self.outside}
+    def size(self) -> int:
+        return len(self.domain) + (self.outside not in self.domain) + self.missing
 
 
 class TopItemFile(CategoryFile):
     """The most frequent of the items that are recorded in a period."""
 
+    _parameters = ("missing", "clip")
     type: Literal["top_item"]  # type: ignore[assignment]
     clip: StrictInt
-
-    @property
-    def given(self) -> dict[str, Parameter]:
-        return {**super().given, "clip": self.clip}
 
 
 class StringFile(MetricFile):
     """Text that need not be known in advance."""
 
+    _parameters = ("bits", "hashes", "cohorts")
     type: Literal["string"]
     bits: StrictInt = 128
     hashes: StrictInt = 2
     cohorts: StrictInt = 16
     candidates: StrictStr | None = None
 
-    @property
-    def given(self) -> dict[str, Parameter]:
-        return {"bits": self.bits, "hashes": self.hashes, "cohorts": self.cohorts}
-
 
 class NumberFile(MetricFile):
     """A number in a range."""
 
+    _details = ("range", "outside", "unit")
     type: Literal["number"]
     range: tuple[Number, Number]
     unit: StrictStr | None = None
     outside: Literal["clip"]
 
-    @property
-    def details(self) -> dict[str, object]:
-        return {"range": list(self.range), "outside": self.outside, "unit": self.unit}
-
 
 class VectorFile(NumberFile):
     """A fixed number of numbers in a range."""
 
+    _parameters = ("missing", "dimensions")
     type: Literal["vector"]  # type: ignore[assignment]
     dimensions: StrictInt
-
-    @property
-    def given(self) -> dict[str, Parameter]:
-        return {**super().given, "dimensions": self.dimensions}
 
 
 class OrdinalFile(MetricFile):
@@ -383,19 +370,17 @@ class OrdinalFile(MetricFile):
         return self
 
     @property
-    def given(self) -> dict[str, Parameter]:
-        size = self.points or len(self.values or ())
-        return {"domain_size": size + self.missing, **super().given}
+    def size(self) -> int:
+        return (self.points or len(self.values or ())) + self.missing
 
     @property
     def details(self) -> dict[str, object]:
-        if self.range is not None:
-            place: dict[str, object] = {"range": list(self.range)}
-            outside: str | None = "clip"
-        else:
-            values = list(self.values or ())
+        outside: str | None = "clip"
+        if self.range is None:
+            values = self.values or ()
             middle = values[(len(values) - 1) // 2] if values else None
-            place, outside = {"domain": values}, "missing" if self.missing else middle
+            outside = "missing" if self.missing else middle
+        place = {"range": self.range, "domain": self.values}
         return {**place, "outside": self.outside or outside, "unit": self.unit}
 
 
@@ -441,10 +426,8 @@ class PlanFile(_Model):
 def read_plan(text: str) -> PlanFile:
     """Read the text of a plan.
 
-    Raises
-    ------
-    PlanError
-        It is not YAML, a key is unknown, missing or repeated, or a value has the wrong type.
+    Raises PlanError if it is not YAML, a key is unknown, missing or repeated, or a value has the
+    wrong type.
     """
     try:
         document = yaml.load(text, Loader=_Loader)
@@ -463,10 +446,8 @@ def read_plan(text: str) -> PlanFile:
         return PlanFile.model_validate(document)
     except ValidationError as error:
         lines = _lines(error)
-        more = len(lines) - _MOST
-        raise PlanError(
-            "\n".join(lines[:_MOST] + ([f"and {more} more"] if more > 0 else []))
-        ) from None
+        more = [f"and {len(lines) - _MOST} more"] if len(lines) > _MOST else []
+        raise PlanError("\n".join(lines[:_MOST] + more)) from None
 
 
 class _Loader(yaml.SafeLoader):

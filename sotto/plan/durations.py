@@ -14,13 +14,8 @@ _TEXT = re.compile(r"([0-9]{1,18})(ms|d|h|m|s)")
 def parse_duration(value: object) -> int:
     """Return a duration in milliseconds, given as text with a unit or as a number of them.
 
-    Raises
-    ------
-    ParameterError
-        It is neither, or negative.
+    Raises ParameterError if it is neither, or negative.
 
-    Examples
-    --------
     >>> parse_duration("28d"), parse_duration(500)
     (2419200000, 500)
     """
@@ -53,13 +48,8 @@ def duration_text(milliseconds: int) -> str:
 def parse_time(value: object) -> int:
     """Return a time in milliseconds since the epoch: ISO 8601 (UTC without an offset), or those.
 
-    Raises
-    ------
-    ParameterError
-        It is neither. The message does not contain it.
+    Raises ParameterError if it is neither; the message does not contain it.
 
-    Examples
-    --------
     >>> parse_time("2013-01-01T10:15Z"), parse_time("2013-01-01 10:15"), parse_time(7)
     (1357035300000, 1357035300000, 7)
     """

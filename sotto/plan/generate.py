@@ -41,10 +41,7 @@ class _Names(NamedTuple):
 def module_text(plan: CompiledPlan) -> str:
     """Return the text of the module.
 
-    Raises
-    ------
-    PlanError
-        Two metrics would have one name in Python, or one a very long one.
+    Raises PlanError if two metrics would have one name in Python, or one a very long one.
     """
     named = _named(plan)
     literals = [each for each in named if _values(each.metric)]

@@ -56,78 +56,50 @@ class Level:
 
 @frozen
 class CompiledMetric:
-    """One thing collected.
+    """One thing collected."""
 
-    Attributes
-    ----------
-    index : int
-        Its number in the plan, as on the wire.
-    name, type : str
-        The type is one of :data:`TYPES`.
-    parameters : tuple of (str, value)
-        The mechanism's name and parameters, sorted; see :attr:`spec`.
-    domain : tuple of str, or None
-        The values of a category, of an ordinal metric without a range, or a top item's items.
-    outside : str or None
-        What becomes of a value outside the domain or range: ``other`` or a value of the domain
-        for a category or item, ``missing`` or a value of the domain for an ordinal metric,
-        ``clip`` where there is a range.
-    missing : bool
-        Whether None may be recorded.
-    range : (float, float) or None
-        Lowest and highest value of a number, of a vector's coordinates, of an ordinal's points.
-    unit : str or None
-    window : int
-        Milliseconds over which an estimate is made.
-    kind : str
-        ``first`` or ``reservoir`` (one value a period), ``every`` (the first ``limit``) or
-        ``constant`` (one value for the device's life).
-    limit : int
-        Values a period.
-    ladder : tuple of Level
-        Weakest first. The last level of a constant metric is its permanent response, which never
-        leaves the device.
-    horizon : int
-        Milliseconds after an event until which its reports are accepted: last delay, one budget
-        period, grace.
-    question : str or None
-        Of a survey.
-    panel : int
-        A device answers in one of so many budget periods; 1 is every period.
-    """
-
+    #: Its number in the plan, as on the wire.
     index: int
     name: str
+    #: One of :data:`TYPES`.
     type: str
+    #: The mechanism's name and parameters, sorted; see :attr:`spec`.
     parameters: tuple[tuple[str, Parameter], ...]
+    #: The values of a category, of an ordinal metric without a range, or a top item's items.
     domain: tuple[str, ...] | None
+    #: What becomes of a value outside the domain or range: ``other`` or a value of the domain for a
+    #: category or item, ``missing`` or a value of the domain for an ordinal metric, ``clip`` where
+    #: there is a range.
     outside: str | None
+    #: Whether None may be recorded.
     missing: bool
+    #: Lowest and highest value of a number, of a vector's coordinates, of an ordinal's points.
     range: tuple[float, float] | None
     unit: str | None
+    #: Milliseconds over which an estimate is made.
     window: int
+    #: ``first`` or ``reservoir`` (one value a period), ``every`` (the first ``limit``) or
+    #: ``constant`` (one value for the device's life).
     kind: str
+    #: Values a period.
     limit: int
+    #: Weakest first. The last level of a constant metric is its permanent response, which never
+    #: leaves the device.
     ladder: tuple[Level, ...]
+    #: Milliseconds after an event until which its reports are accepted: last delay, one budget
+    #: period, grace.
     horizon: int
+    #: Of a survey.
     question: str | None = None
+    #: A device answers in one of so many budget periods; 1 is every period.
     panel: int = 1
 
     @classmethod
     def of_document(cls, document: object, index: int, lateness: int) -> CompiledMetric:
         """Return the metric that a JSON document describes, its fields not yet checked.
 
-        Parameters
-        ----------
-        document : object
-        index : int
-        lateness : int
-            Milliseconds that reports of its last level may be late.
-
-        Raises
-        ------
-        PlanError
-            A field is missing or has the wrong type.
+        Reports of its last level may be late by so many milliseconds. Raises PlanError if a field
+        is missing or has the wrong type.
         """
         name = Fields(document, f"metric {index + 1}").take("name", str)
         where = f"metric {name!r}"
@@ -204,12 +176,7 @@ class CompiledMetric:
     def context(self, candidates: Sequence[str] = (), least: int = 1) -> Context:
         """Return what its mechanism must know to estimate, and to describe a payload.
 
-        Parameters
-        ----------
-        candidates : sequence of str
-            Of a string metric.
-        least : int
-            The plan's ``minimum_reports``.
+        Candidates are those of a string metric, ``least`` is the plan's ``minimum_reports``.
         """
         from mechanisms.items import Context
 
@@ -268,13 +235,7 @@ class CompiledMetric:
 
     @property
     def points(self) -> tuple[float, ...]:
-        """The equidistant points of an ordinal metric that has a range.
-
-        Raises
-        ------
-        TypeError, KeyError
-            It has no range, or its mechanism no ``domain_size``.
-        """
+        """The equidistant points of an ordinal metric that has a range."""
         low, high = cast(tuple[float, float], self.range)
         steps = cast(int, self.spec["domain_size"]) - self.missing - 1
         return tuple(low + (high - low) * (step / max(steps, 1)) for step in range(steps + 1))
@@ -303,13 +264,8 @@ class CompiledMetric:
         that are not listed become what ``outside`` says. Where missing values are allowed, None
         and NaN are missing; where they are not, NaN counts as the lowest value. Of an ordinal
         metric with a range the symbol is the nearest point; of a top item it is that of one
-        event, of which the device counts a period's.
-
-        Raises
-        ------
-        ValueTypeError
-            The value has the wrong type (of a vector also the wrong length). The message never
-            contains the value.
+        event, of which the device counts a period's. Raises ValueTypeError, whose message never
+        contains the value, if the type is wrong, or the length of a vector.
 
         Privacy
         -------

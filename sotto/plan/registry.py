@@ -18,19 +18,10 @@ def names_of(plans: Iterable[CompiledPlan]) -> dict[str, str]:
 
 
 def check_unchanged(known: Mapping[str, str], plans: Iterable[CompiledPlan]) -> None:
-    """Refuse a plan whose name and version another fingerprint has.
+    """Raise PlanError if another fingerprint has the name and version of a plan.
 
-    Parameters
-    ----------
-    known : mapping
-        Of fingerprint, in hexadecimal, to name and version, as :func:`names_of` returns them: all
-        of the plans' collector that have been seen.
-    plans : iterable of CompiledPlan
-
-    Raises
-    ------
-    PlanError
-        Which, both fingerprints, and what to do.
+    ``known`` are all plans of their collector that have been seen, as :func:`names_of` returns
+    them. The error says which plan, both fingerprints, and what to do.
     """
     seen = {name: fingerprint for fingerprint, name in known.items()}
     for fingerprint, name in names_of(plans).items():
@@ -45,11 +36,8 @@ def check_unchanged(known: Mapping[str, str], plans: Iterable[CompiledPlan]) -> 
 def by_fingerprint(plans: Iterable[CompiledPlan]) -> dict[bytes, CompiledPlan]:
     """Return plans by fingerprint; one given twice counts once.
 
-    Raises
-    ------
-    PlanError
-        Two documents of one fingerprint differ. Neither may win silently: one of them may withhold
-        less, or keep what is rejected for longer.
+    Raises PlanError if two documents of one fingerprint differ. Neither may win silently: one of
+    them may withhold less, or keep what is rejected for longer.
     """
     found: dict[bytes, CompiledPlan] = {}
     for plan in plans:
@@ -66,19 +54,11 @@ def by_fingerprint(plans: Iterable[CompiledPlan]) -> dict[bytes, CompiledPlan]:
 
 
 class RegisteredMetric(NamedTuple):
-    """A metric of one plan, under the id that it has within one registry.
+    """A metric of one plan, under the id that it has within one registry."""
 
-    Attributes
-    ----------
-    id : int
-        Its index in :attr:`Registry.metrics`.
-    fingerprint : bytes
-        The plan's.
-    plan : CompiledPlan
-    metric : CompiledMetric
-    """
-
+    #: Its index in :attr:`Registry.metrics`.
     id: int
+    #: The plan's.
     fingerprint: bytes
     plan: CompiledPlan
     metric: CompiledMetric
@@ -87,31 +67,7 @@ class RegisteredMetric(NamedTuple):
 class Registry:
     """All plans and versions of one collector, which share one ledger a device.
 
-    Parameters
-    ----------
-    plans : sequence of CompiledPlan
-        At least one. Their order gives the metrics' ids; a document given twice counts once.
-
-    Attributes
-    ----------
-    collector : str
-    period, resolution : int
-        Milliseconds, equal in all plans.
-    shards : int
-        Equal in all plans.
-    budget : int
-        Micro-epsilon that a pseudonym may spend in a period: the highest of the plans' ceilings,
-        since a device that recorded under an older plan keeps to that plan's.
-    horizon : int
-        Milliseconds after which no report of an event is accepted any more, whatever its metric.
-    signed : bool
-        Whether any of the plans has signed messages.
-    plans : tuple of CompiledPlan
-    metrics : tuple of RegisteredMetric
-    by_fingerprint : dict of bytes to CompiledPlan
-    same : dict of (bytes, int) to list of RegisteredMetric
-        By fingerprint and index of a metric: that metric in all versions of the plan that have it
-        unchanged, the lowest version first. One estimate is made across them.
+    The order of the plans gives the metrics' ids; a document given twice counts once.
 
     Raises
     ------
@@ -138,12 +94,15 @@ class Registry:
         for plan in self.plans:
             check_unchanged(known, [plan])
             known |= names_of([plan])
-        self.collector = first.collector
-        self.period = first.period
-        self.resolution = first.resolution
-        self.shards = first.shards
+        self.collector, self.shards = first.collector, first.shards
+        #: In milliseconds, as in all plans.
+        self.period, self.resolution = first.period, first.resolution
+        #: Micro-epsilon that a pseudonym may spend in a period: the highest of the plans' ceilings,
+        #: since a device that recorded under an older plan keeps to that plan's.
         self.budget = max(plan.ceilings.period for plan in self.plans)
+        #: Milliseconds after which no report of an event is accepted any more, of any metric.
         self.horizon = max(plan.horizon for plan in self.plans)
+        #: Whether any of the plans has signed messages.
         self.signed = any(plan.signed for plan in self.plans)
         pairs = [(plan, metric) for plan in self.plans for metric in plan.metrics]
         if len(pairs) > 0xFFFF:
@@ -156,6 +115,8 @@ class Registry:
         for each in sorted(self.metrics, key=lambda each: each.plan.version):
             unnumbered = replace(each.metric, index=0)
             alike.setdefault((each.plan.plan, unnumbered), []).append(each)
+        #: By fingerprint and index of a metric: that metric in all versions of the plan that have
+        #: it unchanged, the lowest version first. One estimate is made across them.
         self.same = {
             (each.fingerprint, each.metric.index): versions
             for versions in alike.values()
@@ -169,20 +130,11 @@ class Registry:
     @property
     def unsigned(self) -> tuple[str, ...]:
         """The names of the plans without signatures, where others have them; mostly none."""
-        return tuple(
-            f"{plan.plan} version {plan.version}"
-            for plan in self.plans
-            if self.signed and not plan.signed
-        )
+        bare = [plan for plan in self.plans if self.signed and not plan.signed]
+        return tuple(names_of(bare).values())
 
     def require_signatures(self) -> None:
-        """Return if all reports can be decoded: signatures need a package where there are any.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            The extra ``signatures`` is not installed.
-        """
+        """Raise ModuleNotFoundError if there are signatures, and their extra is not installed."""
         if self.signed:
             require_signatures()
 

@@ -37,22 +37,12 @@ def forged(
     groups: Groups,
     registry: Registry,
 ) -> NDArray[np.int64]:
-    """Return those of some signed messages that do not count.
+    """Return those of some signed messages (indices of shape (k,)) that do not count.
 
     All rows of a message must be of one pseudonym and one budget period, the pseudonym must
-    commit to the message's public key for that period, and the signature must be valid.
-
-    Parameters
-    ----------
-    data : ndarray of uint8
-        The buffer.
-    messages : ndarray, shape (k,), int64
-        Indices of the messages, which are known to be exactly their groups and a trailer.
-    begins, ends : ndarray, shape (m,), int64
-        Of every message: where it begins, and where its last group ends.
-    groups : Groups
-        Of all messages.
-    registry : Registry
+    commit to the message's public key for that period, and the signature must be valid. The
+    messages are known to be exactly their groups and a trailer. Of every message, ``begins`` and
+    ``ends`` of shape (m,) say where it begins and where its last group ends.
     """
     chosen = np.zeros(len(begins), dtype=np.bool_)
     chosen[messages] = True

@@ -35,34 +35,27 @@ if TYPE_CHECKING:
 
 #: Rows checked at once: their columns stay in the second-level cache.
 _CHUNK = 1 << 15
+#: What a row has, as its layout and a batch's columns call it.
+_COLUMNS = ("level", "pseudonym", "chain", "event", "payload")
 #: Keeps sums of times within 64 bits; durations are far below it.
 _FAR = 2**62
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Acceptable rows of one metric, as columns.
+    """Acceptable rows of one metric, as columns of length n."""
 
-    Attributes
-    ----------
-    metric : int
-        Its id in the registry.
-    level : ndarray, shape (n,), uint8
-    pseudonym, chain : ndarray, shape (n, 2), uint64
-        Little-endian halves, bytes 0..7 first.
-    event : ndarray, shape (n,), int64
-        Milliseconds, aligned to the resolution.
-    append : ndarray, shape (n,), int64
-        Append time (ms) of the record that each row came in.
-    payload : ndarray, shape (n, W), uint8
-    """
-
+    #: The metric's id in the registry.
     metric: int
     level: NDArray[np.uint8]
+    #: Ids of shape (n, 2): little-endian halves, bytes 0..7 first.
     pseudonym: NDArray[np.uint64]
     chain: NDArray[np.uint64]
+    #: Milliseconds, aligned to the resolution.
     event: NDArray[np.int64]
+    #: Append time (ms) of the record that each row came in.
     append: NDArray[np.int64]
+    #: Of shape (n, W).
     payload: NDArray[np.uint8]
 
     def __len__(self) -> int:
@@ -70,54 +63,30 @@ class Batch:
 
     def __getitem__(self, rows: slice | NDArray[np.bool_]) -> Batch:
         """Return some of the rows."""
-        return Batch(
-            self.metric,
-            self.level[rows],
-            self.pseudonym[rows],
-            self.chain[rows],
-            self.event[rows],
-            self.append[rows],
-            self.payload[rows],
-        )
+        columns = {name: getattr(self, name)[rows] for name in (*_COLUMNS, "append")}
+        return Batch(self.metric, **columns)
 
 
 class Reject(NamedTuple):
-    """What was not accepted, and why.
-
-    Attributes
-    ----------
-    reason : Reason
-    message : bytes
-        A complete message where the bytes could be read as one: the whole message, or a message
-        of one group with the rejected rows. Otherwise the bytes as they came.
-    append : int
-        Append time (ms).
-    rows : int
-        How many rows it holds; 0 where that is unknown.
-    """
+    """What was not accepted, and why."""
 
     reason: Reason
+    #: A complete message where the bytes could be read as one: the whole message, or a message of
+    #: one group with the rejected rows. Otherwise the bytes as they came.
     message: bytes
+    #: Append time (ms).
     append: int
+    #: How many rows it holds; 0 where that is unknown.
     rows: int = 0
 
 
 class Decoded(NamedTuple):
-    """What messages hold.
-
-    Attributes
-    ----------
-    batches : list of Batch
-        Acceptable rows, at most one batch a metric.
-    rejects : list of Reject
-        Everything else.
-    untimely : list of Batch
-        Of the rejects the rows at which nothing but the time is wrong (late or future), at most
-        one batch a metric: they do not count, and yet were seen.
-    """
+    """What messages hold: acceptable rows, at most one batch a metric, and everything else."""
 
     batches: list[Batch]
     rejects: list[Reject]
+    #: Of the rejects the rows at which nothing but the time is wrong (late or future), at most one
+    #: batch a metric: they do not count, and yet were seen.
     untimely: list[Batch]
 
 
@@ -170,25 +139,17 @@ def decode(
 ) -> Decoded:
     """Read messages into columns and check every row.
 
+    A row that fails several checks is rejected for the one with the lowest code, but
+    unauthenticated goes first. Rows of one group that fail for the same reason make one reject.
+    Raises ParameterError if a message would lie outside the buffer: an error of the caller's, not
+    of the data.
+
     Parameters
     ----------
-    buffer : bytes-like
     offsets, lengths : ndarray, shape (m,), int64
         Where in the buffer each message is.
     append : ndarray, shape (m,), int64
         The messages' append times (ms): a row is early or late by these, never by a clock.
-    registry : Registry
-
-    Returns
-    -------
-    Decoded
-        A row that fails several checks is rejected for the one with the lowest code, but
-        unauthenticated goes first. Rows of one group that fail for the same reason make one reject.
-
-    Raises
-    ------
-    ParameterError
-        A message would lie outside the buffer: an error of the caller's, not of the data.
     """
     data = np.frombuffer(buffer, dtype=np.uint8)
     offsets, lengths, append = (
@@ -202,10 +163,10 @@ def decode(
     rejects += group_rejects
     batches, untimely = [], []
     for metric, chosen in groups.by_metric():
-        rows, row_rejects = _rows(messages, metric, chosen)
+        timely, others, row_rejects = _rows(messages, metric, chosen)
         rejects += row_rejects
-        batches += [rows.timely] if len(rows.timely) else []
-        untimely += [rows.untimely] if len(rows.untimely) else []
+        batches += [timely] if len(timely) else []
+        untimely += [others] if len(others) else []
     return Decoded(batches, rejects, untimely)
 
 
@@ -221,8 +182,7 @@ class _Messages:
         registry: Registry,
     ) -> None:
         self.data, self.offsets, self.lengths, self.append = data, offsets, lengths, append
-        self.registry = registry
-        self.tables = _tables(registry)
+        self.registry, self.tables = registry, _tables(registry)
         count = len(offsets)
         self.reason = np.zeros(count, dtype=np.uint8)
         self.shard = np.zeros(count, dtype=np.uint16)
@@ -357,13 +317,8 @@ class _Messages:
         )
 
 
-class _Rows(NamedTuple):
-    timely: Batch
-    untimely: Batch
-
-
-def _rows(messages: _Messages, metric: int, groups: Groups) -> tuple[_Rows, list[Reject]]:
-    """Read and check all rows of one metric."""
+def _rows(messages: _Messages, metric: int, groups: Groups) -> tuple[Batch, Batch, list[Reject]]:
+    """Read and check all rows of one metric; return the timely, the untimely and all rejected."""
     width = int(groups.width[0])
     of_group, starts = groups.places()
     n = len(starts)
@@ -382,16 +337,16 @@ def _rows(messages: _Messages, metric: int, groups: Groups) -> tuple[_Rows, list
     for begin in range(0, n, _CHUNK):
         part = slice(begin, begin + _CHUNK)
         rows = records_at(messages.data, starts[part], dtype)
-        for name in ("level", "pseudonym", "chain", "event", "payload"):
+        for name in _COLUMNS:
             getattr(batch, name)[part] = rows[name]
         reasons[part] = _row_reasons(batch[part], shard[of_group[part]], messages.registry)
     bad = reasons != 0
     if not bad.any():
-        return _Rows(batch, batch[bad]), []
+        return batch, batch[bad], []
     rejects = messages.row_rejects(groups, of_group[bad], starts[bad], reasons[bad])
     # Of several reasons the lowest code is kept, and these two have the highest.
     untimely = (reasons == Reason.LATE) | (reasons == Reason.FUTURE)
-    return _Rows(batch[~bad], batch[untimely]), rejects
+    return batch[~bad], batch[untimely], rejects
 
 
 def _row_reasons(batch: Batch, shard: NDArray[np.uint16], registry: Registry) -> NDArray[np.uint8]:
@@ -423,18 +378,8 @@ def encode_rows(
 ) -> list[bytes]:
     """Write rows as messages of one group each, a shard after another.
 
-    Parameters
-    ----------
-    batch : Batch
-    registry : Registry
-    rows_per_message : int, optional
-        At most so many rows in one message; as many as fit if not given. With 1, messages are in
-        the order of the rows.
-
-    Raises
-    ------
-    FormatError
-        ``rows_per_message`` is below 1, or so many rows do not fit one message.
+    A message has at most ``rows_per_message`` rows, and as many as fit if that is not given; with
+    1, messages are in the order of the rows. Raises FormatError if it is below 1 or too many.
     """
     _, fingerprint, plan, metric = registry.metrics[batch.metric]
     width = batch.payload.shape[1]
@@ -444,7 +389,7 @@ def encode_rows(
         raise FormatError(f"rows_per_message {limit} must be in [1, {most}]")
     shard = shards_of(batch.pseudonym, plan.shards).astype(np.uint16)
     rows = np.empty(len(batch), dtype=row_dtype(width))
-    for name in ("level", "pseudonym", "chain", "event", "payload"):
+    for name in _COLUMNS:
         rows[name] = getattr(batch, name)
     if limit > 1:
         order = np.argsort(shard, kind="stable")

@@ -12,7 +12,7 @@ This module is the scalar half, for devices and for people; it needs the standar
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from sotto.errors import FormatError
@@ -37,24 +37,16 @@ _PSEUDONYM = 1
 
 
 class Row(NamedTuple):
-    """One report: one level of one chain.
+    """One report: one level of one chain."""
 
-    Attributes
-    ----------
-    level : int
-        0 is the weakest, at most 255.
-    pseudonym, chain : bytes
-        16 bytes each.
-    event : int
-        Milliseconds since the Unix epoch, truncated to the plan's resolution; may be negative.
-    payload : bytes
-        As wide as its metric's mechanism says; equally wide in all rows of a group.
-    """
-
+    #: 0 is the weakest, at most 255.
     level: int
+    #: 16 bytes, as the chain has.
     pseudonym: bytes
     chain: bytes
+    #: Milliseconds since the Unix epoch, truncated to the plan's resolution; may be negative.
     event: int
+    #: As wide as its metric's mechanism says; equally wide in all rows of a group.
     payload: bytes
 
 
@@ -146,36 +138,28 @@ def _encode_group(metric: int, rows: Sequence[Row]) -> bytes:
 
 
 def decode_message(message: bytes) -> Message:
-    """Take a message apart.
+    """Take a message apart; raises FormatError if the bytes are not exactly one of a known version.
 
     Structure is checked here, and nothing else: whether plan and metric are known, the rows are
     acceptable and a signature is valid is for :func:`sotto.wire.decode.decode`.
-
-    Raises
-    ------
-    FormatError
-        The bytes are not exactly one message of a known version.
     """
-    _, version, _, shard, count, fingerprint = _header(message)
+    _, _, _, shard, _, fingerprint = header = _header(message)
     groups = []
-    position, end = HEADER.size, len(message) - trailer_of(version)
-    for _ in range(count):
-        group, position = _decode_group(message, position, end)
-        groups.append(group)
-    _check_end(position, end)
+    for metric, width, places in _groups(message, header):
+        rows = []
+        for at in places:
+            level, pseudonym, chain, event = ROW.unpack_from(message, at)
+            payload = message[at + ROW.size : at + row_size(width)]
+            rows.append(Row(level, pseudonym, chain, event, payload))
+        groups.append(Group(metric, tuple(rows)))
     return Message(fingerprint, shard, tuple(groups))
 
 
 def pseudonym_of(message: bytes) -> bytes:
     """Return the pseudonym that all rows of a message bear, as those of a device's message do.
 
-    Rows are not taken apart: the cost is that of looking at 16 bytes of each.
-
-    Raises
-    ------
-    FormatError
-        The bytes are not exactly one message of this version, or its rows bear several
-        pseudonyms.
+    Rows are not taken apart: the cost is that of looking at 16 bytes of each. Raises FormatError
+    if the bytes are not exactly one message, or its rows bear several pseudonyms.
 
     Examples
     --------
@@ -183,21 +167,16 @@ def pseudonym_of(message: bytes) -> bytes:
     >>> pseudonym_of(encode_message(bytes(32), 7, [(2, [row])]))
     b'pppppppppppppppp'
     """
-    _, version, _, _, count, _ = _header(message)
     found: set[bytes] = set()
-    position, end = HEADER.size, len(message) - trailer_of(version)
-    for _ in range(count):
-        _, width, start, position = _group_bounds(message, position, end)
-        rows = range(start + _PSEUDONYM, position, row_size(width))
-        found.update(message[at : at + 16] for at in rows)
-    _check_end(position, end)
+    for _, _, places in _groups(message, _header(message)):
+        found.update(message[at + _PSEUDONYM : at + _PSEUDONYM + 16] for at in places)
     if len(found) != 1:
         raise FormatError(f"a device's message bears one pseudonym, not {len(found)}")
     return found.pop()
 
 
 def _header(message: bytes) -> tuple[bytes, int, int, int, int, bytes]:
-    """Return the fields of a message's header, checked."""
+    """Return the fields of a header, checked."""
     if len(message) < HEADER.size:
         raise FormatError(f"a message has at least {HEADER.size} bytes, not {len(message)}")
     fields = HEADER.unpack_from(message)
@@ -213,35 +192,23 @@ def _header(message: bytes) -> tuple[bytes, int, int, int, int, bytes]:
     return fields
 
 
-def trailer_of(version: int) -> int:
-    """Return how many bytes come after the last group of a message of that version."""
-    return TRAILER if version == SIGNED_VERSION else 0
-
-
-def _check_end(position: int, end: int) -> None:
-    if position != end:
-        raise FormatError(f"{end - position} bytes after the last group")
-
-
-def _group_bounds(message: bytes, position: int, limit: int) -> tuple[int, int, int, int]:
-    """Return metric and payload width of a group, and where its rows begin and end."""
-    if position + GROUP.size > limit:
-        raise FormatError("the message ends within the header of a group")
-    metric, width, count = GROUP.unpack_from(message, position)
-    start = position + GROUP.size
-    end = start + count * row_size(width)
-    if count == 0:
-        raise FormatError("a group has at least one row")
-    if end > limit:
-        raise FormatError("the message ends within a group")
-    return metric, width, start, end
-
-
-def _decode_group(message: bytes, position: int, limit: int) -> tuple[Group, int]:
-    metric, width, start, end = _group_bounds(message, position, limit)
-    rows = []
-    for at in range(start, end, row_size(width)):
-        level, pseudonym, chain, event = ROW.unpack_from(message, at)
-        payload = message[at + ROW.size : at + row_size(width)]
-        rows.append(Row(level, pseudonym, chain, event, payload))
-    return Group(metric, tuple(rows)), end
+def _groups(
+    message: bytes, header: tuple[bytes, int, int, int, int, bytes]
+) -> Iterator[tuple[int, int, range]]:
+    """Yield metric, payload width and places of the rows of each group, and check the bounds."""
+    _, version, _, _, count, _ = header
+    position = HEADER.size
+    limit = len(message) - (TRAILER if version == SIGNED_VERSION else 0)
+    for _ in range(count):
+        if position + GROUP.size > limit:
+            raise FormatError("the message ends within the header of a group")
+        metric, width, rows = GROUP.unpack_from(message, position)
+        start = position + GROUP.size
+        position = start + rows * row_size(width)
+        if rows == 0:
+            raise FormatError("a group has at least one row")
+        if position > limit:
+            raise FormatError("the message ends within a group")
+        yield metric, width, range(start, position, row_size(width))
+    if position != limit:
+        raise FormatError(f"{limit - position} bytes after the last group")

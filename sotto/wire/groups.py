@@ -18,7 +18,6 @@ _FEW = 64
 
 _GROUP = np.dtype([("metric", "<u2"), ("width", "<u2"), ("count", "<u4")])
 
-
 #: A header as one record of numpy.
 LAYOUT = np.dtype(
     [
@@ -57,22 +56,15 @@ def records_at(
 
 
 class Groups(NamedTuple):
-    """A table of groups; all columns are int64 of shape (k,).
+    """A table of groups; all columns have shape (k,)."""
 
-    Attributes
-    ----------
-    message : ndarray
-        Index of the group's message.
-    metric, width, rows : ndarray
-        As the group's header says: metric, payload width, number of rows.
-    start : ndarray
-        Where in the buffer its first row is.
-    """
-
+    #: Index of the group's message.
     message: NDArray[np.int64]
+    #: As the group's header says: metric, payload width, number of rows.
     metric: NDArray[np.int64]
     width: NDArray[np.int64]
     rows: NDArray[np.int64]
+    #: Where in the buffer its first row is.
     start: NDArray[np.int64]
 
     def where(self, chosen: NDArray[np.bool_]) -> Groups:
@@ -91,15 +83,7 @@ class Groups(NamedTuple):
             yield int(groups.metric[begin]), Groups(*(column[begin:end] for column in groups))
 
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return, for each row of these groups, its group and its place.
-
-        Returns
-        -------
-        of_group : ndarray, shape (n,), int64
-            Index of the row's group in this table.
-        starts : ndarray, shape (n,), int64
-            Where in the buffer the row begins.
-        """
+        """Return, for each of the n rows, the index of its group and where in the buffer it is."""
         of_group = np.repeat(np.arange(len(self.rows)), self.rows)
         alike = len(self.width) == 0 or bool((self.width == self.width[0]).all())
         widths = self.width[:1] if alike else self.width
@@ -117,23 +101,10 @@ def walk(
     ends: NDArray[np.int64],
     groups: NDArray[np.int64],
 ) -> tuple[Groups, NDArray[np.int64]]:
-    """Find all groups of the given messages, and the messages that are not exactly their groups.
+    """Find all groups of whole messages, and the messages that are not exactly their groups.
 
-    Parameters
-    ----------
-    data : ndarray of uint8
-        The buffer.
-    message : ndarray, shape (k,), int64
-        Indices of the messages to walk.
-    begins, ends, groups : ndarray, shape (m,), int64
-        Of every message: where its first group begins, where it ends, how many groups it has.
-
-    Returns
-    -------
-    Groups
-        Of whole messages alone.
-    ndarray of int64
-        The messages that are malformed.
+    ``message`` has the indices of those to walk. Of every message, ``begins``, ``ends`` and
+    ``groups`` of shape (m,) say where its first group begins, where it ends and how many it has.
     """
     pieces: list[Groups] = []
     broken = [message[:0]]

@@ -37,22 +37,8 @@ _PSEUDONYM = b"sotto.pseudonym.signed\0"
 class Signer:
     """Signs the messages of one device in one budget period.
 
-    Parameters
-    ----------
-    seed : bytes
-        32 bytes, secret: the private key of Ed25519.
-
-    Attributes
-    ----------
-    public_key : bytes
-        32 bytes.
-
-    Raises
-    ------
-    ParameterError
-        The seed has another length.
-    ModuleNotFoundError
-        The extra ``signatures`` is not installed.
+    The seed, of 32 bytes and secret, is the private key of Ed25519; ``public_key`` has 32 bytes.
+    Raises ModuleNotFoundError if the extra ``signatures`` is not installed.
 
     Examples
     --------
@@ -98,17 +84,8 @@ def _verification() -> tuple[type[Ed25519PublicKey], type[Exception]]:
 
 
 def signed_pseudonym(collector: str, period: int, public_key: bytes) -> bytes:
-    """Return the 16-byte pseudonym that commits to a public key.
+    """Return the 16-byte pseudonym that commits to a public key, in a budget period's number.
 
-    Parameters
-    ----------
-    collector : str
-    period : int
-        The number of the budget period.
-    public_key : bytes
-
-    Examples
-    --------
     >>> needs_signature(signed_pseudonym("fleet.example", 2800, bytes(32)))
     True
     """
@@ -130,13 +107,7 @@ def needs_signature(pseudonym: bytes) -> bool:
 
 
 def require_signatures() -> None:
-    """Return if signatures can be made and verified.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        The extra ``signatures`` is not installed.
-    """
+    """Raise ModuleNotFoundError unless the extra ``signatures`` is installed."""
     try:
         import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401
     except ModuleNotFoundError:

@@ -379,7 +379,7 @@ def test_consent_given_by_another_thread_meanwhile_keeps_its_count(path, drawn, 
     client = device(state=path)
     client.record("app", "a")
     with monkeypatch.context() as late:
-        late.setattr(client, "_refused", lambda now: Outcome.NO_CONSENT)
+        late.setattr(client._recorder.decisions, "refused", lambda now: Outcome.NO_CONSENT)
         assert client.record("app", "b") is Outcome.NO_CONSENT
     assert client.record("app", "c") is Outcome.ACCEPTED
     client.clock.advance(days=8)

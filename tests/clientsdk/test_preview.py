@@ -9,7 +9,7 @@ from device_plans import CONSTANT, DAY, HOUR, START, WEEK, items, metric, number
 from slow_publishers import Failing
 
 from clientsdk import Ceilings, PendingChain, Settings
-from clientsdk.meanings import meaning
+from clientsdk.preview import meaning
 from clientsdk.testing import FakeClock, SeededClient, reported
 from mechanisms.testing import SeededSource
 from sotto.errors import PublishError, StoreError

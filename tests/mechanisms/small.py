@@ -21,7 +21,6 @@ from mechanisms.chains.supporting import SupportChain
 from mechanisms.chains.symbols import SymbolChain, SymbolDraw
 from mechanisms.levels import Probabilities
 from mechanisms.registry import build
-from mechanisms.top_item.permute_and_flip import ReleaseChain
 
 Law = dict[tuple[int, ...], Fraction]
 
@@ -178,7 +177,7 @@ def input_laws(mechanism: Any) -> list[Law]:
 
 def kernel(chain: Any, encoded: int, before: int, level: int) -> dict[int, Fraction]:
     """The law that ``forward`` draws from, from its integer weights."""
-    if isinstance(chain, SymbolChain | FiniteChain | ReleaseChain):
+    if isinstance(chain, SymbolChain | FiniteChain):
         weights = chain.forward_weights([(encoded, 1)], before, level)
         return {out: Fraction(weight, sum(weights.values())) for out, weight in weights.items()}
     if isinstance(chain, PackedChain):

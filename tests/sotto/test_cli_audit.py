@@ -9,7 +9,7 @@ import pytest
 from agreed_plans import PLAN_YAML
 
 from mechanisms.audit import claims
-from mechanisms.audit.bounds import Attack, Guesses
+from mechanisms.audit.guessing import Attack, Guesses
 from sotto.cli import main
 from sotto.plan.compile import parse_plan
 
@@ -176,7 +176,7 @@ def test_a_certificate_that_is_not_its_own_is_status_1(capsys, monkeypatch, plan
         (["--trials", "999"], "--trials must lie in"),
         (["--confidence", "1"], "--confidence must lie in"),
         (["--confidence", "nan"], "--confidence must lie in"),
-        (["--epsilon", "1,x"], "--epsilon must be numbers"),
+        (["--epsilon", "1,x"], "--epsilon: '1,x' must be numbers"),
         (["--epsilon", "nan"], "epsilon must lie in"),
         (["--mechanism", "grr,none"], "--mechanism must be among"),
         (["none.yaml", "--epsilon", "1"], "are for the library"),

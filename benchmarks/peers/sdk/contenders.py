@@ -83,19 +83,13 @@ client = posthog.Posthog("key", host=f"http://127.0.0.1:{HOST[1]}")
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to report one thing.
-
-    Attributes
-    ----------
-    distribution : str
-        As it is installed.
-    load, start, event, age : str
-        Statements: load the package, make what an app makes once, report one thing, and let time
-        pass until that may be sent.
-    """
+    """One way to report one thing."""
 
     name: str
+    #: As it is installed.
     distribution: str
+    #: Statements: load the package, make what an app makes once, report one thing, and let time
+    #: pass until that may be sent.
     load: str
     start: str
     event: str

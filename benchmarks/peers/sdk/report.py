@@ -97,12 +97,9 @@ def run(script: str, port: int = 0, limit: float = 120.0) -> tuple[str, float | 
             # Bytecode, as of packages that were installed.
             "PYTHONPYCACHEPREFIX": str(ROOT / "build" / "bench-bytecode"),
         }
+        prelude = _PRELUDE.format(root=str(ROOT), port=port, state=state)
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                _PRELUDE.format(root=str(ROOT), port=port, state=state) + script,
-            ],
+            [sys.executable, "-c", prelude + script],
             env=environment,
             cwd=folder,
             stdout=subprocess.PIPE,

@@ -9,30 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import exp
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mechanisms.arrays import Ints
 from mechanisms.errors import ParameterError
 from mechanisms.papers.gradual_release.formulas import relaxation
 from mechanisms.planner.comparison import check_epsilon
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
 
 
 def least_error(domain_size: int, epsilon: float) -> float:
     """Return the error rate that no guess of a uniform value is below (Theorem 6.1).
 
-    Parameters
-    ----------
-    domain_size : int, at least 2
-    epsilon : float in (0, 700]
-        What all reports together cost.
-
-    Examples
-    --------
-    >>> round(least_error(5, 1.0), 4)
-    0.5954
+    ``epsilon``, in (0, 700], is what all reports together cost.
     """
     check_epsilon(epsilon)
     if not domain_size >= 2:
@@ -41,32 +31,17 @@ def least_error(domain_size: int, epsilon: float) -> float:
     return (domain_size - 1) * down / (1 + (domain_size - 1) * down)
 
 
-def last_output(
-    outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
-) -> NDArray[np.int64]:
+def last_output(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> Ints:
     """Guess the last report.
 
-    Parameters
-    ----------
-    outputs : array_like, shape (n, levels), integers in [0, domain_size)
-        Chains of generalized randomized response, weakest report first.
-    domain_size : int
-    epsilons : sequence of float, length levels
-        Increasing.
-
-    Returns
-    -------
-    ndarray, shape (n,), int64
+    Chains of generalized randomized response, ``(n, levels)`` integers in [0, domain_size), weakest
+    report first, at rising epsilons: ``(n,)`` guesses. The other attacks take the same.
     """
     return _chains(outputs, domain_size, epsilons)[:, -1]
 
 
-def maximum_likelihood(
-    outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
-) -> NDArray[np.int64]:
+def maximum_likelihood(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> Ints:
     """Guess the value for which the whole chain is likeliest, by the law of each relaxation."""
-    import numpy as np
-
     chains = _chains(outputs, domain_size, epsilons)
     values = np.arange(domain_size)
     # Only what differs between values matters: a hit counts epsilon more than a miss.
@@ -79,29 +54,25 @@ def maximum_likelihood(
         moved = np.where(after == values, law.p_ba, moved)
         with np.errstate(divide="ignore"):
             scores = scores + np.log(np.where(after == before, kept, moved))
-    guesses: NDArray[np.int64] = scores.argmax(axis=1).astype(np.int64)
+    guesses: Ints = scores.argmax(axis=1).astype(np.int64)
     return guesses
 
 
-def highest_frequency(
-    outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
-) -> NDArray[np.int64]:
+def highest_frequency(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> Ints:
     """Guess the value that is reported most often; of equals, the last report if it is one."""
     return _heaviest(outputs, domain_size, epsilons, [1.0] * len(epsilons))
 
 
 def weighted_highest_frequency(
     outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
-) -> NDArray[np.int64]:
+) -> Ints:
     """Guess the value whose reports have the largest sum of epsilons; ties as above."""
     return _heaviest(outputs, domain_size, epsilons, epsilons)
 
 
 def _heaviest(
     outputs: ArrayLike, domain_size: int, epsilons: Sequence[float], weights: Sequence[float]
-) -> NDArray[np.int64]:
-    import numpy as np
-
+) -> Ints:
     chains = _chains(outputs, domain_size, epsilons)
     values = np.arange(domain_size)
     sums = np.zeros((len(chains), domain_size))
@@ -109,13 +80,11 @@ def _heaviest(
         sums += weight * (chains[:, level, None] == values)
     # Sums of the same reports in another order differ by rounding; nothing smaller decides.
     sums += 1e-9 * sum(weights) * (chains[:, -1:] == values)
-    guesses: NDArray[np.int64] = sums.argmax(axis=1).astype(np.int64)
+    guesses: Ints = sums.argmax(axis=1).astype(np.int64)
     return guesses
 
 
-def _chains(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> NDArray[np.int64]:
-    import numpy as np
-
+def _chains(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> Ints:
     chains = np.asarray(outputs)
     if chains.ndim != 2 or chains.shape[1] != len(epsilons) or not epsilons:
         raise ParameterError(f"chains of shape {chains.shape} do not fit {len(epsilons)} epsilons")
@@ -124,7 +93,7 @@ def _chains(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> 
     return chains.astype(np.int64)
 
 
-Attack = Callable[["ArrayLike", int, Sequence[float]], "NDArray[np.int64]"]
+Attack = Callable[["ArrayLike", int, Sequence[float]], "Ints"]
 #: The attacks of the paper, by the names of its figures.
 ATTACKS: dict[str, Attack] = {
     "LO": last_output,

@@ -17,35 +17,13 @@ from mechanisms.errors import ParameterError, UnrelatedLevelsError
 
 
 def degradation(weak: Channel, strong: Channel) -> Channel:
-    """Return a channel that turns reports of ``strong`` into reports of ``weak``.
+    """Return the channel T with ``strong.then(T) == weak``, over the same inputs.
 
     Where the columns of ``strong`` are independent there is at most one such matrix, found by
-    elimination; otherwise an exact linear program decides (Blackwell's criterion).
+    elimination; otherwise an exact linear program decides (Blackwell's criterion: "Equivalent
+    Comparisons of Experiments", Annals of Mathematical Statistics 24(2), 1953). Raises
+    ``UnrelatedLevelsError`` if there is none.
 
-    Parameters
-    ----------
-    weak, strong : Channel
-        Over the same inputs.
-
-    Returns
-    -------
-    Channel
-        T with ``strong.then(T) == weak``.
-
-    Raises
-    ------
-    ParameterError
-        The channels have different numbers of inputs.
-    UnrelatedLevelsError
-        There is no such channel.
-
-    References
-    ----------
-    D. Blackwell, "Equivalent Comparisons of Experiments", Annals of Mathematical Statistics 24(2),
-    1953.
-
-    Examples
-    --------
     >>> def bit(p):
     ...     return Channel(((p, 1 - p), (1 - p, p)))
     >>> step = degradation(bit(Fraction(3, 5)), bit(Fraction(9, 10)))
@@ -70,18 +48,8 @@ def degradation(weak: Channel, strong: Channel) -> Channel:
 def forward_kernel(strong: Channel, step: Channel) -> tuple[tuple[tuple[Fraction, ...], ...], ...]:
     """Return the law of the stronger report given the weaker one and the value.
 
-    Parameters
-    ----------
-    strong : Channel
-        C2, over the values.
-    step : Channel
-        T, over the outputs of ``strong``.
-
-    Returns
-    -------
-    nested tuple
-        ``kernel[x][o1][o2] = C2[x, o2] T[o2, o1] / C1[x, o1]`` with C1 = C2 T; all zero where
-        ``o1`` is impossible for ``x``.
+    ``kernel[x][o1][o2] = C2[x, o2] T[o2, o1] / C1[x, o1]`` with C2 = ``strong``, T = ``step`` and
+    C1 = C2 T; all zero where ``o1`` is impossible for ``x``.
     """
     weak = strong.then(step)
     return tuple(
@@ -145,22 +113,10 @@ def nonnegative_solution(
 ) -> list[Fraction] | None:
     """Return some ``x >= 0`` with ``matrix @ x == right``, or None if there is none.
 
-    The first phase of the simplex method in integers (a tableau with a common denominator, so
-    that every division is exact), with Bland's rule, which never cycles.
+    The first phase of the simplex method in integers (a tableau with a common denominator, so that
+    every division is exact; J. Edmonds, Journal of Research of the NBS 71B, 1967), with the rule of
+    R. G. Bland, which never cycles (Mathematics of Operations Research 2(2), 1977).
 
-    Parameters
-    ----------
-    matrix : sequence of rows of Fraction
-    right : sequence of Fraction, one a row
-
-    References
-    ----------
-    R. G. Bland, "New Finite Pivoting Rules for the Simplex Method", Mathematics of Operations
-    Research 2(2), 1977. J. Edmonds, "Systems of Distinct Representatives and Linear Algebra",
-    Journal of Research of the NBS 71B, 1967 (integer pivoting).
-
-    Examples
-    --------
     >>> half = Fraction(1, 2)
     >>> nonnegative_solution([[Fraction(1), Fraction(2)]], [half])
     [Fraction(1, 2), Fraction(0, 1)]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
 
-from mechanisms.audit.cases import Case, Release, Views, unit
+import numpy as np
+
+from mechanisms.arrays import Bools
+from mechanisms.audit.cases import Case, Views, unit
 from mechanisms.audit.guessing import key_of
 from mechanisms.papers.gradual_release.formulas import relaxation
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 def claims() -> list[Case]:
@@ -27,7 +26,7 @@ def claims() -> list[Case]:
             "M. Pan 2024, 5.2, z not kept",
             rounded[-1],
             redrawn,
-            _rounded_release(rounded, pair),
+            partial(_rounded, rounded, pair),
             "each report is about another draw of z",
         ),
         Case(
@@ -35,7 +34,7 @@ def claims() -> list[Case]:
             "M. Pan 2024, 3, value not kept",
             2.0,
             2 * 1.0 + 2.0,
-            _changed_release((1.0, 2.0)),
+            _changed,
             "the second report corrects the first",
         ),
         Case(
@@ -43,66 +42,45 @@ def claims() -> list[Case]:
             "composition",
             fresh[-1],
             math.fsum(fresh),
-            _fresh_release(fresh),
+            partial(_fresh, fresh),
             "budgets add",
         ),
     ]
 
 
-def _relaxed(
-    before: NDArray[np.bool_],
-    bits: NDArray[np.bool_],
-    low: float,
-    high: float,
-    source: Source,
-) -> NDArray[np.bool_]:
+def _relaxed(before: Bools, bits: Bools, low: float, high: float, source: Source) -> Bools:
     """Return the stronger binary report given the weaker one and the bit."""
-    import numpy as np
-
     law = relaxation(2, low, high)
     right = unit(len(bits), source) < np.where(before == bits, law.p_aa, law.p_ba)
     return bits ^ ~right
 
 
-def _answered(bits: NDArray[np.bool_], epsilon: float, source: Source) -> NDArray[np.bool_]:
+def _answered(bits: Bools, epsilon: float, source: Source) -> Bools:
     return bits ^ (unit(len(bits), source) >= 1 / (1 + math.exp(-epsilon)))
 
 
-def _columns(reports: Sequence[NDArray[np.bool_]]) -> Views:
-    import numpy as np
-
+def _columns(reports: Sequence[Bools]) -> Views:
     return {"all reports": key_of(np.stack(reports, axis=1).astype(np.int64))}
 
 
-def _rounded_release(epsilons: Sequence[float], pair: tuple[float, float]) -> Release:
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        import numpy as np
-
-        values, n = np.where(secrets, pair[1], pair[0]), len(secrets)
-        reports = [_answered(unit(n, source) < values, epsilons[0], source)]
-        for low, high in itertools.pairwise(epsilons):
-            bits = unit(n, source) < values
-            reports.append(_relaxed(reports[-1], bits, low, high, source))
-        return _columns(reports)
-
-    return release
+def _rounded(
+    epsilons: Sequence[float], pair: tuple[float, float], secrets: Bools, source: Source
+) -> Views:
+    values, n = np.where(secrets, pair[1], pair[0]), len(secrets)
+    reports = [_answered(unit(n, source) < values, epsilons[0], source)]
+    for low, high in itertools.pairwise(epsilons):
+        reports.append(_relaxed(reports[-1], unit(n, source) < values, low, high, source))
+    return _columns(reports)
 
 
-def _changed_release(epsilons: tuple[float, float]) -> Release:
-    """Return reports of (0, 1) or of (1, 0): the bit is another one at the second level."""
-
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        first = _answered(secrets, epsilons[0], source)
-        return _columns([first, _relaxed(first, ~secrets, *epsilons, source)])
-
-    return release
+def _changed(secrets: Bools, source: Source) -> Views:
+    """Report (0, 1) or (1, 0) at epsilons 1 and 2: the bit is another one at the second level."""
+    first = _answered(secrets, 1.0, source)
+    return _columns([first, _relaxed(first, ~secrets, 1.0, 2.0, source)])
 
 
-def _fresh_release(epsilons: Sequence[float]) -> Release:
-    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
-        return _columns([_answered(secrets, epsilon, source) for epsilon in epsilons])
-
-    return release
+def _fresh(epsilons: Sequence[float], secrets: Bools, source: Source) -> Views:
+    return _columns([_answered(secrets, epsilon, source) for epsilon in epsilons])
 
 
 def _worst_rounding(epsilons: Sequence[float]) -> tuple[float, tuple[float, float]]:

@@ -49,19 +49,7 @@ class DegradationProbabilities(NamedTuple):
 
 
 def relaxation(domain_size: int, epsilon1: float, epsilon2: float) -> RelaxationProbabilities:
-    """Return how generalized randomized response is relaxed from ``epsilon1`` to ``epsilon2``.
-
-    Parameters
-    ----------
-    domain_size : int, at least 2
-    epsilon1, epsilon2 : float
-        0 < epsilon1 <= epsilon2 <= 700.
-
-    Examples
-    --------
-    >>> round(relaxation(3, 0.1, 0.5).p_aa, 6)
-    0.584433
-    """
+    """Return how generalized randomized response is relaxed, 0 < epsilon1 <= epsilon2 <= 700."""
     _check(domain_size, epsilon1, epsilon2)
     if epsilon1 == epsilon2:
         return RelaxationProbabilities(1.0, 0.0, 1.0, 0.0, 0.0)
@@ -80,11 +68,6 @@ def degradation_probabilities(
 
     Two values also describe every bit of optimized unary encoding, which is flipped with the
     probability ``other``; of symmetric unary encoding at half the epsilons.
-
-    Examples
-    --------
-    >>> round(degradation_probabilities(2, 1.0, 2.0).other, 6)
-    0.196612
     """
     _check(domain_size, epsilon1, epsilon2)
     if epsilon1 == epsilon2:
@@ -98,22 +81,7 @@ def degradation_probabilities(
 def chain_probability(
     domain_size: int, epsilons: Sequence[float], outputs: Sequence[int], value: int
 ) -> float:
-    """Return the probability of a whole chain of generalized randomized responses.
-
-    Parameters
-    ----------
-    domain_size : int, at least 2
-    epsilons : sequence of float
-        Increasing, in (0, 700].
-    outputs : sequence of int in [0, domain_size)
-        Weakest first.
-    value : int in [0, domain_size)
-
-    Examples
-    --------
-    >>> round(chain_probability(3, [0.1, 0.5, 1.0], [0, 1, 1], 1), 6)
-    0.102415
-    """
+    """Return the probability of a chain of generalized randomized responses, weakest first."""
     _check_chain(domain_size, epsilons, outputs)
     hit = 1 if outputs[-1] == value else exp(-epsilons[-1])
     probability = hit / (1 + (domain_size - 1) * exp(-epsilons[-1]))
@@ -129,11 +97,6 @@ def chain_log_ratio(
     """Return ln of how much likelier a chain is for one value than for another (Lemma 3.1).
 
     The last report alone decides; the ratio is finite even where both probabilities underflow.
-
-    Examples
-    --------
-    >>> chain_log_ratio(3, [0.1, 0.5, 1.0], [0, 1, 1], 1, 0)
-    1.0
     """
     _check_chain(domain_size, epsilons, outputs)
     return epsilons[-1] * ((outputs[-1] == one) - (outputs[-1] == other))
@@ -142,30 +105,11 @@ def chain_log_ratio(
 def bit_degradation(weak: tuple[float, float], strong: tuple[float, float]) -> tuple[float, float]:
     """Return the T of C1 = C2 T between any two channels of one bit.
 
-    With k = (p1 − p0)/(P1 − P0) and s = p0 − P0 k there is one if and only if s and s + k are
-    probabilities. A T that misses that by less than 1e-12 is taken to be rounded.
-
-    Parameters
-    ----------
-    weak, strong : (float, float)
-        The probabilities (p1, p0) and (P1, P0) that a 1, and a 0, is reported as 1.
-
-    Returns
-    -------
-    (float, float)
-        The probability that a 0, and a 1, of the stronger report becomes a 1 of the weaker one.
-
-    Raises
-    ------
-    ParameterError
-        A number is no probability.
-    UnrelatedLevelsError
-        The weaker channel is no degradation of the stronger one.
-
-    Examples
-    --------
-    >>> bit_degradation((0.6, 0.4), (0.9, 0.1))
-    (0.375, 0.625)
+    Channels are (p1, p0) and (P1, P0), the probabilities that a 1, and a 0, is reported as 1; T is
+    that a 0, and a 1, of the stronger report becomes a 1 of the weaker one. With k = (p1 − p0)/(P1
+    − P0) and s = p0 − P0 k there is one if and only if s and s + k are probabilities, else
+    ``UnrelatedLevelsError`` is raised. A T that misses that by less than 1e-12 is taken to be
+    rounded.
     """
     if not all(0 <= probability <= 1 for probability in (*weak, *strong)):
         raise ParameterError(f"probabilities must lie in [0, 1], not {weak}, {strong}")
@@ -184,23 +128,9 @@ def bit_degradation(weak: tuple[float, float], strong: tuple[float, float]) -> t
 
 
 def response_shares(epsilon: float, counts: Sequence[int]) -> list[float]:
-    """Return unbiased shares of categories from generalized randomized responses (equation 7).
+    """Return unbiased shares of categories from counts of generalized responses (equation 7).
 
-    Parameters
-    ----------
-    epsilon : float in (0, 700]
-    counts : sequence of int, at least 2, not all zero
-        Reports of each category.
-
-    Returns
-    -------
-    list of float
-        They sum to 1 and may leave [0, 1].
-
-    Examples
-    --------
-    >>> [round(share, 4) for share in response_shares(1.0, [310, 290, 300, 320, 280])]
-    [0.2261, 0.1739, 0.2, 0.2521, 0.1479]
+    They sum to 1 and may leave [0, 1].
     """
     check_epsilon(epsilon)
     n, m = sum(counts), len(counts)
@@ -211,22 +141,7 @@ def response_shares(epsilon: float, counts: Sequence[int]) -> list[float]:
 
 
 def response_share_variance(domain_size: int, epsilon: float, share: float, n: int) -> float:
-    """Return the variance of an estimated share, given the values (appendix G, its diagonal).
-
-    Parameters
-    ----------
-    domain_size : int, at least 2
-    epsilon : float in (0, 700]
-    share : float in [0, 1]
-        The true share.
-    n : int, positive
-        Reports.
-
-    Examples
-    --------
-    >>> round(response_share_variance(5, 0.5, 0.2, 1500), 6)
-    0.007981
-    """
+    """Return the variance of an estimated share, given the values (appendix G, its diagonal)."""
     check_epsilon(epsilon)
     if not (domain_size >= 2 and 0 <= share <= 1 and n > 0):
         raise ParameterError(f"no variance for {domain_size} values, share {share}, n {n}")
@@ -239,21 +154,8 @@ def response_share_variance(domain_size: int, epsilon: float, share: float, n: i
 def response_mean(low: float, high: float, epsilon: float, share_high: float) -> float:
     """Return the mean of numbers that were rounded to an end of [low, high] and randomized.
 
-    Parameters
-    ----------
-    low, high : float, low < high
-    epsilon : float in (0, 700]
-    share_high : float in [0, 1]
-        Share of the reports that say ``high``.
-
-    References
-    ----------
-    Equation 70, corrected: it multiplies the estimated share by h where (h − l) belongs.
-
-    Examples
-    --------
-    >>> round(response_mean(2.0, 5.0, 1.0, 0.55), 6)
-    3.824593
+    ``share_high`` of the reports say ``high``. Equation 70, corrected: it multiplies the estimated
+    share by h where (h − l) belongs.
     """
     check_epsilon(epsilon)
     if not (low < high and 0 <= share_high <= 1):
@@ -264,20 +166,11 @@ def response_mean(low: float, high: float, epsilon: float, share_high: float) ->
 
 @dataclass(frozen=True)
 class MixedCount:
-    """How many bits are set, from binary responses at several epsilons.
+    """How many bits are set, from binary responses at several epsilons; noises are variances.
 
-    Attributes
-    ----------
-    count : float
-        Equal weights: unbiased for exactly these clients, whatever their levels have to do with
-        their values.
-    count_noise : float
-        Variance of ``count`` given the values.
-    weighted_mean : float
-        The share with weights by inverse variance; biased unless levels are independent of
-        values.
-    weighted_noise : float
-        Variance of ``weighted_mean`` given the values.
+    ``count`` has equal weights: unbiased for exactly these clients, whatever their levels have to
+    do with their values. ``weighted_mean``, the share with weights by inverse variance, is biased
+    unless levels are independent of values.
     """
 
     count: float
@@ -287,21 +180,9 @@ class MixedCount:
 
 
 def mixed_count(reports: Sequence[int], epsilons: Sequence[float]) -> MixedCount:
-    """Estimate how many bits are set from each client's newest binary response.
+    """Estimate how many bits are set from each client's newest binary response, at its epsilon.
 
-    Only the newest report of a client may be given: the older ones are degradations of it and
-    say nothing more.
-
-    Parameters
-    ----------
-    reports : sequence of 0 and 1
-    epsilons : sequence of float in (0, 700]
-        Of each report.
-
-    Examples
-    --------
-    >>> round(mixed_count([1, 0, 1, 1, 0], [0.5, 0.5, 1.0, 2.0, 2.0]).count, 4)
-    3.582
+    Older reports of a client are degradations of the newest and say nothing more.
     """
     if not (reports and len(reports) == len(epsilons) and set(reports) <= {0, 1}):
         raise ParameterError("every report must be 0 or 1 and have an epsilon")

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate
@@ -27,20 +29,12 @@ MAX_STRIDES = 1000
 
 
 class Sale(NamedTuple):
-    """A report, sold.
+    """A report, sold: the ``report`` of a ``level`` of the chain.
 
-    Attributes
-    ----------
-    buyer : str
-    level, report : int
-        The report and its place in the chain.
-    cost : int
-        What the buyer can infer of this value from all he has, in certified micro-epsilon.
-    increment : int
-        What the sale adds to the seller's total, in micro-epsilon; 0 where somebody has bought a
-        stronger report before.
-    output_dependent : bool
-        Whether this upgrade, or one before it, depended on a report that the buyer had seen.
+    ``cost`` is what the buyer can infer of this value from all he has, in certified micro-epsilon,
+    ``increment`` what the sale adds to the seller's total: 0 where somebody has bought a stronger
+    report. ``output_dependent`` says whether this upgrade, or one before it, depended on a report
+    that the buyer had seen.
     """
 
     buyer: str
@@ -52,16 +46,11 @@ class Sale(NamedTuple):
 
 
 class MarketEstimate(NamedTuple):
-    """Shares of values, and whether they can be trusted.
+    """Shares of values; unbiased, however levels depend on values, unless ``biased``.
 
-    Attributes
-    ----------
-    shares : tuple of Estimate
-        Of each value; unbiased, however levels depend on values, unless ``biased``.
-    biased : bool
-        Some report was upgraded because of what the buyer had seen of it. Both values and
-        intervals are then wrong, by an amount that nobody knows: upgrading from 0.5 to 2 exactly
-        the bits reported as 1 makes −0.915 of a zero.
+    Then some report was upgraded because of what the buyer had seen of it. Both values and
+    intervals are wrong, by an amount that nobody knows: upgrading from 0.5 to 2 exactly the bits
+    reported as 1 makes −0.915 of a zero.
     """
 
     shares: tuple[Estimate, ...]
@@ -72,18 +61,10 @@ class MarketEstimate(NamedTuple):
 class Catalogue:
     """What sellers of one kind of value offer: a ladder in strides, up to a cap.
 
-    Parameters
-    ----------
-    domain_size : int
-        In [2, 2**20], the number of possible values.
-    start, cap, stride : float
-        Epsilons of the weakest and of the strongest report, at most 40, and the difference
-        between neighbours; digits beyond the sixth are dropped. ``cap`` is reached exactly.
-
-    Privacy
-    -------
-    Any two values are neighbours. All reports of a seller together cost what the strongest one
-    sold costs, at most ``cap``.
+    ``start`` and ``cap`` are the epsilons of the weakest and of the strongest report, at most 40,
+    and ``stride`` the difference between neighbours; digits beyond the sixth are dropped, and
+    ``cap`` is reached exactly. All reports of a seller together cost what the strongest one sold
+    costs, at most ``cap``, any two values being neighbours.
 
     Examples
     --------
@@ -140,13 +121,8 @@ class Catalogue:
     def estimate(self, sales: Sequence[Sale]) -> MarketEstimate:
         """Estimate the share of each value from what one buyer bought of many sellers.
 
-        Parameters
-        ----------
-        sales : sequence of Sale
-            The newest one of each seller: the older ones say nothing more.
+        Of each seller the newest sale: the older ones say nothing more.
         """
-        import numpy as np
-
         ones = np.zeros((self.levels, self.domain_size), dtype=np.int64)
         for sale in sales:
             ones[sale.level, sale.report] += 1
@@ -159,8 +135,6 @@ class Catalogue:
 class Seller:
     """One value's chain and the ledger of its sales, made by :meth:`Catalogue.seller`.
 
-    Examples
-    --------
     >>> from mechanisms.testing import SeededSource
     >>> catalogue = Catalogue(domain_size=5, start=0.1, cap=1.0, stride=0.01)
     >>> seller = catalogue.seller(3, SeededSource(1))
@@ -196,14 +170,9 @@ class Seller:
     def sell(self, buyer: str, epsilon: float, *, output_dependent: bool = False) -> Sale:
         """Sell a report, or a stronger one to a buyer who has one.
 
-        Parameters
-        ----------
-        buyer : str
-        epsilon : float
-            Within the catalogue's range, and enough for a stronger report than the buyer has.
-        output_dependent : bool, optional
-            Whether the buyer asks because of a report that he has seen. That costs no privacy
-            and ruins his estimates, which then are ``biased``.
+        ``epsilon`` must pay for a stronger report than the buyer has. ``output_dependent`` says
+        that the buyer asks because of a report that he has seen, which costs no privacy and ruins
+        his estimates.
         """
         level = self.catalogue.level_of(epsilon)
         before = self.seen_by(buyer)

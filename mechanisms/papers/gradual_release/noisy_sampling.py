@@ -10,8 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mechanisms.arrays import Bytes
 from mechanisms.chains.bits import symmetric_bit
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate
@@ -20,27 +23,12 @@ from mechanisms.levels import GRAINS, MAX_DECISION_EPSILON
 from mechanisms.planner.comparison import noisy_sampling_epsilon
 from mechanisms.randomness import Source
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
 
 def noisy_sampling_variance(permanent: float, sample: float, samples: int, n: int) -> float:
-    """Return the variance of a share of bits estimated from noisy samples (equation 68).
+    """Return the variance of a share of bits from K samples of each of n clients (equation 68).
 
-    Parameters
-    ----------
-    permanent, sample : float in [0, 1], not 1/2
-        The *probabilities* α and β that the permanent response, and a sample, is right.
-    samples : int, at least 1
-        K, of each client.
-    n : int, at least 1
-        Clients.
-
-    Examples
-    --------
-    >>> round(noisy_sampling_variance(0.75, 0.6, 10, 1000), 5)
-    0.00315
+    ``permanent`` and ``sample`` are the *probabilities* α and β, in [0, 1] and not 1/2, that the
+    permanent response, and a sample, is right.
     """
     for name, value in (("permanent", permanent), ("sample", sample)):
         if not (0 <= value <= 1 and value != 0.5):
@@ -55,12 +43,8 @@ def noisy_sampling_variance(permanent: float, sample: float, samples: int, n: in
 class NoisySampling:
     """A permanent binary response, reported through fresh responses to it.
 
-    Parameters
-    ----------
-    permanent, sample : float
-        Nominal epsilons in [1e-6, 40]; digits beyond the sixth are dropped.
-    samples : int
-        At least 1, the number K of reports of one bit.
+    ``permanent`` and ``sample`` are nominal epsilons in [1e-6, 40] (digits beyond the sixth are
+    dropped), ``samples`` the number K of reports of one bit.
 
     Privacy
     -------
@@ -119,10 +103,8 @@ class NoisySampling:
         zero = wrong * likely + (1 - wrong) * rare
         return loss_micro(one / zero)
 
-    def randomize(self, bits: ArrayLike, source: Source) -> NDArray[np.uint8]:
+    def randomize(self, bits: ArrayLike, source: Source) -> Bytes:
         """Randomize ``(n,)`` bits: ``(n, samples)`` ``uint8`` of 0 and 1."""
-        import numpy as np
-
         given = np.asarray(bits)
         if given.ndim != 1 or not np.isin(given, (0, 1)).all():
             raise ParameterError("bits must be one row of 0 and 1")
@@ -134,8 +116,6 @@ class NoisySampling:
 
     def estimate(self, reports: ArrayLike) -> Estimate:
         """Estimate the share of ones from ``(n, samples)`` reports."""
-        import numpy as np
-
         table = np.asarray(reports)
         if table.ndim != 2 or table.shape[1] != self.samples or not len(table):
             raise ParameterError(f"reports must have shape (n, {self.samples})")

@@ -33,21 +33,8 @@ class RelaxationState:
     it, in memory alone: who holds key and hash could try all values, so it is never stored, copied
     or used in a process forked from the one that made it.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-    symbol : object
-        The value, as the mechanism's ``draw`` takes it.
-    chain, pseudonym : bytes
-        16 bytes each; they fix the public coins.
-    source : Source
-    level : int, optional
-        The level of the first report, the weakest by default.
-
-    Raises
-    ------
-    ParameterError
-        The value or the level is none of the mechanism.
+    The value is given as the mechanism's ``draw`` takes it; ``chain`` and ``pseudonym`` fix the
+    public coins; ``level`` is that of the first report, the weakest by default.
 
     Privacy
     -------
@@ -93,7 +80,6 @@ first report
 
     @property
     def level(self) -> int:
-        """The level of the last report."""
         return self._level
 
     @property
@@ -114,22 +100,9 @@ first report
     def relax(
         self, symbol: Any, previous: bytes, source: Source, level: int | None = None
     ) -> bytes:
-        """Draw the report of a higher level, given the value and the last report.
+        """Draw the report of a higher level, given the value and the last report, and hold it.
 
-        Parameters
-        ----------
-        symbol : object
-            The value of the first report.
-        previous : bytes
-            The last report, as it was released.
-        source : Source
-        level : int, optional
-            A level above the last one, the next by default. Levels between are drawn as well.
-
-        Returns
-        -------
-        bytes
-            The report, which the state now holds as its last.
+        By default that of the next level; levels between are drawn as well.
 
         Raises
         ------

@@ -25,10 +25,9 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sotto.cli import options
 from sotto.errors import ParameterError
@@ -46,7 +45,6 @@ examples:
                --time-column scheduled --out build/log --devices build/devices.csv
 """
 
-
 _REIDENTIFIES = (
     "warning: {} joins each device of the input with its pseudonyms, and so with all its reports "
     "in the log. It re-identifies: keep it as the input is kept."
@@ -54,59 +52,32 @@ _REIDENTIFIES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``sotto replay``."""
-    add = parser.add_argument
-    add("--plan", type=Path, required=True, help="the collection plan (YAML, or compiled JSON)")
-    add("--input", type=Path, required=True, metavar="FILE", help=".csv, .csv.gz or .parquet")
-    add("--device-column", required=True, metavar="COLUMN", help="what distinguishes devices")
-    add("--time-column", required=True, metavar="COLUMN", help="when a row was recorded")
-    add("--out", type=Path, required=True, metavar="DIR", help="the log; empty or new")
-    add(
-        "--map",
-        type=_renamed,
-        action="append",
-        default=[],
-        metavar="METRIC=COLUMN",
-        help="a metric's column, where it has another name (may be repeated)",
+    add = partial(options.add, parser)
+    add("--plan FILE", "the collection plan (YAML, or compiled JSON)", required=True)
+    add("--input FILE", ".csv, .csv.gz or .parquet", required=True)
+    add("--device-column COLUMN", "what distinguishes devices", required=True)
+    add("--time-column COLUMN", "when a row was recorded", required=True)
+    add("--out DIR", "the log; empty or new", required=True)
+    renamed = "a metric's column, where it has another name (may be repeated)"
+    add("--map METRIC=COLUMN", renamed, [], type=_renamed, action="append")
+    null = "cells of this text count as empty, such as NA (may be repeated)"
+    add("--null TEXT", null, [], action="append")
+    add("--processes N", "how many play devices back", 2, type=options.whole(1))
+    add("--send-every DURATION", "a device wakes to send once in each slot of this length", "1d")
+    always = "devices answer in every period, whatever the plan's panels: to try a plan out"
+    add("--ignore-panels", always)
+    add("--until TIME", "stop all clocks then, delivered or not")
+    ledgers = (
+        "write the devices' own ledgers, to compare with the aggregator's audit; it re-identifies, "
+        "so keep it as the input is kept"
     )
-    add(
-        "--null",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="cells of this text count as empty, such as NA (may be repeated)",
-    )
-    add("--processes", type=options.whole(1), default=2, metavar="N", help="default: 2")
-    add(
-        "--send-every",
-        type=options.duration,
-        default="1d",
-        metavar="DURATION",
-        help="a device wakes to send once in each slot of this length (default: 1d)",
-    )
-    add(
-        "--ignore-panels",
-        action="store_true",
-        help="devices answer in every period, whatever the plan's panels: to try a plan out",
-    )
-    add(
-        "--until",
-        type=options.moment,
-        metavar="TIME",
-        help="stop all clocks then, delivered or not",
-    )
-    add(
-        "--devices",
-        type=Path,
-        metavar="OUT.csv",
-        help="write the devices' own ledgers, to compare with the aggregator's audit; it "
-        "re-identifies, so keep it as the input is kept",
-    )
-    add("--quiet", action="store_true", help="no progress bar")
+    add("--devices OUT.csv", ledgers, type=Path)
+    add("--quiet", "no progress bar")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play the table back; return the exit status."""
+    from tqdm import tqdm
+
     from sotto.cli.replay.devices import Schedule
     from sotto.cli.replay.playback import Replay, write_audit
     from sotto.cli.replay.table import Columns, read_recordings
@@ -119,8 +90,10 @@ def run(args: argparse.Namespace) -> int:
     schedule = Schedule(args.send_every, args.until, args.ignore_panels)
     recordings = read_recordings(args.input, plan, columns)
     replay = Replay(args.out, schedule, args.processes)
-    with _progress_bar(recordings.devices, args.quiet) as advance:
-        played = replay.run(plan, recordings, advance)
+    # Without --quiet a bar is shown where standard error is a terminal.
+    quiet, devices = args.quiet or None, recordings.devices
+    with tqdm(total=devices, unit=" devices", desc="replay", disable=quiet, file=sys.stderr) as bar:
+        played = replay.run(plan, recordings, bar.update)
     if args.devices:
         write_audit(args.devices, played.audit)
         print(_REIDENTIFIES.format(args.devices), file=sys.stderr)
@@ -135,17 +108,6 @@ def _renamed(text: str) -> tuple[str, str]:
     if not (metric and equals and column):
         raise argparse.ArgumentTypeError(f"{text!r} must be METRIC=COLUMN")
     return metric, column
-
-
-@contextmanager
-def _progress_bar(devices: int, quiet: bool = False) -> Iterator[Any]:
-    """Show devices done on standard error; yields what to call with their number."""
-    from tqdm import tqdm
-
-    with tqdm(
-        total=devices, unit=" devices", desc="replay", disable=quiet or None, file=sys.stderr
-    ) as bar:
-        yield bar.update
 
 
 def summary(plan: CompiledPlan, recordings: Recordings, played: Played) -> list[str]:

@@ -54,21 +54,14 @@ class Faithful:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When devices answer and send.
+    """When devices answer and send."""
 
-    Attributes
-    ----------
-    send_every : int
-        Milliseconds. In each slot of this length a device wakes at most once, at a moment drawn
-        anew for each slot, so that times of arrival do not distinguish devices.
-    until : int or None
-        Nothing happens from this time (ms) on; None: until everything is delivered.
-    every_period : bool
-        Whether devices answer in every period, whatever the plan's panels.
-    """
-
+    #: Milliseconds. In each slot of this length a device wakes at most once, at a moment drawn anew
+    #: for each slot, so that times of arrival do not distinguish devices.
     send_every: int = DAY
+    #: Nothing happens from this time (ms) on; None: until everything is delivered.
     until: int | None = None
+    #: Whether devices answer in every period, whatever the plan's panels.
     every_period: bool = False
 
 
@@ -88,13 +81,11 @@ class Kept:
 
 @dataclass(frozen=True)
 class AuditLine:
-    """One device's ledger for one budget period, in micro-epsilon.
-
-    ``pseudonym`` is hexadecimal, as seen in what was sent; empty if nothing was.
-    """
+    """One device's ledger for one budget period, in micro-epsilon."""
 
     device: int
     period: int
+    #: Hexadecimal, as seen in what was sent; empty if nothing was.
     pseudonym: str
     spent: int
     reserved: int
@@ -149,21 +140,8 @@ class Witness:
 class SortedLog:
     """Messages that come in any order, as partitions of a log that are each sorted by append time.
 
-    A full buffer becomes a partition of its own; the reader merges partitions by append time.
-
-    Parameters
-    ----------
-    directory : Path
-        The log.
-    prefix : str
-        Partitions are named ``<prefix>-0000``, ``<prefix>-0001`` and so on.
-    buffer_bytes : int
-        Memory that messages may take before they are written.
-
-    Attributes
-    ----------
-    messages, written : int
-        Messages taken, and their bytes.
+    A full buffer, of so many bytes of memory, becomes a partition of its own, ``<prefix>-0000`` and
+    so on; the reader merges partitions by append time.
 
     Examples
     --------
@@ -179,8 +157,8 @@ class SortedLog:
     """
 
     def __init__(self, directory: Path, prefix: str, buffer_bytes: int = BUFFER_BYTES) -> None:
-        self.messages = 0
-        self.written = 0
+        #: Messages taken, and their bytes.
+        self.messages = self.written = 0
         self._directory, self._prefix, self._limit = directory, prefix, buffer_bytes
         self._buffer: list[tuple[int, bytes]] = []
         self._held = self._partitions = 0
@@ -195,13 +173,7 @@ class SortedLog:
             self.spill()
 
     def spill(self) -> None:
-        """Write the buffered messages as a partition.
-
-        Raises
-        ------
-        PublishError
-            The log takes nothing: the disk is full, for example.
-        """
+        """Write the buffered messages as a partition; raises PublishError if the log takes none."""
         if not self._buffer:
             return
         self._buffer.sort(key=itemgetter(0))
@@ -232,28 +204,20 @@ class Clock:
 
 
 class DevicePublisher:
-    """A device's publisher: through the network to the log.
-
-    Attributes
-    ----------
-    pseudonyms : dict of int to str
-        By budget period, hexadecimal, as seen in what was sent.
-    drawn : dict of bytes to (str, int)
-        Metric and row of each chain that was drawn and has not been sent.
-    permanent : dict of int to (str, int)
-        By the number of a constant metric: its name, and the row of which its response is.
-    kept : list of (str, int, int)
-        Metric, period and row of each chain that was sent.
-    """
+    """A device's publisher: through the network to the log."""
 
     def __init__(
         self, device: int, clock: Clock, network: Network, log: SortedLog, period: int
     ) -> None:
         self._device, self._clock, self._network = device, clock, network
         self._log, self._period = log, period
+        #: By budget period, hexadecimal, as seen in what was sent.
         self.pseudonyms: dict[int, str] = {}
+        #: Metric and row of each chain that was drawn and has not been sent.
         self.drawn: dict[bytes, tuple[str, int]] = {}
+        #: By the number of a constant metric: its name, and the row of which its response is.
         self.permanent: dict[int, tuple[str, int]] = {}
+        #: Metric, period and row of each chain that was sent.
         self.kept: list[tuple[str, int, int]] = []
 
     def publish(self, shard: int, message: bytes) -> None:
@@ -283,18 +247,9 @@ class DevicePublisher:
 
 
 class Fleet:
-    """Plays devices back, one after another.
+    """Plays devices back, one after another, into a log.
 
-    Parameters
-    ----------
-    plan : CompiledPlan
-    recordings : Recordings
-    schedule : Schedule
-    log : SortedLog
-        Takes what arrives.
-    network : Network
-    witness : bool
-        Whether to note which row's value was kept, in :attr:`Played.kept`.
+    With ``witness`` it notes which row's value was kept, in :attr:`Played.kept`.
     """
 
     def __init__(
@@ -308,10 +263,8 @@ class Fleet:
     ) -> None:
         # Witnesses are put into a plan of their own: the caller's stays as it is.
         self._plan = CompiledPlan.from_json(plan.to_json()) if witness else plan
-        self._recordings = recordings
-        self._schedule = schedule
-        self._log = log
-        self._network = network
+        self._recordings, self._schedule = recordings, schedule
+        self._log, self._network = log, network
         self._jitter = random.SystemRandom()
         self._witnesses = {
             each.name: _witness(each)

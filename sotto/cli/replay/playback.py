@@ -37,28 +37,17 @@ _progress: Any = None
 
 @dataclass(frozen=True)
 class Replay:
-    """How a table is played back.
+    """How a table is played back."""
 
-    Attributes
-    ----------
-    out : Path
-        The log. It must not hold anything yet.
-    schedule : Schedule
-    processes : int
-        At least 1.
-    network : Network
-        Each process works on a copy of its own; ``Played.networks`` returns them.
-    witness : bool
-        Note which rows were kept; see :class:`sotto.cli.replay.devices.Kept`.
-    buffer_bytes : int
-        Memory for messages, in each process.
-    """
-
+    #: The log. It must not hold anything yet.
     out: Path
     schedule: Schedule = field(default_factory=Schedule)
     processes: int = 2
+    #: Each process works on a copy of its own; ``Played.networks`` returns them.
     network: Network = field(default_factory=Faithful)
+    #: Whether to note which rows were kept; see :class:`sotto.cli.replay.devices.Kept`.
     witness: bool = False
+    #: Memory for messages, in each process.
     buffer_bytes: int = BUFFER_BYTES
 
     def run(
@@ -67,21 +56,10 @@ class Replay:
         recordings: Recordings,
         progress: Callable[[int], object] = lambda devices: None,
     ) -> Played:
-        """Play all devices back.
+        """Play all devices back; progress is called with how many more are finished.
 
-        Parameters
-        ----------
-        plan : CompiledPlan
-        recordings : Recordings
-        progress : callable
-            Called with the number of devices finished since its last call.
-
-        Raises
-        ------
-        ParameterError
-            The log is not empty.
-        PublishError
-            The log takes nothing: the disk is full, for example.
+        Raises ParameterError if the log is not empty, PublishError if it takes nothing: the disk is
+        full, for example.
         """
         if self.out.exists() and any(self.out.iterdir()):
             raise ParameterError(

@@ -48,21 +48,13 @@ WRONG_TYPE: Final = Cell.WRONG_TYPE
 
 @dataclass(frozen=True)
 class Columns:
-    """Which column of the table says what.
-
-    Attributes
-    ----------
-    device, time : str
-        The columns of the device's id and of the event's time.
-    metrics : mapping of str to str
-        The column of each metric, in the plan's order.
-    nulls : frozenset of str
-        Cells of these texts count as empty, beside the empty cell itself.
-    """
+    """Which column of the table says what."""
 
     device: str
     time: str
+    #: The column of each metric, in the plan's order.
     metrics: Mapping[str, str]
+    #: Cells of these texts count as empty, beside the empty cell itself.
     nulls: frozenset[str] = frozenset()
 
     @classmethod
@@ -103,30 +95,20 @@ class Columns:
 
 @dataclass(frozen=True)
 class Recordings:
-    """What devices record, sorted by device and time.
+    """What devices record, n entries sorted by device and time."""
 
-    Attributes
-    ----------
-    row : (n,) int64
-        Number of the row in the input, from 0.
-    time : (n,) int64
-        Milliseconds since the epoch, UTC.
-    starts : (devices + 1,) int64
-        Device ``i`` has the entries ``starts[i]:starts[i + 1]``, in time order. Devices are
-        numbered as they first appear in the input; their ids are not kept.
-    values : mapping of str to (n,) object
-        By metric: a value, ``None`` where the cell is empty, or ``WRONG_TYPE``.
-    rows : int
-        Rows of the input, those left out included.
-    skipped : Counter of str
-        Rows left out, by reason.
-    """
-
+    #: Number of each entry's row in the input, from 0.
     row: NDArray[np.int64]
+    #: Milliseconds since the epoch, UTC.
     time: NDArray[np.int64]
+    #: Device ``i`` has the entries ``starts[i]:starts[i + 1]``, in time order. Devices are numbered
+    #: as they first appear in the input; their ids are not kept.
     starts: NDArray[np.int64]
+    #: By metric, of shape (n,): a value, ``None`` where the cell is empty, or ``WRONG_TYPE``.
     values: Mapping[str, NDArray[np.object_]]
+    #: Rows of the input, those left out included.
     rows: int
+    #: Rows left out, by reason.
     skipped: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -163,22 +145,10 @@ class Recordings:
 def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordings:
     """Read a ``.csv``, ``.csv.gz`` or ``.parquet`` file.
 
-    Parameters
-    ----------
-    path : Path
-        The input. CSV is UTF-8 with a header line. Times are ISO 8601 (without an offset: UTC)
-        or whole milliseconds since the epoch; a Parquet timestamp is what it says.
-    plan : CompiledPlan
-        Says the type of each metric.
-    columns : Columns
-        Which column says what.
-
-    Raises
-    ------
-    ParameterError
-        A column is absent, or the name of the file ends otherwise.
-    FormatError
-        The file is not what its name says.
+    CSV is UTF-8 with a header line. Times are ISO 8601 (without an offset: UTC) or whole
+    milliseconds since the epoch; a Parquet timestamp is what it says. Raises ParameterError if a
+    column is absent or the name of the file ends otherwise, FormatError if it is not what its name
+    says.
     """
     table, ragged = _read_table(path, columns)
     device = _decoded(table[columns.device], columns.nulls, str)

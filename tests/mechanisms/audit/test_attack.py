@@ -13,7 +13,6 @@ import pytest
 from statistical import check_at_least
 
 from mechanisms.audit.attack import attack
-from mechanisms.audit.bounds import loss_bound
 from mechanisms.audit.cases import unit
 from mechanisms.audit.claims import (
     FALSE_ALARM,
@@ -23,7 +22,7 @@ from mechanisms.audit.claims import (
     examine,
     ladder_to,
 )
-from mechanisms.audit.guessing import column_of, fair_bits, guess, key_of, score_key
+from mechanisms.audit.guessing import column_of, fair_bits, guess, key_of, loss_bound, score_key
 from mechanisms.audit.seen import Seen
 from mechanisms.base import NO_ID, Mechanism
 from mechanisms.chains.thresholds import FiniteDraw

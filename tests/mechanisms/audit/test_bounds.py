@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms.audit.bounds import Attack, Guesses, loss_bound, lower_limit
+from mechanisms.audit.guessing import Attack, Guesses, loss_bound, lower_limit
 from mechanisms.errors import ParameterError
 
 

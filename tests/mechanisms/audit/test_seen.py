@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mechanisms.audit.seen import LinearScore, bit_sums
+from mechanisms.audit.seen import LinearScore
 
 SEED = 20_260_702
 N = 16_000
@@ -72,10 +72,3 @@ def test_chains_of_one_input_alone_teach_nothing(secrets: np.ndarray) -> None:
     planes = np.full((len(secrets), 2), 0xA5, dtype=np.uint8)
     score = LinearScore.fit(planes, np.ones((len(secrets), 1)), secrets)
     assert np.ptp(score(planes, np.ones((len(secrets), 1)))) == 0
-
-
-def test_sums_of_bits() -> None:
-    planes = np.array([[1, 0], [3, 128], [1, 1]], dtype=np.uint8)
-    sums = bit_sums(planes, np.array([False, True, False]))
-    assert sums[0].tolist() == [2, *[0] * 7, 1, *[0] * 7]
-    assert sums[1].tolist() == [1, 1, *[0] * 6, *[0] * 7, 1]

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from statistical import check_counts, check_normal
 
 from mechanisms import coins
-from mechanisms.category.linear_hash import bucket, buckets_of, digits
 from mechanisms.category.local_hashing import (
     MAX_CELLS,
     LocalHashing,
     best_buckets,
+    bucket,
+    buckets_of,
+    digits,
     hashing_variance,
 )
 from mechanisms.errors import ParameterError
@@ -94,14 +96,14 @@ def test_the_exact_law_of_coin_and_report_is_pure() -> None:
 def test_the_coin_is_that_of_the_chain_and_nearly_uniform() -> None:
     mechanism = ladder(1000, 7)
     ids = SeededSource(SEED).words(2 * 200_000).reshape(-1, 2)
-    found = mechanism.hashes_of(ids)
+    found = mechanism.strata_of(ids, ids)
     chain = ids[5].astype("<u8").tobytes()
     assert mechanism.hash_of(chain) == found[5]
     assert found[5] == coins.hash_id(chain, coins.coin_domain("metric")) % 7**4
     check_counts(np.bincount(found, minlength=7**4), [Fraction(1, 7**4)] * 7**4, label=SEED)
     # No hash is likelier than another by more than so much.
     assert Fraction(2**64 // MAX_CELLS + 1, 2**64 // MAX_CELLS) - 1 < Fraction(1, 2**39)
-    other = LocalHashing(1.0, 1000, 7, "other").hashes_of(ids)
+    other = LocalHashing(1.0, 1000, 7, "other").strata_of(ids, ids)
     assert (other != found).mean() > 0.99
 
 

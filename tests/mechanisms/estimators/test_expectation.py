@@ -12,8 +12,12 @@ from statistical import check_at_least, check_normal
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.ascent import GAP, smoothed
-from mechanisms.estimators.expectation import EmEstimate, expectation_maximization
+from mechanisms.estimators.expectation import (
+    GAP,
+    EmEstimate,
+    expectation_maximization,
+    smoothed,
+)
 from mechanisms.estimators.variance import share_variance
 from mechanisms.registry import build
 

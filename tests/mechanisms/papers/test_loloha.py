@@ -77,7 +77,7 @@ def test_one_change_half_way_through_52_collections() -> None:
 def test_the_sampler_draws_from_these_laws() -> None:
     n, source = 40_000, SeededSource(SEED)
     secrets = fair_bits(n, source)
-    keys = BINARY.release(2, 1)(secrets, source)["the counts"]
+    keys = BINARY.release(2, 1, secrets, source)["the counts"]
     rows = [(ones, then) for ones in range(3) for then in range(2)]
     cells = key_of(np.array(rows, dtype=np.int64))
     for secret, table in enumerate(BINARY.laws(2, 1)):

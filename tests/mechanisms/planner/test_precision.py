@@ -14,7 +14,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.registry import build
-from mechanisms.string.bloom_regression import string_variances
+from mechanisms.string.decoding import string_variances
 
 SEED = 20261125
 LADDER = [500_000, 1_000_000, 2_000_000]

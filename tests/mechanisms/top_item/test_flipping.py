@@ -11,7 +11,7 @@ import pytest
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_bounds
-from mechanisms.top_item.flipping import exact_flips, float_flips
+from mechanisms.top_item.selection import exact_flips, float_flips
 
 SEED = 14142135
 

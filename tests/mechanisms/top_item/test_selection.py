@@ -15,11 +15,12 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, exp_micro, loss_micro
 from mechanisms.levels import GRAINS
 from mechanisms.testing import SeededSource
-from mechanisms.top_item.scores import Thresholds, exponents
 from mechanisms.top_item.selection import (
     ExponentialMechanism,
     PermuteAndFlipSelection,
     SelectionMechanism,
+    Thresholds,
+    exponents,
 )
 
 SEED = 17320508

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mechanisms.noise import Noise
 from mechanisms.registry import build
-from mechanisms.string.bloom_regression import bloom_filters
+from mechanisms.string.decoding import bloom_filters
 from sotto import cli
 from sotto.cli.plan import detection_floor, what_reports_show
 from sotto.plan.compile import parse_plan

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from benchmarks.peers.shrinkage import norm_shrink
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.consistency import norm_shrink
 from mechanisms.estimators.frequency import norm_sub
 
 SEED = 66260701

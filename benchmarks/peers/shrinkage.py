@@ -9,38 +9,24 @@ Estimation with Consistency", NDSS 2020, section 4.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import ArrayLike
 
+from mechanisms.arrays import Floats
 from mechanisms.errors import ParameterError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+from mechanisms.estimators.frequency import norm_sub
 
 
-def norm_shrink(values: ArrayLike, variance: float, steps: int = 64) -> NDArray[np.float64]:
-    """Return the values drawn towards equal shares by as much as their noise asks for.
+def norm_shrink(values: ArrayLike, variance: float, steps: int = 64) -> Floats:
+    """Return unbiased estimates drawn towards equal shares by as much as their noise asks for.
 
-    Values are moved a part of the way to 1/m, then Norm-Sub makes shares of them. Of all parts the
-    one with the least squared error as Stein's unbiased estimate has it is taken: none where the
-    noise is small, nearly all where it covers everything. There Norm-Sub alone leaves a few large
-    shares made of noise.
+    Values are moved a part of the way to 1/m, then Norm-Sub makes shares of them. Of all parts, as
+    many as ``steps``, the one with the least squared error as Stein's unbiased estimate has it is
+    taken: none where the noise is small, nearly all where it covers everything. There Norm-Sub
+    alone leaves a few large shares made of noise. ``variance`` is that of a value, on average over
+    the values.
 
     Bias: towards 1/m for every value, by at most the noise's share of the values' spread.
-
-    Parameters
-    ----------
-    values : array_like, shape (m,)
-        Finite; unbiased estimates.
-    variance : float, at least 0
-        Of a value, on average over the values.
-    steps : int
-        How many parts are tried.
-
-    Raises
-    ------
-    ParameterError
-        A value is not finite, or the variance is negative or not finite.
 
     References
     ----------
@@ -55,10 +41,6 @@ def norm_shrink(values: ArrayLike, variance: float, steps: int = 64) -> NDArray[
     >>> norm_shrink([0.7, 0.5, -0.2], 10.0).round(3)
     array([0.339, 0.336, 0.325])
     """
-    import numpy as np
-
-    from mechanisms.estimators.frequency import norm_sub
-
     given = _row(values)
     if not 0 <= variance < np.inf:
         raise ParameterError(f"variance must be at least 0 and finite, got {variance}")
@@ -72,9 +54,7 @@ def norm_shrink(values: ArrayLike, variance: float, steps: int = 64) -> NDArray[
     return best
 
 
-def _row(values: ArrayLike) -> NDArray[np.float64]:
-    import numpy as np
-
+def _row(values: ArrayLike) -> Floats:
     given = np.asarray(values, dtype=np.float64)
     if given.ndim != 1 or not np.isfinite(given).all():
         raise ParameterError("values must be one row of finite numbers")
