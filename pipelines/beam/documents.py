@@ -64,6 +64,10 @@ class _Emitted(NamedTuple):
         state.write(json.dumps(self).encode())
 
 
+def _revision(before: _Emitted) -> int:
+    return max(before.revision + 1, now_ms())
+
+
 class _Subject:
     """What documents of a kind are about."""
 
@@ -193,7 +197,7 @@ def _dofn(name: str, subject: type[_Subject]) -> type[beam.DoFn]:
             closed: bool = False,
         ) -> list[Published]:
             before = _Emitted.read(emitted)
-            revision = max(before.revision + 1, now_ms())
+            revision = _revision(before)
             held = self.added(changes, total)
             found, named = self.subject.documents(key, held, revision, pane, before.named, closed)
             timely = before.timely or pane == "on_time"
