@@ -34,7 +34,7 @@ from benchmarks.harness import Table
 from benchmarks.kafka import PARTITIONS, fill
 from benchmarks.reports import CANDIDATES, plan
 from benchmarks.soak import load
-from benchmarks.soak.flinkjob import FlinkJob, Follower, memory
+from benchmarks.soak.flinkjob import SLOTS, FlinkJob, Follower, memory
 from benchmarks.soak.stage import FaultError
 from deploy.errors import DeployError
 from deploy.flink.rest import FlinkError
@@ -45,7 +45,6 @@ from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic
 from sotto.plan.compiled import CompiledPlan
 
-SLOTS = 2
 #: Rows a message, and reports of the topic.
 CASES = ((5, 2_000_000), (50, 6_000_000))
 #: Of the wide job.
@@ -72,13 +71,12 @@ class Bench:
             plan,
             client,
             topic,
-            slots=SLOTS,
             checkpoint_every=10_000,
             every=every,
             linger=2_000,
+            parallelism=SLOTS,
             candidates={plan.fingerprint: {"destination": CANDIDATES}},
         )
-        self.job.parallelism = SLOTS
         self.job.make_topics()
         self._estimates = Follower(self.broker, SinkTopic(topic.name, "estimates"))
 

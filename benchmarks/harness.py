@@ -34,8 +34,8 @@ def race(
 ) -> dict[str, float]:
     """Time contenders in turns, so that what else the machine does meets all alike.
 
-    Return, in the order given, the least CPU seconds of this process for a unit of work, of which
-    one call has so many.
+    Return, in the order given, the least CPU seconds of this process for a unit of work; ``units``
+    says how many of them one call does.
     """
     calls = {}
     for name, function in contenders.items():

@@ -1,11 +1,8 @@
 """What every mechanism is: one class, from the value on a device to the estimates of a window.
 
-A mechanism says what a value becomes before it is randomized (``encode``), by which chain that is
-randomized (``chain``), and what the counts of reports say (``estimate``). All that depends on the
-mechanism is asked of it: no other module decides by a mechanism's name or type.
-
-A device loads the class with the standard library alone; what is for many values at once, and what
-estimates, imports numpy when it is called.
+All that depends on the mechanism is asked of it: no other module decides by its name or type.
+A device loads the class with the standard library alone; what is for many values at once, and
+what estimates, imports numpy when it is called.
 """
 
 from __future__ import annotations
@@ -17,17 +14,15 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from mechanisms.arrays import Bools, Bytes, Floats, Ints, Words, np
 from mechanisms.chains.chain import Chain, Prior, SymbolOutputs
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, to_micro
-from mechanisms.frozen import names_of, types_of
-from mechanisms.levels import MAX_DECISION_EPSILON, Amounts, Probabilities, certify, check_ladder
+from mechanisms.frozen import types_of
+from mechanisms.levels import Amounts, Probabilities, certify, check_ladder
 from mechanisms.randomness import Source, SystemSource
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from mechanisms.items import Context, Item
     from mechanisms.noise import Noise
     from mechanisms.planner.targets import Assumed, Precision
@@ -37,8 +32,6 @@ Epsilon = float | Sequence[float]
 #: What stands for the ids of a chain or of a pseudonym where no coin is hashed from them.
 NO_ID = bytes(16)
 
-#: No amount is more than so many decisions at their largest epsilon: that is epsilon 1000.
-_MOST = 1000 // MAX_DECISION_EPSILON
 #: The types of parameters, as they are declared: a bool is no int, and a truth is a bool.
 _KINDS: dict[str, type] = {"int": int, "bool": bool, "str": str, "tuple[int, ...]": tuple}
 
@@ -47,25 +40,28 @@ class Mechanism(ABC):
     """A mechanism with all its levels: immutable, the same on a device and at the aggregator.
 
     A subclass is a frozen value (:func:`mechanisms.frozen.frozen`) whose first field is
-    ``epsilon``; a mechanism with a public coin has a last field ``metric``, the name of the metric,
-    which separates its coins from those of others. Level 0 is the weakest, released first.
+    ``epsilon``. Level 0 is the weakest, released first. A parameter outside its range is a
+    ``ParameterError``.
+
+    Parameters
+    ----------
+    epsilon : float or sequence of float
+        The nominal amount, in [1e-6, 40] unless the mechanism names another range; several, rising,
+        for as many levels.
+    metric : str
+        Last, where there is a public coin: separates its coins from those of other metrics.
 
     Attributes
     ----------
-    name : str
-        The name in a plan.
-    types : tuple of str
-        The types of metrics that may use it.
-    coins : str
+    name, types
+        The name in a plan, and the types of metrics that may use it.
+    coins
         What public coins are hashed from: ``none``, ``chain`` or ``pseudonym``.
-    gives : str
-        What its estimates are, for people; a template over ``symbols``, the parameters and
-        :meth:`figures`.
-    words : mapping
-        Parameters that people are shown in other words than those of most mechanisms, as templates.
-    symbolic : bool
-        Whether a report names one of the symbols that :meth:`encode` returns, as randomized
-        response does.
+    gives, words
+        What its estimates are, for people, a template over ``symbols``, the parameters and
+        :meth:`figures`; parameters that people are shown in words of their own, as templates.
+    symbolic
+        Whether a report names one of the symbols that :meth:`encode` returns.
     """
 
     name: ClassVar[str]
@@ -99,33 +95,6 @@ class Mechanism(ABC):
         return {name: _KINDS[texts[name]] for name in texts if name not in ("epsilon", "metric")}
 
     @classmethod
-    def build(cls, levels: Sequence[int], metric: str, **parameters: Any) -> Mechanism:
-        """Build the mechanism from a compiled plan.
-
-        Parameters
-        ----------
-        levels : sequence of int
-            Nominal micro-epsilons, increasing, at most 8.
-        metric : str
-            The metric's name.
-        **parameters
-            All of :meth:`parameters`.
-
-        Raises
-        ------
-        ParameterError
-            See :func:`mechanisms.registry.build`.
-        """
-        epsilons = tuple(micro / MICRO for micro in check_ladder(levels, _MOST))
-        coin = {"metric": metric} if "metric" in names_of(cls) else {}
-        made = cls(epsilons, **parameters, **coin)  # type: ignore[call-arg]
-        for name, value in parameters.items():
-            # What people may leave out, a plan may not.
-            if getattr(made, name) != value:
-                raise ParameterError(f"{name} must be chosen, not {value!r}")
-        return made
-
-    @classmethod
     def coinless(cls, spec: Mapping[str, object]) -> bool:
         """Return whether reports of a plan's ``mechanism`` object are read without any coin."""
         return cls.coins == "none"
@@ -134,13 +103,8 @@ class Mechanism(ABC):
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters that a plan may leave out, chosen for the strongest level sent.
 
-        Parameters
-        ----------
-        micro : int
-            Nominal micro-epsilon of that level; 0 if there is none.
-        given : mapping
-            What the metric says itself, for example ``domain_size``; and ``last``, the
-            micro-epsilon of the last level, sent or not.
+        ``micro`` is that level's, 0 if there is none; ``given`` is what the metric says itself, for
+        example ``domain_size``, and as ``last`` the micro-epsilon of the last level, sent or not.
         """
         return {}
 
@@ -168,20 +132,11 @@ class Mechanism(ABC):
         """Return the input of the chain for a value."""
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        """Return all that :meth:`encode` may return, with integer weights.
-
-        Here for a value that is not rounded at random.
-        """
+        """Return all that :meth:`encode` may return, with integer weights; here one."""
         return ((self.encode(symbol, chain, pseudonym, NO_SOURCE), 1),)
 
     @abstractmethod
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> Any:
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Any:
         """Vectorised :meth:`encode`: ``(n,)`` inputs, or ``(n, words)`` packed bits."""
 
     @property
@@ -189,40 +144,19 @@ class Mechanism(ABC):
         """Count vectors kept apart within a group, one after another: one a public coin."""
         return 1
 
-    def strata_of(
-        self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
-    ) -> NDArray[np.int64] | None:
-        """Return the stratum of each report, or None where there is a single one."""
+    def strata_of(self, chains: Words, pseudonyms: Words) -> Ints | None:
+        """Return the stratum of each report, or answer, or None where there is a single one."""
         return None
 
     @abstractmethod
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
-        """Yield all that the counts of a window say; at least one item.
-
-        Parameters
-        ----------
-        counts : ndarray, shape (levels, count_length), int64
-            Counts of the newest reports, by level.
-        context : Context
-            What the plan says of the metric.
-        """
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
+        """Yield all that the newest counts, ``(levels, count_length)``, say: at least one item."""
 
     @abstractmethod
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
         """Return how precise the main estimate will be if all reports are of one level.
 
-        Parameters
-        ----------
-        level : int
-        assumed : Assumed
-            Of the data.
-        scale : float
-            The length of the range, of a number, an ordinal value or a coordinate.
-
-        Raises
-        ------
-        ParameterError
-            Nothing can be said of it.
+        ``scale`` is the length of the range; ``ParameterError`` where nothing can be said.
         """
 
     @abstractmethod
@@ -233,13 +167,12 @@ class Mechanism(ABC):
         """
 
     def influence(self, level: int) -> float | None:
-        """Return how far one forged report among n moves an estimate, times n.
+        """Return how far one forged report among n moves an estimate, times n; None as for noise.
 
         A report that claims a symbol counts (1 - q) / (p - q), or if that is more, one that denies
         it moves it by p / (p - q); shares lie in [0, 1], and so do numbers once scaled. Whoever
         forges a report also chooses its coins. The mean of numbers that can be missing is divided
-        by the share that is present, and so is what it is moved by. None where an estimate is no
-        sum over reports.
+        by the share that is present, and so is what it is moved by.
         """
         noise = self.noise(level)
         return None if noise is None else noise.lie
@@ -299,7 +232,7 @@ class Mechanism(ABC):
         return self.amounts.nominal[level]
 
     def certified(self, level: int = -1) -> int:
-        """Return the micro-epsilon that a chain up to a level costs at most, the last by default.
+        """Return the micro-epsilon that a chain up to a level, by default the last, costs at most.
 
         From the realised probabilities, rounded up; never above the nominal amount.
         """
@@ -321,10 +254,8 @@ class Mechanism(ABC):
         """Return the same as floats."""
         return tuple((float(p), float(q)) for p, q in self.exact(level))
 
-    def pairs(self, index: int = 0) -> NDArray[np.float64]:
+    def pairs(self, index: int = 0) -> Floats:
         """Return (p, q) at every level, ``(levels, 2)``: the only ones, or those of one bit."""
-        import numpy as np
-
         return np.array([self.probabilities(level)[index] for level in range(self.levels)])
 
     @property
@@ -354,34 +285,15 @@ class Mechanism(ABC):
         return self._packed(self.chain.draw(self.encode(symbol, chain, pseudonym, source), source))
 
     def draw_last(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> bytes:
-        """Draw the payload of the last level alone: a permanent response to a value.
-
-        See :meth:`weaker`, and :mod:`mechanisms.base` for when this is of use.
-        """
+        """Draw the payload of the last level alone: a permanent response, see :meth:`weaker`."""
         return self.draw(symbol, chain, pseudonym, source)[-1]
 
     def weaker(self, last: bytes, source: Source) -> tuple[bytes, ...]:
-        """Draw the payloads of the other levels, weakest first, backward from that of the last.
+        """Draw the payloads of levels 0 to ``levels - 2`` backward from that of the last.
 
         Together with ``last`` they are a chain as :meth:`draw` gives it. However often they are
         drawn anew, all of them say about the value no more than ``last`` does, and every drawing
         by itself no more than its strongest level that is seen.
-
-        Parameters
-        ----------
-        last : bytes
-            The payload of the last level.
-        source : Source
-
-        Returns
-        -------
-        tuple of bytes
-            Of levels 0 to ``levels - 2``.
-
-        Raises
-        ------
-        ParameterError
-            The payload is none of this mechanism.
         """
         return self._packed(self.chain.weaker(self.output_of(last), source))
 
@@ -404,17 +316,10 @@ class Mechanism(ABC):
     def _forward(
         self, symbol: Any, before: int, level: int, chain: bytes, pseudonym: bytes, source: Source
     ) -> int:
-        """Return the output of ``level`` given that of the level below."""
         return self.chain.forward(self.prior(symbol, chain, pseudonym), before, level, source)
 
     def output_of(self, payload: bytes) -> int:
-        """Return the output in a payload.
-
-        Raises
-        ------
-        ParameterError
-            The payload is none of this mechanism.
-        """
+        """Return the output in a payload; ``ParameterError`` where it is none of this mechanism."""
         output = int.from_bytes(payload, "little")
         if not (len(payload) == self.payload_width and self.chain.contains(output)):
             raise ParameterError("the payload is none of this mechanism")
@@ -424,92 +329,45 @@ class Mechanism(ABC):
         width = self.chain.payload_width
         return tuple([output.to_bytes(width, "little") for output in outputs])
 
-    def randomize(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.uint8]:
-        """Draw chains for ``n`` values.
+    def randomize(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Bytes:
+        """Draw chains for ``n`` values: ``(n, levels, payload_width)``, as payloads go on the wire.
 
-        Parameters
-        ----------
-        symbols : array_like or sequence, shape (n, ...)
-            Values, as :meth:`encode_many` takes them.
-        chains, pseudonyms : ndarray, shape (n, 2), uint64
-            Ids, little-endian halves; without a public coin, anything of this shape.
-        source : Source
-
-        Returns
-        -------
-        ndarray, shape (n, levels, payload_width), uint8
-            As the payloads go on the wire.
-
-        Raises
-        ------
-        ParameterError
-            A value is none of the mechanism's, or the columns differ in length.
+        ``chains`` and ``pseudonyms`` are ids, ``(n, 2)``, little-endian halves; without a public
+        coin anything of this shape. ``ParameterError`` where a value is none of the mechanism's, or
+        the columns differ in length.
         """
         check_columns(symbols, chains, pseudonyms)
         inputs = self.encode_many(symbols, chains, pseudonyms, source)
         return self.chain.payloads(inputs, source)
 
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
+    def valid(self, payloads: Bytes) -> Bools:
         return self.chain.valid(payloads)
 
     def accumulate(
-        self,
-        payloads: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        groups: NDArray[np.int64],
-        n_groups: int,
-    ) -> NDArray[np.int64]:
+        self, payloads: Bytes, chains: Words, pseudonyms: Words, groups: Ints, n_groups: int
+    ) -> Ints:
         """Count valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
         strata = self.strata_of(chains, pseudonyms)
-        places = groups if strata is None else groups * self.strata + strata
+        places = groups if strata is None else (groups * self.strata + strata.T).T
         counts = self.chain.count(payloads, places, n_groups * self.strata)
         return counts.reshape(n_groups, self.count_length)
 
-    def reports_by_level(self, counts: NDArray[np.int64], items: Sequence[Item]) -> list[int]:
+    def reports_by_level(self, counts: Ints, items: Sequence[Item]) -> list[int]:
         """Return how many reports of each level the counts of a window, and its items, are of."""
         return list(items[0].estimate.reports_by_level)
 
-    def report(
-        self, values: Any, source: Source, ids: NDArray[np.uint64] | None = None
-    ) -> NDArray[np.uint8]:
-        """Randomize values at the last level only.
-
-        Parameters
-        ----------
-        values : array_like or sequence, shape (n, ...)
-        source : Source
-        ids : ndarray, shape (n, 2), uint64
-            What public coins are hashed from; needed where there are any.
-
-        Returns
-        -------
-        ndarray, shape (n, payload_width), uint8
-            A packed report a row, as it goes on the wire.
-        """
+    def report(self, values: Any, source: Source, ids: Words | None = None) -> Bytes:
+        """Randomize values at the last level: ``(n, payload_width)``; coins come from ``ids``."""
         ids = self._ids(len(values), ids)
         return self.randomize(values, ids, ids, source)[:, -1]
 
-    def tally(
-        self, reports: NDArray[np.uint8], ids: NDArray[np.uint64] | None = None
-    ) -> NDArray[np.int64]:
+    def tally(self, reports: Bytes, ids: Words | None = None) -> Ints:
         """Count reports of the last level: ``(levels, count_length)`` ``int64``, which add up."""
-        import numpy as np
-
         groups = np.full(len(reports), self.levels - 1)
         ids = self._ids(len(reports), ids)
         return self.accumulate(reports, ids, ids, groups, self.levels)
 
-    def _ids(self, n: int, ids: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
-        import numpy as np
-
+    def _ids(self, n: int, ids: Words | None) -> Words:
         if ids is None:
             if self.coins != "none":
                 raise ParameterError(f"{self.name} needs ids, from which its coins are hashed")
@@ -535,25 +393,13 @@ class Mechanism(ABC):
         return found
 
     def log_ratios(
-        self,
-        values: tuple[Any, Any],
-        reports: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        level: int,
-    ) -> NDArray[np.float64]:
+        self, values: tuple[Any, Any], reports: Bytes, chains: Words, level: int
+    ) -> Floats:
         """Return how much likelier, as a logarithm, reports are from the second of two values.
 
         Here for values that are not rounded at random, and without coins from the chain id unless
-        the mechanism is :attr:`symbolic`.
-
-        Parameters
-        ----------
-        values : pair
-        reports : ndarray, shape (n, payload_width), uint8
-            Possible ones, of the pseudonym ``NO_ID``.
-        chains : ndarray, shape (n, 2), uint64
-            Their ids.
-        level : int
+        the mechanism is :attr:`symbolic`. ``reports``, ``(n, payload_width)``, are possible ones of
+        the pseudonym ``NO_ID``; ``chains``, ``(n, 2)``, their ids.
         """
         one, other = (
             self.truths([each] * len(chains), chains)[:, 0]
@@ -563,26 +409,18 @@ class Mechanism(ABC):
         )
         return self.chain.log_ratios(one, other, reports, level)
 
-    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return what values are under the coins of their chains: ``(n, answers)``.
+    def truths(self, symbols: Any, chains: Words) -> Ints:
+        """Return what :meth:`answers` would be without randomization: ``(n, answers)``.
 
-        What :meth:`answers` would be without randomization; no columns where reports are not
-        single symbols that coins may choose.
+        No columns where reports are not single symbols that coins may choose.
         """
-        import numpy as np
-
         if self.symbolic:
-            found: NDArray[np.int64] = self.encode_many(symbols, chains, chains, SystemSource())
+            found: Ints = self.encode_many(symbols, chains, chains, SystemSource())
             return found[:, None]
         return np.empty((len(chains), 0), dtype=np.int64)
 
-    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Return the symbols in ``(n, levels, payload_width)`` payloads: ``(n, levels, answers)``.
-
-        One column for each of :meth:`truths`.
-        """
-        import numpy as np
-
+    def answers(self, payloads: Bytes) -> Ints:
+        """Return the symbols in ``(n, levels, payload_width)`` payloads: ``(n, levels, m)``."""
         if self.symbolic:
             return cast(SymbolOutputs, self.chain).symbols(payloads)[:, :, None]
         return np.empty((*payloads.shape[:2], 0), dtype=np.int64)
@@ -591,33 +429,22 @@ class Mechanism(ABC):
 class _NoSource:
     """Refuses: a value that is rounded at random has more than one encoding."""
 
-    def bits(self, n: int) -> int:
-        """Refuse."""
+    def bits(self, n: int) -> Any:
         raise NotImplementedError("a mechanism that rounds at random must define its prior")
 
-    def words(self, n: int) -> Any:
-        """Refuse."""
-        raise NotImplementedError("a mechanism that rounds at random must define its prior")
+    words = bits
 
 
 #: For a value that is not rounded at random.
 NO_SOURCE = _NoSource()
 
 
-def check_columns(symbols: Any, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]) -> None:
-    """Refuse columns of different lengths: one value must never be randomized more than once.
-
-    Raises
-    ------
-    ParameterError
-        The message names the shapes.
-    """
-    import numpy as np
-
-    n = len(symbols) if isinstance(symbols, (list, tuple)) else np.size(symbols)
-    flat = isinstance(symbols, (list, tuple)) or np.ndim(symbols) == 1
-    if not (flat and chains.shape == (n, 2) and pseudonyms.shape == (n, 2)):
+def check_columns(symbols: Any, chains: Words, pseudonyms: Words) -> None:
+    """Refuse columns of different lengths: one value must never be randomized more than once."""
+    listed = isinstance(symbols, (list, tuple))
+    n = len(symbols) if listed else (np.shape(symbols) or (1,))[0]
+    if not chains.shape == pseudonyms.shape == (n, 2):
         raise ParameterError(
-            f"values must be one-dimensional with as many ids of shape (n, 2), not {n} values "
-            f"with chains {chains.shape} and pseudonyms {pseudonyms.shape}"
+            f"{n} values need as many ids of shape (n, 2), not chains {chains.shape} and "
+            f"pseudonyms {pseudonyms.shape}"
         )

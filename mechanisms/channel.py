@@ -21,13 +21,6 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 class Channel:
     """A row-stochastic matrix: ``rows[x][o]`` is the probability of output ``o`` given ``x``.
 
-    Raises
-    ------
-    ParameterError
-        There are no rows, they differ in length, an entry is negative or a row's sum is not 1.
-
-    Examples
-    --------
     >>> third = Fraction(1, 3)
     >>> coin = Channel(((2 * third, third), (third, 2 * third)))
     >>> coin.ratio(), coin.certified
@@ -47,22 +40,14 @@ class Channel:
 
     @property
     def inputs(self) -> int:
-        """The number of inputs."""
         return len(self.rows)
 
     @property
     def outputs(self) -> int:
-        """The number of outputs."""
         return len(self.rows[0])
 
     def ratio(self) -> Fraction:
-        """Return the largest likelihood ratio of any output between any two inputs.
-
-        Raises
-        ------
-        ParameterError
-            An output is possible for one input and impossible for another: no epsilon covers it.
-        """
+        """Return the largest likelihood ratio; refuse an output that only some inputs have."""
         worst = Fraction(1)
         for column in zip(*self.rows, strict=True):
             low, high = min(column), max(column)

@@ -1,24 +1,17 @@
 """Public coins: what both sides compute from an identifier, each for a purpose of its own.
 
 The bin of a random threshold, the bit that a report is about, the cohort of a string and the
-shard of a device cost no bytes on the wire: they are hashes of the chain id or the pseudonym.
-Each purpose has its own domain, so that no two of them are correlated. The scalar functions
-need the standard library alone; their vectorised twins take ids as ``(n, 2)`` ``uint64``
-(little-endian halves, bytes 0..7 first).
-
-The finalizer is that of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+shard of a device cost no bytes on the wire: they are hashes of the chain id or the pseudonym, each
+purpose in its own domain, so that no two of them are correlated. Vectorised twins take ids as
+``(n, 2)`` ``uint64`` (little-endian halves, bytes 0..7 first).
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from mechanisms.arrays import Words, np
 from mechanisms.digests import sha256
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _MASK = 2**64 - 1
 _WORD = 2**32 - 1
@@ -29,10 +22,7 @@ _SECOND = 0x94D049BB133111EB
 def mix64(x: int) -> int:
     """Return the SplitMix64 finalizer of ``x``, a bijection of ``[0, 2**64)``.
 
-    Examples
-    --------
-    >>> hex(mix64(1))
-    '0x5692161d100b05e5'
+    Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
     """
     x = ((x ^ (x >> 30)) * _FIRST) & _MASK
     x = ((x ^ (x >> 27)) * _SECOND) & _MASK
@@ -71,28 +61,18 @@ def shard_of(pseudonym: bytes, shards: int) -> int:
 
 
 def bloom_positions(string: bytes, cohort: int, hashes: int, bits: int) -> tuple[int, ...]:
-    """Return the ``hashes`` positions, in ``[0, bits)``, of a string's Bloom filter.
+    """Return the ``hashes`` positions, in ``[0, bits)``, of the Bloom filter of a string in UTF-8.
 
-    Parameters
-    ----------
-    string : bytes
-        UTF-8.
-    cohort : int
-        Each cohort hashes in its own way.
-    hashes : int
-        At most 8: positions are successive 32-bit words of one SHA-256.
-    bits : int
-        Length of the filter. Positions of one string may coincide.
+    Each cohort hashes in its own way; at most 8 positions are successive 32-bit words of one
+    SHA-256, and may coincide.
     """
     digest = sha256(b"sotto.bloom\0" + cohort.to_bytes(4, "little") + string)
     words = int.from_bytes(digest, "little")
     return tuple([(words >> 32 * i & _WORD) % bits for i in range(hashes)])
 
 
-def mix64s(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix64s(x: Words) -> Words:
     """Vectorised :func:`mix64`: ``(n,)`` in, a new ``(n,)`` ``uint64`` out."""
-    import numpy as np
-
     x = x ^ (x >> np.uint64(30))
     x *= np.uint64(_FIRST)
     x ^= x >> np.uint64(27)
@@ -101,15 +81,11 @@ def mix64s(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return x
 
 
-def hash_ids(identifiers: NDArray[np.uint64], dom: int) -> NDArray[np.uint64]:
+def hash_ids(identifiers: Words, dom: int) -> Words:
     """Vectorised :func:`hash_id`: ``(n, 2)`` ``uint64`` in, ``(n,)`` ``uint64`` out."""
-    import numpy as np
-
     return mix64s(mix64s(identifiers[:, 0] ^ np.uint64(dom)) ^ identifiers[:, 1])
 
 
-def shards_of(pseudonyms: NDArray[np.uint64], shards: int) -> NDArray[np.uint64]:
+def shards_of(pseudonyms: Words, shards: int) -> Words:
     """Vectorised :func:`shard_of`: ``(n, 2)`` in, ``(n,)`` ``uint64`` in ``[0, shards)`` out."""
-    import numpy as np
-
     return hash_ids(pseudonyms, SHARD) % np.uint64(shards)

@@ -17,12 +17,6 @@ except ImportError:
 
 
 def sha256(content: bytes) -> bytes:
-    """Return the digest: 32 bytes.
-
-    Examples
-    --------
-    >>> sha256(b"abc").hex()[:16]
-    'ba7816bf8f01cfea'
-    """
+    """Return the digest: 32 bytes."""
     digest: bytes = _sha256(content).digest()
     return digest

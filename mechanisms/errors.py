@@ -14,12 +14,7 @@ class UnrelatedLevelsError(ParameterError):
 
 
 def check_int(name: str, value: object, low: int, high: int) -> None:
-    """Refuse a parameter that is no int (a bool is none), or outside ``[low, high]``.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse a parameter that is no int (a bool is none), or outside ``[low, high]``."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ParameterError(f"{name} must be of type int, not {value!r}")
     if not low <= value <= high:

@@ -34,19 +34,15 @@ class Estimate:
     """An estimate from randomized reports.
 
     The population is the reports that were accepted: their true values are fixed, the
-    randomization is random, and standard error and interval cover that alone. ``value`` is the
-    unbiased one and can therefore be negative or above one.
+    randomization is random, and standard error and interval cover that alone.
 
     Parameters
     ----------
-    value : float
-        NaN if the reports determine nothing.
-    standard_error : float
-        Of ``value``, estimated; infinite if the reports determine nothing.
-    n : int
-        Reports behind the estimate.
-    reports_by_level : tuple of int
-        The same, by level, weakest first.
+    value, standard_error : float
+        The unbiased one, which can be negative or above one, and its error, estimated; NaN and
+        infinite if the reports determine nothing.
+    n, reports_by_level : int, tuple of int
+        Reports behind the estimate; the same by level, weakest first.
     detection_floor : float or None
         Of a share: the smallest true share whose estimate exceeds the two-sided 5 % threshold
         of a share of zero with power 0.8. Above 1, no share can be told from none.
@@ -55,8 +51,6 @@ class Estimate:
     region : Region or None
         Where the interval comes from, unless it is the normal one.
 
-    Examples
-    --------
     >>> low, high = Estimate(0.5, 0.1, 1000, (1000,)).interval(0.95)
     >>> round(low, 3), round(high, 3)
     (0.304, 0.696)
@@ -71,23 +65,7 @@ class Estimate:
     region: Region | None = field(default=None, repr=False, compare=False)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return a two-sided confidence interval.
-
-        Parameters
-        ----------
-        level : float in (0, 1)
-            Probability, over the randomization, that the interval covers the truth.
-
-        Returns
-        -------
-        (float, float)
-            Infinite on both sides if the reports determine nothing.
-
-        Raises
-        ------
-        ParameterError
-            ``level`` is not in (0, 1).
-        """
+        """Return the two-sided interval at a ``level`` in (0, 1); infinite if nothing is known."""
         if not 0 < level < 1:
             raise ParameterError(f"level must lie in (0, 1), got {level}")
         if self.region is not None:
@@ -104,13 +82,7 @@ def nothing(reports_by_level: tuple[int, ...]) -> Estimate:
 
 
 def two_sided(level: float) -> float:
-    """Return how many standard errors a normal interval reaches to each side.
-
-    Examples
-    --------
-    >>> round(two_sided(0.95), 4)
-    1.96
-    """
+    """Return how many standard errors a normal interval reaches to each side: 1.96 at 0.95."""
     # From the upper tail, which keeps its digits when the level is close to one.
     return -_NORMAL.inv_cdf((1 - level) / 2)
 
@@ -120,21 +92,12 @@ class ShareNoise:
     """The variance of an estimated share, as it depends on the true share.
 
     Where it depends on how the share is spread over the levels, the spread with the largest
-    variance is taken, since levels may depend on values.
-
-    Parameters
-    ----------
-    n : int
-        Reports.
-    base : float
-        ``n**2`` times the variance at a true share of zero.
-    slopes : tuple of (int, float)
-        For each level its reports and what each report of the value adds to ``base``.
-    step : float
-        The largest change of ``n`` times the estimate that one report makes.
-    least : ShareNoise, optional
-        Where ``base`` is counted in reports that happen to say something about the value: the
-        variance if as few are expected to as there can be. It is never less than that.
+    variance is taken, since levels may depend on values. Of ``n`` reports, ``base`` is ``n**2``
+    times the variance at a true share of zero; ``slopes`` are for each level its reports and what
+    each report of the value adds to ``base``; ``step`` is the largest change of ``n`` times the
+    estimate that one report makes. Where ``base`` is counted in reports that happen to say
+    something about the value, ``least`` is the variance if as few are expected to as there can be:
+    it is never less.
     """
 
     n: int
@@ -155,11 +118,7 @@ class ShareNoise:
 
     @cached_property
     def detection_floor(self) -> float:
-        """The smallest true share that is told from zero (see :class:`Estimate`).
-
-        Its estimate exceeds z(0.975) times the standard deviation at a share of zero with
-        probability 0.8.
-        """
+        """The smallest true share that is told from zero; see :class:`Estimate`."""
         threshold = two_sided(1 - FLOOR_ERROR) * math.sqrt(self.variance(0.0))
         power = _NORMAL.inv_cdf(FLOOR_POWER)
 
@@ -173,18 +132,16 @@ class ShareNoise:
 
 @dataclass(frozen=True)
 class ShareRegion:
-    """The shares that a two-sided test of the estimate does not reject.
+    """The shares in [0, 1] that a two-sided test of the estimate does not reject.
 
-    The estimate of a share is a sum over independent reports, so that its mean and variance at
-    a hypothetical true share are known; the test is normal with a continuity correction of half
-    of the largest step that one report makes. Only shares in [0, 1] are tested.
+    The estimate is a sum over independent reports, so that its mean and variance at a hypothetical
+    true share are known; the test is normal, with a continuity correction of half a step.
     """
 
     value: float
     noise: ShareNoise
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Return the ends of the interval at confidence ``level``."""
         z, noise = two_sided(level), self.noise
 
         def keeps(share: float) -> bool:
@@ -195,10 +152,7 @@ class ShareRegion:
 
 
 def kept_interval(value: float, keeps: Callable[[float], bool]) -> tuple[float, float]:
-    """Return the interval around ``value`` of what a test keeps, as far as [0, 1] reaches.
-
-    ``value`` itself is kept, and so lies in the interval even where it is outside [0, 1].
-    """
+    """Return the interval around ``value``, which is kept, of what a test keeps within [0, 1]."""
     low, high = min(value, 0.0), max(value, 1.0)
     if not keeps(low):
         low = _boundary(low, value, lambda share: not keeps(share))

@@ -1,20 +1,12 @@
 """Exact arithmetic behind every privacy amount: e^x between bounds, and losses rounded up.
 
 Amounts are integers in *micro-epsilon* (1,000,000 is epsilon 1). Exponentials come from
-:mod:`decimal`, whose results are the same on every platform, so that a device and the aggregator
-derive the same thresholds from the same plan.
+:mod:`decimal`, whose results are the same on every platform, device or aggregator.
 """
 
 from __future__ import annotations
 
-from decimal import (
-    ROUND_HALF_EVEN,
-    Context,
-    Decimal,
-    DivisionByZero,
-    InvalidOperation,
-    Overflow,
-)
+from decimal import ROUND_HALF_EVEN, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from fractions import Fraction
 from functools import lru_cache
 
@@ -47,25 +39,10 @@ _LARGEST_EXPONENT = 1000
 
 @lru_cache(maxsize=4096)
 def exp_bounds(exponent: Fraction) -> tuple[Fraction, Fraction]:
-    """Enclose the exponential of a rational number.
+    """Enclose the exponential of a rational number in [0, 1000].
 
-    Parameters
-    ----------
-    exponent : Fraction
-        In [0, 1000].
+    The bounds are 1e-49 apart relatively, and both 1 for exponent 0.
 
-    Returns
-    -------
-    lower, upper : Fraction
-        ``lower <= e**exponent <= upper``, 1e-49 apart relatively; both are 1 for exponent 0.
-
-    Raises
-    ------
-    ParameterError
-        The exponent is outside its interval.
-
-    Examples
-    --------
     >>> lower, upper = exp_bounds(Fraction(1))
     >>> lower < upper, float(lower)
     (True, 2.718281828459045)
@@ -85,29 +62,12 @@ def exp_micro(micro: int | Fraction) -> tuple[Fraction, Fraction]:
 
 
 def loss_micro(ratio: Fraction) -> int:
-    """Return the smallest micro-epsilon that covers a likelihood ratio, rounded upward.
+    """Return the smallest micro-epsilon for which ``ratio <= e**(micro / 1e6)`` is proved.
 
-    Parameters
-    ----------
-    ratio : Fraction
-        The largest likelihood ratio of a channel, at least 1.
+    ``ratio``, in [1, e^1000], is the largest likelihood ratio of a channel.
 
-    Returns
-    -------
-    int
-        The smallest ``micro`` for which ``ratio <= e**(micro / 1e6)`` is proved; 0 for ratio 1.
-
-    Raises
-    ------
-    ParameterError
-        The ratio is below 1, or above e^1000.
-
-    Examples
-    --------
-    >>> loss_micro(Fraction(3))
-    1098613
-    >>> loss_micro(Fraction(1))
-    0
+    >>> loss_micro(Fraction(3)), loss_micro(Fraction(1))
+    (1098613, 0)
     """
     if not 1 <= ratio <= exp_bounds(Fraction(_LARGEST_EXPONENT))[0]:
         raise ParameterError(f"a largest likelihood ratio lies in [1, e^{_LARGEST_EXPONENT}]")
@@ -123,17 +83,10 @@ def loss_micro(ratio: Fraction) -> int:
 
 
 def to_micro(epsilon: float | Fraction) -> int:
-    """Return an epsilon in micro-epsilon, rounded down.
+    """Return an epsilon in [0.000001, 1000] in micro-epsilon, rounded down.
 
     A float is taken as the decimal number that it prints as.
 
-    Raises
-    ------
-    ParameterError
-        The epsilon is below one micro-epsilon, above 1000, or not a number.
-
-    Examples
-    --------
     >>> to_micro(0.1)
     100000
     """

@@ -1,9 +1,8 @@
 """Frozen values: what ``@dataclass(frozen=True)`` makes, at a small part of its cost.
 
-The standard library's loads ``inspect`` and compiles the methods of each class anew whenever a
-process starts, which was a third of what a device paid before it could record anything. These
-share their methods. Type checkers, ``dataclasses.fields`` and ``dataclasses.replace`` take them
-for dataclasses. Where nothing runs on a device, dataclasses serve as well.
+The standard library's loads ``inspect`` and compiles each class's methods whenever a process
+starts, a third of what a device paid before it could record anything. These share their methods.
+Type checkers, ``dataclasses.fields`` and ``dataclasses.replace`` take them for dataclasses.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from dataclasses import Field
     from inspect import Signature
 
@@ -25,15 +25,6 @@ def frozen(kind: Class) -> Class:
     Annotations are texts (``from __future__ import annotations``), and what a subclass of such a
     class adds is named by decorating it too. A method that the class has itself is kept; a
     ``__post_init__`` is called once all values are there.
-
-    Examples
-    --------
-    >>> @frozen
-    ... class Point:
-    ...     x: "int"
-    ...     y: "int" = 0
-    >>> Point(1), Point(1, y=2) == Point(1, 2)
-    (Point(x=1, y=0), True)
     """
     made: Any = kind
     inherited: tuple[str, ...] = getattr(made, "__match_args__", ())
@@ -122,31 +113,27 @@ def _fields_of(kind: Any) -> dict[str, Field[Any]]:
     return {field.name: field for field in dataclasses.fields(made)}
 
 
-class _Fields:
-    """What ``dataclasses`` asks a class for, found out when it does."""
+def _signature_of(kind: Any) -> Signature:
+    from inspect import Parameter, Signature
 
-    def __get__(self, value: object, kind: type) -> dict[str, Field[Any]]:
-        return _fields_of(kind)
+    defaults, how = kind._defaults, Parameter.POSITIONAL_OR_KEYWORD
+    return Signature(
+        [
+            Parameter(name, how, default=defaults.get(name, Parameter.empty), annotation=field.type)
+            for name, field in _fields_of(kind).items()
+        ],
+        return_annotation=None,
+    )
 
 
-class _Signature:
-    """What ``inspect`` and ``help`` ask a class for, found out when they do."""
+class _Asked:
+    """What ``dataclasses``, ``inspect`` and ``help`` ask a class for, found out when they do."""
 
-    def __get__(self, value: object, kind: Any) -> Signature:
-        from inspect import Parameter, Signature
+    def __init__(self, find: Callable[[type], object]) -> None:
+        self._find = find
 
-        return Signature(
-            [
-                Parameter(
-                    name,
-                    Parameter.POSITIONAL_OR_KEYWORD,
-                    default=kind._defaults.get(name, Parameter.empty),
-                    annotation=field.type,
-                )
-                for name, field in _fields_of(kind).items()
-            ],
-            return_annotation=None,
-        )
+    def __get__(self, value: object, kind: type) -> object:
+        return self._find(kind)
 
 
 _METHODS: dict[str, Any] = {
@@ -156,6 +143,6 @@ _METHODS: dict[str, Any] = {
     "__repr__": shown,
     "__setattr__": _refuse,
     "__delattr__": _refuse,
-    "__dataclass_fields__": _Fields(),
-    "__signature__": _Signature(),
+    "__dataclass_fields__": _Asked(_fields_of),
+    "__signature__": _Asked(_signature_of),
 }

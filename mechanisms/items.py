@@ -22,22 +22,13 @@ class Context:
 
     Parameters
     ----------
-    labels : sequence of str
-        Of the symbols, in order, that of a missing value last where it has one.
+    labels, points : sequence of str, of float
+        Of the symbols, in order, that of a missing value last where it has one; the numbers that
+        ordered ones stand for, by default their ranks.
     range : (float, float)
         Lowest and highest value of a number, of a coordinate, or of the points.
-    unit : str or None
-        Of the metric.
-    missing : bool
-        Whether a value can be missing.
-    ordered : bool
-        Whether the symbols are ordered.
-    points : sequence of float, optional
-        The numbers that ordered symbols stand for; by default their ranks.
-    candidates : sequence of str
+    candidates, missing_string : sequence of str, str
         Strings that reports are tested for, that of a missing one among them.
-    missing_string : str
-        What a missing string is recorded as.
     limit : int
         Reports that one pseudonym has in a window, at most.
     least : int
@@ -77,23 +68,11 @@ class Method(StrEnum):
 
 @dataclass(frozen=True)
 class Item:
-    """One estimate of a window, with what it is of.
+    """One estimate of a window, with what it is of: kind and item are together unique in it.
 
-    Parameters
-    ----------
-    kind, item : str
-        Together unique in a window.
-    estimate : Estimate
-    unit : str or None
-        ``share``, or the metric's own.
-    display : float or None
-        Norm-Sub value.
-    p_value, significant : float, bool or None
-        Of a candidate string.
-    confounded_with : tuple of str
-        The candidates between which reports cannot tell; nothing is determined of them.
-    method : Method
-        How far value and interval can be relied on.
+    ``unit`` is ``share`` or the metric's own, ``display`` the Norm-Sub value. Of a candidate string
+    are ``p_value``, ``significant``, and the candidates between which reports cannot tell
+    (``confounded_with``): nothing is determined of them.
     """
 
     kind: str

@@ -39,20 +39,11 @@ class Amounts:
 
 
 def check_ladder(ladder: Sequence[int], decisions: Fraction | int = 1) -> tuple[int, ...]:
-    """Check the nominal amounts of a ladder and return them as a tuple.
+    """Check the nominal micro-epsilons of a ladder, weakest first, and return them as a tuple.
 
-    Parameters
-    ----------
-    ladder : sequence of int
-        Micro-epsilon, weakest first.
-    decisions : number
-        Over how many equal random decisions an amount is divided.
-
-    Raises
-    ------
-    ParameterError
-        There are no levels or more than 8, one is not a positive integer, they do not increase,
-        or the last is more than 64-bit thresholds honour.
+    An amount is divided over ``decisions`` equal random decisions. A ``ParameterError`` where there
+    are no levels or more than 8, one is not a positive integer, they do not increase, or the last
+    is more than 64-bit thresholds honour.
     """
     levels = tuple(ladder)
     if not 1 <= len(levels) <= MAX_LEVELS:
@@ -76,11 +67,7 @@ def check_ladder(ladder: Sequence[int], decisions: Fraction | int = 1) -> tuple[
 def certify(ladder: tuple[int, ...], ratios: Sequence[Fraction]) -> Amounts:
     """Certify every level from its exact largest likelihood ratio.
 
-    Raises
-    ------
-    UnrelatedLevelsError
-        Two levels are certified at the same amount, or a level above its nominal amount: 64-bit
-        thresholds cannot tell them apart.
+    ``UnrelatedLevelsError`` where two levels cost the same, or one more than its nominal amount.
     """
     certified = tuple(loss_micro(ratio) for ratio in ratios)
     for number, (have, want) in enumerate(zip(certified, ladder, strict=True), start=1):

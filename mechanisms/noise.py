@@ -1,7 +1,4 @@
-"""What one report adds to an estimate: its noise, and how far a forged one reaches.
-
-Exact probabilities, by the standard library alone: for checking and choosing in a plan.
-"""
+"""What one report adds to an estimate, by the standard library alone."""
 
 from __future__ import annotations
 
@@ -12,14 +9,8 @@ from typing import NamedTuple
 class Noise(NamedTuple):
     """The unbiased contribution of one report to a share, or to a mean of numbers in [0, 1].
 
-    Parameters
-    ----------
-    no, yes : float
-        Its variance where the true answer is 0, and where it is 1.
-    step : float
-        The largest difference between two contributions.
-    lie : float
-        The largest distance of a contribution from a true answer.
+    ``no`` and ``yes`` are its variances where the true answer is 0 and 1, ``step`` is the largest
+    difference between two contributions, ``lie`` their largest distance from a true answer.
     """
 
     no: float
@@ -29,13 +20,7 @@ class Noise(NamedTuple):
 
     @classmethod
     def of(cls, p: Fraction, q: Fraction) -> Noise:
-        """Return that of a yes which has probability p where it is true, and q where it is not.
-
-        Examples
-        --------
-        >>> Noise.of(Fraction(3, 4), Fraction(1, 4))
-        Noise(no=0.75, yes=0.75, step=2.0, lie=1.5)
-        """
+        """Return that of a yes which has probability p where it is true, and q where it is not."""
         gap = p - q
         exact = (q * (1 - q) / gap**2, p * (1 - p) / gap**2, 1 / gap, max(1 - q, p) / gap)
         return cls(*map(float, exact))
@@ -43,17 +28,8 @@ class Noise(NamedTuple):
     def total(self, categories: int) -> float:
         """Return n times the variance of the shares of so many categories, added up.
 
-        A category of share f has ``f yes + (1 - f) no``; shares add up to one, so that the sum is
-        the same whatever the distribution.
-
-        References
-        ----------
-        T. Wang et al., "Locally Differentially Private Protocols for Frequency Estimation",
-        USENIX Security 2017, equation 4 with the population fixed.
-
-        Examples
-        --------
-        >>> Noise.of(Fraction(3, 4), Fraction(1, 4)).total(2)
-        1.5
+        A category of share f has ``f yes + (1 - f) no``, and shares add up to one (T. Wang et al.,
+        "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017,
+        equation 4 with the population fixed).
         """
         return self.yes + (categories - 1) * self.no

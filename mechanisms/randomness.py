@@ -1,18 +1,11 @@
-"""Where randomness comes from.
-
-Everything that protects a person draws from :class:`SystemSource`, the operating system's
-cryptographically secure generator. It keeps no pool, so that neither a fork nor a copied
-process can hand out the same bits twice.
-"""
+"""Where randomness comes from."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from mechanisms.arrays import Words, np
 
 
 class Source(Protocol):
@@ -22,29 +15,22 @@ class Source(Protocol):
         """Return a uniform integer in ``[0, 2**n)``."""
         ...
 
-    def words(self, n: int) -> NDArray[np.uint64]:
+    def words(self, n: int) -> Words:
         """Return ``(n,)`` independent uniform 64-bit words."""
         ...
 
 
 class SystemSource:
-    """The operating system's CSPRNG, one system call a draw, nothing kept between draws.
+    """The operating system's cryptographically secure generator: what protects a person draws here.
 
-    Examples
-    --------
-    >>> 0 <= SystemSource().bits(64) < 2**64
-    True
+    It keeps no pool, so that neither a fork nor a copied process can hand out the same bits twice.
     """
 
     __slots__ = ()
 
     def bits(self, n: int) -> int:
-        """Return a uniform integer in ``[0, 2**n)``."""
         size = (n + 7) >> 3
         return int.from_bytes(os.urandom(size), "little") >> (8 * size - n)
 
-    def words(self, n: int) -> NDArray[np.uint64]:
-        """Return ``(n,)`` independent uniform 64-bit words."""
-        import numpy as np
-
+    def words(self, n: int) -> Words:
         return np.frombuffer(os.urandom(8 * n), dtype="<u8").astype(np.uint64, copy=False)

@@ -130,7 +130,6 @@ _CLAIMS = "What some of them claim, and what is true; `sotto audit` shows it by 
 
 
 def page() -> str:
-    """Return the page."""
     lines = [*_INTRODUCTION.splitlines(), ""]
     for group in GROUPS:
         lines += [f"**{group.title}**" + (f" (of {group.question})" * bool(group.question)), ""]
@@ -162,23 +161,13 @@ def documented(folder: str) -> Iterator[type]:
 
 
 def papers() -> list[ModuleType]:
-    """Return the modules that each reproduce a paper."""
     package = import_module("mechanisms.papers")
     names = [found.name for found in iter_modules(package.__path__, "mechanisms.papers.")]
     return [import_module(name) for name in names if name != "mechanisms.papers.claims"]
 
 
 def sections(documented: type | ModuleType) -> dict[str, str]:
-    """Return the sections of a docstring as Markdown, what is before them under the empty name.
-
-    References of a class may be its module's.
-
-    Examples
-    --------
-    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
-    >>> sections(GeneralizedRandomizedResponse)[""]
-    'Report the true category, or with a smaller probability each of the others.'
-    """
+    """Return a docstring's sections as Markdown; references of a class may be its module's."""
     parts = _UNDERLINED.split(inspect.getdoc(documented) or "")
     found = {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
     if "References" not in found:
@@ -187,14 +176,7 @@ def sections(documented: type | ModuleType) -> dict[str, str]:
 
 
 def source(documented: type) -> str:
-    """Return who published a mechanism first, where and when.
-
-    Examples
-    --------
-    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
-    >>> source(GeneralizedRandomizedResponse)
-    'S. L. Warner, JASA 60(309), 1965'
-    """
+    """Return who published a mechanism first, where and when."""
     text = _SENTENCE.split(" ".join(sections(documented)["References"].split()))[0].rstrip(".")
     dated = _DATED.match(text)
     return re.sub(r', "[^"]*"', "", dated[0]) if dated else text

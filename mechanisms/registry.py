@@ -1,8 +1,4 @@
-"""The mechanisms of plans, by name; each class is imported when it is first asked for.
-
-Importing this module loads no mechanism, and each needs the standard library alone; numpy is
-imported by the vectorised methods.
-"""
+"""The mechanisms of plans, by name; each class is imported when it is first asked for."""
 
 from __future__ import annotations
 
@@ -11,21 +7,16 @@ from importlib import import_module
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
+from mechanisms.exact import MICRO
+from mechanisms.frozen import names_of
+from mechanisms.levels import MAX_DECISION_EPSILON, check_ladder
+
+#: No amount is more than so many decisions at their largest epsilon: that is epsilon 1000.
+_MOST = 1000 // MAX_DECISION_EPSILON
 
 
 def mechanism_class(name: object) -> type[Mechanism]:
-    """Return the class of a mechanism.
-
-    Raises
-    ------
-    ParameterError
-        There is none of this name.
-
-    Examples
-    --------
-    >>> mechanism_class("grr").__name__
-    'GeneralizedRandomizedResponse'
-    """
+    """Return the class of a mechanism; a ``ParameterError`` where there is none of this name."""
     if not isinstance(name, str) or name not in REGISTRY:
         raise ParameterError(f"mechanism must be one of {', '.join(REGISTRY)}, not {name!r}")
     module, _, kind = REGISTRY[name].partition(":")
@@ -34,38 +25,20 @@ def mechanism_class(name: object) -> type[Mechanism]:
 
 
 def mechanisms_for(kind: str) -> list[str]:
-    """Return the names of the mechanisms that a type of metric may use; their classes are imported.
-
-    Examples
-    --------
-    >>> mechanisms_for("ordinal")
-    ['brr', 'grr']
-    """
+    """Name the mechanisms that a type of metric may use; it imports their classes."""
     return [name for name in REGISTRY if kind in mechanism_class(name).types]
 
 
 def build(spec: Mapping[str, object], levels: Sequence[int], metric: str) -> Mechanism:
     """Build a mechanism from a compiled plan.
 
-    Parameters
-    ----------
-    spec : mapping
-        The ``mechanism`` object of the metric: ``name`` and that mechanism's parameters.
-    levels : sequence of int
-        Nominal micro-epsilons, increasing, at most 8.
-    metric : str
-        The metric's name, which separates its public coins from those of others.
+    ``spec`` is the ``mechanism`` object of the metric: ``name`` and that mechanism's parameters;
+    ``levels`` are nominal micro-epsilons, increasing, at most 8; ``metric``, its name, separates
+    its public coins from those of others. ``ParameterError`` where the name is unknown, a parameter
+    is missing, superfluous, of the wrong type or outside its range, or the thresholds of 64 bits
+    cannot honour a level (which is named); as ``UnrelatedLevelsError`` where a level is no
+    degradation of the one above it.
 
-    Raises
-    ------
-    ParameterError
-        The name is unknown, a parameter is missing, superfluous, of the wrong type or outside
-        its range, or the thresholds of 64 bits cannot honour a level (which is named).
-    UnrelatedLevelsError
-        A level is no degradation of the one above it.
-
-    Examples
-    --------
     >>> from mechanisms.randomness import SystemSource
     >>> grr = build({"name": "grr", "domain_size": 5}, [500_000, 1_000_000], "colour")
     >>> len(grr.draw(3, bytes(16), bytes(16), SystemSource()))
@@ -82,34 +55,23 @@ def build(spec: Mapping[str, object], levels: Sequence[int], metric: str) -> Mec
     if extra:
         takes = ", ".join(wanted) or "no parameters"
         raise ParameterError(f"mechanism {name} takes {takes}, not {', '.join(extra)}")
-    for field, type_ in wanted.items():
-        value = spec.get(field)
-        if type(value) is not type_:
-            raise ParameterError(
-                f"mechanism {name}: {field} must be of type {type_.__name__}, not {value!r}"
-            )
-    return kind.build(levels, metric, **{field: spec[field] for field in wanted})
+    epsilons = tuple(micro / MICRO for micro in check_ladder(levels, _MOST))
+    given = {field: spec.get(field) for field in wanted}
+    coin = {"metric": metric} if "metric" in names_of(kind) else {}
+    made = kind(epsilons, **given, **coin)  # type: ignore[call-arg]
+    for field, value in given.items():
+        # What people may leave out, a plan may not.
+        if getattr(made, field) != value:
+            raise ParameterError(f"{field} must be chosen, not {value!r}")
+    return made
 
 
 def supports_constant(spec: Mapping[str, object]) -> bool:
-    """Return whether a mechanism can answer for a constant value.
+    """Return whether a mechanism, the object of a compiled plan, can answer for a constant value.
 
     Its reports must not depend on a public coin: coins are hashed from the chain id or the
     pseudonym, and both change from period to period, while the permanent response was drawn under
     those of the first.
-
-    Parameters
-    ----------
-    spec : mapping
-        The ``mechanism`` object of a compiled plan.
-
-    Examples
-    --------
-    >>> supports_constant({"name": "grr", "domain_size": 5})
-    True
-    >>> rappor = {"name": "rappor", "bits": 64, "hashes": 2}
-    >>> supports_constant({**rappor, "cohorts": 1}), supports_constant({**rappor, "cohorts": 8})
-    (True, False)
     """
     return mechanism_class(spec.get("name")).coinless(spec)
 

@@ -44,8 +44,8 @@ class Target(NamedTuple):
 def show(work: str, seconds: Mapping[str, float], unit: tuple[str, float], target: Target) -> None:
     """Print what each contender takes, how many times ours, and whether the target is met.
 
-    Seconds are for one unit of work, of Sotto first; the unit of time has a name, and a second so
-    many of it.
+    ``seconds`` are for one unit of work, Sotto's first; ``unit`` is the name of a unit of time, and
+    how many of it a second has.
     """
     (_, ours), *others = seconds.items()
     taken = [each for name, each in others if target.peer in ("fastest", name)]

@@ -27,6 +27,8 @@ from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
+#: Of every session.
+SLOTS = 2
 #: How long a job may take to run again, in seconds.
 PATIENCE = 600
 _POLL_MS = 200
@@ -35,10 +37,10 @@ D = TypeVar("D", bound=Document)
 
 
 class FlinkJob:
-    """A job and its session of so many slots, in one folder.
+    """A job and its session, in one folder.
 
-    Milliseconds are ``checkpoint_every``, between checkpoints, ``every``, at least between
-    documents about one thing, and ``linger``, for how long rows are gathered.
+    ``checkpoint_every``, ``every`` and ``linger`` are milliseconds: between checkpoints, at least
+    between documents about one thing, and for how long rows are gathered.
     """
 
     def __init__(
@@ -48,20 +50,20 @@ class FlinkJob:
         client_file: Path,
         topic: ReportTopic,
         *,
-        slots: int,
         checkpoint_every: int,
         every: int,
         linger: int,
+        parallelism: int = 1,
         candidates: Candidates | None = None,
     ) -> None:
-        self.session = LocalFlink(folder / "flink", slots=slots)
+        self.session = LocalFlink(folder / "flink", slots=SLOTS)
         self.folder = JobFolder(folder / "job")
-        self.parallelism = 1
+        self.parallelism = parallelism
         #: Flink's name of it, another one each time that it is submitted.
         self.id = ""
         self._plan, self._client_file, self._topic = plan, client_file, topic
         self._candidates = candidates or {}
-        self._slots, self._checkpoint_every = slots, checkpoint_every
+        self._checkpoint_every = checkpoint_every
         self._settings: dict[str, Any] = {"every": every, "linger": linger}
 
     def make_topics(self) -> None:
@@ -90,7 +92,7 @@ class FlinkJob:
             *self.session.options,
             f"--parallelism={self.parallelism}",
             # One Python process a slot.
-            f"--sdk_worker_parallelism={self._slots}",
+            f"--sdk_worker_parallelism={SLOTS}",
             f"--checkpointing_interval={self._checkpoint_every}",
         ]
         submit(
@@ -114,11 +116,10 @@ class FlinkJob:
     def newest_checkpoint(self) -> str:
         """Return where the last whole checkpoint of the job is."""
         made = (self.session.folder / "checkpoints" / self.id).glob("chk-*/_metadata")
-        numbers = [int(each.parent.name.removeprefix("chk-")) for each in made]
-        if not numbers:
+        folders = {int(each.parent.name.removeprefix("chk-")): each.parent for each in made}
+        if not folders:
             raise FaultError("the job has no checkpoint")
-        folder = self.session.folder / "checkpoints" / self.id / f"chk-{max(numbers)}"
-        return folder.as_uri()
+        return folders[max(folders)].as_uri()
 
     def last_checkpoint(self) -> tuple[float, float]:
         """Return megabytes and seconds of the last checkpoint, zeros if none is known."""

@@ -85,7 +85,7 @@ class Disk:
 class Stage:
     """Who sends, so many messages of the fleet a second, and what they send through, running.
 
-    The folder ``disk`` in its own can be filled.
+    ``disk`` is the folder in its own that can be filled.
     """
 
     def __init__(self, folder: Path, seed: int, rate: float, disk: str) -> None:

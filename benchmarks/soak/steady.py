@@ -20,7 +20,6 @@ from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic
 
 PARTITIONS = 4
-SLOTS = 2
 #: Milliseconds between checkpoints, between documents about one thing, and that rows are gathered.
 CHECKPOINTS, EVERY, LINGER = 10_000, 5_000, 10_000
 #: Seconds between samples.
@@ -68,12 +67,11 @@ class Steady:
             plan_of(),
             self._broker.client_file,
             self._topic,
-            slots=SLOTS,
             checkpoint_every=CHECKPOINTS,
             every=EVERY,
             linger=LINGER,
+            parallelism=parallelism,
         )
-        self._job.parallelism = parallelism
         self._samples: list[Sample] = []
 
     def run(self, seconds: float) -> bool:

@@ -31,7 +31,6 @@ from pipelines.storage.directory import StateDirectory
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import SinkTopic
 
-SLOTS = 2
 #: Milliseconds between checkpoints, between documents about one thing, and that rows are gathered.
 CHECKPOINTS, EVERY, LINGER = 3_000, 10_000, 2_000
 #: How long the job may take before it has counted more of what was acknowledged, in seconds.
@@ -50,7 +49,6 @@ class FlinkStage(Stage):
             self.fleet.plan,
             self.broker.client_file,
             self.topic,
-            slots=SLOTS,
             checkpoint_every=CHECKPOINTS,
             every=EVERY,
             linger=LINGER,

@@ -53,8 +53,6 @@ def trend(seconds: Sequence[float], values: Sequence[float], cycle: float) -> Tr
         return Trend(float(value.mean()) if len(value) else math.nan, math.nan, math.nan, math.nan)
     x = np.array([at[cycles == number].mean() for number in whole]) / 60
     y = np.array([value[cycles == number].mean() for number in whole])
-    spread = x - x.mean()
-    slope = float(spread @ y / (spread @ spread))
-    rest = y - y.mean() - slope * spread
-    error = math.sqrt(float(rest @ rest) / (len(x) - 2) / float(spread @ spread))
-    return Trend(float(y.mean()), slope, error, float((at[-1] - at[0]) / 60))
+    (slope, _), covariance = np.polyfit(x, y, 1, cov=True)
+    minutes = float((at[-1] - at[0]) / 60)
+    return Trend(float(y.mean()), float(slope), math.sqrt(covariance[0, 0]), minutes)

@@ -45,25 +45,14 @@ READ, WRITE, DURABLE = Access
 
 
 class Contents(Protocol):
-    """What a database calls at the edges of its transactions."""
+    """What a database calls at the edges of its transactions; the store says what each does."""
 
-    def write_buffered(self, connection: Connection) -> None:
-        """Write what is only in memory so far, just before a transaction begins."""
-
-    def refresh(self, connection: Connection) -> None:
-        """Read again what is kept in memory: the file may have changed, or be another."""
-
-    def apply_noted_withdrawal(self, connection: Connection, access: Access) -> None:
-        """Withdraw consent where a note beside the file says so, in a new transaction."""
-
-    def prepare_guard(self, connection: Connection) -> None:
-        """Add the next guard record to a transaction whose commit survives a loss of power."""
-
-    def write_guard(self) -> None:
-        """Write that record beside the file, after the commit and while it is still locked."""
-
-    def drop_buffered(self) -> None:
-        """Forget what is only in memory: it is the parent process's."""
+    def write_buffered(self, connection: Connection) -> None: ...
+    def refresh(self, connection: Connection) -> None: ...
+    def apply_noted_withdrawal(self, connection: Connection, access: Access) -> None: ...
+    def prepare_guard(self, connection: Connection) -> None: ...
+    def write_guard(self) -> None: ...
+    def drop_buffered(self) -> None: ...
 
 
 class Database(lifecycle.Forkable):

@@ -138,6 +138,7 @@ class Store:
         return self.stop_number > self._done
 
     def refresh(self, connection: Connection) -> None:
+        """Read again what is kept in memory: the file may have changed, or be another."""
         if not self._ready:
             return
         try:
@@ -170,6 +171,7 @@ class Store:
         buffer.clear()
 
     def drop_buffered(self) -> None:
+        """Forget what is only in memory: it is the parent process's."""
         self.buffer = []
 
     def apply_noted_withdrawal(self, connection: Connection, access: Access) -> None:
@@ -199,10 +201,12 @@ class Store:
             self.withdrew = True
 
     def prepare_guard(self, connection: Connection) -> None:
+        """Add the next guard record to a transaction whose commit survives a loss of power."""
         if self.path is not None:
             self.guard.upcoming = self.guard_record(connection)
 
     def write_guard(self) -> None:
+        """Write that record beside the file, after the commit and while it is still locked."""
         try:
             self.guard.write()
         except ForeignGuardError:

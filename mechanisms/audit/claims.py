@@ -221,7 +221,7 @@ def _periods(grr: GeneralizedRandomizedResponse, secrets: Bools, source: Source)
     said = np.zeros(len(secrets))
     for _ in range(_PERIODS):
         report = permanent
-        for step in reversed(grr.chain.degradations):
+        for step in reversed(grr.chain.steps):
             report = step.apply_many(report, source.words(len(report)))
         said += 2.0 * report - 1
     return {"all periods": score_key(said), "whether most say 1": score_key(np.sign(said))}

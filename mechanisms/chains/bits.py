@@ -1,8 +1,10 @@
 """Chains of independent bits, in integers over 2**64.
 
 Every weaker level is the next stronger one with each bit flipped with a probability that does not
-depend on it: symmetric and optimized unary encoding, Bloom filters and split bits all degrade in
-this way.
+depend on it. A bit that is 1 with probability t / 2**64 is "a random 64-bit word is below t". Word
+and threshold are compared from the most significant bit down: half of all open comparisons are
+decided by each random bit. All bits of a vector are compared at once, a *plane* of equal
+significance after another, until none is open (about log2(width) + 1.3 planes).
 """
 
 from __future__ import annotations
@@ -11,20 +13,16 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mechanisms.chains.bitplanes import bernoulli_lanes, bernoulli_mask, planes_of
-from mechanisms.chains.chain import BitOutputs, bit_of, spread
+from mechanisms.arrays import Bytes, Floats, NDArray, Words, np
+from mechanisms.chains.chain import BitOutputs, Prior, bit_of, spread
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_bounds
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 HALF = GRAINS // 2
 #: Bits of a word in the vectorised draws, whose thresholds are those of one word.
@@ -62,34 +60,20 @@ class BitLadder:
 
 
 def changed_ratio(p: Fraction, q: Fraction) -> Fraction:
-    """Return the largest likelihood ratio when one bit changes."""
     return max(spread(p, q), spread(1 - p, 1 - q))
 
 
 def symmetric_bit(exponents: Sequence[Fraction]) -> BitLadder:
     """Build the ladder of a bit that is flipped whichever it is.
 
-    Parameters
-    ----------
-    exponents : sequence of Fraction
-        The epsilon of the bit at each level, increasing.
-
-    Raises
-    ------
-    ParameterError
-        An amount is too small for 64-bit thresholds.
-    UnrelatedLevelsError
-        A level is not below the realised level above it.
+    ``exponents`` are the epsilons of the bit at each level, increasing.
     """
     flip = ceil_fraction(GRAINS / (exp_bounds(exponents[-1])[0] + 1))
     return _degrade(GRAINS - flip, flip, exponents)
 
 
 def one_sided_bit(exponents: Sequence[Fraction]) -> BitLadder:
-    """Build the ladder of a bit of optimized unary encoding: a 1 is reported as 1 half the time.
-
-    Parameters, errors: as :func:`symmetric_bit`; the exponents are those of the whole vector.
-    """
+    """Build that of a bit whose 1 stays 1 half the time; exponents are the whole vector's."""
     zero = ceil_fraction(GRAINS / (exp_bounds(exponents[-1])[0] + 1))
     return _degrade(HALF, zero, exponents)
 
@@ -124,15 +108,7 @@ def _degrade(one: int, zero: int, exponents: Sequence[Fraction]) -> BitLadder:
 
 @frozen
 class BitChain(BitOutputs):
-    """The levels of independently randomized bits.
-
-    Parameters
-    ----------
-    width : int
-        The number of bits.
-    ladders : tuple of BitLadder
-        One for each bit, or a single one for all.
-    """
+    """The levels of independently randomized bits, with a ladder for each bit, or one for all."""
 
     width: int
     ladders: tuple[BitLadder, ...]
@@ -147,11 +123,9 @@ class BitChain(BitOutputs):
 
     @property
     def levels(self) -> int:
-        """The number of levels."""
         return len(self.ladders[0].exact)
 
     def exact_at(self, level: int) -> tuple[Probabilities, ...]:
-        """Return the exact probabilities of a level: one pair for all bits, or one a bit."""
         return tuple(ladder.exact[level] for ladder in self.ladders)
 
     def realised(self, level: int) -> list[tuple[Fraction, Fraction]]:
@@ -159,14 +133,10 @@ class BitChain(BitOutputs):
         return [ladder.realised(level) for ladder in self.ladders]
 
     def ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level if every bit can change.
-
-        A mechanism whose inputs differ in fewer bits has a smaller one.
-        """
+        """Return the largest likelihood ratio of a level if every bit can change."""
         return self._ratio(self.exact_at(level))
 
     def realised_ratio(self, level: int) -> Fraction:
-        """Return the same from the thresholds alone."""
         return self._ratio(self.realised(level))
 
     def _ratio(self, pairs: Sequence[tuple[Fraction, Fraction]]) -> Fraction:
@@ -174,11 +144,9 @@ class BitChain(BitOutputs):
         return math.prod(found, start=Fraction(1)) ** (self.width // len(found))
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:
-        """Return the probability of every vector of a level, from the thresholds alone."""
         return self._product(value, self.realised(level))
 
     def step(self, output: int, level: int) -> dict[int, Fraction]:
-        """Return the law of the vector of ``level`` given that of the level above."""
         flips = [Fraction(ladder.flips[level], GRAINS) for ladder in self.ladders]
         return self._product(output, [(1 - flip, flip) for flip in flips])
 
@@ -196,15 +164,7 @@ class BitChain(BitOutputs):
             }
         return found
 
-    def log_ratios(
-        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
-    ) -> NDArray[np.float64]:
-        """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
-
-        The sum over the bits in which the two vectors, integers, differ.
-        """
-        import numpy as np
-
+    def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         total = np.zeros(len(reports))
         for bit in range(self.width):
             if (one ^ other) >> bit & 1:
@@ -226,7 +186,6 @@ class BitChain(BitOutputs):
 
     @cached_property
     def one_planes(self) -> tuple[int, ...]:
-        """Planes of the probability that the strongest level reports a 1 as 1."""
         return planes_of([ladder.one for ladder in self.ladders], self.width)
 
     @cached_property
@@ -238,7 +197,6 @@ class BitChain(BitOutputs):
         )
 
     def draw(self, bits: int, source: Source) -> list[int]:
-        """Draw a chain backward from a vector of bits; return it weakest level first."""
         width = self.width
         if bits >> width:
             raise ParameterError(f"a vector must have {width} bits")
@@ -250,7 +208,6 @@ class BitChain(BitOutputs):
         return [*self.weaker(current, source), current]
 
     def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the vectors of all levels but the last, weakest first, from that of the last."""
         out = []
         for planes in self.flip_planes:
             last ^= bernoulli_mask(planes, self.width, source)
@@ -258,7 +215,7 @@ class BitChain(BitOutputs):
         out.reverse()
         return out
 
-    def randomize(self, bits: NDArray[np.uint64], source: Source) -> list[NDArray[np.uint64]]:
+    def randomize(self, bits: Words, source: Source) -> list[Words]:
         """Draw chains for ``(n, lanes)`` packed vectors; one such array a level, weakest first."""
         n, lanes = bits.shape
         current = bernoulli_lanes(self.zero_planes, lanes, n, source)
@@ -274,30 +231,14 @@ class BitChain(BitOutputs):
         out.reverse()
         return out
 
-    def payloads(self, values: NDArray[np.uint64], source: Source) -> NDArray[np.uint8]:
-        """Draw chains for ``(n, words)`` packed vectors: ``(n, levels, payload_width)``."""
-        import numpy as np
-
+    def payloads(self, values: Words, source: Source) -> Bytes:
         out = np.empty((len(values), self.levels, self.payload_width), dtype=np.uint8)
         for level, drawn in enumerate(self.randomize(values, source)):
             out[:, level] = drawn.astype("<u8", copy=False).view(np.uint8)[:, : self.payload_width]
         out[:, :, -1] &= self.last_byte
         return out
 
-    def forward(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
-    ) -> int:
-        """Draw the output of ``level`` given that of the level below, by exact weights.
-
-        Parameters
-        ----------
-        prior : sequence of (bits, weight)
-            The vector, or where it is itself drawn at random, its possible values.
-        previous : int
-            The output at ``level - 1``.
-        level : int
-        source : Source
-        """
+    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
         bits = prior[0][0]
         if len(prior) > 1:
             bits = choose(self.posterior_weights(prior, previous, level - 1), source)
@@ -321,9 +262,7 @@ class BitChain(BitOutputs):
             1: one * (GRAINS - flip if previous else flip),
         }
 
-    def posterior_weights(
-        self, prior: Sequence[tuple[int, int]], output: int, level: int
-    ) -> dict[int, int]:
+    def posterior_weights(self, prior: Prior, output: int, level: int) -> dict[int, int]:
         """Integer weights of the vectors of ``prior`` given the output of ``level``."""
         exact: dict[int, Fraction] = {}
         for bits, weight in prior:
@@ -334,3 +273,68 @@ class BitChain(BitOutputs):
                 exact[bits] *= one if output >> index & 1 else 1 - one
         scale = math.lcm(*(value.denominator for value in exact.values()))
         return {bits: int(value * scale) for bits, value in exact.items()}
+
+
+def planes_of(thresholds: Sequence[int], width: int) -> tuple[int, ...]:
+    """Arrange 64-bit thresholds, one for each bit or a single one for all, in planes.
+
+    The most significant plane is first; bit ``i`` of a plane belongs to bit ``i`` of the vector.
+    Planes below the last one that is not empty are left out: what is undecided then is not below.
+    """
+    if len(thresholds) == 1:
+        full = (1 << width) - 1
+        planes = [full * (thresholds[0] >> (63 - plane) & 1) for plane in range(64)]
+    else:
+        planes = [
+            sum((t >> (63 - plane) & 1) << i for i, t in enumerate(thresholds))
+            for plane in range(64)
+        ]
+    while planes and not planes[-1]:
+        planes.pop()
+    return tuple(planes)
+
+
+def bernoulli_mask(planes: Sequence[int], width: int, source: Source) -> int:
+    """Return ``width`` independent bits, bit ``i`` being 1 with its threshold's probability."""
+    full = (1 << width) - 1
+    batch = width.bit_length() + 2
+    undecided, mask, left, words = full, 0, 0, 0
+    for plane in planes:
+        if not left:
+            left, words = batch, source.bits(batch * width)
+        differ = undecided & (plane ^ words)
+        mask |= differ & plane
+        undecided ^= differ
+        if not undecided:
+            break
+        words >>= width
+        left -= 1
+    return mask
+
+
+def bernoulli_lanes(planes: Sequence[int], lanes: int, n: int, source: Source) -> Words:
+    """Vectorised :func:`bernoulli_mask` for ``n`` vectors of ``64 * lanes`` bits: ``(n, lanes)``.
+
+    Bit ``i`` of a vector is bit ``i % 64`` of lane ``i // 64``; bits beyond the width of the planes
+    carry no meaning. Where bits have thresholds of their own, there are at most 64.
+    """
+    mask = np.zeros(n * lanes, dtype=np.uint64)
+    undecided = np.full(n * lanes, 2**64 - 1, dtype=np.uint64)
+    active: NDArray[np.intp] | None = None
+    for plane in planes:
+        bits = np.uint64(plane & (2**64 - 1))
+        differ = source.words(len(undecided)) ^ bits
+        differ &= undecided
+        undecided ^= differ
+        differ &= bits
+        if active is None:
+            mask |= differ
+        else:
+            mask[active] |= differ
+        open_lanes = np.flatnonzero(undecided)
+        if len(open_lanes) < 0.8 * len(undecided):
+            undecided = undecided[open_lanes]
+            active = open_lanes if active is None else active[open_lanes]
+        if not len(open_lanes):
+            break
+    return mask.reshape(n, lanes)

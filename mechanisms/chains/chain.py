@@ -6,15 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from mechanisms.arrays import Bools, Bytes, Floats, Ints, np
 from mechanisms.errors import ParameterError
 from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Possible encodings of a value with integer weights; more than one where it is rounded at random.
 Prior = Sequence[tuple[int, int]]
@@ -59,10 +56,7 @@ class Chain(ABC):
         """Return the largest likelihood ratio of a level, exactly."""
 
     def realised_ratio(self, level: int) -> Fraction:
-        """Return the same from the sampler's integers alone.
-
-        Here for chains that keep nothing but those, and multiply them out when they are asked.
-        """
+        """Return the same from the sampler's integers alone; here for chains that keep no more."""
         return self.ratio(level)
 
     @abstractmethod
@@ -71,10 +65,7 @@ class Chain(ABC):
 
     @abstractmethod
     def step(self, output: int, level: int) -> dict[int, Fraction]:
-        """Return the law of the output of ``level`` given that of the level above.
-
-        From the sampler's integers alone, as :meth:`law`; for small mechanisms.
-        """
+        """Return the law of the output of ``level`` given the one above, as :meth:`law` does."""
 
     @abstractmethod
     def draw(self, value: int, source: Source) -> list[int]:
@@ -89,27 +80,20 @@ class Chain(ABC):
         """Draw the output of ``level`` given that of the level below, by exact weights."""
 
     @abstractmethod
-    def payloads(self, values: Any, source: Source) -> NDArray[np.uint8]:
+    def payloads(self, values: Any, source: Source) -> Bytes:
         """Draw chains for ``n`` inputs: ``(n, levels, payload_width)`` ``uint8``."""
 
     @abstractmethod
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    def valid(self, payloads: Bytes) -> Bools:
         """Return which of ``(n, payload_width)`` payloads are possible outputs."""
 
     @abstractmethod
-    def count(
-        self, payloads: NDArray[np.uint8], places: NDArray[np.int64], n_places: int
-    ) -> NDArray[np.int64]:
+    def count(self, payloads: Bytes, places: Ints, n_places: int) -> Ints:
         """Count valid payloads by place: ``(n_places, cells)`` ``int64``."""
 
     @abstractmethod
-    def log_ratios(
-        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
-    ) -> NDArray[np.float64]:
-        """Return how much likelier, as a logarithm, reports are from input ``other`` than ``one``.
-
-        The inputs are integers, or where a chain says so, ``(n,)`` arrays.
-        """
+    def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
+        """Return how much likelier, as a logarithm, inputs ``other`` make reports than ``one``."""
 
 
 class SymbolOutputs(Chain):
@@ -132,49 +116,36 @@ class SymbolOutputs(Chain):
 
     @property
     def cells(self) -> int:
-        """One count an output."""
         return self.size
 
     @abstractmethod
-    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+    def randomize(self, symbols: Ints, source: Source) -> Ints:
         """Draw chains for ``(n,)`` symbols: ``(n, levels)``, weakest level first."""
 
     def exact_at(self, level: int) -> tuple[Probabilities, ...]:
-        """Return the exact probabilities of a level."""
         return (self.exact[level],)
 
     def ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level, exactly."""
         p, q = self.exact[level]
         return p / q
 
     def contains(self, output: int) -> bool:
-        """Return whether an integer is below ``size``."""
         return 0 <= output < self.size
 
-    def payloads(self, values: NDArray[np.int64], source: Source) -> NDArray[np.uint8]:
-        """Draw chains for ``(n,)`` symbols: ``(n, levels, payload_width)`` ``uint8``."""
-        import numpy as np
-
+    def payloads(self, values: Ints, source: Source) -> Bytes:
         drawn = self.randomize(values, source)
         packed = np.ascontiguousarray(drawn.astype(f"<u{self.payload_width}"))
         return packed.view(np.uint8).reshape(*drawn.shape, self.payload_width)
 
-    def symbols(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+    def symbols(self, payloads: Bytes) -> Ints:
         """Return the symbols in ``(..., payload_width)`` payloads."""
-        import numpy as np
-
         packed = np.ascontiguousarray(payloads).view(f"<u{self.payload_width}")
         return packed.reshape(payloads.shape[:-1]).astype(np.int64)
 
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
+    def valid(self, payloads: Bytes) -> Bools:
         return self.symbols(payloads) < self.size
 
-    def count(
-        self, payloads: NDArray[np.uint8], places: NDArray[np.int64], n_places: int
-    ) -> NDArray[np.int64]:
-        """Count valid payloads by place: ``(n_places, size)`` ``int64``."""
+    def count(self, payloads: Bytes, places: Ints, n_places: int) -> Ints:
         from mechanisms.estimators.counting import grouped_counts
 
         return grouped_counts(self.symbols(payloads), places, n_places, self.size)
@@ -190,7 +161,6 @@ class BitOutputs(Chain):
 
     @cached_property
     def payload_width(self) -> int:
-        """Bytes of a payload."""
         return -(-self.width // 8)
 
     @property
@@ -204,7 +174,6 @@ class BitOutputs(Chain):
         return -(-self.width // 64)
 
     def contains(self, output: int) -> bool:
-        """Return whether an integer has no bit beyond ``width``."""
         return not output >> self.width
 
     @cached_property
@@ -212,17 +181,11 @@ class BitOutputs(Chain):
         """The bits of a payload's last byte that are in use."""
         return 0xFF >> (-self.width % 8)
 
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return which of ``(n, payload_width)`` payloads have their spare bits clear."""
-        clear: NDArray[np.bool_] = (payloads[:, -1] & (0xFF ^ self.last_byte)) == 0
+    def valid(self, payloads: Bytes) -> Bools:
+        clear: Bools = (payloads[:, -1] & (0xFF ^ self.last_byte)) == 0
         return clear
 
-    def count(
-        self, payloads: NDArray[np.uint8], places: NDArray[np.int64], n_places: int
-    ) -> NDArray[np.int64]:
-        """Count valid payloads by place: ``(n_places, width + 1)`` ``int64``."""
-        import numpy as np
-
+    def count(self, payloads: Bytes, places: Ints, n_places: int) -> Ints:
         from mechanisms.estimators.counting import grouped_bit_sums
 
         counts = np.empty((n_places, self.width + 1), dtype=np.int64)
@@ -231,9 +194,9 @@ class BitOutputs(Chain):
         return counts
 
 
-def bit_of(reports: NDArray[np.uint8], bit: int) -> NDArray[np.bool_]:
+def bit_of(reports: Bytes, bit: int) -> Bools:
     """Return whether a bit of each packed report is set."""
-    found: NDArray[np.bool_] = (reports[:, bit >> 3] >> (bit & 7) & 1) == 1
+    found: Bools = (reports[:, bit >> 3] >> (bit & 7) & 1) == 1
     return found
 
 
@@ -245,13 +208,7 @@ def log_odds(one: Fraction, other: Fraction) -> float:
 
 
 def spread(one: Fraction, other: Fraction) -> Fraction:
-    """Return the larger ratio of two probabilities.
-
-    Raises
-    ------
-    ParameterError
-        One of them is zero.
-    """
+    """Return the larger ratio of two probabilities; refuse a zero, which tells inputs apart."""
     if not min(one, other) > 0:
         raise ParameterError("an output tells inputs apart with certainty")
     return max(one / other, other / one)

@@ -1,8 +1,6 @@
 """Any finite mechanism as a relaxable chain, in integers over 2**64.
 
-The strongest level is drawn from the input by a table of integer weights, every weaker one from
-the output of the next stronger, by a degradation that never sees the input. Exact probabilities
-of a level are products of those integers, kept as integers over a power of 2**64.
+Exact probabilities of a level are products of integers, kept as integers over a power of 2**64.
 """
 
 from __future__ import annotations
@@ -14,46 +12,28 @@ from itertools import combinations
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.chains.chain import SymbolOutputs
-from mechanisms.chains.symbols import SymbolDraw, chains_below, weaker_outputs
+from mechanisms.arrays import Bytes, Floats, np
+from mechanisms.chains.chain import Prior
+from mechanisms.chains.symbols import StepChain, SymbolDraw
 from mechanisms.chains.thresholds import FiniteDraw, Row, rounded
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
-from mechanisms.randomness import Source
-from mechanisms.sampling import choose
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from mechanisms.chains.symbols import Step
 
-__all__ = ["FiniteChain", "FiniteDraw", "Step", "finite_chain", "rounded"]
+__all__ = ["FiniteChain", "FiniteDraw", "finite_chain", "rounded"]
 
 #: Inputs of which all pairs are tried for the worst, both ends among them.
 TRIED = 100
-#: A degradation: any, or uniform noise.
-Step = FiniteDraw | SymbolDraw
 
 
 @frozen
-class FiniteChain(SymbolOutputs):
-    """The levels of any finite mechanism.
-
-    Parameters
-    ----------
-    strongest : FiniteDraw
-        Draws the strongest level from the input.
-    steps : tuple of FiniteDraw or SymbolDraw
-        ``steps[k]`` draws level k from the output of level k + 1. All levels have the same outputs,
-        of which some may never occur.
-
-    Raises
-    ------
-    ParameterError
-        A step has other inputs or outputs than the strongest level has outputs.
-    """
+class FiniteChain(StepChain):
+    """The levels of any finite mechanism; all have the same outputs, some perhaps never drawn."""
 
     strongest: FiniteDraw
     steps: tuple[Step, ...] = ()
@@ -69,47 +49,37 @@ class FiniteChain(SymbolOutputs):
 
     @property
     def inputs(self) -> int:
-        """The number of inputs."""
         return self.strongest.inputs
 
     @cached_property
     def size(self) -> int:
-        """The number of outputs."""
         return self.strongest.outputs
-
-    @property
-    def levels(self) -> int:
-        """The number of levels."""
-        return len(self.steps) + 1
 
     def table(self, level: int) -> tuple[list[Row], int]:
         """Return the exact channel of a level as integer rows and what every row sums to."""
-        rows, total = list(self.strongest.weights), GRAINS
-        for step in reversed(self._steps_to(level)):
-            rows, total = _through(rows, total, step), total * GRAINS
-        return rows, total
+        return self._down(self.strongest.weights, level)
+
+    def _down(self, rows: Sequence[Row], level: int) -> tuple[list[Row], int]:
+        if not 0 <= level < self.levels:
+            raise ParameterError(f"level must lie in [0, {self.levels}), not {level}")
+        found, total = list(rows), GRAINS
+        for step in reversed(self.steps[level:]):
+            found, total = _through(found, total, step), total * GRAINS
+        return found, total
 
     def channel(self, level: int) -> Channel:
         """Return the exact channel of a level."""
         rows, total = self.table(level)
         return Channel(tuple(tuple(Fraction(entry, total) for entry in row) for row in rows))
 
-    def matrix(self, level: int) -> NDArray[np.float64]:
+    def matrix(self, level: int) -> Floats:
         """Return the channel of a level as floats, ``(inputs, size)``, each correctly rounded."""
-        import numpy as np
-
         rows, total = self.table(level)
         return np.array([[entry / total for entry in row] for row in rows])
 
     @cached_property
     def exact(self) -> tuple[Probabilities, ...]:
-        """Of every level the probabilities, largest and smallest, of the output that certifies it.
-
-        Raises
-        ------
-        ParameterError
-            An output is possible for one input and impossible for another: no epsilon covers it.
-        """
+        """The probabilities, largest and smallest, of the output that certifies each level."""
         rows: list[Row] = list(dict.fromkeys(self.strongest.weights))
         total, found = GRAINS, []
         for done in range(self.levels):
@@ -125,68 +95,25 @@ class FiniteChain(SymbolOutputs):
         return tuple(reversed(found))
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:
-        """Return the probability of every output of a level, from the weights alone."""
         rows, total = self.table(level)
         return {output: Fraction(entry, total) for output, entry in enumerate(rows[value])}
 
     def step(self, output: int, level: int) -> dict[int, Fraction]:
-        """Return the law of the output of ``level`` given that of the level above."""
         step = self.steps[level]
         return {o: Fraction(_weight(step, output, o), GRAINS) for o in range(self.size)}
 
-    def log_ratios(
-        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
-    ) -> NDArray[np.float64]:
-        """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
-
-        The inputs are integers or ``(n,)`` arrays.
-        """
-        import numpy as np
-
+    def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         outputs, logs = self.symbols(reports), self.log_matrices[level]
         return np.asarray(logs[other, outputs] - logs[one, outputs])
 
-    def farthest(self, level: int) -> tuple[int, int]:
-        """Return the inputs of which most outputs say nearly the largest ratio, then the farthest.
-
-        Of at most 100 inputs, both ends among them, all pairs are tried.
-        """
-        import numpy as np
-
-        matrix = self.matrix(level % self.levels)
-        # Outputs that no input has say nothing.
-        matrix = matrix[:, matrix.max(axis=0) > 0]
-        logs = np.log(matrix)
-        largest = float((logs.max(axis=0) - logs.min(axis=0)).max())
-
-        def said(pair: tuple[int, int]) -> tuple[float, int]:
-            one, other = pair
-            far = np.abs(logs[one] - logs[other]) > 0.999 * largest
-            return round(float((matrix[one] + matrix[other])[far].sum()), 6), other - one
-
-        distinct = np.sort(np.unique(matrix, axis=0, return_index=True)[1])
-        some = np.linspace(0, len(distinct) - 1, min(len(distinct), 100)).astype(int)
-        one, other = max(combinations(distinct[some].tolist(), 2), key=said)
-        return one, other
-
     @cached_property
-    def log_matrices(self) -> list[NDArray[np.float64]]:
-        """The logarithms of the channels of all levels.
-
-        Outputs that no input has stay out of reports, so that their infinities are never read.
-        """
-        import numpy as np
-
+    def log_matrices(self) -> list[Floats]:
+        """The logarithms of the channels of all levels; their infinities are never read."""
         with np.errstate(divide="ignore"):
             return [np.log(self.matrix(level)) for level in range(self.levels)]
 
     def worst_inputs(self, level: int) -> tuple[int, int]:
-        """Return the pair that most outputs tell apart by nearly the largest ratio.
-
-        Of such pairs the farthest; of many inputs so many are tried that lie evenly.
-        """
-        import numpy as np
-
+        """Return the farthest pair that most outputs tell apart by nearly the largest ratio."""
         matrix = self.matrix(level % self.levels)
         # Outputs that no input has say nothing.
         matrix = matrix[:, matrix.max(axis=0) > 0]
@@ -202,56 +129,12 @@ class FiniteChain(SymbolOutputs):
         tried = np.linspace(0, len(distinct) - 1, min(len(distinct), TRIED)).astype(int)
         return max(combinations(distinct[tried].tolist(), 2), key=apart)
 
-    def draw(self, symbol: int, source: Source) -> list[int]:
-        """Draw a chain backward; return its outputs, weakest level first."""
-        if not 0 <= symbol < self.inputs:
-            raise ParameterError(f"a symbol must lie in [0, {self.inputs})")
-        words = source.bits(64 * self.levels)
-        last = self.strongest.apply(symbol, words & (GRAINS - 1))
-        return [*weaker_outputs(last, self.steps, words >> 64), last]
-
-    def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
-        if not 0 <= last < self.size:
-            raise ParameterError(f"an output must lie in [0, {self.size})")
-        return weaker_outputs(last, self.steps, source.bits(64 * len(self.steps)))
-
-    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
-        """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest level first."""
-        if len(symbols) and not (symbols.min() >= 0 and symbols.max() < self.inputs):
-            raise ParameterError(f"symbols must lie in [0, {self.inputs})")
-        return chains_below(self.strongest.draw_many(symbols, source), self.steps, source)
-
-    def forward_weights(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int
-    ) -> dict[int, int]:
-        """Integer weights of the outputs of ``level`` given that of the level below.
-
-        Parameters
-        ----------
-        prior : sequence of (symbol, weight)
-            The symbol, or where it is itself drawn at random, its possible values.
-        previous : int
-            The output at ``level - 1``.
-        level : int
-
-        Returns
-        -------
-        dict
-            Proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior.
-
-        Raises
-        ------
-        ParameterError
-            There is no such level, or the previous output is impossible for the prior.
-        """
+    def forward_weights(self, prior: Prior, previous: int, level: int) -> dict[int, int]:
         if not 1 <= level < self.levels:
             raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
         weights = [0] * self.size
         for symbol, share in prior:
-            rows, total = [self.strongest.weights[symbol]], GRAINS
-            for step in reversed(self._steps_to(level)):
-                rows, total = _through(rows, total, step), total * GRAINS
+            rows, _ = self._down([self.strongest.weights[symbol]], level)
             weights = [have + share * more for have, more in zip(weights, rows[0], strict=True)]
         step = self.steps[level - 1]
         joint = {o: have * _weight(step, o, previous) for o, have in enumerate(weights)}
@@ -259,39 +142,15 @@ class FiniteChain(SymbolOutputs):
             raise ParameterError("the previous output is impossible for this value")
         return joint
 
-    def forward(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
-    ) -> int:
-        """Draw the output of ``level`` given that of the level below, by exact weights."""
-        return choose(self.forward_weights(prior, previous, level), source)
-
-    def _steps_to(self, level: int) -> tuple[Step, ...]:
-        if not 0 <= level < self.levels:
-            raise ParameterError(f"level must lie in [0, {self.levels}), not {level}")
-        return self.steps[level:]
-
 
 def finite_chain(
     strongest: FiniteDraw, ladder: Sequence[int], steps: Sequence[Step] | None = None
 ) -> FiniteChain:
-    """Build the chain below a strongest level.
+    """Build the chain below a strongest level that honours the last micro-epsilon of a ladder.
 
-    Parameters
-    ----------
-    strongest : FiniteDraw
-        Honours the last amount of the ladder.
-    ladder : sequence of int
-        Nominal micro-epsilons, increasing.
-    steps : sequence of FiniteDraw or SymbolDraw, optional
-        The degradations, weakest first. By default each keeps the output or replaces it by a
-        uniform one, with the least noise for which the exact product honours the weaker amount.
-
-    Raises
-    ------
-    ParameterError
-        The steps do not fit, or an amount is too small for 64-bit thresholds.
-    UnrelatedLevelsError
-        A level exceeds its amount, or is not below the realised level above it.
+    ``steps`` are the degradations, weakest first; by default each keeps the output or replaces it
+    by a uniform one, with the least noise for which the exact product honours the weaker amount.
+    ``UnrelatedLevelsError`` where a level exceeds its amount, or is not below the one above it.
     """
     if steps is None:
         chain = _noisy_chain(strongest, ladder)
@@ -309,7 +168,6 @@ def finite_chain(
 
 
 def _noisy_chain(strongest: FiniteDraw, ladder: Sequence[int]) -> FiniteChain:
-    """Build the chain whose weaker levels add uniform noise."""
     size = strongest.outputs
     columns = list(zip(*dict.fromkeys(strongest.weights), strict=True))
     rows, total = [tuple(map(max, columns)), tuple(map(min, columns))], GRAINS
@@ -361,7 +219,6 @@ def _through(rows: Iterable[Row], total: int, step: Step) -> list[Row]:
 
 
 def _widest(most: Row, least: Row, total: int) -> Probabilities:
-    """Return the extremes of the column with the largest ratio."""
     high, low = 1, 1
     for one, other in zip(most, least, strict=True):
         if one and not other:

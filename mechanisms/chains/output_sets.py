@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mechanisms.arrays import Bools, Bytes, Ints, np
 from mechanisms.chains.chain import SymbolOutputs
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.frozen import frozen
 from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @frozen
@@ -28,26 +25,21 @@ class HadamardChain(SupportChain, SymbolOutputs):
 
     @property
     def inputs(self) -> int:
-        """The number of categories."""
         return self.domain_size
 
     @cached_property
     def size(self) -> int:
-        """The number of places."""
         return self.blocks * self.order
 
     @property
     def total(self) -> int:
-        """The number of places."""
         return self.size
 
     @property
     def share(self) -> Fraction:
-        """The share of places in an output set."""
         return Fraction(1, 2 * self.blocks)
 
     def outputs(self) -> Iterable[int]:
-        """All places."""
         return range(self.size)
 
     def place(self, x: int) -> tuple[int, int]:
@@ -56,29 +48,22 @@ class HadamardChain(SupportChain, SymbolOutputs):
         return block, row + 1
 
     def supports(self, x: int, output: int) -> bool:
-        """Return whether a place is in the output set of a category."""
         block, row = self.place(x)
         return output // self.order == block and (output & row).bit_count() % 2 == 0
 
-    def supporting(self, x: Any, reports: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return which places are in the output set of a category."""
-        import numpy as np
-
+    def supporting(self, x: Any, reports: Bytes) -> Bools:
         places, (block, row) = self.symbols(reports), self.place(x)
         odd = np.bitwise_count(places & row) % 2 == 1
-        found: NDArray[np.bool_] = (places // self.order == block) & ~odd
+        found: Bools = (places // self.order == block) & ~odd
         return found
 
     def pair(self, p: Fraction) -> Probabilities:
-        """Return the probabilities of the output set, and of the rest of the block."""
         return Probabilities(p, (1 - p) / (2 * self.blocks - 1))
 
     def uniform(self, source: Source) -> int:
-        """Draw a uniform place."""
         return source.bits(self.size.bit_length() - 1)
 
     def uniform_within(self, x: int, supporting: bool, source: Source) -> int:
-        """Draw a uniform place in, or outside, the output set of a category."""
         if not supporting:
             while self.supports(x, output := self.uniform(source)):
                 pass
@@ -90,18 +75,10 @@ class HadamardChain(SupportChain, SymbolOutputs):
             column ^= row & -row
         return block * self.order + column
 
-    def uniform_many(self, n: int, source: Source) -> NDArray[np.int64]:
-        """Draw ``(n,)`` uniform places."""
-        import numpy as np
-
+    def uniform_many(self, n: int, source: Source) -> Ints:
         return (source.words(n) & np.uint64(self.size - 1)).astype(np.int64)
 
-    def uniform_within_many(
-        self, xs: NDArray[np.int64], supporting: NDArray[np.bool_], source: Source
-    ) -> NDArray[np.int64]:
-        """Draw places in, or outside, the output set of each row's category."""
-        import numpy as np
-
+    def uniform_within_many(self, xs: Ints, supporting: Bools, source: Source) -> Ints:
         row, block = np.divmod(xs, self.blocks)
         row += 1
         out = self.uniform_many(len(xs), source)
@@ -122,28 +99,12 @@ def block_order(domain_size: int, blocks: int) -> int:
     return 1 << (-(-domain_size // blocks)).bit_length()
 
 
-def walsh_hadamard(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the Walsh-Hadamard transform of integers along the last axis.
+def walsh_hadamard(values: Ints) -> Ints:
+    """Return the Walsh-Hadamard transform of int64 along the last axis, a power of two b long.
 
-    Parameters
-    ----------
-    values : ndarray, shape (..., b), int64
-        b a power of two.
-
-    Returns
-    -------
-    ndarray, shape (..., b), int64
-        Entry r is the sum of the values times row r of the Hadamard matrix, whose entry at c is
-        −1 to the number of bits that r and c share.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> walsh_hadamard(np.array([1, 2, 3, 4]))
-    array([10, -2, -4,  0])
+    Entry r is the sum of the values times row r of the Hadamard matrix, whose entry at c is −1 to
+    the number of bits that r and c share.
     """
-    import numpy as np
-
     shape = values.shape
     out = values.astype(np.int64)
     half = 1

@@ -7,8 +7,9 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mechanisms.arrays import Bools, Bytes, Floats, Ints, np
 from mechanisms.chains.chain import Chain, Prior
 from mechanisms.chains.finite import FiniteChain
 from mechanisms.chains.symbols import SymbolChain
@@ -17,29 +18,16 @@ from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 @frozen
 class PackedChain(Chain):
-    """Independent chains of one kind, their symbols packed into an integer.
-
-    Parameters
-    ----------
-    single : SymbolChain or FiniteChain
-        What every answer goes through.
-    answers : int
-        How many there are; the first one has the lowest bits.
-    """
+    """Independent chains of one kind, packed into an integer, the first one lowest."""
 
     single: SymbolChain | FiniteChain
     answers: int
 
     @cached_property
     def bits(self) -> int:
-        """Bits of an answer."""
         return (self.single.size - 1).bit_length()
 
     @cached_property
@@ -49,17 +37,14 @@ class PackedChain(Chain):
 
     @property
     def levels(self) -> int:
-        """The number of levels."""
         return self.single.levels
 
     @cached_property
     def payload_width(self) -> int:
-        """Bytes of a payload."""
         return -(-self.answers * self.bits // 8)
 
     @property
     def cells(self) -> int:
-        """One count a symbol: answers are counted one by one."""
         return self.single.size
 
     def pack(self, symbols: Sequence[int]) -> int:
@@ -67,32 +52,25 @@ class PackedChain(Chain):
         return sum(symbol << self.bits * place for place, symbol in enumerate(symbols))
 
     def unpack(self, value: int) -> list[int]:
-        """Return the symbols in an integer."""
         mask = (1 << self.bits) - 1
         return [value >> self.bits * place & mask for place in range(self.answers)]
 
     def contains(self, output: int) -> bool:
-        """Return whether an integer packs symbols."""
         return 0 <= output < self.size and max(self.unpack(output)) < self.single.size
 
     def exact_at(self, level: int) -> tuple[Probabilities, ...]:
-        """Return the exact probabilities of a level, the same for every answer."""
         return self.single.exact_at(level)
 
     def ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level: all answers can differ."""
         return self.single.ratio(level) ** self.answers
 
     def realised_ratio(self, level: int) -> Fraction:
-        """Return the same, from the sampler's integers alone."""
         return self.single.realised_ratio(level) ** self.answers
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:
-        """Return the probability of every output of a level, from the sampler's integers alone."""
         return self._product([self.single.law(symbol, level) for symbol in self.unpack(value)])
 
     def step(self, output: int, level: int) -> dict[int, Fraction]:
-        """Return the law of the output of ``level`` given that of the level above."""
         return self._product([self.single.step(symbol, level) for symbol in self.unpack(output)])
 
     def _product(self, laws: Sequence[dict[int, Fraction]]) -> dict[int, Fraction]:
@@ -103,17 +81,14 @@ class PackedChain(Chain):
         return found
 
     def draw(self, value: int, source: Source) -> list[int]:
-        """Draw a chain backward from packed symbols; return it weakest level first."""
         drawn = [self.single.draw(symbol, source) for symbol in self.unpack(value)]
         return [self.pack(answers) for answers in zip(*drawn, strict=True)]
 
     def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
         drawn = [self.single.weaker(symbol, source) for symbol in self.unpack(last)]
         return [self.pack(answers) for answers in zip(*drawn, strict=True)]
 
     def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
-        """Draw the output of ``level`` given that of the level below, by exact weights."""
         value = prior[0][0]
         if len(prior) > 1:
             value = choose(self.posterior_weights(prior, previous, level - 1), source)
@@ -144,10 +119,7 @@ class PackedChain(Chain):
             weights[value] = weights.get(value, 0) + weight * likely
         return weights
 
-    def payloads(self, values: NDArray[np.int64], source: Source) -> NDArray[np.uint8]:
-        """Draw chains for ``(n, answers)`` symbols: ``(n, levels, payload_width)`` ``uint8``."""
-        import numpy as np
-
+    def payloads(self, values: Ints, source: Source) -> Bytes:
         n, width = len(values), self.bits
         drawn = self.single.randomize(values.reshape(-1), source)
         bits = drawn.reshape(n, self.answers, self.levels, 1) >> np.arange(width) & 1
@@ -155,40 +127,26 @@ class PackedChain(Chain):
         planes = planes.reshape(n, self.levels, self.answers * width)
         return np.packbits(planes, axis=2, bitorder="little")
 
-    def symbols(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+    def symbols(self, payloads: Bytes) -> Ints:
         """Return the symbols in ``(n, payload_width)`` payloads: ``(n, answers)``."""
-        import numpy as np
-
         width = self.bits
         bits = np.unpackbits(payloads, axis=1, count=self.answers * width, bitorder="little")
         weights = 1 << np.arange(width, dtype=np.int64)
-        symbols: NDArray[np.int64] = bits.reshape(len(payloads), self.answers, width) @ weights
+        symbols: Ints = bits.reshape(len(payloads), self.answers, width) @ weights
         return symbols
 
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
+    def valid(self, payloads: Bytes) -> Bools:
         spare = -self.answers * self.bits % 8
-        clear: NDArray[np.bool_] = payloads[:, -1] <= 0xFF >> spare
+        clear: Bools = payloads[:, -1] <= 0xFF >> spare
         return clear & (self.symbols(payloads) < self.single.size).all(axis=1)
 
-    def count(
-        self, payloads: NDArray[np.uint8], places: NDArray[np.int64], n_places: int
-    ) -> NDArray[np.int64]:
-        """Count the answers of valid payloads, each at its own of ``(n, answers)`` places."""
+    def count(self, payloads: Bytes, places: Ints, n_places: int) -> Ints:
         from mechanisms.estimators.counting import grouped_counts
 
         symbols = self.symbols(payloads).reshape(-1)
         return grouped_counts(symbols, places.reshape(-1), n_places, self.single.size)
 
-    def log_ratios(
-        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
-    ) -> NDArray[np.float64]:
-        """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
-
-        Both are ``(n, answers)`` symbols. The answers are independent.
-        """
-        import numpy as np
-
+    def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         symbols, width = self.symbols(reports), self.single.payload_width
         total = np.zeros(len(reports))
         for place in range(self.answers):

@@ -7,18 +7,15 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from math import comb, perm
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mechanisms.arrays import Bools, Bytes, Ints, np
 from mechanisms.chains.chain import BitOutputs, bit_of
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.frozen import frozen
 from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Random keys that are held at once.
 _KEYS = 1 << 20
@@ -35,85 +32,59 @@ class SubsetChain(SupportChain, BitOutputs):
 
     @property
     def inputs(self) -> int:
-        """The number of categories."""
         return self.width
 
     @property
     def total(self) -> int:
-        """The number of subsets."""
         return comb(self.width, self.k)
 
     @property
     def share(self) -> Fraction:
-        """The share of subsets that have a given category."""
         return Fraction(self.k, self.width)
 
     def outputs(self) -> Iterable[int]:
-        """All subsets."""
         return (sum(1 << i for i in chosen) for chosen in combinations(range(self.width), self.k))
 
     def supports(self, x: int, output: int) -> bool:
-        """Return whether a category is in a subset."""
         return bool(output >> x & 1)
 
-    def supporting(self, x: Any, reports: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return which packed subsets have a category."""
+    def supporting(self, x: Any, reports: Bytes) -> Bools:
         return bit_of(reports, x)
 
     def contains(self, output: int) -> bool:
-        """Return whether an integer has ``k`` bits, none of them beyond ``width``."""
         return super().contains(output) and output.bit_count() == self.k
 
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return which of ``(n, payload_width)`` payloads are subsets of the right size."""
-        import numpy as np
-
+    def valid(self, payloads: Bytes) -> Bools:
         sizes = np.bitwise_count(payloads).sum(axis=1, dtype=np.int64)
-        right: NDArray[np.bool_] = super().valid(payloads) & (sizes == self.k)
+        right: Bools = super().valid(payloads) & (sizes == self.k)
         return right
 
-    def payloads(self, values: NDArray[np.int64], source: Source) -> NDArray[np.uint8]:
-        """Draw chains for ``(n,)`` categories: ``(n, levels, payload_width)`` ``uint8``."""
+    def payloads(self, values: Ints, source: Source) -> Bytes:
         return self.randomize(values, source)
 
     def pair(self, p: Fraction) -> Probabilities:
-        """Return the probabilities that the category, and that another, is in the subset."""
         return Probabilities(p, (self.k - p) / (self.width - 1))
 
     def uniform(self, source: Source) -> int:
-        """Draw a uniform subset of ``k``."""
         return sum(1 << i for i in uniform_subset(self.width, self.k, source))
 
     def uniform_within(self, x: int, supporting: bool, source: Source) -> int:
-        """Draw a uniform subset with, or without, a category."""
         others = uniform_subset(self.width - 1, self.k - supporting, source)
         return sum((1 << (i + (i >= x)) for i in others), supporting << x)
 
-    def uniform_many(self, n: int, source: Source) -> NDArray[np.uint8]:
-        """Draw packed subsets, ``(n, ceil(width / 8))``."""
-        import numpy as np
-
+    def uniform_many(self, n: int, source: Source) -> Bytes:
         none = np.zeros(n, dtype=np.int64)
         return self._packed(none, np.zeros(n, dtype=np.uint8), source)
 
-    def uniform_within_many(
-        self, xs: NDArray[np.int64], supporting: NDArray[np.bool_], source: Source
-    ) -> NDArray[np.uint8]:
-        """Draw packed subsets with, or without, each row's category."""
-        import numpy as np
-
+    def uniform_within_many(self, xs: Ints, supporting: Bools, source: Source) -> Bytes:
         return self._packed(xs, np.where(supporting, _IN, _OUT).astype(np.uint8), source)
 
-    def _packed(
-        self, xs: NDArray[np.int64], place: NDArray[np.uint8], source: Source
-    ) -> NDArray[np.uint8]:
+    def _packed(self, xs: Ints, place: Bytes, source: Source) -> Bytes:
         """Take the ``k`` smallest of random keys; a category's own key is moved to one end.
 
         Rows in which the last key taken equals another are drawn again. What remains treats all
         other categories alike, so that the subset is exactly uniform.
         """
-        import numpy as np
-
         n, width = len(xs), self.width
         out = np.empty((n, -(-width // 8)), dtype=np.uint8)
         some = max(1, _KEYS // width)
@@ -137,15 +108,7 @@ class SubsetChain(SupportChain, BitOutputs):
 def uniform_subset(n: int, k: int, source: Source) -> set[int]:
     """Draw a uniform subset of ``k`` of ``n`` numbers from one uniform integer, by Floyd's method.
 
-    References
-    ----------
     J. Bentley, B. Floyd, "Programming Pearls: A Sample of Brilliance", CACM 30(9), 1987.
-
-    Examples
-    --------
-    >>> from mechanisms.randomness import SystemSource
-    >>> len(uniform_subset(10, 4, SystemSource()))
-    4
     """
     chosen: set[int] = set()
     left = uniform_below(_orders(n, k), source)

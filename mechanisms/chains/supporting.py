@@ -1,10 +1,8 @@
 """Chains of mechanisms whose every output supports some inputs, all of them equally many outputs.
 
-Subset selection and Hadamard response are of this kind: with probability p the output is a uniform
-one of those that support the input, else a uniform one of the others. A weaker level keeps the
-output, or replaces it by a uniform one of all: K ρ + u (1 − ρ) is of the same kind again, its p
-closer to the share of outputs that support an input. All draws are exact; thresholds are integers
-over 2**64.
+With probability p the output of subset selection or Hadamard response is a uniform one of those
+that support the input, else of the others. A weaker level keeps the output, or replaces it by a
+uniform one of all, and is of the same kind again. All draws are exact; thresholds are over 2**64.
 """
 
 from __future__ import annotations
@@ -13,9 +11,10 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mechanisms.chains.chain import Chain, log_odds
+from mechanisms.arrays import Bools, Bytes, Floats, Ints, NDArray, np
+from mechanisms.chains.chain import Chain, Prior, log_odds
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import exp_micro
@@ -24,21 +23,13 @@ from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 @frozen
 class SupportChain(Chain):
     """The levels of such a mechanism.
 
-    Parameters
-    ----------
-    threshold : int
-        The strongest level's output supports the input for so many of 2**64 random words.
-    keeps : tuple of int
-        For ``keeps[k]`` of 2**64 words level k is the output of level k + 1, else uniform.
+    The strongest level's output supports the input for ``threshold`` of 2**64 random words; for
+    ``keeps[k]`` of them level k is the output of level k + 1, else uniform.
     """
 
     threshold: int
@@ -80,9 +71,7 @@ class SupportChain(Chain):
         """Vectorised :meth:`uniform`: an output a row."""
 
     @abstractmethod
-    def uniform_within_many(
-        self, xs: NDArray[np.int64], supporting: NDArray[np.bool_], source: Source
-    ) -> NDArray[Any]:
+    def uniform_within_many(self, xs: Ints, supporting: Bools, source: Source) -> NDArray[Any]:
         """Vectorised :meth:`uniform_within`."""
 
     @abstractmethod
@@ -103,41 +92,31 @@ class SupportChain(Chain):
         return tuple(self.pair(p) for p in self.supported)
 
     def exact_at(self, level: int) -> tuple[Probabilities, ...]:
-        """Return the exact probabilities of a level."""
         return (self.exact[level],)
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:
-        """Return the probability of every output of a level, from the thresholds alone."""
         return {output: self.probability(value, output, level) for output in self.outputs()}
 
     def step(self, output: int, level: int) -> dict[int, Fraction]:
-        """Return the law of the output of ``level`` given that of the level above."""
         kept = Fraction(self.keeps[level], GRAINS)
         found = dict.fromkeys(self.outputs(), (1 - kept) / self.total)
         found[output] += kept
         return found
 
     @abstractmethod
-    def supporting(self, x: Any, reports: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    def supporting(self, x: Any, reports: Bytes) -> Bools:
         """Return which reports support an input."""
 
-    def log_ratios(
-        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
-    ) -> NDArray[np.float64]:
-        """Return the logarithms of likelihood ratios of reports: of ``other`` to ``one``."""
-        import numpy as np
-
+    def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         p, share = self.supported[level], self.share
         inside = self.supporting(other, reports).astype(np.int64) - self.supporting(one, reports)
         return np.asarray(log_odds(p * (1 - share), (1 - p) * share) * inside)
 
     @property
     def levels(self) -> int:
-        """The number of levels."""
         return len(self.keeps) + 1
 
     def ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level, exactly."""
         p = self.supported[level]
         return p * (1 - self.share) / ((1 - p) * self.share)
 
@@ -149,7 +128,6 @@ class SupportChain(Chain):
         return (1 - p) / ((1 - self.share) * self.total)
 
     def channel(self, level: int) -> Channel:
-        """Return the exact channel of a level, over :meth:`outputs`; for small ones."""
         outputs = tuple(self.outputs())
         return Channel(
             tuple(
@@ -159,14 +137,12 @@ class SupportChain(Chain):
         )
 
     def draw(self, symbol: int, source: Source) -> list[int]:
-        """Draw a chain backward; return its outputs, weakest level first."""
         if not 0 <= symbol < self.inputs:
             raise ParameterError(f"a symbol must lie in [0, {self.inputs})")
         last = self.uniform_within(symbol, source.bits(64) < self.threshold, source)
         return [*self.weaker(last, source), last]
 
     def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
         out = []
         for keep in reversed(self.keeps):
             if source.bits(64) >= keep:
@@ -175,10 +151,7 @@ class SupportChain(Chain):
         out.reverse()
         return out
 
-    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[Any]:
-        """Draw chains for ``(n,)`` symbols; return ``(n, levels, ...)``, weakest level first."""
-        import numpy as np
-
+    def randomize(self, symbols: Ints, source: Source) -> NDArray[Any]:
         n = len(symbols)
         supporting = source.words(n) < np.uint64(self.threshold)
         current = self.uniform_within_many(symbols, supporting, source)
@@ -204,10 +177,7 @@ class SupportChain(Chain):
         scale = same.denominator * new.denominator
         return {1: int(same * scale), 0: int(new * scale)}
 
-    def forward(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
-    ) -> int:
-        """Draw the output of ``level`` given that of the level below, by exact weights."""
+    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
         [(symbol, _)] = prior
         if choose(self.forward_weights(symbol, previous, level), source):
             return previous
@@ -220,24 +190,7 @@ class SupportChain(Chain):
 def support_thresholds(share: Fraction, ladder: Sequence[int]) -> tuple[int, tuple[int, ...]]:
     """Return the threshold and the keeps that honour a ladder in micro-epsilon.
 
-    Parameters
-    ----------
-    share : Fraction in (0, 1)
-        The share of outputs that support an input.
-    ladder : sequence of int
-
-    Raises
-    ------
-    ParameterError
-        An amount is too small, or too large, for 64-bit thresholds.
-    UnrelatedLevelsError
-        A level is not below the realised level above it.
-
-    Examples
-    --------
-    >>> threshold, keeps = support_thresholds(Fraction(1, 2), [1_000_000, 2_000_000])
-    >>> round(threshold / 2**64, 4), round(keeps[0] / 2**64, 4)
-    (0.8808, 0.6068)
+    ``share``, in (0, 1), is that of outputs that support an input.
     """
     number = len(ladder)
     threshold = int(_honest(share, ladder[-1]) * GRAINS)

@@ -1,18 +1,19 @@
 """Chains of generalized randomized response, in integers over 2**64.
 
-The strongest level is drawn from the symbol, every weaker one from the next stronger by a
-degradation that never sees the symbol. Both are the same kind of draw: of the 2**64 values of one
-random word, the first ``keep`` keep the symbol and ``other`` go to each other symbol.
+Every draw is of one kind: of the 2**64 values of a random word, the first ``keep`` keep the symbol
+and ``other`` go to each other symbol.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mechanisms.chains.chain import SymbolOutputs, log_odds, spread
+from mechanisms.arrays import Bytes, Floats, Ints, NDArray, Words, np
+from mechanisms.chains.chain import Prior, SymbolOutputs, log_odds, spread
 from mechanisms.channel import Channel, symbol_channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError, check_int
 from mechanisms.exact import ceil_fraction, exp_micro
@@ -22,8 +23,10 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from mechanisms.chains.thresholds import FiniteDraw
+
+    #: Draws a level from the output of the next stronger one, without the value.
+    Step: TypeAlias = "FiniteDraw | SymbolDraw"
 
 #: Largest number of symbols: thresholds of 64 bits then still honour one micro-epsilon.
 MAX_SYMBOLS = 1 << 20
@@ -38,10 +41,7 @@ _KEPT, _OPEN = -1, -2
 
 @frozen
 class SymbolDraw:
-    """One random word decides: keep a symbol, or move to one of the others.
-
-    ``keep + (size - 1) * other == 2**64`` and ``0 < other <= keep``.
-    """
+    """Keep a symbol for ``keep`` random words, move to each of the others for ``other`` words."""
 
     size: int
     keep: int
@@ -53,15 +53,7 @@ class SymbolDraw:
         return Probabilities(Fraction(self.keep, GRAINS), Fraction(self.other, GRAINS))
 
     def realised(self) -> tuple[Fraction, Fraction]:
-        """Return the probabilities of keeping and of a given other symbol, from the thresholds.
-
-        All words beyond ``keep`` go to the others, ``other`` words each, however many that makes.
-
-        Raises
-        ------
-        ParameterError
-            The thresholds do not cover all words.
-        """
+        """Return the same from thresholds that cover all words."""
         if self.keep + (self.size - 1) * self.other != GRAINS:
             raise ParameterError("the thresholds of a draw do not cover all words")
         return Fraction(self.keep, GRAINS), Fraction(self.other, GRAINS)
@@ -73,12 +65,8 @@ class SymbolDraw:
         index = (word - self.keep) // self.other
         return index if index < symbol else index + 1
 
-    def apply_many(
-        self, symbols: NDArray[np.int64], words: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
+    def apply_many(self, symbols: Ints, words: Words) -> Ints:
         """Vectorised :meth:`apply`: ``(n,)`` in, a new ``(n,)`` ``int64`` out."""
-        import numpy as np
-
         moved = np.flatnonzero(words >= np.uint64(self.keep))
         out = symbols.copy()
         index = (words[moved] - np.uint64(self.keep)) // np.uint64(self.other)
@@ -87,14 +75,12 @@ class SymbolDraw:
         out[moved] = other
         return out
 
-    def draw_many(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+    def draw_many(self, symbols: Ints, source: Source) -> Ints:
         """Do what :meth:`apply_many` does with words drawn here, of most only the leading bits.
 
         Outcomes are intervals of the 2**64 words, so that where both ends of the words with the
         same 16 leading bits have one outcome, no further bit is drawn. The law is the same.
         """
-        import numpy as np
-
         if len(symbols) < TABLE_DRAWS or self.size > TABLE_SYMBOLS:
             return self.apply_many(symbols, source.words(len(symbols)))
         heads = source.words(-(-len(symbols) // 4)).view(np.uint16)[: len(symbols)]
@@ -112,34 +98,17 @@ class SymbolDraw:
     @cached_property
     def _outcomes(self) -> NDArray[np.int16]:
         """What the 16 leading bits of a word decide: a move, :data:`_KEPT` or :data:`_OPEN`."""
-        import numpy as np
-
         first = np.arange(1 << 16, dtype=np.uint64) << np.uint64(48)
         low, high = (self._indices(words) for words in (first, first | np.uint64(2**48 - 1)))
         return np.where(low == high, low, _OPEN).astype(np.int16)
 
-    def _indices(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return to which of the others, counted without the symbol, words move; or that none."""
-        import numpy as np
-
+    def _indices(self, words: Words) -> Ints:
         keep, other = np.uint64(self.keep), np.uint64(self.other)
         moved = (np.maximum(words, keep) - keep) // other
         return np.where(words < keep, _KEPT, moved.astype(np.int64))
 
 
-class Degradation(Protocol):
-    """Draws a weaker level from the output of the next stronger one, without the value."""
-
-    def apply(self, symbol: int, word: int) -> int:
-        """Return the output that a random word turns ``symbol`` into."""
-        ...
-
-    def draw_many(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
-        """Draw ``(n,)`` outputs from as many."""
-        ...
-
-
-def weaker_outputs(last: int, steps: Sequence[Degradation], words: int) -> list[int]:
+def weaker_outputs(last: int, steps: Sequence[Step], words: int) -> list[int]:
     """Return the outputs below the last level's, weakest first; a word of 64 bits a step."""
     out = []
     for step in reversed(steps):
@@ -150,12 +119,8 @@ def weaker_outputs(last: int, steps: Sequence[Degradation], words: int) -> list[
     return out
 
 
-def chains_below(
-    last: NDArray[np.int64], steps: Sequence[Degradation], source: Source
-) -> NDArray[np.int64]:
+def chains_below(last: Ints, steps: Sequence[Step], source: Source) -> Ints:
     """Return ``(n, levels)`` chains, weakest level first, that end in ``last``."""
-    import numpy as np
-
     out = np.empty((len(last), len(steps) + 1), dtype=np.int64)
     out[:, -1] = current = last
     for level in range(len(steps) - 1, -1, -1):
@@ -164,96 +129,85 @@ def chains_below(
     return out
 
 
-@frozen
-class SymbolChain(SymbolOutputs):
-    """The levels of generalized randomized response.
+class StepChain(SymbolOutputs):
+    """A chain whose strongest level is drawn from the input, the others each by a step.
 
-    ``strongest`` is drawn from the symbol; ``degradations[k]`` draws level k from level k + 1.
-    ``exact`` are the exact products, weakest first.
+    ``steps[k]`` draws level k from the output of level k + 1, without another look at the input.
     """
 
-    size: int
-    strongest: SymbolDraw
-    degradations: tuple[SymbolDraw, ...]
-    exact: tuple[Probabilities, ...]
+    strongest: Step
+    steps: tuple[Step, ...]
 
-    def channel(self, level: int) -> Channel:
-        """Return the exact channel of a level."""
-        return symbol_channel(self.size, *self.exact[level])
-
-    def draw(self, symbol: int, source: Source) -> list[int]:
-        """Draw a chain backward; return its symbols, weakest level first."""
-        if not 0 <= symbol < self.size:
-            raise ParameterError(f"a symbol must lie in [0, {self.size})")
-        words = source.bits(64 * len(self.exact))
-        last = self.strongest.apply(symbol, words & WORD)
-        return [*weaker_outputs(last, self.degradations, words >> 64), last]
-
-    def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
-        if not 0 <= last < self.size:
-            raise ParameterError(f"an output must lie in [0, {self.size})")
-        words = source.bits(64 * len(self.degradations))
-        return weaker_outputs(last, self.degradations, words)
-
-    def law(self, value: int, level: int) -> dict[int, Fraction]:
-        """Return the probability of every output of a level, from the thresholds alone."""
-        p, q = degraded(*self.strongest.realised(), self.degradations[level:])
-        return {output: p if output == value else q for output in range(self.size)}
+    @property
+    def inputs(self) -> int:
+        return self.size
 
     @property
     def levels(self) -> int:
-        """The number of levels."""
-        return len(self.exact)
+        return len(self.steps) + 1
+
+    def draw(self, symbol: int, source: Source) -> list[int]:
+        if not 0 <= symbol < self.inputs:
+            raise ParameterError(f"a symbol must lie in [0, {self.inputs})")
+        words = source.bits(64 * self.levels)
+        last = self.strongest.apply(symbol, words & WORD)
+        return [*weaker_outputs(last, self.steps, words >> 64), last]
+
+    def weaker(self, last: int, source: Source) -> list[int]:
+        if not 0 <= last < self.size:
+            raise ParameterError(f"an output must lie in [0, {self.size})")
+        return weaker_outputs(last, self.steps, source.bits(64 * len(self.steps)))
+
+    def randomize(self, symbols: Ints, source: Source) -> Ints:
+        if len(symbols) and not (symbols.min() >= 0 and symbols.max() < self.inputs):
+            raise ParameterError(f"symbols must lie in [0, {self.inputs})")
+        return chains_below(self.strongest.draw_many(symbols, source), self.steps, source)
+
+    @abstractmethod
+    def forward_weights(self, prior: Prior, previous: int, level: int) -> dict[int, int]:
+        """Integer weights of the outputs of ``level`` given that of the level below, ``previous``.
+
+        They are proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior: the symbol, or
+        where it is itself drawn at random, its possible values with their weights.
+        """
+
+    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
+        return choose(self.forward_weights(prior, previous, level), source)
+
+
+@frozen
+class SymbolChain(StepChain):
+    """The levels of generalized randomized response; ``exact`` are the exact products."""
+
+    size: int
+    strongest: SymbolDraw
+    steps: tuple[SymbolDraw, ...]
+    exact: tuple[Probabilities, ...]
+
+    def channel(self, level: int) -> Channel:
+        return symbol_channel(self.size, *self.exact[level])
+
+    def law(self, value: int, level: int) -> dict[int, Fraction]:
+        p, q = degraded(*self.strongest.realised(), self.steps[level:])
+        return {output: p if output == value else q for output in range(self.size)}
 
     def step(self, output: int, level: int) -> dict[int, Fraction]:
-        """Return the law of the output of ``level`` given that of the level above."""
-        kept, other = self.degradations[level].realised()
+        kept, other = self.steps[level].realised()
         return {each: kept if each == output else other for each in range(self.size)}
 
     def realised_ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a level, from the thresholds alone."""
-        return spread(*degraded(*self.strongest.realised(), self.degradations[level:]))
+        return spread(*degraded(*self.strongest.realised(), self.steps[level:]))
 
-    def log_ratios(
-        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
-    ) -> NDArray[np.float64]:
-        """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
-
-        The symbols are integers or ``(n,)`` arrays.
-        """
-        import numpy as np
-
+    def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         outputs = self.symbols(reports)
         p, q = self.exact[level]
         sign = (outputs == other).astype(np.int64) - (outputs == one).astype(np.int64)
         return np.asarray(log_odds(p, q) * sign)
 
-    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
-        """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest level first."""
-        return chains_below(self.strongest.draw_many(symbols, source), self.degradations, source)
-
-    def forward_weights(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int
-    ) -> dict[int, int]:
-        """Integer weights of the outputs of ``level`` given that of the level below.
-
-        Parameters
-        ----------
-        prior : sequence of (symbol, weight)
-            The symbol, or where it is itself drawn at random, its possible values.
-        previous : int
-            The output at ``level - 1``.
-        level : int
-
-        Returns
-        -------
-        dict
-            Proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior.
-        """
+    def forward_weights(self, prior: Prior, previous: int, level: int) -> dict[int, int]:
         if not 1 <= level < len(self.exact):
             raise ParameterError(f"level must lie in [1, {len(self.exact)}), not {level}")
-        pair, step = self.exact[level], self.degradations[level - 1]
+        pair, step = self.exact[level], self.steps[level - 1]
         scale = pair.p.denominator * pair.q.denominator
         p, q = int(pair.p * scale), int(pair.q * scale)
         total = sum(weight for _, weight in prior)
@@ -263,13 +217,6 @@ class SymbolChain(SymbolOutputs):
         for out in weights:
             weights[out] *= step.keep if out == previous else step.other
         return weights
-
-    def forward(
-        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
-    ) -> int:
-        """Draw the output of ``level`` given that of the level below, by exact weights."""
-        weights = self.forward_weights(prior, previous, level)
-        return choose(weights, source)
 
 
 def degraded(p: Fraction, q: Fraction, steps: Sequence[SymbolDraw]) -> Probabilities:
@@ -293,13 +240,6 @@ def symbol_chain(size: int, ladder: Sequence[int | Fraction]) -> SymbolChain:
 
     The strongest level has ``other = ceil(2**64 / (e**eps + size - 1))``. A degradation has the
     smallest ``other`` for which the exact product stays within the weaker level's amount.
-
-    Raises
-    ------
-    ParameterError
-        The domain is too small or too large, or the amounts too small for it.
-    UnrelatedLevelsError
-        A level is not below the realised level above it.
     """
     check_int("domain_size", size, 2, MAX_SYMBOLS)
     draw = _draw(size, GRAINS / (exp_micro(ladder[-1])[0] + size - 1), len(ladder))

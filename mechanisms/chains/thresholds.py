@@ -8,17 +8,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
+from mechanisms.arrays import Ints, Words, np
 from mechanisms.errors import ParameterError
 from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Largest number of inputs, and of outputs.
 MAX_SYMBOLS = 1024
@@ -36,23 +32,8 @@ _SLACK = 1 + Fraction(1, 1 << 30)
 class FiniteDraw:
     """One random word decides: an output by the integer weights of the input's row.
 
-    Parameters
-    ----------
-    weights : tuple of tuple of int
-        ``weights[x][o]`` of the 2**64 values of a random word turn ``x`` into ``o``; every row
-        sums to 2**64. An output of weight zero is never drawn.
-
-    Raises
-    ------
-    ParameterError
-        There are no rows, or more than 1024 rows or columns, or they differ in length, or a row
-        has a negative weight or another sum.
-
-    Examples
-    --------
-    >>> draw = FiniteDraw(((2**64, 0), (2**63, 2**63)))
-    >>> draw.apply(0, 2**64 - 1), draw.apply(1, 2**63 - 1), draw.apply(1, 2**63)
-    (0, 0, 1)
+    ``weights[x][o]`` of the 2**64 values of a random word turn ``x`` into ``o``; an output of
+    weight zero is never drawn. There are 1 to 1024 rows, of as many columns, each of sum 2**64.
     """
 
     weights: tuple[Row, ...]
@@ -66,26 +47,19 @@ class FiniteDraw:
 
     @property
     def inputs(self) -> int:
-        """The number of inputs."""
         return len(self.weights)
 
     @property
     def outputs(self) -> int:
-        """The number of outputs."""
         return len(self.weights[0]) if self.weights else 0
 
     def weight(self, x: int, output: int) -> int:
-        """Return how many of 2**64 values turn ``x`` into ``output``."""
         return self.weights[x][output]
 
     def apply(self, x: int, word: int) -> int:
-        """Return the output that a random word turns ``x`` into."""
         return bisect_right(self._totals[x], word)
 
-    def apply_many(self, xs: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Vectorised :meth:`apply`: ``(n,)`` in, a new ``(n,)`` ``int64`` out."""
-        import numpy as np
-
+    def apply_many(self, xs: Ints, words: Words) -> Ints:
         out = np.empty(len(xs), dtype=np.int64)
         order = np.argsort(xs.astype(np.uint16), kind="stable")
         ends = np.cumsum(np.bincount(xs, minlength=self.inputs)).tolist()
@@ -98,8 +72,7 @@ class FiniteDraw:
             start = end
         return out
 
-    def draw_many(self, xs: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
-        """Do what :meth:`apply_many` does with words drawn here."""
+    def draw_many(self, xs: Ints, source: Source) -> Ints:
         return self.apply_many(xs, source.words(len(xs)))
 
     @cached_property
@@ -115,34 +88,11 @@ class FiniteDraw:
 def rounded(rows: Sequence[Sequence[Fraction]], micro: int) -> FiniteDraw:
     """Round a channel to integers over 2**64 whose largest exact ratio is within e^epsilon.
 
-    A tiny share of the uniform law over the possible outputs is mixed in first, just enough for
-    the rounding, by less than a grain an entry, never to exceed the amount. Equal rows stay equal
-    and impossible outputs impossible.
-
-    Parameters
-    ----------
-    rows : sequence of sequence of Fraction
-        The probabilities, a row an input. They may exceed the amount by as little as the
-        mixing takes back.
-    micro : int
-        The amount, in micro-epsilon.
-
-    Returns
-    -------
-    FiniteDraw
-
-    Raises
-    ------
-    ParameterError
-        The rows are no distributions, or exceed the amount by so much, or the amount is so
-        large or so small, that more than 2**-16 of the uniform would be needed.
-
-    Examples
-    --------
-    >>> rows = [[Fraction(3, 4), Fraction(1, 4)], [Fraction(1, 4), Fraction(3, 4)]]
-    >>> draw = rounded(rows, 1_098_613)
-    >>> round(draw.weights[0][0] / 2**64, 12)
-    0.75
+    A tiny share of the uniform law over the possible outputs is mixed in first, just enough for the
+    rounding, by less than a grain an entry, never to exceed the amount. Equal rows stay equal and
+    impossible outputs impossible. The rows, one an input, may exceed the amount by as little as the
+    mixing takes back; ``ParameterError`` where they are no distributions, or more than 2**-16 of
+    the uniform would be needed.
     """
     fine = [[_fine(entry) for entry in row] for row in rows]
     width = len(fine[0]) if fine else 0
@@ -163,13 +113,7 @@ def rounded(rows: Sequence[Sequence[Fraction]], micro: int) -> FiniteDraw:
 
 
 def to_grains(row: Sequence[Fraction]) -> Row:
-    """Round a single distribution to integers that sum to 2**64; zeros stay zeros.
-
-    Examples
-    --------
-    >>> sum(to_grains([Fraction(1, 3)] * 3)) == 2**64
-    True
-    """
+    """Round a single distribution to integers that sum to 2**64; zeros stay zeros."""
     fine = tuple(_fine(entry) for entry in row)
     if not (fine and min(fine) >= 0 and _FINE - len(fine) <= sum(fine) <= _FINE):
         raise ParameterError("a row must be a distribution")
@@ -195,7 +139,6 @@ def _share(excess: Fraction, bound: Fraction, used: int) -> int:
 
 
 def _round(row: Row, used: Sequence[bool], share: int) -> Row:
-    """Mix a row with the uniform and round it, by largest remainders."""
     noise = share // sum(used)
     mixed = [
         entry * (_FINE - share) // _FINE + noise if place else 0

@@ -5,17 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from mechanisms.arrays import Floats, Ints, np
 from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
 from mechanisms.estimators.frequency import shares
 from mechanisms.number.grid import EXPECTED_REPORTS, QUANTILES
 from mechanisms.number.strata import Cdf, MeanRegion, Strata, Survival, stratify
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 #: A share of present clients must exceed so many of its standard errors to be divided by.
 _PRESENT_ERRORS = 2
@@ -25,22 +20,11 @@ _PRESENT_ERRORS = 2
 class NumericEstimates:
     """What the reports of a number tell.
 
-    Attributes
-    ----------
-    mean : Estimate
-        Of the values present, after clipping.
-    missing : Estimate or None
-        Share of the reports whose value is missing, where the plan allows that.
-    cdf : Cdf or None
-        Distribution function of the values present (random threshold and square wave only).
-    quantiles : dict of float to Estimate, or None
-        By probability (random threshold and square wave only).
-    bit_means : tuple of Estimate, or None
-        Share of the values present with each bit set, most significant first (bit-aware
-        mechanisms only).
-    smoothed : bool
-        Whether distribution function and quantiles are of expectation, maximization and smoothing:
-        biased toward a smooth law, without standard errors.
+    ``mean`` is that of the values present, after clipping, and so are ``cdf`` and, by probability,
+    ``quantiles`` (random threshold and square wave only) and ``bit_means``, the shares with each
+    bit set, most significant first (bit-aware mechanisms only). ``missing`` is the share of the
+    reports whose value is. Where ``smoothed``, ``cdf`` and ``quantiles`` are of expectation,
+    maximization and smoothing: biased toward a smooth law, without standard errors.
     """
 
     mean: Estimate
@@ -58,7 +42,7 @@ class NumericEstimates:
                 yield at, Estimate(value, error, self.mean.n, self.mean.reports_by_level)
 
 
-def counts_of(reports: NDArray[np.int64]) -> tuple[int, ...]:
+def counts_of(reports: Ints) -> tuple[int, ...]:
     """Return the numbers of reports by level as integers."""
     return tuple(int(n) for n in reports)
 
@@ -87,8 +71,8 @@ def scaled(estimate: Estimate, low: float, high: float) -> Estimate:
 
 
 def threshold_estimates(
-    cells: NDArray[np.int64],
-    pairs: NDArray[np.float64],
+    cells: Ints,
+    pairs: Floats,
     low: float,
     high: float,
     quantiles: Sequence[float] = QUANTILES,
@@ -97,22 +81,11 @@ def threshold_estimates(
 ) -> NumericEstimates:
     """Estimate mean, distribution and quantiles from answers about random thresholds.
 
-    Parameters
-    ----------
-    cells : ndarray, shape (levels, bins, symbols), integers
-        Answers by the bin of their threshold; the number of bins is a power of two.
-    pairs : ndarray, shape (levels, 2)
-        Probability that an answer is kept, and that it becomes a given other one.
-    low, high : float
-        The range.
-    quantiles : sequence of float in (0, 1)
-    share : float in (0, 1]
-        Share of the clients that answer, where the coins choose them too.
-    stratum : int
-        Reports that a stratum is expected to have, at least.
+    ``cells``, ``(levels, bins, symbols)``, counts the answers by the bin of their threshold, a
+    power of two of them. ``pairs``, ``(levels, 2)``, are the probabilities that an answer is kept,
+    and that it becomes a given other one. ``share``, in (0, 1], is that of the clients that answer,
+    where the coins choose them too; a stratum is expected to have ``stratum`` reports, at least.
     """
-    import numpy as np
-
     levels, bins = cells.shape[:2]
     reports = cells.sum(axis=(1, 2))
     by_level, n = counts_of(reports), int(reports.sum())
@@ -136,8 +109,8 @@ def threshold_estimates(
 
 
 def bit_estimates(
-    cells: NDArray[np.int64],
-    pairs: NDArray[np.float64],
+    cells: Ints,
+    pairs: Floats,
     low: float,
     high: float,
     draws: int = 1,
@@ -145,21 +118,9 @@ def bit_estimates(
 ) -> NumericEstimates:
     """Estimate a mean and the means of bits from answers about sampled bits.
 
-    Parameters
-    ----------
-    cells : ndarray, shape (levels, bits, symbols), integers
-        Answers by their bit, most significant first.
-    pairs : ndarray, shape (levels, 2)
-        Probability that an answer is kept, and that it becomes a given other one.
-    low, high : float
-        The range.
-    draws : int
-        Answers that a report has, each about a bit of its own.
-    stratum : int
-        Answers that a stratum is expected to have, at least.
+    As :func:`threshold_estimates`, but that ``cells`` has the answers by their bit, most
+    significant first, and a report has ``draws`` answers, each about a bit of its own.
     """
-    import numpy as np
-
     reports = cells.sum(axis=(1, 2))
     by_level, n = counts_of(reports // draws), int(reports.sum())
     missing = _missing_share(cells, pairs, draws)
@@ -182,24 +143,13 @@ def bit_estimates(
 
 
 def split_estimates(
-    table: NDArray[np.int64],
-    pairs: Sequence[NDArray[np.float64]],
-    low: float,
-    high: float,
-    missing: bool,
+    table: Ints, pairs: Sequence[Floats], low: float, high: float, missing: bool
 ) -> NumericEstimates:
     """Estimate a mean and the means of bits from reports of all bits.
 
-    Parameters
-    ----------
-    table : ndarray, shape (levels, bits + 1), integers
-        How many reports have each bit set, and how many there are.
-    pairs : sequence of ndarray, shape (levels, 2)
-        Of each bit, the probabilities that a 1, and a 0, is reported as 1.
-    low, high : float
-        The range.
-    missing : bool
-        Whether the last bit says that the value is there.
+    ``table``, ``(levels, bits + 1)``, counts the reports that have each bit set, and all of them;
+    ``pairs`` are of each bit the probabilities, ``(levels, 2)``, that a 1, and a 0, is reported as
+    1. ``missing`` says whether the last bit says that the value is there.
     """
     sums, reports = table[:, :-1], table[:, -1]
     by_level, n = counts_of(reports), int(reports.sum())
@@ -223,16 +173,12 @@ def split_estimates(
     return NumericEstimates(mean, gone, bit_means=bits)
 
 
-def bit_weights(bits: int) -> NDArray[np.float64]:
+def bit_weights(bits: int) -> Floats:
     """Return the weights of the bits in a value of [0, 1], most significant first."""
-    import numpy as np
-
     return np.exp2(np.arange(bits - 1, -1, -1)) / (2.0**bits - 1)
 
 
-def _missing_share(
-    cells: NDArray[np.int64], pairs: NDArray[np.float64], draws: int = 1
-) -> Estimate | None:
+def _missing_share(cells: Ints, pairs: Floats, draws: int = 1) -> Estimate | None:
     """Estimate the share of missing values, whose answer does not depend on the coin."""
     if cells.shape[2] < 3:
         return None
@@ -244,8 +190,6 @@ def _missing_share(
 
 def _present(strata: Strata) -> float | None:
     """Return the share of clients present, or None where it can hardly be told from zero."""
-    import numpy as np
-
     present = float(strata.weights @ strata.means[:, 1])
     contrast = np.stack((np.zeros_like(strata.weights), strata.weights), axis=1)
     error = float(strata.variances(contrast).sum(axis=1).max()) ** 0.5
@@ -261,8 +205,6 @@ def _mean(
     spread: float,
 ) -> Estimate:
     """Estimate the mean of values present, ``spread`` being the least variance they can have."""
-    import numpy as np
-
     n = sum(by_level)
     ratio = float(strata.weights @ strata.means[:, 0]) / present
     contrast = strata.weights[:, None] * np.array([1.0, -ratio])
@@ -272,10 +214,8 @@ def _mean(
     return scaled(Estimate(ratio, variance**0.5 / present, n, by_level, region=region), low, high)
 
 
-def _bit_mean(cells: NDArray[np.int64], pairs: NDArray[np.float64]) -> Estimate:
+def _bit_mean(cells: Ints, pairs: Floats) -> Estimate:
     """Estimate the share of values present with a bit set from the reports about it alone."""
-    import numpy as np
-
     reports = cells.sum(axis=1)
     by_level = counts_of(reports)
     if not reports.any():

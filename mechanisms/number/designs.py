@@ -1,7 +1,6 @@
 """The strongest level: how wide a window is, how much the ends get, and the integers over 2**64.
 
-All decisions are taken in exact rational numbers, so that a device and the aggregator take the
-same ones.
+Decisions are taken in exact rational numbers: the same on a device and at the aggregator.
 """
 
 from __future__ import annotations
@@ -17,19 +16,10 @@ from mechanisms.number.laws import POINTS, Law, Shape
 _COARSE = 1 << 32
 
 
-class Design(NamedTuple):
-    """A shape, the share of the cells in it, and the variance of a report that is made least."""
-
-    shape: Shape
-    share: Fraction
-    variance: Fraction
-
-
 class Grains(NamedTuple):
-    """The integer probabilities of a strongest level, of 2**64.
+    """The integer probabilities, of 2**64, of a strongest level.
 
-    ``inside`` and ``outside`` of a cell; ``low`` of an end at its least, with ``step`` more for
-    every input.
+    ``low`` is that of an end at its least; it has ``step`` more for every input.
     """
 
     inside: int
@@ -45,33 +35,27 @@ def check_points(points: int) -> None:
         raise ParameterError(f"points must be one of {allowed}, not {points}")
 
 
-def least_variance_design(points: int, missing: bool, micro: int, mixed: bool) -> Design:
-    """Return the design with the least variance at one epsilon.
+def least_variance_design(
+    points: int, missing: bool, micro: int, mixed: bool
+) -> tuple[Fraction, Shape, Fraction]:
+    """Return the least variance at a nominal amount, its shape, and the share of the cells in it.
 
-    Parameters
-    ----------
-    points : int
-    missing : bool
-    micro : int
-        The nominal amount.
-    mixed : bool
-        Whether some of the probability may go to the ends (the Hybrid Mechanism): then the variance
-        is the worst case's. Otherwise all is the cells' (the Piecewise Mechanism), and the
-        variance is that of uniform numbers.
-
-    Notes
-    -----
-    For every odd width, the cells alone have the variance P + (1/g − 1) y² at x = 1/2 + y, where
-    g is by how much the window is likelier than the same cells are otherwise; the ends alone have
-    D − y². Answers by the cells with probability g make the variance g P + (1 − g) D whatever the
-    number is. Wang et al. choose the width so that P is least.
+    Where ``mixed``, some of the probability may go to the ends (the Hybrid Mechanism): then the
+    variance is the worst case's. Otherwise all is the cells' (the Piecewise Mechanism), and the
+    variance is that of uniform numbers. For every odd width, the cells alone have the variance P +
+    (1/g − 1) y² at x = 1/2 + y, where g is by how much the window is likelier than the same cells
+    are otherwise; the ends alone have D − y². Answers by the cells with probability g make the
+    variance g P + (1 − g) D whatever the number is. Wang et al. choose the width so that P is
+    least.
     """
     check_points(points)
     steps = points - 1
-    exp = _coarse_exp(micro)
+    exact = exp_micro(micro)[0]
+    # In so few digits that exact arithmetic with it is fast.
+    exp = Fraction(exact.numerator * _COARSE // exact.denominator, _COARSE)
     symbols = 2 + missing
     ends = (exp + 1) * (exp + symbols - 1) / (4 * (exp - 1) ** 2)
-    best = Design(Shape(points, 0, True, missing), Fraction(0), ends) if mixed else None
+    found = [(ends, Shape(points, 0, True, missing), Fraction(0))] if mixed else []
     for width in range(1, steps + 1, 2):
         shape = Shape(points, width, True, missing)
         whole = shape.rest + width * exp
@@ -79,25 +63,17 @@ def least_variance_design(points: int, missing: bool, micro: int, mixed: bool) -
         cells = shape.cells
         scatter = cells * (cells**2 - 1) + (exp - 1) * width * (width**2 - 1)
         middle = scatter / (12 * whole * (steps * gain) ** 2)
-        found = [Design(shape, Fraction(1), middle + (1 / gain - 1) / (4 if mixed else 12))]
+        variance = middle + (1 / gain - 1) / (4 if mixed else 12)
+        found.append((variance, shape, Fraction(1)))
         if mixed and middle < ends:
-            found.append(Design(shape, gain, gain * middle + (1 - gain) * ends))
-        for design in found:
-            if best is None or design.variance < best.variance:
-                best = design
-    assert best is not None
-    return best
+            found.append((gain * middle + (1 - gain) * ends, shape, gain))
+    return min(found, key=lambda design: design[0])
 
 
 def square_wave_shape(points: int, missing: bool, micro: int) -> Shape:
     """Return the shape whose window is closest to the square wave's.
 
-    Its half-width is b = (ε e^ε − e^ε + 1) / (2 e^ε (e^ε − 1 − ε)).
-
-    References
-    ----------
-    Z. Li, T. Wang, M. Lopuhaä-Zwakenberg, N. Li, B. Škorić, "Estimating Numerical Distributions
-    under Local Differential Privacy", SIGMOD 2020, section 5.
+    Its half-width is b = (ε e^ε − e^ε + 1) / (2 e^ε (e^ε − 1 − ε)) (Li et al., section 5).
     """
     check_points(points)
     epsilon = Fraction(micro, MICRO)
@@ -110,18 +86,8 @@ def square_wave_shape(points: int, missing: bool, micro: int) -> Shape:
 def strongest(shape: Shape, share: Fraction, micro: int) -> Grains:
     """Return the integers of the strongest level; the largest likelihood ratio is within e^ε.
 
-    Parameters
-    ----------
-    shape : Shape
-    share : Fraction
-        How much of the probability is the cells'; what the integers leave over is added to it.
-    micro : int
-        The nominal amount.
-
-    Raises
-    ------
-    ParameterError
-        64-bit thresholds cannot tell the inputs apart at so small an amount.
+    ``share`` is how much of the probability is the cells'; what the integers leave over is added
+    to it. A ``ParameterError`` where 64-bit thresholds cannot tell the inputs apart.
     """
     bound = exp_micro(micro)[0]
     low = step = 0
@@ -175,9 +141,3 @@ def law_of(shape: Shape, grains: Grains) -> Law:
     values = (grains.inside, grains.outside, grains.outside, high, grains.low, grains.low)
     both = (gone, here) if shape.missing else (0, 0)
     return Law(*(Fraction(value, GRAINS) for value in (*values, *both)))
-
-
-def _coarse_exp(micro: int) -> Fraction:
-    """Return e^ε in so few digits that exact arithmetic with it is fast."""
-    exact = exp_micro(micro)[0]
-    return Fraction(exact.numerator * _COARSE // exact.denominator, _COARSE)

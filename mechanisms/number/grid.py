@@ -1,23 +1,19 @@
 """Numbers in [0, 1] as public coins and grids see them.
 
-A random threshold and the index of a sampled bit are public coins, hashes of the chain id; the
-grid of an l-bit number has 2**l points, and a value between two of them goes to either with the
-probability that keeps its mean.
+The grid of an l-bit number has 2**l points, and a value between two of them goes to either with
+the probability that keeps its mean.
 """
 
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mechanisms.arrays import Bools, Floats, Ints, Words, np
 from mechanisms.chains.chain import Prior
 from mechanisms.errors import ParameterError
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: A number has at most so many bits.
 MAX_BITS = 32
@@ -32,59 +28,31 @@ QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 def threshold_of(coin: int) -> float:
-    """Return the threshold, in (0, 1], of a 64-bit coin.
-
-    Examples
-    --------
-    >>> threshold_of(1 << 63) - 0.5 < 1e-15
-    True
-    """
+    """Return the threshold, in (0, 1], of a 64-bit coin."""
     return ((coin >> 11) + 0.5) * 2.0**-53
 
 
-def thresholds_of(coins: NDArray[np.uint64]) -> NDArray[np.float64]:
+def thresholds_of(coins: Words) -> Floats:
     """Vectorised :func:`threshold_of`: ``(n,)`` in, ``(n,)`` ``float64`` out."""
-    import numpy as np
-
     shifted = (coins >> np.uint64(11)).astype(np.float64)
     return (shifted + 0.5) * 2.0**-53
 
 
 def exponent_of(coin: int, bits: int) -> int:
-    """Return the exponent e of the bit, of weight 2**e, that a coin samples.
-
-    Bit e has probability 2**e / (2**bits - 1): its share of the range.
-
-    Examples
-    --------
-    >>> [exponent_of(coin, 2) for coin in range(6)]
-    [0, 1, 1, 0, 1, 1]
-    """
+    """Return the exponent e of the bit that a coin samples, of probability 2**e / (2**bits - 1)."""
     return (1 + coin % ((1 << bits) - 1)).bit_length() - 1
 
 
-def exponents_of(coins: NDArray[np.uint64], bits: int) -> NDArray[np.int64]:
+def exponents_of(coins: Words, bits: int) -> Ints:
     """Vectorised :func:`exponent_of`: ``(n,)`` in, ``(n,)`` ``int64`` out."""
-    import numpy as np
-
     draws = coins % np.uint64((1 << bits) - 1) + np.uint64(1)
     return np.frexp(draws.astype(np.float64))[1].astype(np.int64) - 1
 
 
 def split(u: float, steps: int) -> tuple[int, int]:
-    """Return the point below ``u`` and the grains, of 2**64, that go to the next one.
+    """Return the point below ``u``, in [0, 1], and the grains, of 2**64, that go to the next one.
 
-    Parameters
-    ----------
-    u : float
-        In [0, 1]; the caller has checked it.
-    steps : int
-        Between 0 and 1; if it is a power of two, nothing is lost in the division.
-
-    Examples
-    --------
-    >>> split(0.5, 3) == (1, 2**63)
-    True
+    There are ``steps`` between 0 and 1; if that is a power of two, the division loses nothing.
     """
     # Narrow numpy floats would be scaled in their own few digits.
     scaled = float(u) * steps
@@ -104,10 +72,8 @@ def neighbours(u: float, steps: int) -> Prior:
     return ((below, GRAINS - grains), (below + 1, grains)) if grains else ((below, 1),)
 
 
-def rounds_to_grid(u: NDArray[np.float64], steps: int, source: Source) -> NDArray[np.int64]:
+def rounds_to_grid(u: Floats, steps: int, source: Source) -> Ints:
     """Vectorised :func:`round_to_grid`: ``(n,)`` in [0, 1] in, ``(n,)`` ``int64`` out."""
-    import numpy as np
-
     scaled = u * float(steps)
     below = np.floor(scaled)
     grains = ((scaled - below) * 2.0**64).astype(np.uint64)
@@ -126,13 +92,7 @@ def bit_prior(u: float, bits: int, exponent: int) -> Prior:
 
 
 def check_unit(u: float | None, missing: bool) -> None:
-    """Refuse what is no number in [0, 1], and a missing value where none is allowed.
-
-    Raises
-    ------
-    ParameterError
-        The message never contains the value.
-    """
+    """Refuse what is no number in [0, 1], and a missing value where none is allowed."""
     if u is None:
         if not missing:
             raise ParameterError("this mechanism has no symbol for a missing value")
@@ -140,21 +100,19 @@ def check_unit(u: float | None, missing: bool) -> None:
         raise ParameterError("a number must be scaled to [0, 1]")
 
 
-def unit_array(symbols: Any, missing: bool) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def unit_array(symbols: Any, missing: bool, axes: int = 1) -> tuple[Floats, Bools]:
     """Return ``(n,)`` numbers in [0, 1] as ``float64``, and which are missing (NaN or None).
 
-    Raises
-    ------
-    ParameterError
-        As :func:`check_unit`, or they are no numbers. The message never contains a value.
+    Refuses as :func:`check_unit`; no message contains a value.
     """
-    import numpy as np
-
     given = np.asarray(symbols)
     if given.dtype == object and all(u is None or type(u) in (int, float) for u in given.flat):
         given = given.astype(np.float64)
     if given.dtype.kind not in "fiu":
         raise ParameterError(f"numbers must be real, not of type {given.dtype}")
+    if given.ndim != axes:
+        wanted = "one-dimensional" if axes == 1 else "rows of numbers"
+        raise ParameterError(f"values must be {wanted}, not {given.ndim}-dimensional")
     u = given.astype(np.float64)
     gone = np.isnan(u)
     if not missing and gone.any():

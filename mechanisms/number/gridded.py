@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mechanisms.arrays import ArrayLike, Bools, Bytes, Floats, Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.finite import FiniteChain, FiniteDraw
@@ -17,21 +18,12 @@ from mechanisms.frozen import frozen
 from mechanisms.levels import Probabilities
 from mechanisms.noise import Noise
 from mechanisms.number import designs, steps
-from mechanisms.number.grid import (
-    check_unit,
-    neighbours,
-    round_to_grid,
-    rounds_to_grid,
-    unit_array,
-)
+from mechanisms.number.grid import check_unit, neighbours, round_to_grid, rounds_to_grid, unit_array
 from mechanisms.number.laws import Law, Shape, contributions, worst_ends_variance, worst_variance
 from mechanisms.number.mechanism import NumberMechanism
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
     from mechanisms.planner.targets import Assumed, Precision
@@ -55,7 +47,6 @@ class GridMechanism(NumberMechanism):
 
     @property
     def resolution(self) -> int:
-        """The steps between the inputs for 0 and for 1."""
         return self.shape.steps
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
@@ -65,33 +56,18 @@ class GridMechanism(NumberMechanism):
         return steps + 1 if symbol is None else round_to_grid(symbol, steps, source)
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        """Return both neighbouring inputs with their weights."""
         check_unit(symbol, self.missing)
         steps = self.shape.steps
         return ((steps + 1, 1),) if symbol is None else neighbours(symbol, steps)
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
-        """Return inputs for ``(n,)`` numbers, NaN being a missing one."""
-        import numpy as np
-
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         values, gone = unit_array(symbols, self.missing)
         steps = self.shape.steps
         points = rounds_to_grid(np.where(gone, 0.0, values), steps, source)
         return np.where(gone, steps + 1, points)
 
     def _numeric(
-        self,
-        table: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         from mechanisms.number.gridmeans import grid_estimates
 
@@ -99,17 +75,13 @@ class GridMechanism(NumberMechanism):
         return grid_estimates(self.shape, self.laws, table, low, high, wanted)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean."""
         from mechanisms.number.gridmeans import grid_variance, worst_pictures
 
         pictures = worst_pictures(self.shape) if values is None else [values]
         return max(grid_variance(self.shape, self.laws[level], each) for each in pictures)
 
     def worst_variance(self, level: int) -> float:
-        """Return the same of the worst data, by the standard library alone.
-
-        The rounding is taken at its most, which is a little too much.
-        """
+        """Return that of the worst data, and most rounding, by the standard library alone."""
         shape, law = self.shape, self.laws[level]
         rounding = 1 / (4 * shape.steps**2) if shape.cells else 0.0
         return float(max(worst_variance(shape, law), worst_ends_variance(shape, law))) + rounding
@@ -131,18 +103,6 @@ class GridMechanism(NumberMechanism):
 @frozen
 class DuchiOneBit(GridMechanism):
     """Round a number in [0, 1] at random to 0 or 1, and report that by randomized response.
-
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    missing : bool
-        Whether a value can be missing, which is then a third answer.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -182,20 +142,14 @@ class DuchiOneBit(GridMechanism):
 
     @cached_property
     def chain(self) -> SymbolChain:
-        """What is drawn."""
         return symbol_chain(2 + self.missing, self.micros)
-
-    def _ratios(self) -> Sequence[Fraction]:
-        return [p / q for p, q in self.chain.exact]
 
     @cached_property
     def shape(self) -> Shape:
-        """Two inputs, two ends."""
         return Shape(2, 0, True, self.missing)
 
     @cached_property
     def laws(self) -> tuple[Law, ...]:
-        """The exact probabilities of every level, weakest first."""
         none = Fraction(0)
         return tuple(Law(none, none, none, p, q, q, p, q) for p, q in self.chain.exact)
 
@@ -205,29 +159,24 @@ class DuchiOneBit(GridMechanism):
         return 1 << 32
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Name the end of the range that is reported."""
         low, high = context.range
         unit = f" {context.unit}" if context.unit else ""
         return (f"{low:g}{unit}", f"{high:g}{unit}", "missing")[self.output_of(payload)]
 
 
 class WindowMechanism(GridMechanism):
-    """A mechanism whose inputs each have a window of likelier cells."""
+    """A mechanism whose inputs, 3, 5, 9, ... or 257 ``points``, have windows of likelier cells."""
 
     points: int
 
     @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return 65 points."""
         return {"points": 65}
 
-    @abstractmethod
-    def _design(self) -> tuple[Shape, Fraction]:
-        """Return the shape, and how much of the probability is the cells'."""
-
     @cached_property
+    @abstractmethod
     def _designed(self) -> tuple[Shape, Fraction]:
-        return self._design()
+        """The shape, and how much of the probability is the cells'."""
 
     @cached_property
     def _grains(self) -> designs.Grains:
@@ -240,17 +189,14 @@ class WindowMechanism(GridMechanism):
 
     @property
     def shape(self) -> Shape:
-        """The inputs and outputs."""
         return self._designed[0]
 
     @property
     def laws(self) -> tuple[Law, ...]:
-        """The exact probabilities of every level, weakest first."""
         return self._below[1]
 
     @cached_property
     def chain(self) -> FiniteChain:
-        """What is drawn."""
         rows = (steps.rows_of(self.shape, step) for step in self._below[0])
         strongest = FiniteDraw(designs.rows_of(self.shape, self._grains))
         return FiniteChain(strongest, tuple(FiniteDraw(each) for each in rows))
@@ -271,45 +217,27 @@ class WindowMechanism(GridMechanism):
         return (cell,) * shape.cells + (end,) * (2 * shape.ends) + (gone,) * shape.missing
 
     def output_of(self, payload: bytes) -> int:
-        """Return the output in a payload.
-
-        Raises
-        ------
-        ParameterError
-            The payload is none of this mechanism.
-        """
         output = super().output_of(payload)
         if not self.possible[output]:
             raise ParameterError("the payload is none of this mechanism")
         return output
 
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
-        import numpy as np
-
+    def valid(self, payloads: Bytes) -> Bools:
         possible = np.array([*self.possible, False])
         outputs = np.minimum(self.chain.symbols(payloads), self.chain.size)
-        valid: NDArray[np.bool_] = possible[outputs]
+        valid: Bools = possible[outputs]
         return valid
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return the two that most outputs tell apart as far as they can."""
         steps = self.shape.steps
         one, other = (
-            None if place > steps else place / steps for place in self.chain.farthest(level)
+            None if place > steps else place / steps for place in self.chain.worst_inputs(level)
         )
         return one, other
 
     def log_ratios(
-        self,
-        values: tuple[Any, Any],
-        reports: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        level: int,
-    ) -> NDArray[np.float64]:
-        """Return the logarithms of likelihood ratios, of values rounded at random."""
-        import numpy as np
-
+        self, values: tuple[Any, Any], reports: Bytes, chains: Words, level: int
+    ) -> Floats:
         laws = []
         for value in values:
             inputs, weights = zip(*self.prior(value, b"", b""), strict=True)
@@ -324,21 +252,6 @@ class WindowMechanism(GridMechanism):
 @frozen
 class PiecewiseMechanism(WindowMechanism):
     """Report a cell of a grid, likelier within a window around the number than outside of it.
-
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    points : int
-        3, 5, 9, 17, 33, 65, 129 or 257; the number is first rounded at random to one of so many
-        equally spaced inputs.
-    missing : bool
-        Whether a value can be missing, which is then one more output.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -369,11 +282,6 @@ class PiecewiseMechanism(WindowMechanism):
     ----------
     N. Wang et al., "Collecting and Analyzing Multidimensional Data with Local Differential
     Privacy", ICDE 2019, Algorithm 2.
-
-    Examples
-    --------
-    >>> PiecewiseMechanism(epsilon=2.0, points=33).certified()
-    2000000
     """
 
     epsilon: Epsilon
@@ -382,31 +290,15 @@ class PiecewiseMechanism(WindowMechanism):
 
     name = "piecewise"
 
-    def _design(self) -> tuple[Shape, Fraction]:
-        found = designs.least_variance_design(
-            self.points, self.missing, self.micros[-1], mixed=False
-        )
-        return found.shape, found.share
+    @cached_property
+    def _designed(self) -> tuple[Shape, Fraction]:
+        micro = self.micros[-1]
+        return designs.least_variance_design(self.points, self.missing, micro, mixed=False)[1:]
 
 
 @frozen
 class HybridMechanism(WindowMechanism):
     """Answer by the Piecewise Mechanism or by one bit, so that the variance is the same everywhere.
-
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    points : int
-        3, 5, 9, 17, 33, 65, 129 or 257; the number is first rounded at random to one of so many
-        equally spaced inputs.
-    missing : bool
-        Whether a value can be missing, which is then one more output.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -415,10 +307,8 @@ class HybridMechanism(WindowMechanism):
 
     Relaxation
     ----------
-    Exact, by the degradations of :mod:`mechanisms.number.steps`: the part of the cells that
-    gives the least worst-case variance is turned into the bit, and what is then too certain is
-    replaced. At half the epsilon the variance is within 8 % of that of a mechanism made for it,
-    where that is 2 or less.
+    Exact, as that of :class:`PiecewiseMechanism`. At half the epsilon the variance is within 8 % of
+    that of a mechanism made for it, where that is 2 or less.
 
     Utility
     -------
@@ -437,11 +327,6 @@ class HybridMechanism(WindowMechanism):
     ----------
     N. Wang et al., "Collecting and Analyzing Multidimensional Data with Local Differential
     Privacy", ICDE 2019, section III-C.
-
-    Examples
-    --------
-    >>> HybridMechanism(epsilon=2.0, points=33).certified()
-    2000000
     """
 
     epsilon: Epsilon
@@ -450,31 +335,15 @@ class HybridMechanism(WindowMechanism):
 
     name = "hybrid"
 
-    def _design(self) -> tuple[Shape, Fraction]:
-        found = designs.least_variance_design(
-            self.points, self.missing, self.micros[-1], mixed=True
-        )
-        return found.shape, found.share
+    @cached_property
+    def _designed(self) -> tuple[Shape, Fraction]:
+        micro = self.micros[-1]
+        return designs.least_variance_design(self.points, self.missing, micro, mixed=True)[1:]
 
 
 @frozen
 class SquareWave(WindowMechanism):
     """Report a cell of a grid, likelier within a window made for estimating the distribution.
-
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    points : int
-        3, 5, 9, 17, 33, 65, 129 or 257; the number is first rounded at random to one of so many
-        equally spaced inputs.
-    missing : bool
-        Whether a value can be missing, which is then one more output.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -500,11 +369,6 @@ class SquareWave(WindowMechanism):
     ----------
     Z. Li, T. Wang, M. Lopuhaä-Zwakenberg, N. Li, B. Škorić, "Estimating Numerical Distributions
     under Local Differential Privacy", SIGMOD 2020, section 5.
-
-    Examples
-    --------
-    >>> SquareWave(epsilon=1.0, points=33).certified()
-    1000000
     """
 
     epsilon: Epsilon
@@ -515,6 +379,7 @@ class SquareWave(WindowMechanism):
     gives = "mean; quantiles and distribution, biased toward a smooth one"
     distribution = True
 
-    def _design(self) -> tuple[Shape, Fraction]:
+    @cached_property
+    def _designed(self) -> tuple[Shape, Fraction]:
         shape = designs.square_wave_shape(self.points, self.missing, self.micros[-1])
         return shape, Fraction(1)

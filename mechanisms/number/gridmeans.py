@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from mechanisms.arrays import ArrayLike, Floats, Ints, np
 from mechanisms.estimate import SCORE_REPORTS, Estimate, Region, kept_interval, nothing, two_sided
 from mechanisms.estimators.expectation import expectation_maximization
 from mechanisms.estimators.frequency import shares
@@ -14,61 +14,43 @@ from mechanisms.number.answers import NumericEstimates, counts_of, scaled, usabl
 from mechanisms.number.laws import Law, Shape, contributions, matrix
 from mechanisms.number.strata import Cdf
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
 #: What reports say about the spread of the values is believed but for so many standard errors.
 _SPREAD_ERRORS = 2
 
 
 @dataclass(frozen=True, eq=False)
 class _LevelSums:
-    """Contributions of one level as floats, shape ``(outputs,)``, and its channel.
+    """Contributions of one level, its channel, and the most that rounding adds to a variance."""
 
-    ``rounding`` is the most that the rounding to the inputs adds to a variance.
-    """
-
-    value: NDArray[np.float64]
-    present: NDArray[np.float64]
-    square: NDArray[np.float64] | None
-    channel: NDArray[np.float64]
+    value: Floats
+    present: Floats
+    square: Floats | None
+    channel: Floats
     rounding: float
 
-    def variances(self, y: float) -> NDArray[np.float64]:
+    def variances(self, y: float) -> Floats:
         """Return the variance of ``value - y * present`` for every input."""
         each = self.value - y * self.present
         mean = self.channel @ each
-        spread: NDArray[np.float64] = self.channel @ each**2 - mean**2
+        spread: Floats = self.channel @ each**2 - mean**2
         return spread
 
     @property
     def step(self) -> float:
         """The least difference between the contributions of two outputs."""
-        import numpy as np
-
         gaps = np.diff(np.unique(self.value[self.channel.any(axis=0)]))
         return float(gaps.min()) if gaps.size else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class GridMeanRegion:
-    """The means of the values present that a two-sided test does not reject.
+    """The means in [0, 1] of the values present that a two-sided test does not reject.
 
     Under a hypothetical mean m, the sum of value − (m − 1/2) × present has mean zero and at most
     the variance of reports about the input where that is largest; the test is normal with a
-    continuity correction of half the step between two outputs. Only means in [0, 1] are tested.
-
-    Parameters
-    ----------
-    levels : tuple
-        The contributions of every level.
-    reports : tuple of int
-        Reports of every level.
-    value, present : float
-        Sums of the contributions.
-    low, high : float
-        What 0 and 1 stand for.
+    continuity correction of half the step between two outputs. ``levels`` are the contributions
+    of every level and ``reports`` its reports; ``value`` and ``present`` are sums of contributions;
+    ``low`` and ``high`` are what 0 and 1 stand for.
     """
 
     levels: tuple[_LevelSums, ...]
@@ -79,7 +61,6 @@ class GridMeanRegion:
     high: float
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Return the ends of the interval at confidence ``level``."""
         z = two_sided(level)
         used = [(sums, n) for sums, n in zip(self.levels, self.reports, strict=True) if n]
         half = min(sums.step for sums, _ in used) / 2
@@ -97,35 +78,26 @@ class GridMeanRegion:
 def grid_estimates(
     shape: Shape,
     laws: Sequence[Law],
-    table: NDArray[np.int64],
+    table: Ints,
     low: float,
     high: float,
     quantiles: Sequence[float] | None = None,
 ) -> NumericEstimates:
     """Estimate mean and missing share, and where quantiles are asked for the distribution.
 
-    Parameters
-    ----------
-    shape : Shape
-    laws : sequence of Law
-        Of every level.
-    table : ndarray, shape (levels, outputs), integers
-    low, high : float
-        The range.
-    quantiles : sequence of float in (0, 1), optional
-        With them the distribution is estimated too.
-
-    Notes
-    -----
-    The mean adds up the exact contributions of all reports, whatever their levels. What varies is
-    the randomization: from the scatter of the contributions goes off what the reports say
-    about the spread of the values, less two standard errors of that and less what the rounding to
-    the grid adds at most. Where they say nothing (one bit), nothing goes off, and the
-    interval covers more than it states.
+    ``laws`` are those of every level; ``table``, ``(levels, outputs)``, counts the reports. The
+    mean adds up the exact contributions of all reports, whatever their levels. What varies is the
+    randomization: from the scatter of the contributions goes off what the reports say about the
+    spread of the values, less two standard errors of that and less what the rounding to the grid
+    adds at most. Where they say nothing (one bit), nothing goes off, and the interval covers more
+    than it states.
     """
     reports = table.sum(axis=1)
     by_level, n = counts_of(reports), int(reports.sum())
-    missing = _missing(laws, table) if shape.missing else None
+    missing = None
+    if shape.missing:
+        pairs = np.array([[float(law.gone), float(law.here)] for law in laws])
+        [missing] = shares(table[:, -1:], reports, pairs)
     if n == 0:
         return NumericEstimates(nothing(by_level), missing)
     levels = tuple(_level_sums(shape, law) for law in laws)
@@ -134,32 +106,20 @@ def grid_estimates(
         return NumericEstimates(mean, missing)
     gone = 0.0 if missing is None else missing.value
     cdf = _distribution(shape.points, levels, table, gone, low, high)
-    found = {tau: _quantile(cdf, tau, by_level) for tau in quantiles}
+    at = np.interp(quantiles, cdf.values, cdf.grid).tolist()
+    found = {tau: Estimate(x, math.inf, n, by_level) for tau, x in zip(quantiles, at, strict=True)}
     return NumericEstimates(mean, missing, cdf=cdf, quantiles=found, smoothed=True)
 
 
 def _level_sums(shape: Shape, law: Law) -> _LevelSums:
-    import numpy as np
-
     exact = contributions(shape, law)
     value, present = (np.array(row, dtype=float) for row in (exact.value, exact.present))
     square = None if exact.square is None else np.array(exact.square, dtype=float)
     return _LevelSums(value, present, square, matrix(shape, law), 1 / (4 * shape.steps**2))
 
 
-def _missing(laws: Sequence[Law], table: NDArray[np.int64]) -> Estimate:
-    import numpy as np
-
-    pairs = np.array([[float(law.gone), float(law.here)] for law in laws])
-    return shares(table[:, -1:], table.sum(axis=1), pairs)[0]
-
-
 def _mean(
-    levels: tuple[_LevelSums, ...],
-    table: NDArray[np.int64],
-    missing: Estimate | None,
-    low: float,
-    high: float,
+    levels: tuple[_LevelSums, ...], table: Ints, missing: Estimate | None, low: float, high: float
 ) -> Estimate:
     by_level = counts_of(table.sum(axis=1))
     n = sum(by_level)
@@ -180,7 +140,7 @@ def _mean(
     return scaled(Estimate(0.5 + y, error, n, by_level, region=region), low, high)
 
 
-def _spread(row: NDArray[np.int64], sums: _LevelSums, y: float) -> float:
+def _spread(row: Ints, sums: _LevelSums, y: float) -> float:
     """Return how much the values of a level's clients are spread at least, added up."""
     if sums.square is None or not row.any():
         return 0.0
@@ -194,14 +154,12 @@ def _spread(row: NDArray[np.int64], sums: _LevelSums, y: float) -> float:
 def _distribution(
     points: int,
     levels: tuple[_LevelSums, ...],
-    table: NDArray[np.int64],
+    table: Ints,
     missing: float,
     low: float,
     high: float,
 ) -> Cdf:
     """Estimate the distribution of the values present; those missing are mixed into every row."""
-    import numpy as np
-
     gone = min(max(missing, 0.0), 1.0)
     channels = []
     for sums in levels:
@@ -215,36 +173,12 @@ def _distribution(
     return Cdf(grid, np.minimum(rising / rising[-1], 1.0), np.full(points, math.inf))
 
 
-def _quantile(cdf: Cdf, tau: float, by_level: tuple[int, ...]) -> Estimate:
-    """Return where the estimated distribution function reaches ``tau``."""
-    import numpy as np
-
-    value = float(np.interp(tau, cdf.values, cdf.grid))
-    return Estimate(value, math.inf, sum(by_level), by_level)
-
-
 def grid_variance(shape: Shape, law: Law, values: ArrayLike, missing: float = 0.0) -> float:
     """Return the variance of the mean of a mechanism on a grid, times the number of reports.
 
-    Parameters
-    ----------
-    shape : Shape
-    law : Law
-        Of the level that all report.
-    values : array_like, shape (n,)
-        Those present, in [0, 1].
-    missing : float in [0, 1)
-        Share of the reports whose value is missing; the variance is that of one report of any kind.
-
-    Examples
-    --------
-    >>> from mechanisms.number.gridded import DuchiOneBit
-    >>> duchi = DuchiOneBit(1.0)
-    >>> round(grid_variance(duchi.shape, duchi.laws[0], [0.5, 0.5]), 6)
-    1.170674
+    All reports are of one level; ``values``, those present, lie in [0, 1]. With a share ``missing``
+    in [0, 1) of missing values the variance is that of one report of any kind.
     """
-    import numpy as np
-
     x = np.asarray(values, dtype=np.float64)
     exact, channel = contributions(shape, law), matrix(shape, law)
     centre = float(x.mean()) - 0.5
@@ -256,14 +190,12 @@ def grid_variance(shape: Shape, law: Law, values: ArrayLike, missing: float = 0.
     return ((1 - missing) * float(present) + missing * gone) / (1 - missing) ** 2
 
 
-def worst_pictures(shape: Shape) -> list[NDArray[np.float64]]:
+def worst_pictures(shape: Shape) -> list[Floats]:
     """Return values of which some are the worst.
 
     What a report adds is quadratic in its number, but for the rounding: the worst is that all are
     the same, at an input or half-way between two, or that all are 0 or 1.
     """
-    import numpy as np
-
     same = np.linspace(0, 1, 2 * shape.steps + 1)[:, None]
     apart = (np.arange(20) < np.arange(1, 20)[:, None]).astype(float)
     return [*same, *apart]
@@ -271,50 +203,22 @@ def worst_pictures(shape: Shape) -> list[NDArray[np.float64]]:
 
 @dataclass(frozen=True)
 class SampledRegion:
-    """What a region covers, made wider by what the choice of the clients adds.
-
-    Parameters
-    ----------
-    chosen : Region
-        Of the mean of the clients that were chosen.
-    error : float
-        Standard deviation, at most, between their mean and that of all.
-    """
+    """A region made wider by the error, at most, between the mean of those chosen and of all."""
 
     chosen: Region
     error: float
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Return the ends of the interval at confidence ``level``, or more."""
         low, high = self.chosen.interval(level)
         half = two_sided(level) * self.error
         return low - half, high + half
 
 
 def sampled_grid_estimates(
-    shape: Shape,
-    laws: Sequence[Law],
-    table: NDArray[np.int64],
-    low: float,
-    high: float,
-    share: float,
+    shape: Shape, laws: Sequence[Law], table: Ints, low: float, high: float, share: float
 ) -> NumericEstimates:
-    """Estimate a mean over all clients, of whom coins have chosen those that answer.
+    """Estimate a mean over all clients, of whom coins have chosen a share that answers.
 
-    Parameters
-    ----------
-    shape : Shape
-    laws : sequence of Law
-        Of every level.
-    table : ndarray, shape (levels, outputs), integers
-        The answers.
-    low, high : float
-        The range.
-    share : float in (0, 1]
-        Share of the clients that answer.
-
-    Notes
-    -----
     Given the values, the variance is the scatter of the contributions less ``share`` times the
     spread of the values. :func:`grid_estimates`, of the clients that answer, subtracts the whole
     spread: the two are weighted accordingly.
@@ -323,7 +227,9 @@ def sampled_grid_estimates(
     mean = found.mean
     if not (share < 1 and math.isfinite(mean.standard_error)):
         return found
-    scatter = _scatter(shape, laws, table) * ((high - low) / mean.n) ** 2
+    values = np.array([[float(value) for value in contributions(shape, law).value] for law in laws])
+    centred = values - (table * values).sum() / int(table.sum())
+    scatter = float((table * centred**2).sum()) * ((high - low) / mean.n) ** 2
     variance = share * mean.standard_error**2 + (1 - share) * scatter
     error = math.sqrt(max(variance, mean.standard_error**2))
     region = mean.region
@@ -331,13 +237,3 @@ def sampled_grid_estimates(
         # No values are spread more than half of them at each end.
         region = SampledRegion(region, (high - low) * math.sqrt((1 - share) / (4 * mean.n)))
     return replace(found, mean=replace(mean, standard_error=error, region=region))
-
-
-def _scatter(shape: Shape, laws: Sequence[Law], table: NDArray[np.int64]) -> float:
-    """Return the sum of the squared distances of the contributions from their mean."""
-    import numpy as np
-
-    n = int(table.sum())
-    values = np.array([[float(value) for value in contributions(shape, law).value] for law in laws])
-    centred = values - (table * values).sum() / n
-    return float((table * centred**2).sum())

@@ -1,19 +1,13 @@
 """What the finite mechanisms for a number have in common: windows of cells, two ends, missing.
 
-A number is rounded at random to one of ``points`` equally spaced inputs. An output is one of a
-row of *cells*, one of two *ends* or, where a value can be missing, *gone*:
-
-- The cells of an input's window are likelier than the others. The window has ``width`` cells and
-  moves by one cell an input, so that there are ``points - 1 + width`` of them. This is the
-  Piecewise Mechanism on a grid, and the square wave.
-- The probability of the upper end rises linearly with the input, that of the lower end falls:
-  Duchi's one-bit response.
-- What one end is to the numbers 0 and 1, and a whole window to the numbers inside and outside,
-  "gone" is to a missing value and to all numbers.
-
-So the law of a level has seven probabilities, whatever the numbers of inputs and outputs; and a
-degradation of the kind of :mod:`mechanisms.number.steps` gives such a law again. On the input
-grid the mean of a cell's position, and of the end's sign, is exactly linear in the number.
+A number is rounded at random to one of ``points`` equally spaced inputs. An output is one of a row
+of *cells*, of two *ends* or, where a value can be missing, *gone*. The cells of an input's window,
+``width`` of them, are likelier than the others; the window moves by one cell an input: the
+Piecewise Mechanism on a grid, and the square wave. The probability of the upper end rises linearly
+with the input, that of the lower end falls: Duchi's one-bit response. What a window is to the
+numbers inside and outside, "gone" is to a missing value and to all numbers. So a law has eight
+probabilities, whatever the numbers of inputs and outputs, and a degradation gives such a law again.
+On the grid the mean of a cell's position, and of the end's sign, is exactly linear in the number.
 """
 
 from __future__ import annotations
@@ -21,14 +15,11 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from mechanisms.arrays import Floats, np
 from mechanisms.errors import ParameterError
 from mechanisms.frozen import frozen
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Numbers of inputs: one more than a power of two, so that halves and quarters are among them.
 POINTS = (3, 5, 9, 17, 33, 65, 129, 257)
@@ -40,17 +31,8 @@ class Shape:
     """The inputs and outputs of a mechanism.
 
     Outputs are numbered: the cells in the order of the numbers, the lower and the upper end,
-    gone. Input ``points`` is a missing value.
-
-    Parameters
-    ----------
-    points : int
-        Inputs, one of :data:`POINTS`.
-    width : int
-        Cells of a window, odd; 0 if there are no cells.
-    ends : bool
-    missing : bool
-        Whether a value can be missing.
+    gone. Inputs are one of :data:`POINTS` in number, and where a value can be missing one more;
+    a window has ``width`` cells, an odd number, or 0 if there are none.
     """
 
     points: int
@@ -60,17 +42,14 @@ class Shape:
 
     @property
     def steps(self) -> int:
-        """Steps between the inputs for 0 and for 1."""
         return self.points - 1
 
     @property
     def cells(self) -> int:
-        """The number of cells."""
         return self.width + self.steps if self.width else 0
 
     @property
     def size(self) -> int:
-        """The number of outputs."""
         return self.cells + 2 * self.ends + self.missing
 
     @property
@@ -89,18 +68,10 @@ class Extremes(NamedTuple):
 class Law(NamedTuple):
     """The exact probabilities of one level.
 
-    Attributes
-    ----------
-    inside, outside : Fraction
-        Of a cell within the window of a number, and outside of it.
-    blank : Fraction
-        Of a cell for a missing value.
-    high, low : Fraction
-        Of the upper end for the numbers 1 and 0; of the lower end, for 0 and 1.
-    middle : Fraction
-        Of an end for a missing value.
-    gone, here : Fraction
-        Of gone for a missing value, and for a number.
+    ``inside``, ``outside`` and ``blank`` are those of a cell within the window of a number, outside
+    of it, and for a missing value; ``high``, ``low`` and ``middle`` of the upper end for the
+    numbers 1 and 0 (of the lower end, for 0 and 1) and of either for a missing value; ``gone`` and
+    ``here`` of gone for a missing value, and for a number.
     """
 
     inside: Fraction
@@ -157,7 +128,6 @@ class Moments(NamedTuple):
 
 
 def moments(shape: Shape, law: Law) -> Moments:
-    """Return the moments of a level."""
     width, cells, steps = shape.width, shape.cells, shape.steps
     excess = (law.inside - law.outside) * width
     base = law.outside * Fraction(cells * (cells**2 - 1), 12)
@@ -168,12 +138,7 @@ def moments(shape: Shape, law: Law) -> Moments:
         square = law.gone**2 * (1 - law.here) + (1 - law.gone) ** 2 * law.here
         known = 2 * law.gone / gap - square / gap**2
     return Moments(
-        excess * steps,
-        base,
-        excess * steps**2,
-        2 * (law.high - law.low),
-        law.high + law.low,
-        known,
+        excess * steps, base, excess * steps**2, 2 * (law.high - law.low), law.high + law.low, known
     )
 
 
@@ -192,19 +157,15 @@ def balance(given: Moments) -> Fraction:
     ends = given.end_base / given.end_slope**2
     middle = given.base / given.slope**2
     edge = middle + given.curve / (4 * given.slope**2)
-    equal = _root(max(given.known, Fraction(0)) * given.slope**2 / given.curve)
+    square = max(given.known, Fraction(0)) * given.slope**2 / given.curve
+    root = isqrt((square.numerator << (2 * _ROOT_BITS)) // square.denominator)
+    equal = Fraction(root, 1 << _ROOT_BITS)
     return min(ends / (middle + ends), max(ends / (edge + ends), equal))
 
 
 def worst_variance(shape: Shape, law: Law) -> Fraction:
-    """Return n times the variance of the mean if all have the number where that is largest.
-
-    All values are present and on the input grid.
-    """
-    given = moments(shape, law)
-    part = balance(given)
-    cells = part**2 / given.slope**2 if part else Fraction(0)
-    ends = (1 - part) ** 2 * given.end_base / given.end_slope**2 if part != 1 else Fraction(0)
+    """Return n times the variance of the mean if all have the input where that is largest."""
+    given, cells, ends = _weighted(shape, law)
     middle = cells * given.base + ends
     return max(middle, middle + (cells * given.curve - given.known) / 4)
 
@@ -215,32 +176,25 @@ def worst_ends_variance(shape: Shape, law: Law) -> Fraction:
     Where values can be missing this can be more than that of any number which all have: what
     reports say of being present then counts for nothing, since it is multiplied by the mean.
     """
+    given, cells, ends = _weighted(shape, law)
+    return cells * given.base + ends + (cells * given.curve - 1) / 4
+
+
+def _weighted(shape: Shape, law: Law) -> tuple[Moments, Fraction, Fraction]:
+    """Return the moments, the weight of a cell's squared position, and the variance of the end."""
     given = moments(shape, law)
     part = balance(given)
     cells = part**2 / given.slope**2 if part else Fraction(0)
     ends = (1 - part) ** 2 * given.end_base / given.end_slope**2 if part != 1 else Fraction(0)
-    return cells * given.base + ends + (cells * given.curve - 1) / 4
-
-
-def _root(value: Fraction) -> Fraction:
-    scaled = (value.numerator << (2 * _ROOT_BITS)) // value.denominator
-    return Fraction(isqrt(scaled), 1 << _ROOT_BITS)
+    return given, cells, ends
 
 
 class Contributions(NamedTuple):
-    """What each output of a level contributes to the estimates: exact, and unbiased.
+    """What each output of a level contributes: exact numbers, unbiased given the input.
 
-    A contribution is a number for every output whose mean, given the input, is what is estimated.
-
-    Attributes
-    ----------
-    value : tuple of Fraction
-        Of mean x − 1/2 for the number x on the input grid, 0 for a missing value.
-    present : tuple of Fraction
-        Of mean 1 for a number, 0 for a missing value.
-    square : tuple of Fraction, or None
-        Of mean (x − 1/2)² for a number, 0 for a missing value; None where the outputs do not
-        determine it.
+    ``value`` has mean x − 1/2 for the number x on the input grid, ``present`` mean 1, ``square``
+    mean (x − 1/2)²; all have mean 0 for a missing value. ``square`` is None where the outputs do
+    not determine it.
     """
 
     value: tuple[Fraction, ...]
@@ -250,20 +204,7 @@ class Contributions(NamedTuple):
 
 @lru_cache(maxsize=64)
 def contributions(shape: Shape, law: Law) -> Contributions:
-    """Return the contributions of a level.
-
-    Notes
-    -----
-    Many contributions are unbiased; of those that are linear in the position of a cell, these
-    have the least worst-case variance (see :func:`balance`).
-
-    Examples
-    --------
-    >>> from mechanisms.number.gridded import DuchiOneBit
-    >>> duchi = DuchiOneBit(1.0)
-    >>> [float(each) for each in contributions(duchi.shape, duchi.laws[0]).value]
-    [-1.0819767068693265, 1.0819767068693265]
-    """
+    """Return the contributions of a level of least worst-case variance; see :func:`balance`."""
     given = moments(shape, law)
     part = balance(given)
     middle = Fraction(shape.cells - 1, 2)
@@ -289,14 +230,12 @@ def contributions(shape: Shape, law: Law) -> Contributions:
     return Contributions(tuple(value), tuple(present), square)
 
 
-def matrix(shape: Shape, law: Law) -> NDArray[np.float64]:
+def matrix(shape: Shape, law: Law) -> Floats:
     """Return the channel of a level as floats, ``(inputs, outputs)``.
 
     A missing value is the last input; the probabilities are correctly rounded, but for those of
     the ends between 0 and 1.
     """
-    import numpy as np
-
     points, cells = shape.points, shape.cells
     numbers, row = np.arange(points)[:, None], np.arange(cells)
     out = np.zeros((points + shape.missing, shape.size))

@@ -1,18 +1,15 @@
-"""What all mechanisms for a number share.
-
-Values lie in [0, 1] once clipped to the plan's range and scaled; estimates are scaled back.
-"""
+"""What all mechanisms for a number share."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mechanisms import coins
+from mechanisms.arrays import ArrayLike, Ints, Words
 from mechanisms.base import Mechanism
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError
@@ -22,9 +19,6 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
     from mechanisms.items import Context, Item
     from mechanisms.number.answers import NumericEstimates
     from mechanisms.planner.targets import Assumed, Precision
@@ -34,7 +28,12 @@ _SHOWN_BYTES = 4
 
 
 class NumberMechanism(Mechanism):
-    """A mechanism for a number in [0, 1], or where ``missing``, for None (NaN among many)."""
+    """A mechanism for a number in [0, 1], or where ``missing``, for None (NaN among many).
+
+    Values are clipped to the plan's range and scaled; estimates are scaled back. Where a mechanism
+    has ``bits`` or ``points``, a number is first rounded at random, without bias, to a grid of
+    2**bits or of so many points. A missing value is answered like one more number.
+    """
 
     types: ClassVar[tuple[str, ...]] = ("number",)
     gives = "mean"
@@ -52,24 +51,11 @@ class NumberMechanism(Mechanism):
     ) -> NumericEstimates:
         """Estimate the mean, and what else the reports say.
 
-        Parameters
-        ----------
-        counts : array_like, shape (levels, count_length), integers
-            Counts of the newest reports, by level, as :meth:`accumulate` lays them out.
-        low, high : float
-            The plan's range.
-        quantiles : sequence of float in (0, 1)
-            Which quantiles to estimate (random threshold and square wave only).
-        stratum : int
-            Reports that a stratum is expected to have, at least.
+        ``counts`` are those of the newest reports, by level, as :meth:`accumulate` lays them out:
+        ``(levels, count_length)``; ``low`` and ``high`` the plan's range. ``quantiles``, in (0, 1),
+        are estimated by random threshold and square wave only; a stratum is expected to have
+        ``stratum`` reports, at least.
 
-        Raises
-        ------
-        ParameterError
-            The counts have the wrong shape, the range is empty or a quantile is outside (0, 1).
-
-        Notes
-        -----
         All levels have equal weights. ``threshold`` and ``sampled_bit`` are post-stratified by
         threshold and by bit (see :mod:`mechanisms.number.strata`). Threshold bins are joined to a
         power of two of at most n/20 strata (n by ``stratum``). Of sampled bits the least
@@ -78,17 +64,12 @@ class NumberMechanism(Mechanism):
         unbiased for its part.
 
         The mean of the values present is a ratio; its standard error is the delta method's, and
-        its bias of order 1/n.
+        its bias of order 1/n. That for ``threshold`` subtracts the smallest variance of values that
+        agrees with the estimated distribution; bit means do not bound that variance from below: for
+        ``sampled_bit`` nothing is subtracted, and the interval covers more than it states.
 
-        The standard error for ``threshold`` subtracts the smallest variance of values that agrees
-        with the estimated distribution; bit means do not bound that variance from below, so that
-        for ``sampled_bit`` nothing is subtracted and the interval covers more than it states.
-
-        Examples
-        --------
         >>> from mechanisms.number.random_threshold import RandomThreshold
-        >>> below_and_above = [[7, 9] * 64]
-        >>> result = RandomThreshold(1.0).numeric(below_and_above, 2.0, 5.0)
+        >>> result = RandomThreshold(1.0).numeric([[7, 9] * 64], 2.0, 5.0)
         >>> round(result.mean.value, 2), round(result.mean.standard_error, 2)
         (3.91, 0.09)
         """
@@ -100,17 +81,11 @@ class NumberMechanism(Mechanism):
 
     @abstractmethod
     def _numeric(
-        self,
-        table: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         """Return the estimates of counts that have been checked."""
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
-        """Yield the mean, the share of missing values, quantiles, bits and the distribution."""
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         from mechanisms.items import Item, Method
 
         stratum = max(EXPECTED_REPORTS, context.least)
@@ -128,30 +103,20 @@ class NumberMechanism(Mechanism):
 
     @abstractmethod
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean, all reports being of one level.
+        """Return n times the variance of the estimated mean, all n reports being of one level.
 
-        The values are fixed, the randomization is random, and no value is missing, though it may be
-        possible to say that it is.
-
-        Parameters
-        ----------
-        level : int
-        values : array_like, shape (N,), optional
-            In [0, 1], a picture of the data; by default those for which the variance is largest.
-        n : int
-            Reports, on which the number of strata depends.
+        The values are fixed, the randomization is random, and none is missing, though it could be.
+        ``values``, in [0, 1], are a picture of the data; by default those for which the variance is
+        largest.
         """
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return that of the mean."""
         return precision_of_mean("the mean", partial(self.variance, level), assumed, scale)
 
     def noise(self, level: int) -> Noise | None:
-        """Return that of one answer."""
         return Noise.of(*self.exact(level)[0])
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Return the number of the output."""
         output = self.output_of(payload)
         if len(payload) > _SHOWN_BYTES:
             return f"answers to be read together, {payload.hex()}"
@@ -163,11 +128,9 @@ class NumberMechanism(Mechanism):
         return 1 << 32
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return the ends of the range."""
         return 0.0, 1.0
 
     def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
-        """Return the ends, some numbers between them and, where it can be, a missing value."""
         missing, steps = [None] * self.missing, self.resolution
         numbers = {0, steps, *some_below(steps + 1, count - 2 - len(missing), source)}
         return [number / steps for number in sorted(numbers)] + missing
@@ -186,26 +149,19 @@ class AnswerMechanism(NumberMechanism):
 
     @cached_property
     def chain(self) -> SymbolChain:
-        """What is drawn."""
         return symbol_chain(2 + self.missing, self.micros)
-
-    def _ratios(self) -> Sequence[Fraction]:
-        return [p / q for p, q in self.chain.exact]
 
     @cached_property
     def _domain(self) -> int:
         return coins.coin_domain(self.metric)
 
     def coin(self, chain: bytes) -> int:
-        """Return the public coin of a chain."""
         return coins.hash_id(chain, self._domain)
 
-    def coins_of(self, chains: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Vectorised :meth:`coin`: ``(n, 2)`` in, ``(n,)`` out."""
+    def coins_of(self, chains: Words) -> Words:
         return coins.hash_ids(chains, self._domain)
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Return what was asked, and the answer."""
         answer = self.output_of(payload)
         return "missing" if answer == MISSING else self._said(answer, chain, context)
 
@@ -215,7 +171,6 @@ class AnswerMechanism(NumberMechanism):
 
 
 def check_estimated(low: float, high: float, quantiles: Sequence[float]) -> None:
-    """Refuse an empty range, and a quantile outside (0, 1)."""
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ParameterError(f"range must be finite and increasing, got [{low}, {high}]")
     if not all(0 < tau < 1 for tau in quantiles):
@@ -233,20 +188,9 @@ def precision_of_mean(what: str, variance: Any, assumed: Assumed, scale: float) 
 def answer_noise(pair: tuple[float, float], symbols: int, mean: float) -> float:
     """Return the variance of the debiased answers no, yes and, of three, missing, less the mean.
 
-    Parameters
-    ----------
-    pair : (float, float)
-        Probability that an answer is kept, and that it becomes a given other one.
-    symbols : int
-        2 or 3.
-    mean : float in [0, 1]
-        Share of yes, all being present. An answer "missing" is read as such and compared with
-        the estimated share of those present.
-
-    Examples
-    --------
-    >>> answer_noise((0.75, 0.25), 2, 0.1), answer_noise((0.5, 0.25), 3, 0.5)
-    (0.75, 2.75)
+    ``pair`` has the probability that an answer is kept, and that it becomes a given other one;
+    ``mean`` is the share of yes, all being present. An answer "missing" is read as such and
+    compared with the estimated share of those present.
     """
     p, q = pair
     gap = p - q

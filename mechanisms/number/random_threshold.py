@@ -5,24 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.frozen import frozen
-from mechanisms.number.grid import (
-    BINS,
-    EXPECTED_REPORTS,
-    MISSING,
-    check_unit,
-    threshold_of,
-    thresholds_of,
-    unit_array,
-)
+from mechanisms.number import grid
 from mechanisms.number.mechanism import AnswerMechanism, answer_noise
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
 
@@ -30,20 +20,6 @@ if TYPE_CHECKING:
 @frozen
 class RandomThreshold(AnswerMechanism):
     """Say, by randomized response, whether a number is above a random public threshold.
-
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    missing : bool
-        Whether a value can be missing, which is then a third answer.
-    metric : str
-        Separates the thresholds of different metrics.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -76,9 +52,8 @@ class RandomThreshold(AnswerMechanism):
     --------
     >>> import numpy as np
     >>> from mechanisms.testing import SeededSource
-    >>> threshold = RandomThreshold(epsilon=1.0)
     >>> chains = np.arange(6, dtype=np.uint64).reshape(3, 2)
-    >>> threshold.report(np.array([0.1, 0.5, 0.9]), SeededSource(1), chains).shape
+    >>> RandomThreshold(1.0).report(np.array([0.1, 0.5, 0.9]), SeededSource(1), chains).shape
     (3, 1)
     """
 
@@ -91,65 +66,37 @@ class RandomThreshold(AnswerMechanism):
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         """Return 1 where the number is above the chain's threshold, 2 where it is missing."""
-        check_unit(symbol, self.missing)
+        grid.check_unit(symbol, self.missing)
         if symbol is None:
-            return MISSING
-        return int(symbol > threshold_of(self.coin(chain)))
+            return grid.MISSING
+        return int(symbol > grid.threshold_of(self.coin(chain)))
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
-        """Return symbols for ``(n,)`` numbers, NaN being a missing one."""
-        import numpy as np
-
-        values, gone = unit_array(symbols, self.missing)
-        thresholds = thresholds_of(self.coins_of(chains))
-        return np.where(gone, MISSING, values > thresholds).astype(np.int64)
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
+        values, gone = grid.unit_array(symbols, self.missing)
+        thresholds = grid.thresholds_of(self.coins_of(chains))
+        return np.where(gone, grid.MISSING, values > thresholds).astype(np.int64)
 
     @property
     def strata(self) -> int:
         """Reports are counted by the bin of their threshold."""
-        return BINS
+        return grid.BINS
 
-    def strata_of(
-        self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
-        """Return the bin, in [0, 64), of each chain's threshold."""
-        import numpy as np
-
+    def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
         return (self.coins_of(chains) >> np.uint64(58)).astype(np.int64)
 
     def _numeric(
-        self,
-        table: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         from mechanisms.number.answers import threshold_estimates
 
-        cells = table.reshape(len(table), BINS, -1)
+        cells = table.reshape(len(table), grid.BINS, -1)
         return threshold_estimates(cells, self.pairs(), low, high, quantiles, stratum=stratum)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean.
-
-        Examples
-        --------
-        >>> round(4 * RandomThreshold(1.0).variance(0), 2)
-        4.02
-        """
-        import numpy as np
-
-        strata = 1 << (min(max(n // EXPECTED_REPORTS, 1), BINS).bit_length() - 1)
+        strata = 1 << (min(max(n // grid.EXPECTED_REPORTS, 1), grid.BINS).bit_length() - 1)
         pair, symbols = self.probabilities(level)[0], 2 + self.missing
 
-        def variance(x: NDArray[np.float64]) -> float:
+        def variance(x: Floats) -> float:
             above = np.clip(x * strata - np.arange(strata)[:, None], 0.0, 1.0).mean(axis=1)
             between = float((above * (1 - above)).mean())
             noise = answer_noise(pair, symbols, float(x.mean()))
@@ -164,13 +111,7 @@ class RandomThreshold(AnswerMechanism):
         return max(variance(np.clip(middles - shift, 0.0, 1.0)) for shift in shifts)
 
     def worst_variance(self, level: int) -> float:
-        """Return the same of the worst data and many reports, by the standard library alone.
-
-        Examples
-        --------
-        >>> round(4 * RandomThreshold(1.0).worst_variance(0), 6)
-        4.016028
-        """
+        """Return that of the worst data and many reports, by the standard library alone."""
         pair, symbols = self.probabilities(level)[0], 2 + self.missing
         # Uniform up to a point, the rest at 0 or at 1: F(x) = x + s has ∫ F(1 − F) − Var(X) of it.
         return max(
@@ -182,7 +123,7 @@ class RandomThreshold(AnswerMechanism):
         low, high = context.range
         side = "above" if answer else "at most"
         unit = f" {context.unit}" if context.unit else ""
-        return f"{side} {low + threshold_of(self.coin(chain)) * (high - low):.6g}{unit}"
+        return f"{side} {low + grid.threshold_of(self.coin(chain)) * (high - low):.6g}{unit}"
 
 
 def _uniform_and_atom(shift: float) -> tuple[float, float]:

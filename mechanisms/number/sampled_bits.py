@@ -1,36 +1,28 @@
-"""One sampled bit of a number, or several, which bits being public."""
+"""One sampled bit of a number, or several, which bits being public.
+
+References
+----------
+G. Cormode, I. L. Markov, "Bit-efficient Numerical Aggregation and Stronger Privacy for Trust in
+Federated Analytics", arXiv:2108.01521 (bit-pushing).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import ArrayLike, Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
-from mechanisms.errors import ParameterError, check_int
+from mechanisms.errors import check_int
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
-from mechanisms.number.grid import (
-    EXPECTED_REPORTS,
-    MAX_BITS,
-    MISSING,
-    bit_prior,
-    check_unit,
-    exponent_of,
-    exponents_of,
-    round_to_grid,
-    rounds_to_grid,
-    split,
-    unit_array,
-)
+from mechanisms.number import grid
 from mechanisms.number.mechanism import AnswerMechanism, NumberMechanism, answer_noise
 from mechanisms.number.several import SeveralAnswers, coin, coin_column
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
 
@@ -38,25 +30,58 @@ if TYPE_CHECKING:
 MAX_DRAWS = 32
 
 
+class BitMechanism(NumberMechanism):
+    """Answers about sampled bits of a number."""
+
+    bits: int
+
+    def _check(self) -> None:
+        check_int("bits", self.bits, 1, grid.MAX_BITS)
+
+    @property
+    def answered(self) -> int:
+        """How many answers a report has."""
+        return 1
+
+    @property
+    def strata(self) -> int:
+        """Answers are counted by bit, most significant first."""
+        return self.bits
+
+    @property
+    def resolution(self) -> int:
+        return (1 << self.bits) - 1
+
+    def _numeric(
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
+    ) -> NumericEstimates:
+        from mechanisms.number.answers import bit_estimates
+
+        cells = table.reshape(len(table), self.bits, -1)
+        return bit_estimates(cells, self.pairs(), low, high, self.answered, stratum)
+
+    def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
+        from mechanisms.estimators.variance import bit_means
+        from mechanisms.number.answers import bit_weights
+
+        pair, symbols = self.probabilities(level)[0], 2 + self.missing
+        if values is None:
+            # Bits of a number vary most if all have its mean.
+            same = (mean / 20 for mean in range(21))
+            worst = max(answer_noise(pair, symbols, mean) + mean * (1 - mean) for mean in same)
+            return worst / self.answered
+        x = np.asarray(values, dtype=np.float64)
+        means, weights = bit_means(x, self.bits), bit_weights(self.bits)
+        between = float(weights @ (means * (1 - means)))
+        noise = answer_noise(pair, symbols, float(x.mean()))
+        alone = int((n * np.cumsum(weights[::-1])[::-1] >= grid.EXPECTED_REPORTS).sum())
+        one = (noise + between) * (1 + max(alone - 1, 0) / n) - float(x.var())
+        return one / self.answered
+
+
 @frozen
-class SampledBit(AnswerMechanism):
-    """Report one bit of a number by randomized response; which bit is a public coin.
-
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
-    bits : int
-        In [1, 32]; the number is first rounded at random to a grid of 2**bits points.
-    missing : bool
-        Whether a value can be missing, which is then a third answer.
-    metric : str
-        Separates the coins of different metrics.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+class SampledBit(BitMechanism, AnswerMechanism):
+    """Report one bit of a number by randomized response; which of its 1 to 32 is a public coin.
 
     Privacy
     -------
@@ -78,16 +103,6 @@ class SampledBit(AnswerMechanism):
     ---
     Where the means of bits are wanted besides that of the number, up to epsilon 2; from then on
     several sampled bits. For the mean alone, the random threshold.
-
-    References
-    ----------
-    G. Cormode, I. L. Markov, "Bit-efficient Numerical Aggregation and Stronger Privacy for Trust in
-    Federated Analytics", arXiv:2108.01521 (bit-pushing).
-
-    Examples
-    --------
-    >>> SampledBit(epsilon=2.0, bits=10).certified()
-    2000000
     """
 
     epsilon: Epsilon
@@ -98,79 +113,33 @@ class SampledBit(AnswerMechanism):
     name = "sampled_bit"
     gives = "mean, and the share of each of {bits} bits"
 
-    def _check(self) -> None:
-        check_int("bits", self.bits, 1, MAX_BITS)
-
     def exponent(self, chain: bytes) -> int:
         """Return the exponent of the bit that a chain is about, 0 being the least significant."""
-        return exponent_of(self.coin(chain), self.bits)
+        return grid.exponent_of(self.coin(chain), self.bits)
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         """Return the chain's bit of the number, rounded to the grid; 2 where it is missing."""
-        check_unit(symbol, self.missing)
+        grid.check_unit(symbol, self.missing)
         if symbol is None:
-            return MISSING
-        return round_to_grid(symbol, self.resolution, source) >> self.exponent(chain) & 1
+            return grid.MISSING
+        return grid.round_to_grid(symbol, self.resolution, source) >> self.exponent(chain) & 1
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        """Return the chain's bit of both neighbouring grid points, with their weights."""
-        check_unit(symbol, self.missing)
+        grid.check_unit(symbol, self.missing)
         if symbol is None:
-            return ((MISSING, 1),)
-        below, grains = split(symbol, self.resolution)
+            return ((grid.MISSING, 1),)
+        below, grains = grid.split(symbol, self.resolution)
         exponent = self.exponent(chain)
-        return (
-            (below >> exponent & 1, GRAINS - grains),
-            ((below + 1) >> exponent & 1, grains),
-        )
+        return ((below >> exponent & 1, GRAINS - grains), ((below + 1) >> exponent & 1, grains))
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
-        """Return symbols for ``(n,)`` numbers, NaN being a missing one."""
-        import numpy as np
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
+        values, gone = grid.unit_array(symbols, self.missing)
+        points = grid.rounds_to_grid(np.where(gone, 0.0, values), self.resolution, source)
+        exponents = grid.exponents_of(self.coins_of(chains), self.bits)
+        return np.where(gone, grid.MISSING, points >> exponents & 1)
 
-        values, gone = unit_array(symbols, self.missing)
-        points = rounds_to_grid(np.where(gone, 0.0, values), self.resolution, source)
-        exponents = exponents_of(self.coins_of(chains), self.bits)
-        return np.where(gone, MISSING, points >> exponents & 1)
-
-    @property
-    def strata(self) -> int:
-        """Reports are counted by bit, most significant first."""
-        return self.bits
-
-    def strata_of(
-        self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
-        """Return the index of each chain's bit, 0 being the most significant."""
-        return self.bits - 1 - exponents_of(self.coins_of(chains), self.bits)
-
-    def _numeric(
-        self,
-        table: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
-    ) -> NumericEstimates:
-        from mechanisms.number.answers import bit_estimates
-
-        cells = table.reshape(len(table), self.bits, -1)
-        return bit_estimates(cells, self.pairs(), low, high, stratum=stratum)
-
-    def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean."""
-        return _variance(self, level, values, n)
-
-    @property
-    def resolution(self) -> int:
-        """The steps of the grid."""
-        return (1 << self.bits) - 1
+    def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
+        return self.bits - 1 - grid.exponents_of(self.coins_of(chains), self.bits)
 
     def _said(self, answer: int, chain: bytes, context: Context) -> str:
         place = self.bits - self.exponent(chain)
@@ -178,27 +147,11 @@ class SampledBit(AnswerMechanism):
 
 
 @frozen
-class SampledBits(SeveralAnswers, NumberMechanism):
+class SampledBits(SeveralAnswers, BitMechanism):
     """Report several bits of a number by randomized response; which bits are public coins.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40 count], the nominal amount; several, rising, for as many levels.
-    bits : int
-        In [1, 32]; for every answer the number is first rounded at random to a grid of 2**bits
-        points.
-    count : int
-        In [1, 32], the number of answers, each at epsilon / count.
-    missing : bool
-        Whether a value can be missing, which is then a third answer.
-    metric : str
-        Separates the coins of different metrics.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    ``bits`` and ``count``, the number of answers, lie in [1, 32], epsilon in [1e-6, 40 count]. For
+    each answer, at epsilon / count, the number is rounded anew.
 
     Privacy
     -------
@@ -220,16 +173,6 @@ class SampledBits(SeveralAnswers, NumberMechanism):
     ---
     One bit is best up to epsilon 2, two at 4, four at 8 (worst case). For the mean alone other
     mechanisms are better there; this one gives the means of the bits.
-
-    References
-    ----------
-    G. Cormode, I. L. Markov, "Bit-efficient Numerical Aggregation and Stronger Privacy for Trust in
-    Federated Analytics", arXiv:2108.01521 (bit-pushing).
-
-    Examples
-    --------
-    >>> SampledBits(epsilon=4.0, bits=10, count=2).certified()
-    4000000
     """
 
     epsilon: Epsilon
@@ -242,109 +185,47 @@ class SampledBits(SeveralAnswers, NumberMechanism):
     gives = "mean, and the share of each of {bits} bits, {count} bits a report"
 
     def _check(self) -> None:
-        check_int("bits", self.bits, 1, MAX_BITS)
+        super()._check()
         check_int("count", self.count, 1, MAX_DRAWS)
 
     @property
     def answered(self) -> int:
-        """How many answers a report has."""
         return self.count
 
     @property
     def symbols(self) -> int:
-        """No, yes and, where it can be, missing."""
         return 2 + self.missing
 
     def exponents(self, seed: int) -> list[int]:
         """Return the exponents of the bits asked for, 0 being the least significant."""
-        return [exponent_of(coin(seed, place), self.bits) for place in range(self.count)]
+        return [grid.exponent_of(coin(seed, place), self.bits) for place in range(self.count)]
 
     def true_answers(self, symbol: Any, seed: int, source: Source) -> list[int]:
         """Return the bits asked for, each of a number rounded anew; 2 where it is missing."""
-        check_unit(symbol, self.missing)
+        grid.check_unit(symbol, self.missing)
         if symbol is None:
-            return [MISSING] * self.count
+            return [grid.MISSING] * self.count
         return [
-            round_to_grid(symbol, self.resolution, source) >> exponent & 1
+            grid.round_to_grid(symbol, self.resolution, source) >> exponent & 1
             for exponent in self.exponents(seed)
         ]
 
     def priors(self, symbol: Any, seed: int) -> list[Prior]:
-        """Return the bits asked for of both neighbouring grid points, with their weights."""
-        check_unit(symbol, self.missing)
+        grid.check_unit(symbol, self.missing)
         if symbol is None:
-            return [((MISSING, 1),)] * self.count
-        return [bit_prior(symbol, self.bits, exponent) for exponent in self.exponents(seed)]
+            return [((grid.MISSING, 1),)] * self.count
+        return [grid.bit_prior(symbol, self.bits, exponent) for exponent in self.exponents(seed)]
 
-    def true_answers_many(
-        self, symbols: Any, seeds: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.int64]:
-        """Return ``(n, count)`` symbols for ``(n,)`` numbers, NaN being a missing one."""
-        import numpy as np
-
-        values, gone = unit_array(symbols, self.missing)
-        if values.ndim != 1:
-            raise ParameterError(f"values must be one-dimensional, not {values.ndim}-dimensional")
+    def true_answers_many(self, symbols: Any, seeds: Words, source: Source) -> Ints:
+        values, gone = grid.unit_array(symbols, self.missing)
         values = np.where(gone, 0.0, values)
         out = np.empty((len(values), self.count), dtype=np.int64)
         for place in range(self.count):
-            points = rounds_to_grid(values, self.resolution, source)
-            out[:, place] = points >> exponents_of(coin_column(seeds, place), self.bits) & 1
-        out[gone] = MISSING
+            points = grid.rounds_to_grid(values, self.resolution, source)
+            out[:, place] = points >> grid.exponents_of(coin_column(seeds, place), self.bits) & 1
+        out[gone] = grid.MISSING
         return out
 
-    @property
-    def strata(self) -> int:
-        """Answers are counted by bit, most significant first."""
-        return self.bits
-
-    def places(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the index of each answer's bit, 0 being the most significant."""
-        import numpy as np
-
-        columns = [exponents_of(coin_column(seeds, i), self.bits) for i in range(self.count)]
+    def places(self, seeds: Words) -> Ints:
+        columns = [grid.exponents_of(coin_column(seeds, i), self.bits) for i in range(self.count)]
         return self.bits - 1 - np.stack(columns, axis=1)
-
-    def _numeric(
-        self,
-        table: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
-    ) -> NumericEstimates:
-        from mechanisms.number.answers import bit_estimates
-
-        cells = table.reshape(len(table), self.bits, -1)
-        return bit_estimates(cells, self.pairs(), low, high, self.count, stratum)
-
-    def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean."""
-        return _variance(self, level, values, n) / self.count
-
-    @property
-    def resolution(self) -> int:
-        """The steps of the grid."""
-        return (1 << self.bits) - 1
-
-
-def _variance(
-    mechanism: SampledBit | SampledBits, level: int, values: ArrayLike | None, n: int
-) -> float:
-    """Return n times the variance of the mean if a report has one answer."""
-    import numpy as np
-
-    from mechanisms.estimators.variance import bit_means
-    from mechanisms.number.answers import bit_weights
-
-    pair, symbols = mechanism.probabilities(level)[0], 2 + mechanism.missing
-    if values is None:
-        # Bits of a number vary most if all have its mean.
-        same = (mean / 20 for mean in range(21))
-        return max(answer_noise(pair, symbols, mean) + mean * (1 - mean) for mean in same)
-    x = np.asarray(values, dtype=np.float64)
-    means, weights = bit_means(x, mechanism.bits), bit_weights(mechanism.bits)
-    between = float(weights @ (means * (1 - means)))
-    noise = answer_noise(pair, symbols, float(x.mean()))
-    alone = int((n * np.cumsum(weights[::-1])[::-1] >= EXPECTED_REPORTS).sum())
-    return (noise + between) * (1 + max(alone - 1, 0) / n) - float(x.var())

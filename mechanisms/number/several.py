@@ -1,9 +1,8 @@
 """Mechanisms whose reports are several answers, each about a public coin of its own.
 
-The answers of a report are randomized independently, each with the same share of the epsilon, so
-that the likelihood ratio of a report is at most the product of those of its answers. What an
-answer is about (a bit, a threshold, a coordinate) is decided by coins that are drawn from the
-chain id: SplitMix64, seeded with the hash of the id.
+The answers of a report are randomized independently, each with the same share of the epsilon.
+What an answer is about (a bit, a threshold, a coordinate) is decided by coins that are drawn from
+the chain id: SplitMix64, seeded with the hash of the id.
 """
 
 from __future__ import annotations
@@ -11,42 +10,29 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mechanisms import coins
+from mechanisms.arrays import Bytes, Floats, Ints, Words, np
 from mechanisms.base import Mechanism
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.packed import PackedChain
 from mechanisms.chains.symbols import symbol_chain
-from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source, SystemSource
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _MASK = 2**64 - 1
 _GAMMA = 0x9E3779B97F4A7C15
 
 
 def coin(seed: int, index: int) -> int:
-    """Return output ``index`` of SplitMix64 seeded with ``seed``.
-
-    Examples
-    --------
-    >>> hex(coin(0, 0))
-    '0xe220a8397b1dcdaf'
-    """
+    """Return output ``index`` of SplitMix64 seeded with ``seed``."""
     return coins.mix64((seed + (index + 1) * _GAMMA) & _MASK)
 
 
-def coin_column(seeds: NDArray[np.uint64], index: int) -> NDArray[np.uint64]:
+def coin_column(seeds: Words, index: int) -> Words:
     """Vectorised :func:`coin`: ``(n,)`` seeds in, ``(n,)`` ``uint64`` out."""
-    import numpy as np
-
     return coins.mix64s(seeds + np.uint64((index + 1) * _GAMMA & _MASK))
 
 
@@ -64,31 +50,23 @@ class SeveralAnswers(Mechanism):
 
     @property
     def _decisions(self) -> int:
-        """The answers: each has an equal share of an amount."""
         return self.answered
 
     @property
     def symbols(self) -> int:
-        """How many different answers there are."""
         return 2
 
     @cached_property
     def chain(self) -> PackedChain:
-        """What is drawn."""
         shares = [Fraction(micro, self.answered) for micro in self.micros]
         return PackedChain(symbol_chain(self.symbols, shares), self.answered)
-
-    def _ratios(self) -> Sequence[Fraction]:
-        return [self.chain.ratio(level) for level in range(self.chain.levels)]
 
     @abstractmethod
     def true_answers(self, symbol: Any, seed: int, source: Source) -> list[int]:
         """Return the true answers to what the coins of ``seed`` ask."""
 
     @abstractmethod
-    def true_answers_many(
-        self, symbols: Any, seeds: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.int64]:
+    def true_answers_many(self, symbols: Any, seeds: Words, source: Source) -> Ints:
         """Vectorised :meth:`true_answers`: ``(n, answered)``."""
 
     @abstractmethod
@@ -96,14 +74,14 @@ class SeveralAnswers(Mechanism):
         """Return, for each answer, what it may be, with integer weights; they are independent."""
 
     @abstractmethod
-    def places(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def places(self, seeds: Words) -> Ints:
         """Return the stratum of each answer: ``(n, answered)``."""
 
     def seed(self, chain: bytes) -> int:
         """Return what the coins of a chain are drawn from."""
         return coins.hash_id(chain, self._domain)
 
-    def seeds(self, chains: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def seeds(self, chains: Words) -> Words:
         """Vectorised :meth:`seed`: ``(n, 2)`` in, ``(n,)`` out."""
         return coins.hash_ids(chains, self._domain)
 
@@ -112,25 +90,16 @@ class SeveralAnswers(Mechanism):
         return coins.coin_domain(self.metric)
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Return the true answers, packed."""
         return self.chain.pack(self.true_answers(symbol, self.seed(chain), source))
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        """Return all that the true answers may be, packed, with integer weights."""
         product: dict[int, int] = {}
         for combination in itertools.product(*self.priors(symbol, self.seed(chain))):
             value = self.chain.pack([answer for answer, _ in combination])
             product[value] = product.get(value, 0) + math.prod(w for _, w in combination)
         return tuple(product.items())
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.int64]:
-        """Return the true answers: ``(n, answered)``."""
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Ints:
         return self.true_answers_many(symbols, self.seeds(chains), source)
 
     def _forward(
@@ -138,53 +107,18 @@ class SeveralAnswers(Mechanism):
     ) -> int:
         return self.chain.forward_each(self.priors(symbol, self.seed(chain)), before, level, source)
 
-    def randomize(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.uint8]:
-        """Draw chains for ``n`` values: ``(n, levels, payload_width)`` ``uint8``."""
-        n = len(symbols)
-        if not (chains.shape == (n, 2) and pseudonyms.shape == (n, 2)):
-            raise ParameterError(
-                f"{n} values need as many ids of shape (n, 2), not chains {chains.shape} and "
-                f"pseudonyms {pseudonyms.shape}"
-            )
-        return self.chain.payloads(self.encode_many(symbols, chains, pseudonyms, source), source)
-
-    def accumulate(
-        self,
-        payloads: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        groups: NDArray[np.int64],
-        n_groups: int,
-    ) -> NDArray[np.int64]:
-        """Count the answers of valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
-        places = self.places(self.seeds(chains)) + (groups * self.strata)[:, None]
-        counts = self.chain.count(payloads, places, n_groups * self.strata)
-        return counts.reshape(n_groups, self.count_length)
+    def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
+        return self.places(self.seeds(chains))
 
     def log_ratios(
-        self,
-        values: tuple[Any, Any],
-        reports: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        level: int,
-    ) -> NDArray[np.float64]:
-        """Return the logarithms of likelihood ratios, under each chain's own coins."""
+        self, values: tuple[Any, Any], reports: Bytes, chains: Words, level: int
+    ) -> Floats:
         one, other = (self.truths([each] * len(chains), chains) for each in values)
         return self.chain.log_ratios(one, other, reports, level)
 
-    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the true answers: ``(n, answered)``."""
+    def truths(self, symbols: Any, chains: Words) -> Ints:
         return self.true_answers_many(symbols, self.seeds(chains), SystemSource())
 
-    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Return the answers that are reported: ``(n, levels, answered)``."""
-        import numpy as np
-
+    def answers(self, payloads: Bytes) -> Ints:
         levels = range(payloads.shape[1])
         return np.stack([self.chain.symbols(payloads[:, level]) for level in levels], axis=1)

@@ -1,9 +1,9 @@
 """All bits of a number, the epsilon split over them so that the mean varies least.
 
-The variance of a mean from split bits is the sum of w_i² f(ε_i), w_i the weight of a bit and
-f(ε) = e^ε/(e^ε−1)² its noise. It is least where w_i² |f′(ε_i)| is the same for all bits. With
-z = e^ε − 1 that condition, |f′| = e^ε(e^ε+1)/(e^ε−1)³ = c, is the cubic c z³ = (z+1)(z+2) with one
-positive root, and the product of all (1 + z_i) is e to the whole epsilon.
+The variance of a mean from split bits is the sum of w_i² f(ε_i), f(ε) = e^ε/(e^ε−1)². It is least
+where w_i² |f′(ε_i)| is the same for all bits. With z = e^ε − 1 that condition,
+|f′| = e^ε(e^ε+1)/(e^ε−1)³ = c, is the cubic c z³ = (z+1)(z+2) with one positive root, and the
+product of all (1 + z_i) is e to the whole epsilon.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import ArrayLike, Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.chains.bits import BitChain, symmetric_bit
 from mechanisms.chains.chain import Prior
@@ -23,21 +24,11 @@ from mechanisms.exact import MICRO, decimal_context
 from mechanisms.frozen import frozen
 from mechanisms.levels import MAX_DECISION_EPSILON
 from mechanisms.noise import Noise
-from mechanisms.number.grid import (
-    MAX_BITS,
-    check_unit,
-    neighbours,
-    round_to_grid,
-    rounds_to_grid,
-    unit_array,
-)
+from mechanisms.number import grid
 from mechanisms.number.mechanism import NumberMechanism
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
     from mechanisms.number.answers import NumericEstimates
 
 _CONTEXT = decimal_context(34)
@@ -52,21 +43,8 @@ _CLOSE = Decimal("1e-10")
 class SplitBits(NumberMechanism):
     """Report all bits of a number, epsilon split over them so that the mean varies least.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        At least 1e-6, the nominal amount; at most what gives the most significant bit 40. Several,
-        rising, for as many levels.
-    bits : int
-        In [1, 32]; the number is first rounded at random to a grid of 2**bits points.
-    missing : bool
-        Whether a value can be missing; then one more bit, which weighs as much as the most
-        significant one, says whether it is there.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    ``bits`` lie in [1, 32], and the epsilon of the most significant one is at most 40. Where values
+    can be missing, one more bit, which weighs as much as the first, says whether there is one.
 
     Privacy
     -------
@@ -95,8 +73,7 @@ class SplitBits(NumberMechanism):
 
     Examples
     --------
-    >>> split = SplitBits(epsilon=1.0, bits=4)
-    >>> [round(share, 4) for share in split.shares]
+    >>> [round(share, 4) for share in SplitBits(epsilon=1.0, bits=4).shares]
     [0.4392, 0.2767, 0.1743, 0.1098]
     """
 
@@ -108,7 +85,7 @@ class SplitBits(NumberMechanism):
     gives = "mean, and the share of each of {bits} bits"
 
     def _check(self) -> None:
-        check_int("bits", self.bits, 1, MAX_BITS)
+        check_int("bits", self.bits, 1, grid.MAX_BITS)
         for number, split in enumerate(self._shares, start=1):
             if not max(split) <= MAX_DECISION_EPSILON:
                 raise ParameterError(
@@ -118,7 +95,6 @@ class SplitBits(NumberMechanism):
 
     @property
     def _decisions(self) -> int:
-        """The bits, of which one may say whether there is a value."""
         return self.bits + self.missing
 
     @cached_property
@@ -135,7 +111,6 @@ class SplitBits(NumberMechanism):
 
     @cached_property
     def chain(self) -> BitChain:
-        """What is drawn."""
         columns = zip(*self._shares, strict=True)
         return BitChain(self._decisions, tuple(symmetric_bit(column) for column in columns))
 
@@ -145,35 +120,25 @@ class SplitBits(NumberMechanism):
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         """Return the bits of the number, rounded to the grid, most significant lowest."""
-        check_unit(symbol, self.missing)
+        grid.check_unit(symbol, self.missing)
         if symbol is None:
             return 0
-        return self._arrange(round_to_grid(symbol, self.resolution, source))
+        return self._arrange(grid.round_to_grid(symbol, self.resolution, source))
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        """Return the bits of both neighbouring grid points, with their weights."""
-        check_unit(symbol, self.missing)
+        grid.check_unit(symbol, self.missing)
         if symbol is None:
             return ((0, 1),)
-        points = neighbours(symbol, self.resolution)
+        points = grid.neighbours(symbol, self.resolution)
         return tuple((self._arrange(point), weight) for point, weight in points)
 
     def _arrange(self, point: int) -> int:
         reversed_bits = int(f"{point:0{self.bits}b}"[::-1], 2)
         return reversed_bits | 1 << self.bits if self.missing else reversed_bits
 
-    def encode_many(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.uint64]:
-        """Return packed bits for ``(n,)`` numbers, NaN being a missing one."""
-        import numpy as np
-
-        values, gone = unit_array(symbols, self.missing)
-        rounded = rounds_to_grid(np.where(gone, 0.0, values), self.resolution, source)
+    def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Words:
+        values, gone = grid.unit_array(symbols, self.missing)
+        rounded = grid.rounds_to_grid(np.where(gone, 0.0, values), self.resolution, source)
         points = rounded.astype(np.uint64)
         out = np.zeros(len(points), dtype=np.uint64)
         for index in range(self.bits):
@@ -185,12 +150,7 @@ class SplitBits(NumberMechanism):
         return out.reshape(-1, 1)
 
     def _numeric(
-        self,
-        table: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         from mechanisms.number.answers import split_estimates
 
@@ -198,9 +158,6 @@ class SplitBits(NumberMechanism):
         return split_estimates(table, pairs, low, high, self.missing)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean."""
-        import numpy as np
-
         from mechanisms.estimators.variance import split_bits_variance
 
         pairs = self.probabilities(level)
@@ -214,7 +171,6 @@ class SplitBits(NumberMechanism):
 
     @property
     def resolution(self) -> int:
-        """The steps of the grid."""
         return (1 << self.bits) - 1
 
     def influence(self, level: int) -> float | None:
@@ -224,29 +180,16 @@ class SplitBits(NumberMechanism):
         return sum(weight * lie for weight, lie in zip(weights, lies, strict=False))
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return two values that differ in all bits."""
         return (None if self.missing else 0.0), 1.0
 
 
 @lru_cache(maxsize=1024)
 def split_epsilon(epsilon: Fraction, weights: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
-    """Split an epsilon over bits so that the variance of their weighted sum is least.
+    """Split a positive epsilon over bits so that the variance of their weighted sum is least.
 
-    Parameters
-    ----------
-    epsilon : Fraction
-        Positive.
-    weights : tuple of Fraction
-        The positive weights of the bits.
+    The shares, rounded down to 1e-24, sum to at most ``epsilon``. A larger epsilon gives every bit
+    a larger share, so ladders of split bits are always related.
 
-    Returns
-    -------
-    tuple of Fraction
-        The share of each bit, rounded down to 1e-24; they sum to at most ``epsilon``. A larger
-        epsilon gives every bit a larger share, so ladders of split bits are always related.
-
-    Examples
-    --------
     >>> shares = split_epsilon(Fraction(1), (Fraction(8, 15), Fraction(4, 15)))
     >>> [round(float(share), 4) for share in shares]
     [0.6135, 0.3865]
@@ -289,7 +232,6 @@ def _bisect(target: Decimal, squares: Sequence[Decimal]) -> list[Decimal]:
 
 
 def _slope(epsilon: Decimal) -> Decimal:
-    """Return |f'| at ``epsilon``."""
     z = epsilon.exp() - 1
     return (z + 1) * (z + 2) / z**3
 

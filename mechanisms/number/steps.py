@@ -1,13 +1,11 @@
 """Degradations of a level into the next weaker one, in integers over 2**64.
 
-An output of the level above is moved, without another look at the value, in three ways. A cell
-goes to one of the ends with some probability, to the upper end the likelier the higher the cell
-is: what had been a position becomes a bit of the same mean. Gone becomes one of the ends (a cell
-where there are no ends), either alike, with some probability. Then the output is replaced, with
-some probability, by a draw whose law gives every output what it lacks to come within the
-weaker amount. Both probabilities are chosen for the least worst-case variance of the mean. All
-cells moved to the ends is Duchi's mechanism at the weaker amount, wherever that is a degradation at
-all; none moved is plain noise, ρI + (1 − ρ)u.
+An output of the level above is moved, without another look at the value, in three ways. A cell goes
+to one of the ends with some probability, to the upper end the likelier the higher the cell is: a
+position becomes a bit of the same mean. Gone becomes one of the ends (a cell where there are no
+ends), either alike, with some probability. Then the output is replaced, with some probability, by a
+draw whose law gives every output what it lacks to come within the weaker amount. Both probabilities
+are chosen for the least worst-case variance of the mean.
 """
 
 from __future__ import annotations
@@ -68,21 +66,7 @@ def steps_below(
 
 
 def degrade(shape: Shape, law: Law, micro: int) -> Step:
-    """Return the step to the level of a weaker amount.
-
-    Parameters
-    ----------
-    shape : Shape
-    law : Law
-        Of the level above.
-    micro : int
-        The nominal amount of the weaker level.
-
-    Raises
-    ------
-    ParameterError, UnrelatedLevelsError
-        64-bit thresholds cannot place the level below the one above.
-    """
+    """Return the step to the level of a weaker amount, ``law`` being that of the level above."""
     bound = exp_micro(micro)[0]
     largest, smallest = law.worst(shape)
     if not bound * smallest < largest:
@@ -91,7 +75,12 @@ def degrade(shape: Shape, law: Law, micro: int) -> Step:
 
     def variance(parts: Parts) -> Fraction | None:
         step = _step(shape, rough, coarse, parts)
-        return step and _variance(shape, after(shape, rough, step).rounded())
+        found = step and after(shape, rough, step).rounded()
+        if found is None or (shape.missing and not found.gone > found.here):
+            return None
+        # Otherwise the outputs say nothing about the number.
+        told = found.inside > found.outside or found.high > found.low
+        return worst_variance(shape, found) if told else None
 
     step = _step(shape, law, bound * _MARGIN, _search(shape, law, variance))
     if step is None:
@@ -100,30 +89,9 @@ def degrade(shape: Shape, law: Law, micro: int) -> Step:
 
 
 def after(shape: Shape, law: Law, step: Step) -> Law:
-    """Return the exact law of a level after a step."""
-    stays = kept(shape, step)
-    cell_stays = stays - 2 * step.lift
-    gone_stays = stays - _places(shape) * step.stray
-    excess = (law.inside - law.outside) * shape.width
-    lift = step.lift * (shape.cells * law.outside + excess)
-    slope = step.slope * excess * shape.steps
-    blank_lift = step.lift * shape.cells * law.blank
-    stray_cell, stray_end = (0, step.stray) if shape.ends else (step.stray, 0)
-
-    def whole(grains: Fraction | int) -> Fraction:
-        return Fraction(grains) / GRAINS
-
-    cell, end = step.cell + law.here * stray_cell, step.end + lift + law.here * stray_end
-    return Law(
-        inside=whole(law.inside * cell_stays + cell),
-        outside=whole(law.outside * cell_stays + cell),
-        blank=whole(law.blank * cell_stays + step.cell + law.gone * stray_cell),
-        high=whole(law.high * stays + end + slope),
-        low=whole(law.low * stays + end - slope),
-        middle=whole(law.middle * stays + step.end + blank_lift + law.gone * stray_end),
-        gone=whole(law.gone * gone_stays + step.gone),
-        here=whole(law.here * gone_stays + step.gone),
-    )
+    lift, slope, stray = (Fraction(each, GRAINS) for each in step[3:])
+    noise = tuple(Fraction(each, GRAINS) for each in step[:3])
+    return _moved(shape, law, Fraction(kept(shape, step), GRAINS), noise, lift, slope, stray)
 
 
 def rows_of(shape: Shape, step: Step) -> tuple[tuple[int, ...], ...]:
@@ -149,21 +117,10 @@ def rows_of(shape: Shape, step: Step) -> tuple[tuple[int, ...], ...]:
 
 
 def _places(shape: Shape) -> int:
-    """Return how many outputs gone can be moved to."""
     return 2 if shape.ends else shape.cells
 
 
-def _variance(shape: Shape, law: Law) -> Fraction | None:
-    """Return what the search looks at; None where the outputs say nothing."""
-    if shape.missing and not law.gone > law.here:
-        return None
-    if not (law.inside > law.outside or law.high > law.low):
-        return None
-    return worst_variance(shape, law)
-
-
 def _search(shape: Shape, law: Law, variance: Callable[[Parts], Fraction | None]) -> Parts:
-    """Return the parts with the least variance that is found by going downhill."""
     most = (_PARTS * (shape.ends and law.inside > 0), (_PARTS - 1) * shape.missing)
     tried: dict[Parts, Fraction | None] = {}
 
@@ -190,7 +147,8 @@ def _search(shape: Shape, law: Law, variance: Callable[[Parts], Fraction | None]
 def _step(shape: Shape, law: Law, bound: Fraction, parts: Parts) -> Step | None:
     """Return the step that moves parts of the cells and of gone, with the least noise then."""
     lifted, strayed = (Fraction(part, _PARTS) for part in parts)
-    moved = _moved(shape, law, lifted, strayed)
+    slope = lifted / 2 / max(shape.cells - 1, 1)
+    moved = _moved(shape, law, 1, (0, 0, 0), lifted / 2, slope, strayed / _places(shape))
     needs = [largest - bound * smallest for largest, smallest in moved.columns(shape)]
     cell, end, gone = (max(need, Fraction(0)) for need in needs)
     total = shape.cells * cell + 2 * shape.ends * end + shape.missing * gone + bound - 1
@@ -200,25 +158,33 @@ def _step(shape: Shape, law: Law, bound: Fraction, parts: Parts) -> Step | None:
     if not stays > 0:
         return None
     lift = int(lifted * stays / 2)
-    slope = lift // max(shape.cells - 1, 1)
-    return step._replace(lift=lift, slope=slope, stray=int(strayed * stays / _places(shape)))
+    tilt, stray = lift // max(shape.cells - 1, 1), int(strayed * stays / _places(shape))
+    return step._replace(lift=lift, slope=tilt, stray=stray)
 
 
-def _moved(shape: Shape, law: Law, lifted: Fraction, strayed: Fraction) -> Law:
-    """Return the law after parts of the cells and of gone are moved."""
+def _moved(
+    shape: Shape,
+    law: Law,
+    stays: Fraction | int,
+    noise: Sequence[Fraction | int],
+    lift: Fraction,
+    slope: Fraction,
+    stray: Fraction,
+) -> Law:
+    """Return the law after a step whose parts, of one, are named as those of :class:`Step`."""
+    cell, end, gone = noise
     excess = (law.inside - law.outside) * shape.width
-    lift = lifted / 2 * (shape.cells * law.outside + excess)
-    slope = lifted / 2 * excess * shape.steps / max(shape.cells - 1, 1)
-    blank_lift = lifted / 2 * shape.cells * law.blank
-    stray = strayed / _places(shape)
-    stray_cell, stray_end = (Fraction(0), stray) if shape.ends else (stray, Fraction(0))
+    lifted = lift * (shape.cells * law.outside + excess)
+    sloped = slope * excess * shape.steps
+    cell_stays, gone_stays = stays - 2 * lift, stays - _places(shape) * stray
+    to_cell, to_end = (0, stray) if shape.ends else (stray, 0)
     return Law(
-        inside=law.inside * (1 - lifted) + law.here * stray_cell,
-        outside=law.outside * (1 - lifted) + law.here * stray_cell,
-        blank=law.blank * (1 - lifted) + law.gone * stray_cell,
-        high=law.high + lift + slope + law.here * stray_end,
-        low=law.low + lift - slope + law.here * stray_end,
-        middle=law.middle + blank_lift + law.gone * stray_end,
-        gone=law.gone * (1 - strayed),
-        here=law.here * (1 - strayed),
+        inside=law.inside * cell_stays + cell + law.here * to_cell,
+        outside=law.outside * cell_stays + cell + law.here * to_cell,
+        blank=law.blank * cell_stays + cell + law.gone * to_cell,
+        high=law.high * stays + end + lifted + law.here * to_end + sloped,
+        low=law.low * stays + end + lifted + law.here * to_end - sloped,
+        middle=law.middle * stays + end + lift * shape.cells * law.blank + law.gone * to_end,
+        gone=law.gone * gone_stays + gone,
+        here=law.here * gone_stays + gone,
     )

@@ -1,39 +1,29 @@
 """Strata: reports grouped by their public coin, each group standing for a known part of a mean.
 
-The mean of values in [0, 1] is the integral of the survival function, and it is the weighted
-sum of the bits of a binary expansion. Either way it is a sum over coins (thresholds, or bits)
-of a weight times the share of clients that answer "yes" to that coin. Every client answers one
-coin, drawn independently of his value; the coins are grouped into strata, and the shares of the
-strata are added with the strata's exact weights in place of the random numbers of reports that
-they happened to get. That is post-stratification.
-
-For n clients with fixed values of which random subsets answer the coins, with h_b the share of
-"yes" in stratum b of weight w_b and n_b reports, and f_b the noise of one debiased answer,
+The mean of values in [0, 1] is the integral of the survival function, and the weighted sum of the
+bits of a binary expansion: a sum over coins (thresholds, or bits) of a weight times the share of
+clients that answer "yes" to that coin. Every client answers one coin, drawn independently of his
+value; the shares of the strata are added with their exact weights in place of the random numbers of
+reports that they happened to get. That is post-stratification. For n clients with fixed values, h_b
+the share of "yes" in stratum b of weight w_b and n_b reports, and f_b the noise of one debiased
+answer,
 
     Var = sum_b w_b**2 (h_b (1 - h_b) + f_b) / n_b  -  S**2 / n,
 
 S**2 being the variance of the values among the clients (J. Neyman's result for randomised
-allocation, with the strata as treatments).
-
-The share of clients above a random threshold is the survival function, averaged over the stratum of
-the threshold. Survival only falls, which is all that is assumed: isotonic regression gives the
-curve, and an average over strata to one side of a point bounds the curve at the point, which gives
-intervals of quantiles that hold for every distribution.
+allocation, with the strata as treatments). Of survival only that it falls is assumed.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from mechanisms.arrays import Floats, Ints, NDArray, np
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate, kept_interval, two_sided
 from mechanisms.estimators.isotonic import falling_fit
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Reports without which a stratum has no variance of its own.
 LEAST_REPORTS = 2
@@ -46,82 +36,51 @@ class Strata:
     """Debiased means of each stratum, with the estimated covariance of their errors.
 
     The last axes of length 2 are (yes, present): "yes" is one for a client who is present and
-    answers yes to his coin.
-
-    Attributes
-    ----------
-    weights : ndarray, shape (B,)
-        They sum to one.
-    reports : ndarray, shape (B,)
-    means : ndarray, shape (B, 2)
-        Share of the clients, unbiased.
-    sampled : ndarray, shape (B, 2, 2)
-        Unbiased estimate of the covariance of ``means`` from the scatter of the answers.
-    floors : ndarray, shape (T, B, 2, 2)
-        Covariance of ``means`` from the randomization alone if the truth of all clients were the
-        same, one entry a truth: what the variance is at least.
-    step : float
-        The largest change that one answer makes in the weighted sum of ``means``.
+    answers yes to his coin. ``weights``, ``(B,)``, sum to one; ``means``, ``(B, 2)``, are unbiased
+    shares of the clients; ``sampled``, ``(B, 2, 2)``, estimates their covariance from the scatter
+    of the answers; ``floors``, ``(T, B, 2, 2)``, is the covariance from the randomization alone if
+    the truth of all clients were the same, one entry a truth: what the variance is at least;
+    ``step`` is the largest change that one answer makes in the weighted sum of ``means``.
     """
 
-    weights: NDArray[np.float64]
-    reports: NDArray[np.int64]
-    means: NDArray[np.float64]
-    sampled: NDArray[np.float64]
-    floors: NDArray[np.float64]
+    weights: Floats
+    reports: Ints
+    means: Floats
+    sampled: Floats
+    floors: Floats
     step: float
 
-    def variances(self, contrast: NDArray[np.float64]) -> NDArray[np.float64]:
+    def variances(self, contrast: Floats) -> Floats:
         """Return, by stratum, the estimated variance of ``contrast . means``.
 
         ``contrast`` has shape ``(B, 2)``; the result, ``(2, B)``, has the estimate from the
         scatter and the floor.
         """
-        import numpy as np
-
-        both: NDArray[np.float64] = np.empty((2, len(contrast)))
+        both: Floats = np.empty((2, len(contrast)))
         both[0] = np.einsum("bi,bij,bj->b", contrast, self.sampled, contrast)
         both[1] = np.einsum("bi,tbij,bj->tb", contrast, self.floors, contrast).min(axis=0)
         return both
 
-    def hypothetical(self, yes: float, present: float) -> NDArray[np.float64]:
-        """Return the covariance of ``means`` if a share ``yes`` of those present said yes.
-
-        Parameters
-        ----------
-        yes, present : float in [0, 1]
-
-        Returns
-        -------
-        ndarray, shape (B, 2, 2)
-        """
-        import numpy as np
-
+    def hypothetical(self, yes: float, present: float) -> Floats:
+        """Return the covariance, ``(B, 2, 2)``, of ``means`` if ``yes`` of those here said so."""
         # The truths are no, yes and, where there is one, missing.
         shares = np.array([present * (1 - yes), present * yes, 1 - present])[: len(self.floors)]
         truths = np.array([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])[: len(self.floors)]
         centred = truths - shares @ truths
         spread = np.einsum("t,ti,tj->ij", shares, centred, centred)
-        noise: NDArray[np.float64] = np.einsum("t,tbij->bij", shares, self.floors)
+        noise: Floats = np.einsum("t,tbij->bij", shares, self.floors)
         noise += spread / self.reports[:, None, None]
         return noise
 
 
 @dataclass(frozen=True, eq=False)
 class MeanRegion:
-    """The means of the values present that a two-sided test does not reject.
+    """The means in [0, 1] of the values present that a two-sided test does not reject.
 
     Under a hypothetical mean, the weighted sum of (yes − mean × present) has mean zero, and a
     variance that is largest if every stratum has the same share; the test is normal with a
-    continuity correction of half a step. Only means in [0, 1] are tested.
-
-    Parameters
-    ----------
-    strata : Strata
-    present : float
-        Estimated share of the clients whose value is present.
-    low, high : float
-        What 0 and 1 stand for.
+    continuity correction of half a step. ``present`` is the estimated share of the clients whose
+    value is present; ``low`` and ``high`` are what 0 and 1 stand for.
     """
 
     strata: Strata
@@ -130,9 +89,6 @@ class MeanRegion:
     high: float
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Return the ends of the interval at confidence ``level``."""
-        import numpy as np
-
         z, strata = two_sided(level), self.strata
         yes, here = (float(total) for total in strata.weights @ strata.means)
 
@@ -149,29 +105,19 @@ class MeanRegion:
         return low, high
 
 
-def stratify(
-    table: NDArray[np.int64], weights: NDArray[np.float64], pairs: NDArray[np.float64]
-) -> Strata:
+def stratify(table: Ints, weights: Floats, pairs: Floats) -> Strata:
     """Debias counts of answers by coin.
 
-    Parameters
-    ----------
-    table : ndarray, shape (levels, coins, S), integers
-        Answers at each level; S is 2 (no, yes) or 3 (no, yes, missing). There is at least one.
-    weights : ndarray, shape (coins,)
-        Probability of each coin, which is also its weight in the mean; they sum to one.
-    pairs : ndarray, shape (levels, 2)
-        Probability that an answer is kept, and that it becomes a given other one.
+    ``table``, ``(levels, coins, S)``, counts at least one answer; S is 2 (no, yes) or 3 (no, yes,
+    missing). ``weights``, ``(coins,)``, are the probabilities of the coins, which are also their
+    weights in the mean; ``pairs``, ``(levels, 2)``, the probabilities that an answer is kept, and
+    that it becomes a given other one.
 
-    Notes
-    -----
     Neighbouring strata are merged until each has two reports. A merged stratum is unbiased for
     its part as long as the merging does not look at the numbers of reports; with the number of
     strata chosen from n alone so that each expects 20 reports, one that gets fewer than two has
     probability below 5e-8, which bounds the bias.
     """
-    import numpy as np
-
     starts = _merge(table.sum(axis=(0, 2)))
     table = np.add.reduceat(table, starts, axis=1)
     weights = np.add.reduceat(weights, starts)
@@ -192,10 +138,7 @@ def stratify(
     return Strata(weights, reports, means, sampled, floors, step)
 
 
-def _merge(reports: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return where the strata begin, so that each but a lone one has two reports."""
-    import numpy as np
-
+def _merge(reports: Ints) -> NDArray[np.intp]:
     starts, inside = [0], 0
     for coin, number in enumerate(reports):
         if inside >= LEAST_REPORTS:
@@ -207,10 +150,8 @@ def _merge(reports: NDArray[np.int64]) -> NDArray[np.intp]:
     return np.array(starts)
 
 
-def _debiased(pairs: NDArray[np.float64], symbols: int) -> NDArray[np.float64]:
+def _debiased(pairs: Floats, symbols: int) -> Floats:
     """Return what each answer contributes to (yes, present), shape ``(levels, S, 2)``."""
-    import numpy as np
-
     if symbols not in (2, 3):
         raise ParameterError(f"an answer has 2 or 3 symbols, not {symbols}")
     p, q = pairs.T[:, :, None]
@@ -219,16 +160,14 @@ def _debiased(pairs: NDArray[np.float64], symbols: int) -> NDArray[np.float64]:
     return np.stack((indicators[..., 1], present), axis=-1)
 
 
-def _noise(pairs: NDArray[np.float64], answers: NDArray[np.float64]) -> NDArray[np.float64]:
+def _noise(pairs: Floats, answers: Floats) -> Floats:
     """Return the covariance of one answer's contribution by truth, ``(levels, S, 2, 2)``."""
-    import numpy as np
-
     symbols = answers.shape[1]
     p, q = pairs.T[:, :, None, None]
     channel = q + (p - q) * np.eye(symbols)
     mean = np.einsum("cts,csi->cti", channel, answers)
     centred = answers[:, None] - mean[:, :, None]
-    noise: NDArray[np.float64] = np.einsum("cts,ctsi,ctsj->ctij", channel, centred, centred)
+    noise: Floats = np.einsum("cts,ctsi,ctsj->ctij", channel, centred, centred)
     return noise
 
 
@@ -241,24 +180,14 @@ class Cdf(NamedTuple):
     before the isotonic regression, which can only help: a band made of them is wide, not narrow.
     """
 
-    grid: NDArray[np.float64]
-    values: NDArray[np.float64]
-    standard_errors: NDArray[np.float64]
+    grid: Floats
+    values: Floats
+    standard_errors: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Survival:
-    """The survival function of the values present, in [0, 1].
-
-    Attributes
-    ----------
-    strata : Strata
-        In the order of their thresholds.
-    present : float
-        Estimated share of clients whose value is present, above 0.
-    low, high : float
-        What 0 and 1 stand for.
-    """
+    """The survival function of the values present; ``strata`` are in order of their thresholds."""
 
     strata: Strata
     present: float
@@ -266,33 +195,22 @@ class Survival:
     high: float
 
     @property
-    def edges(self) -> NDArray[np.float64]:
+    def edges(self) -> Floats:
         """Where the strata begin and end, shape ``(B + 1,)``, from 0 to 1."""
-        import numpy as np
-
-        edges: NDArray[np.float64] = np.concatenate(([0.0], np.cumsum(self.strata.weights)))
+        edges: Floats = np.concatenate(([0.0], np.cumsum(self.strata.weights)))
         edges[-1] = 1.0
         return edges
 
-    def falling(self) -> NDArray[np.float64]:
+    def falling(self) -> Floats:
         """Return the isotonic estimate of survival in each stratum, shape ``(B,)``."""
-        import numpy as np
-
         fit = falling_fit(
-            self.strata.means[:, 0] / self.present,
-            self.strata.reports.astype(np.float64),
+            self.strata.means[:, 0] / self.present, self.strata.reports.astype(np.float64)
         )
-        falling: NDArray[np.float64] = np.clip(fit, 0.0, 1.0)
+        falling: Floats = np.clip(fit, 0.0, 1.0)
         return falling
 
     def least_variance(self) -> float:
-        """Return the smallest variance of values in [0, 1] that agrees with the estimate.
-
-        Within a stratum, survival is taken as high as in the stratum before up to one point, and
-        as low as in the next one from there on.
-        """
-        import numpy as np
-
+        """Return the smallest variance of values in [0, 1] that agrees with the estimate."""
         survival, width = self.falling(), self.strata.weights
         before = np.concatenate(([1.0], survival[:-1]))
         after = np.concatenate((survival[1:], [0.0]))
@@ -304,9 +222,6 @@ class Survival:
         return float(max(square.sum() - (width @ survival) ** 2, 0.0))
 
     def cdf(self) -> Cdf:
-        """Return the distribution function."""
-        import numpy as np
-
         edges = self.edges
         middle = (edges[:-1] + edges[1:]) / 2
         shares = self.strata.means[:, 0] / self.present
@@ -317,8 +232,6 @@ class Survival:
 
     def quantile(self, tau: float, reports_by_level: tuple[int, ...]) -> Estimate:
         """Estimate the value below which a share ``tau`` of the values present lies."""
-        import numpy as np
-
         edges = self.edges
         knots = np.concatenate(([0.0], (edges[:-1] + edges[1:]) / 2, [1.0]))
         shares = np.concatenate(([0.0], 1 - self.falling(), [1.0]))
@@ -350,9 +263,6 @@ class QuantileRegion:
     value: float
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Return the ends of the interval at confidence ``level``."""
-        import numpy as np
-
         survival = self.survival
         count = len(survival.strata.weights)
         windows = max(1, (count - 1).bit_length())
@@ -369,15 +279,13 @@ class QuantileRegion:
         first, last = float(edges[inside[0]]), float(edges[inside[-1] + 1])
         return min(first, self.value), max(last, self.value)
 
-    def _excess(self, length: int) -> NDArray[np.float64]:
+    def _excess(self, length: int) -> Floats:
         """Return, in standard errors, how far mean survival is above ``1 - tau``, by window."""
-        import numpy as np
-
         strata, at = self.survival.strata, 1 - self.tau
 
-        def windows(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        def windows(values: Floats) -> Floats:
             sums = np.concatenate(([0.0], np.cumsum(values)))
-            differences: NDArray[np.float64] = sums[length:] - sums[:-length]
+            differences: Floats = sums[length:] - sums[:-length]
             return differences
 
         weights = strata.weights
@@ -388,5 +296,5 @@ class QuantileRegion:
         variance += at**2 * float((weights**2 * covariance[:, 1, 1]).sum())
         distance = windows(weights * strata.means[:, 0]) / total
         distance -= at * float(weights @ strata.means[:, 1])
-        excess: NDArray[np.float64] = distance / np.sqrt(variance)
+        excess: Floats = distance / np.sqrt(variance)
         return excess

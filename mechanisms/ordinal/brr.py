@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mechanisms.arrays import ArrayLike, Floats, Ints
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import CategoryMechanism, category
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain
@@ -20,9 +21,6 @@ from mechanisms.noise import Noise
 from mechanisms.ordinal.sizes import check_epsilon, equidistant_size
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
     from mechanisms.items import Context, Item
     from mechanisms.ordinal.estimates import OrdinalEstimates
     from mechanisms.planner.targets import Assumed, Precision
@@ -39,22 +37,15 @@ class BipartiteRandomizedResponse(CategoryMechanism):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
     domain_size : int
         In [2, 1024], the number of values; they are equally far apart.
     subset_size : int
-        In [1, points), how many candidates are favoured, the same at all levels: m; points are the
-        values that are not missing, N of them. By default the largest number with which every
-        value has at least the utility of randomized response, at the last level.
+        In [1, points), how many candidates are favoured at all levels: m; points are the N values
+        that are not missing. By default the largest number with which every value has at least the
+        utility of randomized response, at the last level.
     missing : bool
         Whether the last value stands for a missing one. A report of it is what a whole window is
         for a point: so likely where it is true, and so unlikely for every other value.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -91,13 +82,9 @@ class BipartiteRandomizedResponse(CategoryMechanism):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from mechanisms.testing import SeededSource
     >>> brr = BipartiteRandomizedResponse(epsilon=1.0, domain_size=20)
     >>> brr.subset_size, round(brr.p, 4), round(brr.q, 4), brr.certified()
     (7, 0.0849, 0.0312, 1000000)
-    >>> brr.report(np.array([0, 19]), SeededSource(1)).shape
-    (2, 1)
     """
 
     epsilon: Epsilon
@@ -122,7 +109,6 @@ class BipartiteRandomizedResponse(CategoryMechanism):
 
     @property
     def points(self) -> int:
-        """The number of values that are not missing."""
         return self.domain_size - self.missing
 
     def _check(self) -> None:
@@ -137,12 +123,10 @@ class BipartiteRandomizedResponse(CategoryMechanism):
 
     @cached_property
     def chain(self) -> FiniteChain:
-        """What is drawn."""
         windows = equidistant_windows(self.points, self.subset_size)
         return finite_chain(strongest_draw(windows, self.micros[-1], self.missing), self.micros)
 
-    def matrix(self, level: int) -> NDArray[np.float64]:
-        """Return the channel of a level, ``(inputs, outputs)``."""
+    def matrix(self, level: int) -> Floats:
         return self.chain.matrix(level)
 
     def estimates(
@@ -153,14 +137,12 @@ class BipartiteRandomizedResponse(CategoryMechanism):
 
         return ordinal(self, counts, numbers, missing=self.missing)
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
-        """Yield the most likely shares, the unbiased ones of groups, bounds of the mean, a CDF."""
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         from mechanisms.ordinal.estimates import ordinal_items
 
         return ordinal_items(self, counts, context)
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return that of the wider of the two bounds of the mean."""
         from mechanisms.ordinal.estimates import mean_precision
 
         return mean_precision(self.matrix(level), assumed, scale, missing=self.missing)
@@ -170,15 +152,12 @@ class BipartiteRandomizedResponse(CategoryMechanism):
         return None
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return the pair of values that most reports distinguish, then the farthest."""
         return self.chain.worst_inputs(level)
 
 
 def equidistant_windows(points: int, size: int) -> Windows:
     """Return the windows of equidistant points: each value and its nearest.
 
-    Examples
-    --------
     >>> equidistant_windows(4, 3)
     ((0, 1, 2), (0, 1, 2), (1, 2, 3), (1, 2, 3))
     """
@@ -187,14 +166,7 @@ def equidistant_windows(points: int, size: int) -> Windows:
 
 
 def probabilities(points: int, size: int, epsilon: float) -> tuple[float, float]:
-    """Return the probability of a favoured candidate and that of another (Equation 7).
-
-    Examples
-    --------
-    >>> high, low = probabilities(7, 3, 0.5)
-    >>> round(high, 6), round(low, 6)
-    (0.184294, 0.11178)
-    """
+    """Return the probability of a favoured candidate and that of another (Equation 7)."""
     check_epsilon(epsilon)
     _check_size(points, size)
     rest = math.exp(-epsilon)
@@ -203,21 +175,9 @@ def probabilities(points: int, size: int, epsilon: float) -> tuple[float, float]
 
 
 def equidistant_row(points: int, epsilon: float, value: int) -> list[float]:
-    """Return the law of the report of one of N equidistant points (Equation 7).
+    """Return the law of the report of one of N = ``points`` equidistant values (Equation 7).
 
-    Parameters
-    ----------
-    points : int
-        N, at least 2.
-    epsilon : float
-        In (0, 700].
-    value : int
-        In [0, N).
-
-    Returns
-    -------
-    list of float
-        Of length N; the size is :func:`~mechanisms.ordinal.search.equidistant_size`.
+    Epsilon lies in (0, 700]; the size is :func:`~mechanisms.ordinal.sizes.equidistant_size`.
     """
     category(value, points)
     size = equidistant_size(points, epsilon)
@@ -227,16 +187,7 @@ def equidistant_row(points: int, epsilon: float, value: int) -> list[float]:
 
 
 def channel_rank(points: int, size: int) -> int:
-    """Return the rank of the channel of equidistant points, N − m + 1.
-
-    Values at the ends share the window of m candidates there. From m = 2 on the channel has
-    no inverse: reports do not say how often each value occurs.
-
-    Examples
-    --------
-    >>> channel_rank(20, equidistant_size(20, 1.0))
-    14
-    """
+    """Return the rank of the channel of equidistant points: values at the ends share a window."""
     _check_size(points, size)
     return points - size + 1
 

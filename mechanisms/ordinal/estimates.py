@@ -2,9 +2,7 @@
 
 A sum Σ f(x) over the values has an unbiased estimate if and only if f = C g for weights g of the
 outputs: f lies in the column space of the channel. Values with equal rows, such as those near
-an end, which share their favoured candidates, then cannot be distinguished by anyone. What
-lies in that space is estimated without bias, whatever the levels have to do with the values; all
-shares by maximum likelihood, which is biased.
+an end, then cannot be distinguished by anyone.
 """
 
 from __future__ import annotations
@@ -16,20 +14,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
+from mechanisms.arrays import ArrayLike, Floats, Ints, np
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
 from mechanisms.planner.targets import Assumed, Precision
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
     from mechanisms.base import Mechanism
     from mechanisms.estimators.expectation import EmEstimate
     from mechanisms.items import Context, Item
 
     #: A channel, and what makes sums over its inputs weights of its outputs.
-    Level = tuple[NDArray[np.float64], NDArray[np.float64]]
+    Level = tuple[Floats, Floats]
 
 #: A sum is in the column space if it is missed by at most this part of its largest term.
 _MISSED = 1e-6
@@ -41,22 +37,19 @@ class OrdinalEstimates:
 
     Attributes
     ----------
-    groups : tuple of tuple of int
-        Values, in order, that reports do not distinguish at any level.
-    group_shares : tuple of Estimate
-        Unbiased: the share of each group.
+    groups, group_shares : tuple of tuple of int, tuple of Estimate
+        Values, in order, that reports do not distinguish at any level; their shares, unbiased.
     cumulative : tuple of Estimate
         Unbiased: the share of values up to 0, 1, ..., N − 2, in their order, missing ones not
         among them; nothing where a group of more values than one is cut in two.
     mean_bounds : (Estimate, Estimate)
         What the mean over values that are not missing is at least and at most, wherever values are
-        in their groups: unbiased, but that division by the share that is not missing is unbiased
-        only for many reports. Both are the same if reports distinguish every value.
+        in their groups, the same if reports distinguish every value: unbiased, where values can be
+        missing only for many reports.
     shares : EmEstimate
         The most likely shares of all values. They are biased: none is negative, and what reports
         leave open is decided by no data (their error is infinite). The errors are those of the
-        estimate without that limit; an interval of them is no confidence interval at a share
-        near zero.
+        estimate without that limit, no confidence interval at a share near zero.
     """
 
     groups: tuple[tuple[int, ...], ...]
@@ -73,45 +66,22 @@ def ordinal(
     *,
     missing: bool = False,
 ) -> OrdinalEstimates:
-    """Estimate from the newest reports of all levels.
+    """Estimate from the newest reports of all levels of ``brr`` or ``grr``.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-        ``brr`` or ``grr``.
-    counts : array_like, shape (levels, count_length), integers
-        Counts of the newest reports, by level.
-    numbers : sequence of float, optional
-        What the values stand for, in increasing order, missing ones not among them; by default
-        0, 1, 2, ...
-    missing : bool
-        Whether the last value stands for a missing one.
+    ``counts`` has the shape ``(levels, count_length)``. ``numbers`` are what the values stand for,
+    in increasing order, missing ones not among them, by default 0, 1, 2, ...; ``missing`` says
+    whether the last value stands for a missing one.
 
-    Returns
-    -------
-    OrdinalEstimates
-
-    Raises
-    ------
-    ParameterError
-        The counts or numbers do not fit, or the mechanism is of another kind.
-
-    Notes
-    -----
     Of all weights g with C g = f those are taken whose estimate varies least if all values are
     alike: they depend on no counts, so that the estimate is unbiased. Levels are averaged with
     equal weights a report. The variance given the values, Σ (C g² − f²)(x), is a sum over the
     values too and estimated like one, within its least and largest possible amount; of levels
     with fewer than 200 reports the largest is taken. Intervals are normal.
 
-    References
-    ----------
     D. G. Horvitz, D. J. Thompson, "A Generalization of Sampling Without Replacement from a Finite
     Universe", JASA 47(260), 1952; C. F. Manski, "Partial Identification of Probability
     Distributions", Springer 2003 (bounds).
 
-    Examples
-    --------
     >>> from mechanisms.ordinal.brr import BipartiteRandomizedResponse
     >>> brr = BipartiteRandomizedResponse(epsilon=2.0, domain_size=5, subset_size=3)
     >>> found = brr.estimates([[250, 320, 330, 220, 80]])
@@ -122,8 +92,6 @@ def ordinal(
     >>> [round(bound.value, 2) for bound in found.mean_bounds]
     [1.0, 1.68]
     """
-    import numpy as np
-
     from mechanisms.estimators.expectation import expectation_maximization
     from mechanisms.estimators.frequency import count_table
 
@@ -156,7 +124,7 @@ def ordinal(
     )
 
 
-def groups_of(matrices: Sequence[NDArray[np.float64]]) -> tuple[tuple[int, ...], ...]:
+def groups_of(matrices: Sequence[Floats]) -> tuple[tuple[int, ...], ...]:
     """Return the inputs with equal rows at all levels together, in order of their first."""
     found: dict[bytes, list[int]] = {}
     for x in range(len(matrices[0])):
@@ -165,21 +133,9 @@ def groups_of(matrices: Sequence[NDArray[np.float64]]) -> tuple[tuple[int, ...],
 
 
 def ordinal_items(
-    mechanism: Mechanism,
-    counts: NDArray[np.int64],
-    context: Context,
-    shares: Iterator[Item] | None = None,
+    mechanism: Mechanism, counts: Ints, context: Context, shares: Iterator[Item] | None = None
 ) -> Iterator[Item]:
-    """Yield shares, of values that reports do not distinguish together, the mean and the CDF.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-    counts : ndarray, shape (levels, count_length)
-    context : Context
-    shares : iterator of Item, optional
-        Where reports distinguish all values; by default the most likely ones.
-    """
+    """Yield ``shares`` (by default the most likely ones), then groups, the mean and the CDF."""
     from mechanisms.items import Item, Method
 
     labels = context.labels
@@ -195,7 +151,8 @@ def ordinal_items(
             likely = Estimate(float(value), error, sum(by_level), by_level)
             yield Item("share", label, likely, method=Method.EM)
         for group, each in zip(found.groups, found.group_shares, strict=True):
-            yield Item("group", " to ".join(_ends([labels[x] for x in group])), each)
+            ends = dict.fromkeys((labels[group[0]], labels[group[-1]]))
+            yield Item("group", " to ".join(ends), each)
     unit = context.unit if context.points is not None else "rank"
     least, most = found.mean_bounds
     if len(found.groups) == len(labels):
@@ -209,30 +166,17 @@ def ordinal_items(
             yield Item("cdf", label, each)
 
 
-def _ends(labels: Sequence[str]) -> Sequence[str]:
-    return labels if len(labels) < 2 else (labels[0], labels[-1])
-
-
 @lru_cache(maxsize=64)
 def _levels(mechanism: Hashable) -> tuple[Level, ...]:
-    """Return channel and inverse of every level, which every window needs again."""
     given: Any = mechanism
-    return tuple(
-        (matrix, _inverse(matrix))
-        for level in range(given.levels)
-        for matrix in (given.matrix(level),)
-    )
+    matrices = [given.matrix(level) for level in range(given.levels)]
+    return tuple((matrix, _inverse(matrix)) for matrix in matrices)
 
 
 class _Sums:
     """Unbiased estimates of sums over values, from all levels."""
 
-    def __init__(
-        self,
-        levels: Sequence[Level],
-        table: NDArray[np.int64],
-        sums: NDArray[np.float64],
-    ) -> None:
+    def __init__(self, levels: Sequence[Level], table: Ints, sums: Floats) -> None:
         self._by_level = tuple(int(n) for n in table.sum(axis=1))
         self._table, self._sums = table, sums
         present = [level for level, n in enumerate(self._by_level) if n]
@@ -240,7 +184,6 @@ class _Sums:
         self._weights = [inverse @ sums for _, inverse, _ in self._levels]
 
     def estimate(self, column: int) -> Estimate:
-        """Estimate the mean, over the reports, of one column of the sums."""
         return self._estimate([weights[:, column] for weights in self._weights], column)
 
     def quotient(self, column: int, below: int) -> Estimate:
@@ -254,9 +197,7 @@ class _Sums:
         error = math.sqrt(self._variance(weights, whole))
         return Estimate(value, error, over.n, self._by_level)
 
-    def _estimate(self, weights: list[NDArray[np.float64]], column: int) -> Estimate:
-        import numpy as np
-
+    def _estimate(self, weights: list[Floats], column: int) -> Estimate:
         n, whole = sum(self._by_level), self._sums[:, column]
         for (matrix, _, _), g in zip(self._levels, weights, strict=True):
             if np.abs(matrix @ g - whole).max() > _MISSED * np.abs(whole).max():
@@ -269,10 +210,8 @@ class _Sums:
         )
         return Estimate(total / n, math.sqrt(self._variance(weights, whole)), n, self._by_level)
 
-    def _variance(self, weights: list[NDArray[np.float64]], whole: NDArray[np.float64]) -> float:
+    def _variance(self, weights: list[Floats], whole: Floats) -> float:
         """Return the estimated variance of a mean whose weights give ``whole`` a value."""
-        import numpy as np
-
         total = 0.0
         for (matrix, inverse, level), g in zip(self._levels, weights, strict=True):
             each = np.maximum(matrix @ g**2 - whole**2, 0.0)
@@ -287,72 +226,40 @@ class _Sums:
         return total / sum(self._by_level) ** 2
 
 
-def _inverse(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+def _inverse(matrix: Floats) -> Floats:
     """Return what makes sums output weights whose means given the values come closest to them."""
-    import numpy as np
-
     spread = np.sqrt(matrix.mean(axis=0))
     used = spread > 0
     left, singular, right = np.linalg.svd(matrix[:, used] / spread[used], full_matrices=False)
-    kept = singular > _floor(matrix, float(singular[0]))
+    kept = singular > 4 * sys.float_info.epsilon * max(matrix.shape) * float(singular[0])
     inverse = np.zeros(matrix.shape[::-1])
     inverse[used] = right[kept].T @ (left[:, kept] / singular[kept]).T / spread[used][:, None]
     return inverse
 
 
-def _floor(matrix: NDArray[np.float64], largest: float) -> float:
-    return float(4 * sys.float_info.epsilon * max(matrix.shape) * largest)
-
-
 def mean_precision(
-    matrix: NDArray[np.float64], assumed: Assumed, scale: float, *, missing: bool = False
+    matrix: Floats, assumed: Assumed, scale: float, *, missing: bool = False
 ) -> Precision:
-    """Return how precise the bounds of the mean of ordinal values will be: the wider of the two.
-
-    Parameters
-    ----------
-    matrix : ndarray, shape (inputs, outputs)
-        The channel of a level.
-    assumed : Assumed
-        ``values`` are points in [0, 1].
-    scale : float
-        The length of the range.
-    missing : bool
-        Whether the last input stands for a missing value.
-    """
+    """Return that of the wider bound of the mean; see :func:`mean_bound_variance`."""
     unit = mean_bound_variance(matrix, assumed.values, missing=missing)
     data = "the worst values" if assumed.values is None else "the values given"
     return Precision("a bound of the mean", data, lambda n: unit, scale)
 
 
 def mean_bound_variance(
-    matrix: NDArray[np.float64], values: Sequence[float] | None = None, *, missing: bool = False
+    matrix: Floats, values: Sequence[float] | None = None, *, missing: bool = False
 ) -> float:
     """Return n times the variance of a bound of the mean, the larger one of the two.
 
-    Parameters
-    ----------
-    matrix : ndarray, shape (inputs, outputs)
-        The channel of a level; its points are evenly spaced in [0, 1].
-    values : sequence of float in [0, 1], optional
-        A picture of the data, each at the nearest point; by default the worst: for every bound the
-        point of which the variance is largest, if all are there.
-    missing : bool
-        Whether the last input stands for a missing value.
+    The points of a level's channel are evenly spaced in [0, 1]. ``values`` are a picture of the
+    data, each at the nearest point; by default the worst: for every bound the point of which the
+    variance is largest, if all are there. ``missing`` says whether the last input is a missing
+    value.
 
-    Notes
-    -----
-    As in :func:`ordinal`: weights g with C g = f, of all of them those
-    that vary least if all values are alike, and Σ (C g² − f²)(x) over the values.
-
-    Examples
-    --------
     >>> from mechanisms.ordinal.brr import BipartiteRandomizedResponse
     >>> round(mean_bound_variance(BipartiteRandomizedResponse(2.0, 5, 3).matrix(0)), 4)
     0.297
     """
-    import numpy as np
-
     points = len(matrix) - missing
     places = np.linspace(0.0, 1.0, points)
     present = np.arange(len(matrix)) < points
@@ -376,16 +283,10 @@ def mean_bound_variance(
     return worst
 
 
-def _spread(matrix: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+def _spread(matrix: Floats, whole: Floats) -> Floats:
     """Return the variance that a report adds to the estimated sum of ``whole``, by its value."""
-    import numpy as np
-
-    root = np.sqrt(matrix.mean(axis=0))
-    used = root > 0
-    scaled = matrix[:, used] / root[used]
-    weights = np.zeros(matrix.shape[1])
-    weights[used] = (np.linalg.pinv(scaled, rcond=1e-12) @ whole) / root[used]
-    if np.abs(matrix @ weights - whole).max() > 1e-6 * np.abs(whole).max():
+    weights = _inverse(matrix) @ whole
+    if np.abs(matrix @ weights - whole).max() > _MISSED * np.abs(whole).max():
         raise ParameterError("the reports of this level do not determine the mean")
-    found: NDArray[np.float64] = matrix @ weights**2 - whole**2
+    found: Floats = matrix @ weights**2 - whole**2
     return found

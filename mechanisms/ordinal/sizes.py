@@ -2,11 +2,8 @@
 
 The loss of a value falls by favouring its i-th nearest candidate if and only if e^ε A_i < B_i,
 where A_i sums how much the i − 1 nearer ones are better, and B_i how much the others are worse
-(the numerator of ∂Q/∂s_i). Both are rational where the loss is, so that every comparison here is
-exact and no rounding decides the size.
-
-A loss is a square matrix, ``loss[x][y]`` what ``y`` costs in place of ``x``: zero where they are
-the same, never negative.
+(the numerator of ∂Q/∂s_i). Where the loss is rational every comparison is exact. A loss is a square
+matrix, ``loss[x][y]`` what ``y`` costs in place of ``x``.
 """
 
 from __future__ import annotations
@@ -29,26 +26,12 @@ _SURE = 1e-12
 
 
 def check_epsilon(epsilon: float | Fraction) -> None:
-    """Refuse an epsilon outside (0, 700]."""
     if not 0 < epsilon <= LARGEST:
         raise ParameterError(f"epsilon must lie in (0, {LARGEST}], not {epsilon}")
 
 
 def exp_less(epsilon: float | Fraction, left: Number, right: Number) -> bool:
-    """Whether ``e**epsilon * left < right``, decided exactly.
-
-    Parameters
-    ----------
-    epsilon : float or Fraction
-        In (0, 700].
-    left, right : number
-        At least 0.
-
-    Examples
-    --------
-    >>> exp_less(1.0, 1, 2.718281828459045), exp_less(1.0, 1, 2.7182818284590455)
-    (False, True)
-    """
+    """Whether ``e**epsilon * left < right`` for numbers of at least 0, decided exactly."""
     if not left or not right:
         return not left and right > 0
     ratio = Fraction(right) / Fraction(left)
@@ -62,20 +45,7 @@ def exp_less(epsilon: float | Fraction, left: Number, right: Number) -> bool:
 
 
 def local_size(losses: Sequence[Number], epsilon: float | Fraction) -> int:
-    """Return how many candidates a single value would favour (Algorithm 1).
-
-    Parameters
-    ----------
-    losses : sequence of number
-        Of all candidates, in any order.
-    epsilon : float or Fraction
-        In (0, 700].
-
-    Examples
-    --------
-    >>> local_size([0, 1, 3, 4, 8], 1.0)
-    2
-    """
+    """Return how many candidates a single value, with these losses, would favour (Algorithm 1)."""
     ordered = sorted(Fraction(loss) for loss in losses)
     sums = [Fraction(0), *accumulate(ordered)]
     size = len(ordered)
@@ -97,14 +67,6 @@ def local_size(losses: Sequence[Number], epsilon: float | Fraction) -> int:
 def local_sizes(loss: Sequence[Sequence[Number]], epsilon: float | Fraction) -> tuple[int, ...]:
     """Return how many candidates every value would favour by itself (Algorithm 2, lines 1 to 8).
 
-    Raises
-    ------
-    ParameterError
-        The loss is none (see :func:`loss_matrix`), or epsilon is
-        outside (0, 700].
-
-    Examples
-    --------
     >>> loss = [[0, 1, 3, 4, 8], [1, 0, 2, 3, 7], [3, 2, 0, 1, 5], [4, 3, 1, 0, 4], [8, 7, 5, 4, 0]]
     >>> local_sizes(loss, 1.0)
     (2, 2, 2, 2, 1)
@@ -114,36 +76,16 @@ def local_sizes(loss: Sequence[Sequence[Number]], epsilon: float | Fraction) -> 
 
 
 def equidistant_size(points: int, epsilon: float | Fraction) -> int:
-    """Return the smallest of :func:`local_sizes` of equidistant points, in closed form.
+    """Return m, the smallest of :func:`local_sizes` of N = ``points`` equidistant ones, at least 2.
 
-    With more favoured candidates some value would lose utility.
+    With more favoured candidates some value would lose utility. m is the lesser of m1, the end's
+    size, and of the largest odd number up to i, the middle's. With E = e^ε and h = e^{ε/2}, m1 =
+    ⌊(√(N²E + (E−1)²/4) − N + (E−1)/2)/(E−1)⌋, and i is N/(h+1) + 1 for even N, (√(E(N²−1)+1) −
+    N)/(E−1) + 1 for odd N. As published (S. Zhang et al., "Bipartite Randomized Response Mechanism
+    for Local Differential Privacy", Algorithm 3) an even ⌊i⌋ becomes i + 1 instead of i − 1, and
+    the middle is not looked at from ε = 1 on; for a quarter of all sizes and epsilons that is not
+    what the search finds.
 
-    Parameters
-    ----------
-    points : int
-        N, at least 2.
-    epsilon : float or Fraction
-        In (0, 700].
-
-    Returns
-    -------
-    int
-        m = min(m1, largest odd number up to i), where m1 is the end's and i the middle's.
-
-    Notes
-    -----
-    With E = e^ε and h = e^{ε/2}, m1 = ⌊(√(N²E + (E−1)²/4) − N + (E−1)/2)/(E−1)⌋, and i is
-    N/(h+1) + 1 for even N, (√(E(N²−1)+1) − N)/(E−1) + 1 for odd N. As published an even ⌊i⌋
-    becomes i + 1 instead of i − 1, and the middle is not looked at from ε = 1 on; for a quarter of
-    all sizes and epsilons that is not what the search finds.
-
-    References
-    ----------
-    S. Zhang et al., "Bipartite Randomized Response Mechanism for Local Differential Privacy",
-    Algorithm 3, corrected.
-
-    Examples
-    --------
     >>> equidistant_size(100, 1.0), equidistant_size(5, 1.0)
     (37, 1)
     """
@@ -200,18 +142,7 @@ def _log(ratio: Fraction) -> float:
 
 
 def loss_matrix(rows: Sequence[Sequence[Number]]) -> Loss:
-    """Return a loss as tuples, after a check.
-
-    Raises
-    ------
-    ParameterError
-        It is not square, an entry is negative or not finite, or one on the diagonal not zero.
-
-    Examples
-    --------
-    >>> loss_matrix([[0, 1], [2, 0]])
-    ((0, 1), (2, 0))
-    """
+    """Return a loss as tuples; it is square, finite, never negative, and zero on the diagonal."""
     size = len(rows)
     if not size:
         raise ParameterError("a loss needs at least one value")
@@ -226,13 +157,7 @@ def loss_matrix(rows: Sequence[Sequence[Number]]) -> Loss:
 
 
 def equidistant(points: int) -> Loss:
-    """Return the distances |x − y| of equidistant points.
-
-    Examples
-    --------
-    >>> equidistant(3)
-    ((0, 1, 2), (1, 0, 1), (2, 1, 0))
-    """
+    """Return the distances |x − y| of equidistant points."""
     if not points >= 1:
         raise ParameterError(f"points must be at least 1, not {points}")
     return tuple(tuple(abs(x - y) for y in range(points)) for x in range(points))

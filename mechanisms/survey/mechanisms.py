@@ -1,9 +1,4 @@
-"""The survey designs as mechanisms: one answer to a yes-or-no question, relaxed over levels.
-
-A weaker level is the same kind of design with more chance in it: uniform noise makes a weaker
-Warner or Christofides design of one, and asking the unrelated question again a weaker Simmons
-design.
-"""
+"""The survey designs as mechanisms: one answer to a yes-or-no question, relaxed over levels."""
 
 from __future__ import annotations
 
@@ -13,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import ArrayLike, Ints
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import CategoryMechanism
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain, rounded
@@ -31,19 +27,13 @@ from mechanisms.survey.design import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
     from mechanisms.estimate import Estimate
     from mechanisms.items import Context, Item
     from mechanisms.planner.targets import Assumed, Precision
 
 
 class SurveyMechanism(CategoryMechanism):
-    """A survey design with all its levels: values are 0 for no and 1 for yes, counts one an answer.
-
-    Yes and no are neighbours. That somebody answered is not protected.
-    """
+    """A survey design with all its levels: values are 0 (no) and 1 (yes), counts one an answer."""
 
     types = ("survey",)
     gives = "share of yes to {question!r}"
@@ -60,7 +50,6 @@ class SurveyMechanism(CategoryMechanism):
 
     @cached_property
     def chain(self) -> FiniteChain:
-        """What is drawn."""
         design = self._strongest()
         cost = min(self.micros[-1], loss_micro(design.channel.ratio()))
         strongest = rounded((design.no, design.yes), cost)
@@ -82,38 +71,24 @@ class SurveyMechanism(CategoryMechanism):
         return tuple(self.design(level).contribution for level in range(self.levels))
 
     def share(self, counts: ArrayLike) -> Estimate:
-        """Estimate the share of yes; see :func:`mechanisms.survey.design.estimate_share`.
-
-        Parameters
-        ----------
-        counts : array_like, shape (levels, count_length), integers
-            Newest answers by level, as :meth:`accumulate` lays them out.
-
-        Raises
-        ------
-        ParameterError
-            The counts have the wrong shape or are negative.
-        """
+        """Estimate the share of yes from ``(levels, count_length)`` counts of answers."""
         from mechanisms.estimators.frequency import count_table
         from mechanisms.survey.design import estimate_share
 
         return estimate_share(self.contributions, count_table(self, counts).tolist())
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
-        """Yield the share of yes."""
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         from mechanisms.items import Item
 
         yield Item("share", "yes", self.share(counts))
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return that of the share of yes."""
         from mechanisms.planner.targets import of_share
 
         part = self.contributions[level]
         return of_share("the share of yes", (part.no, part.yes), assumed)
 
     def noise(self, level: int) -> Noise | None:
-        """Return that of an answer's contribution to the share of yes."""
         part = self.contributions[level]
         low, high = min(part.scores), max(part.scores)
         return Noise(part.no, part.yes, high - low, max(high, 1 - low))
@@ -123,16 +98,7 @@ class SurveyMechanism(CategoryMechanism):
 class Warner(SurveyMechanism):
     """Answer the sensitive question truly with probability p, and its contrary otherwise.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels. p follows from it;
-        :func:`mechanisms.survey.design.warner` has the design of a given p.
-
-    Raises
-    ------
-    ParameterError
-        The parameter is outside its range.
+    p follows from epsilon; :func:`mechanisms.survey.design.warner` has the design of a given p.
 
     Privacy
     -------
@@ -180,16 +146,9 @@ class Simmons(SurveyMechanism):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels. p follows from it.
     unrelated : int
         In [1, 99], the known share y of yes to the unrelated question, in percent. The device
-        answers it by chance: no true attribute of anybody is used.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+        answers it by chance: no true attribute of anybody is used. p follows from epsilon.
 
     Privacy
     -------
@@ -217,12 +176,6 @@ class Simmons(SurveyMechanism):
     B. G. Greenberg, A.-L. A. Abul-Ela, W. R. Simmons, D. G. Horvitz, "The Unrelated Question
     Randomized Response Model: Theoretical Framework", JASA 64(326), 1969. "An Improved Christofides
     Mechanism for Local Differential Privacy Framework", section 3.2, equations 2 and 4.
-
-    Examples
-    --------
-    >>> survey = Simmons((0.5, 1.0), unrelated=30)
-    >>> [survey.certified(level) for level in (0, 1)]
-    [500000, 1000000]
     """
 
     epsilon: Epsilon
@@ -232,7 +185,6 @@ class Simmons(SurveyMechanism):
 
     @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a question that half answer with yes, which costs no precision."""
         return {"unrelated": 50}
 
     def _check(self) -> None:
@@ -245,10 +197,9 @@ class Simmons(SurveyMechanism):
         return simmons_of(Fraction(self.micros[-1], MICRO), Fraction(self.unrelated, 100))
 
     def _steps(self, strongest: FiniteDraw) -> Sequence[FiniteDraw] | None:
-        """Return the steps that replace an answer by one to the unrelated question.
+        """Replace an answer by one to the unrelated question, as rarely as honours each level.
 
-        Each does so with the least probability that honours its level; rounding its two flips up
-        only lowers both likelihood ratios.
+        Rounding the two flips up only lowers both likelihood ratios.
         """
         y, steps = Fraction(self.unrelated, 100), list[FiniteDraw]()
         for number in range(len(self.micros) - 1, 0, -1):
@@ -276,20 +227,12 @@ class Christofides(SurveyMechanism):
 
     Parameters
     ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
     cards : tuple of int
         How many of each card 1 to L a full deck has, 2 <= L <= 1024, each at least 1; every
         respondent draws from a full deck of their own. They determine the epsilon of the last
-        level, which may be less than the nominal one. By default three that reach it, one in a
-        hundred in the middle (:func:`mechanisms.survey.design.cards_of`).
-
-    Raises
-    ------
-    ParameterError
-        The cards cost more than the last level, or are none from which a share can be estimated.
-    UnrelatedLevelsError
-        They cost no more than the last level but one.
+        level, which may be less than the nominal one but is more than the last but one. By default
+        three that reach it, one in a hundred in the middle
+        (:func:`mechanisms.survey.design.cards_of`).
 
     Privacy
     -------
@@ -301,9 +244,9 @@ class Christofides(SurveyMechanism):
 
     Utility
     -------
-    Variance v + V/(n (L+1−2μ)²) with μ and V mean and variance of a card and
-    v = π(1−π)/n · (N−n)/(N−1) (Theorem 3.1). At a given epsilon least without middle cards, where
-    for L = 3 it is Warner's (Theorem 5.5), and growing with their share.
+    Variance v + V/(n (L+1−2μ)²) with μ and V mean and variance of a card and v as in
+    :class:`Warner` (Theorem 3.1). At a given epsilon least without middle cards, where for L = 3 it
+    is Warner's (Theorem 5.5), and growing with their share.
 
     Use
     ---
@@ -314,12 +257,6 @@ class Christofides(SurveyMechanism):
     ----------
     T. C. Christofides, "A Generalized Randomized Response Technique", Metrika 57, 2003.
     "An Improved Christofides Mechanism for Local Differential Privacy Framework", section 3.3.
-
-    Examples
-    --------
-    >>> survey = Christofides((0.2, 0.4), cards=(40, 1, 59))
-    >>> [survey.certified(level) for level in (0, 1)]
-    [200000, 388658]
     """
 
     epsilon: Epsilon
@@ -329,7 +266,6 @@ class Christofides(SurveyMechanism):
 
     @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return three cards that reach the last epsilon, one in a hundred in the middle."""
         last = given["last"]
         return {
             "cards": cards_of(Fraction(last, MICRO), Fraction(1, 100)) if last > 0 else (1,) * 3
@@ -360,9 +296,7 @@ class Christofides(SurveyMechanism):
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """1 to L."""
         return tuple(range(1, len(self.cards) + 1))
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Name the card that is reported."""
         return f"card {self.output_of(payload) + 1}"

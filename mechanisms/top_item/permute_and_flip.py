@@ -115,7 +115,7 @@ class PermuteAndFlip(TopItemMechanism):
         if not (table[0] == GRAINS and 0 < min(table) == table[-1] and max(table) == GRAINS):
             raise ParameterError("acceptance thresholds must fall from 2**64 to that of the clip")
         most, least = extremes(self.domain_size, table[-1])
-        return spread(*degraded(most, least, self.chain.degradations[level:]))
+        return spread(*degraded(most, least, self.chain.steps[level:]))
 
     def selection(self, symbol: Any) -> tuple[Fraction, ...]:
         counts = self.counts(symbol)
@@ -224,7 +224,7 @@ class ReleaseChain(SymbolChain):
 
     def exact_at(self, level: int) -> tuple[Probabilities, ...]:
         """Return the largest and the smallest probability of an item."""
-        return (degraded(*self.selection, self.degradations[level:]),)
+        return (degraded(*self.selection, self.steps[level:]),)
 
     def ratio(self, level: int) -> Fraction:
         [(most, least)] = self.exact_at(level)
@@ -234,7 +234,7 @@ class ReleaseChain(SymbolChain):
         return [*self.weaker(symbol, source), symbol]
 
     def randomize(self, symbols: Ints, source: Source) -> Ints:
-        return chains_below(symbols, self.degradations, source)
+        return chains_below(symbols, self.steps, source)
 
 
 def release_chain(size: int, selection: Probabilities, ladder: Sequence[int]) -> ReleaseChain:

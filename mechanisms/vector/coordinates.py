@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.errors import ParameterError, check_int
 from mechanisms.exact import to_micro
 from mechanisms.number.grid import EXPECTED_REPORTS, QUANTILES, check_unit, unit_array
@@ -16,9 +17,6 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
     from mechanisms.estimate import Estimate
     from mechanisms.items import Context, Item
     from mechanisms.number.answers import NumericEstimates
@@ -29,7 +27,12 @@ MAX_DIMENSIONS, MAX_SAMPLED = 1024, 64
 
 
 class CoordinateSampling(SeveralAnswers):
-    """Answers about different coordinates of a vector of ``dimensions`` numbers in [0, 1]."""
+    """Answers about different coordinates of a vector of ``dimensions``, 1 to 1024, in [0, 1].
+
+    A report is about ``sampled`` different ones, in [1, min(dimensions, 64)], by default as many as
+    give the least variance. Epsilon, in [1e-6, 40 sampled], is that of the whole vector; each
+    coordinate has an equal part of it.
+    """
 
     types: ClassVar[tuple[str, ...]] = ("vector",)
     gives = "mean of each of {dimensions} coordinates, {sampled} of them a report"
@@ -50,7 +53,6 @@ class CoordinateSampling(SeveralAnswers):
 
     @property
     def answered(self) -> int:
-        """One answer a sampled coordinate."""
         return self.sampled
 
     def influence(self, level: int) -> float | None:
@@ -67,10 +69,7 @@ class CoordinateSampling(SeveralAnswers):
             chosen.append(last if drawn in chosen else drawn)
         return chosen
 
-    def coordinates_many(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Vectorised :meth:`coordinates`: ``(n, sampled)``."""
-        import numpy as np
-
+    def coordinates_many(self, seeds: Words) -> Ints:
         chosen = np.empty((len(seeds), self.sampled), dtype=np.int64)
         for place in range(self.sampled):
             last = self.dimensions - self.sampled + place
@@ -80,21 +79,18 @@ class CoordinateSampling(SeveralAnswers):
         return chosen
 
     def values(self, symbol: Any) -> Sequence[float]:
-        """Return the numbers of a vector, after a check."""
         if not (isinstance(symbol, (tuple, list)) and len(symbol) == self.dimensions):
             raise ParameterError(f"a vector must be a tuple of {self.dimensions} numbers")
         for value in symbol:
             check_unit(value, missing=False)
         return symbol
 
-    def columns(self, symbols: Any, seeds: NDArray[np.uint64]) -> NDArray[np.float64]:
-        """Return the chosen coordinates of ``(n, dimensions)`` numbers: ``(n, sampled)``."""
-        import numpy as np
-
-        values = unit_array(symbols, missing=False)[0]
-        if not len(values):
-            values = values.reshape(0, self.dimensions)
-        if values.ndim != 2 or values.shape[1] != self.dimensions:
+    def columns(self, symbols: Any, seeds: Words) -> Floats:
+        given = np.asarray(symbols)
+        if not len(given):
+            given = given.reshape(0, self.dimensions)
+        values = unit_array(given, missing=False, axes=2)[0]
+        if values.shape[1] != self.dimensions:
             raise ParameterError(f"vectors must have shape (n, {self.dimensions})")
         return np.take_along_axis(values, self.coordinates_many(seeds), axis=1)
 
@@ -109,39 +105,18 @@ class CoordinateSampling(SeveralAnswers):
     ) -> tuple[NumericEstimates, ...]:
         """Estimate the mean of each coordinate, and its distribution or its bits.
 
-        Parameters
-        ----------
-        counts : array_like, shape (levels, count_length), integers
-            Counts of the newest reports, by level, as :meth:`accumulate` lays them out.
-        low, high : float
-            The range of all coordinates.
-        quantiles : sequence of float in (0, 1)
-            Which quantiles to estimate (thresholds only).
-        stratum : int
-            Answers that a stratum is expected to have, at least.
+        Parameters and errors are those of
+        :meth:`mechanisms.number.mechanism.NumberMechanism.numeric`. The mean is that of all
+        clients, whose coordinates were sampled at random; ``n`` counts the answers about the
+        coordinate. The distribution function and the quantiles come with thresholds, the means of
+        the bits with bits, neither with a grid.
 
-        Returns
-        -------
-        tuple of NumericEstimates
-            One a coordinate. The mean is that of all clients, whose coordinates were sampled at
-            random; ``n`` counts the answers about the coordinate. The distribution function and the
-            quantiles come with thresholds, the means of the bits with bits, neither with a grid.
-
-        Raises
-        ------
-        ParameterError
-            The counts have the wrong shape, the range is empty or a quantile is outside (0, 1).
-
-        Notes
-        -----
         All levels have equal weights, so that a level may depend on values. A coordinate's answers
         are post-stratified by threshold or bit (see :mod:`mechanisms.number.strata`): its clients
         are a random subset of all, chosen by coins. Estimates of different coordinates are all but
         uncorrelated through the randomization; through the sampling they have a covariance that is
         of the order of that of the values, over n.
 
-        Examples
-        --------
         >>> from mechanisms.vector.sampled_vector import SampledVector
         >>> vector = SampledVector(1.0, dimensions=2, sampled=1, bits=1)
         >>> above, below = vector.coordinate_estimates([[30, 70, 60, 40]])
@@ -160,12 +135,7 @@ class CoordinateSampling(SeveralAnswers):
 
     @abstractmethod
     def _of_coordinate(
-        self,
-        cells: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, cells: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         """Return what the counts of the answers about one coordinate say."""
 
@@ -181,7 +151,7 @@ class CoordinateSampling(SeveralAnswers):
         found = self.coordinate_estimates(counts, low, high, (), stratum=stratum)
         return tuple(each.mean for each in found)
 
-    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+    def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         """Yield the mean of each coordinate, of which n counts the answers."""
         from mechanisms.items import Item
 
@@ -190,45 +160,31 @@ class CoordinateSampling(SeveralAnswers):
         for number, each in enumerate(found, start=1):
             yield Item("mean", str(number), each, context.unit)
 
-    def reports_by_level(self, counts: NDArray[np.int64], items: Sequence[Item]) -> list[int]:
+    def reports_by_level(self, counts: Ints, items: Sequence[Item]) -> list[int]:
         """Return how many reports of each level there are: each has several answers."""
         answers: list[int] = (counts.sum(axis=1) // self.sampled).tolist()
         return answers
 
     @abstractmethod
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean of a coordinate.
+        """Return n times the variance of the estimated mean of a coordinate; n are the reports.
 
-        Parameters
-        ----------
-        level : int
-            That of all reports.
-        values : array_like, shape (N,), optional
-            In [0, 1], a picture of the coordinate; by default the worst.
-        n : int
-            Reports, on which the number of strata depends.
-
-        Notes
-        -----
-        With r = d/k and S the scatter of one answer around the mean it is r S − Var(X): whether a
-        client answers is random too.
+        All reports are of one level; ``values``, in [0, 1], are a picture of the coordinate, by
+        default the worst. With r = d/k and S the scatter of one answer around the mean it is r S −
+        Var(X): whether a client answers is random too.
         """
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
-        """Return that of the mean of a coordinate."""
         variance = partial(self.variance, level)
         return precision_of_mean("the mean of a coordinate", variance, assumed, scale)
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        """Return the payload itself."""
         return f"answers to be read together, {payload.hex()}"
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Return the vectors of zeros and of ones."""
         return (0.0,) * self.dimensions, (1.0,) * self.dimensions
 
     def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
-        """Return vectors of zeros and ones."""
         masks = some_below(1 << self.dimensions, count, source)
         places = range(self.dimensions)
         return [tuple(float(mask >> place & 1) for place in places) for mask in masks]

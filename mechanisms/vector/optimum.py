@@ -1,7 +1,8 @@
 """Variances of sampled bits and coordinates, and how many to sample.
 
 Numbers lie in [-1, 1] here, as in the literature, where the noise of one answer is 4 f(ε) with
-f(ε) = e^ε/(e^ε−1)² = 1/(4 sinh²(ε/2)); on [0, 1] every variance is a quarter.
+f(ε) = e^ε/(e^ε−1)² = 1/(4 sinh²(ε/2)); on [0, 1] every variance is a quarter. Epsilons are
+positive, those of a whole report.
 """
 
 from __future__ import annotations
@@ -15,17 +16,7 @@ UNIFORM_SPREAD = 1 / 6
 
 
 def answer_noise(epsilon: float) -> float:
-    """Return the variance 1/(4 sinh²(ε/2)) of one debiased binary answer.
-
-    Parameters
-    ----------
-    epsilon : float, positive
-
-    Examples
-    --------
-    >>> round(answer_noise(1.0), 6)
-    0.920674
-    """
+    """Return the variance 1/(4 sinh²(ε/2)) of one debiased binary answer."""
     if not epsilon > 0:
         raise ParameterError(f"epsilon must be positive, not {epsilon}")
     # By exponentials of -ε, which neither overflow nor cancel.
@@ -33,42 +24,16 @@ def answer_noise(epsilon: float) -> float:
 
 
 def push_variance(value: float, epsilon: float) -> float:
-    """Return the variance C² − x² of one sampled bit of a number, not stratified.
+    """Return the variance C² − x² of one sampled bit of x in [-1, 1], C = (e^ε+1)/(e^ε−1).
 
-    Parameters
-    ----------
-    value : float in [-1, 1]
-    epsilon : float, positive
-
-    Notes
-    -----
-    C = (e^ε+1)/(e^ε−1). A bit is sampled with its share of the range, which is optimal in the
-    worst case, and the debiased answer then has exactly the law of one-bit response (Duchi et
-    al.).
-
-    Examples
-    --------
-    >>> round(push_variance(0.25, 1.0), 6)
-    4.620194
+    A bit is sampled with its share of the range, which is optimal in the worst case; the debiased
+    answer then has exactly the law of one-bit response (Duchi et al.).
     """
     return k_push_variance(value, epsilon, 1)
 
 
 def k_push_variance(value: float, epsilon: float, draws: int) -> float:
-    """Return the variance (C(ε/k)² − x²)/k of ``draws`` = k bits sampled independently.
-
-    Parameters
-    ----------
-    value : float in [-1, 1]
-    epsilon : float, positive
-        Of all answers together.
-    draws : int, positive
-
-    Examples
-    --------
-    >>> round(k_push_variance(0.25, 4.0, 2), 6)
-    0.830781
-    """
+    """Return the variance (C(ε/k)² − x²)/k of ``draws`` = k bits sampled independently."""
     if not -1 <= value <= 1:
         raise ParameterError(f"value must lie in [-1, 1], not {value}")
     if not draws >= 1:
@@ -78,13 +43,7 @@ def k_push_variance(value: float, epsilon: float, draws: int) -> float:
 
 
 def optimal_draws(epsilon: float, most: int = 32) -> int:
-    """Return the number of sampled bits with the least variance in the worst case, x = 0.
-
-    Examples
-    --------
-    >>> [optimal_draws(epsilon) for epsilon in (1.0, 2.0, 4.0, 8.0)]
-    [1, 1, 2, 4]
-    """
+    """Return the number of sampled bits with the least variance in the worst case, x = 0."""
     return min(range(1, most + 1), key=lambda draws: k_push_variance(0.0, epsilon, draws))
 
 
@@ -93,25 +52,9 @@ def sampled_vector_variance(
 ) -> float:
     """Return n times the variance of the mean of a coordinate in [0, 1], to leading order.
 
-    Parameters
-    ----------
-    dimensions, sampled : int
-        d, and the k ≤ d coordinates that a report is about.
-    epsilon : float, positive
-        Of the whole report.
-    spread : float in [0, 1/4]
-        E|X−X'|/2 of the values, for thresholds; Σ w_i π_i(1−π_i), for bits. 1/6 is that of
-        uniform values for thresholds, 1/4 the largest.
-
-    Returns
-    -------
-    float
-        (d/k)(f(ε/k) + spread); the variance of the values is still to be subtracted.
-
-    Examples
-    --------
-    >>> round(sampled_vector_variance(16, 1, 2.0), 4)
-    5.5629
+    It is (d/k)(f(ε/k) + spread) for k of d coordinates; the variance of the values is still to be
+    subtracted. ``spread``, in [0, 1/4], is E|X−X'|/2 of the values for thresholds and
+    Σ w_i π_i(1−π_i) for bits: 1/6 for uniform values and thresholds, 1/4 at the most.
     """
     if not 1 <= sampled <= dimensions:
         raise ParameterError(f"sampled must lie in [1, {dimensions}], not {sampled}")
@@ -123,18 +66,9 @@ def sampled_vector_variance(
 def optimal_sampled(dimensions: int, epsilon: float, spread: float = UNIFORM_SPREAD) -> int:
     """Return how many coordinates a report should be about, for the least variance.
 
-    Parameters, errors: as :func:`sampled_vector_variance`.
-
-    Notes
-    -----
-    The variance is proportional to a (f(a) + spread), a = ε/k being the epsilon of an answer. It is
-    least at a = 2.66 for uniform values and at 2.18 in the worst case; the 2.5 of Wang et al.
-    (k = max(1, min(d, ⌊ε/2.5⌋)), ICDE 2019) is for the Piecewise and Hybrid mechanisms.
-
-    Examples
-    --------
-    >>> [optimal_sampled(64, epsilon) for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0)]
-    [1, 1, 2, 3, 6]
+    As :func:`sampled_vector_variance`, which is proportional to a (f(a) + spread), a = ε/k being
+    the epsilon of an answer: least at a = 2.66 for uniform values and at 2.18 in the worst case.
+    The 2.5 of Wang et al. (ICDE 2019) is for the Piecewise and Hybrid mechanisms.
     """
     if not dimensions >= 1:
         raise ParameterError(f"dimensions must be at least 1, not {dimensions}")

@@ -7,6 +7,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.packed import PackedChain
@@ -22,9 +23,6 @@ from mechanisms.randomness import Source
 from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED, CoordinateSampling
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
     from mechanisms.number.answers import NumericEstimates
 
 #: The variance of values uniform in [0, 1].
@@ -37,25 +35,8 @@ POINTS = 33
 class SampledHybrid(CoordinateSampling):
     """Answer by the Hybrid Mechanism about a few coordinates of a vector, chosen by public coins.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        From 1e-6 for each sampled coordinate to 40 for each, the nominal amount of the whole
-        vector; several, rising, for as many levels.
-    dimensions : int
-        In [1, 1024], the number of coordinates, each scaled to [0, 1].
-    sampled : int, optional
-        In [1, min(dimensions, 64)], how many different coordinates a report is about, each at
-        epsilon / sampled; by default :func:`optimal_sampled_hybrid`.
-    points : int
-        3, 5, 9, 17, 33, 65, 129 or 257: a coordinate is first rounded at random to one of so many.
-    metric : str
-        Separates the coins of different metrics.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    A coordinate is first rounded at random to one of ``points``, of which there are as in
+    :class:`~mechanisms.number.gridded.WindowMechanism`.
 
     Privacy
     -------
@@ -83,11 +64,6 @@ class SampledHybrid(CoordinateSampling):
     ----------
     N. Wang et al., "Collecting and Analyzing Multidimensional Data with Local Differential
     Privacy", ICDE 2019, Algorithm 4.
-
-    Examples
-    --------
-    >>> SampledHybrid(epsilon=6.0, dimensions=16).sampled
-    2
     """
 
     epsilon: Epsilon
@@ -118,7 +94,6 @@ class SampledHybrid(CoordinateSampling):
 
     @cached_property
     def chain(self) -> PackedChain:
-        """What is drawn."""
         return PackedChain(self.grid.chain, self.sampled)
 
     def _ratios(self) -> Sequence[Fraction]:
@@ -126,42 +101,29 @@ class SampledHybrid(CoordinateSampling):
         return [(most / least) ** self.sampled for most, least in pairs]
 
     def exact(self, level: int) -> tuple[Probabilities, ...]:
-        """Return the largest and the smallest probability of the output that costs most."""
         return self.grid.exact(level)
 
     @property
     def strata(self) -> int:
-        """Answers are counted by coordinate."""
         return self.dimensions
 
-    def places(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the coordinate of each answer."""
+    def places(self, seeds: Words) -> Ints:
         return self.coordinates_many(seeds)
 
     def true_answers(self, symbol: Any, seed: int, source: Source) -> list[int]:
-        """Return the chosen coordinates as inputs of the grid."""
         values, steps = self.values(symbol), self.grid.resolution
         return [round_to_grid(values[i], steps, source) for i in self.coordinates(seed)]
 
     def priors(self, symbol: Any, seed: int) -> list[Prior]:
-        """Return both neighbouring inputs of each chosen coordinate, with their weights."""
         values, steps = self.values(symbol), self.grid.resolution
         return [neighbours(values[i], steps) for i in self.coordinates(seed)]
 
-    def true_answers_many(
-        self, symbols: Any, seeds: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.int64]:
-        """Return ``(n, sampled)`` inputs for ``(n, dimensions)`` numbers."""
+    def true_answers_many(self, symbols: Any, seeds: Words, source: Source) -> Ints:
         columns, steps = self.columns(symbols, seeds), self.grid.resolution
         return rounds_to_grid(columns.reshape(-1), steps, source).reshape(columns.shape)
 
     def _of_coordinate(
-        self,
-        cells: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, cells: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         from mechanisms.number.gridmeans import sampled_grid_estimates
 
@@ -169,14 +131,11 @@ class SampledHybrid(CoordinateSampling):
         return sampled_grid_estimates(self.grid.shape, self.grid.laws, cells, low, high, share)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean of a coordinate."""
-        import numpy as np
-
         from mechanisms.number.gridmeans import worst_pictures
 
         ratio = self.dimensions / self.sampled
 
-        def variance(x: NDArray[np.float64]) -> float:
+        def variance(x: Floats) -> float:
             spread = float(x.var())
             return ratio * (self.grid.variance(level, x) + spread) - spread
 
@@ -185,7 +144,6 @@ class SampledHybrid(CoordinateSampling):
         return max(variance(each) for each in worst_pictures(self.grid.shape))
 
     def noise(self, level: int) -> Noise | None:
-        """Return that of one coordinate."""
         return self.grid.noise(level)
 
 
@@ -193,22 +151,9 @@ class SampledHybrid(CoordinateSampling):
 def optimal_sampled_hybrid(dimensions: int, micro: int, points: int = 33) -> int:
     """Return how many coordinates a report should be about, for the least variance.
 
-    Parameters
-    ----------
-    dimensions : int
-    micro : int
-        Micro-epsilon of the whole report.
-    points : int
-        Of the grid.
+    It is the first k for which (d/k) (V(ε/k) + 1/12) rises, V being the worst-case variance of one
+    answer on a grid of ``points`` and 1/12 the variance of uniform values.
 
-    Returns
-    -------
-    int
-        The first k for which (d/k) (V(ε/k) + 1/12) rises, V being the worst-case variance of one
-        answer and 1/12 the variance of uniform values.
-
-    Examples
-    --------
     >>> [optimal_sampled_hybrid(64, epsilon * 1_000_000) for epsilon in (1, 4, 6, 16)]
     [1, 1, 2, 4]
     """

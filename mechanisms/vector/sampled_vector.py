@@ -5,23 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.arrays import ArrayLike, Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
 from mechanisms.errors import check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
 from mechanisms.noise import Noise
-from mechanisms.number.grid import (
-    EXPECTED_REPORTS,
-    MAX_BITS,
-    bit_prior,
-    exponent_of,
-    exponents_of,
-    round_to_grid,
-    rounds_to_grid,
-    threshold_of,
-    thresholds_of,
-)
+from mechanisms.number import grid
 from mechanisms.number.mechanism import answer_noise
 from mechanisms.number.several import coin, coin_column
 from mechanisms.randomness import Source
@@ -29,9 +20,6 @@ from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED, Coordinat
 from mechanisms.vector.optimum import optimal_sampled
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
     from mechanisms.number.answers import NumericEstimates
 
 #: Bins of the thresholds that are kept apart in counts, a coordinate: the 4 leading bits.
@@ -42,26 +30,8 @@ VECTOR_BINS = 16
 class SampledVector(CoordinateSampling):
     """Answer by randomized response about a few coordinates of a vector, chosen by public coins.
 
-    Parameters
-    ----------
-    epsilon : float or sequence of float
-        In [1e-6, 40 sampled], the nominal amount of the whole vector; several, rising, for as many
-        levels.
-    dimensions : int
-        In [1, 1024], the number of coordinates, each scaled to [0, 1].
-    sampled : int, optional
-        In [1, min(dimensions, 64)], how many different coordinates a report is about, each at
-        epsilon / sampled; by default :func:`~mechanisms.vector.optimum.optimal_sampled`.
-    bits : int
-        0 asks whether a coordinate is above a random threshold; 1 to 32 asks for one bit of the
-        coordinate, rounded at random to a grid of 2**bits points.
-    metric : str
-        Separates the coins of different metrics.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    ``bits``, in [0, 32], asks for one bit of a coordinate, rounded at random to a grid of 2**bits
+    points; 0 asks whether the coordinate is above a random threshold.
 
     Privacy
     -------
@@ -84,27 +54,15 @@ class SampledVector(CoordinateSampling):
     ---
     For the means of many numbers of one person, below epsilon 2, or with their distributions;
     from there on :class:`~mechanisms.vector.sampled_hybrid.SampledHybrid` is better for means.
-    Thresholds unless the bits are asked for.
-    All bits of each sampled coordinate, the epsilon split over them, are not offered: for uniform
-    values, at the best number of coordinates for each, two split bits have 11 % more variance than
-    a threshold and four have 38 % more, and on any data they tell less of the distribution.
+    Thresholds unless the bits are asked for. All bits of each sampled coordinate, the epsilon split
+    over them, are not offered: for uniform values, at the best number of coordinates for each, two
+    split bits have 11 % more variance than a threshold and four have 38 % more, and on any data
+    they tell less of the distribution.
 
     References
     ----------
     N. Wang et al., "Collecting and Analyzing Multidimensional Data with Local Differential
     Privacy", ICDE 2019, section 4 (sampling of coordinates).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mechanisms.testing import SeededSource
-    >>> vector = SampledVector(epsilon=4.0, dimensions=3, sampled=2)
-    >>> vector.certified()
-    4000000
-    >>> chains = np.arange(4, dtype=np.uint64).reshape(2, 2)
-    >>> vectors = np.array([[0.1, 0.5, 0.9], [1.0, 0.0, 0.2]])
-    >>> vector.report(vectors, SeededSource(1), chains).shape
-    (2, 1)
     """
 
     epsilon: Epsilon
@@ -128,7 +86,7 @@ class SampledVector(CoordinateSampling):
 
     def _check(self) -> None:
         super()._check()
-        check_int("bits", self.bits, 0, MAX_BITS)
+        check_int("bits", self.bits, 0, grid.MAX_BITS)
 
     @property
     def slots(self) -> int:
@@ -141,69 +99,54 @@ class SampledVector(CoordinateSampling):
         return self.dimensions * self.slots
 
     def true_answers(self, symbol: Any, seed: int, source: Source) -> list[int]:
-        """Return the answers about the chosen coordinates of a sequence of numbers."""
         values = self.values(symbol)
         out = []
         for place, coordinate in enumerate(self.coordinates(seed)):
             asked, value = coin(seed, self.sampled + place), values[coordinate]
             if self.bits:
-                point = round_to_grid(value, (1 << self.bits) - 1, source)
-                out.append(point >> exponent_of(asked, self.bits) & 1)
+                point = grid.round_to_grid(value, (1 << self.bits) - 1, source)
+                out.append(point >> grid.exponent_of(asked, self.bits) & 1)
             else:
-                out.append(int(value > threshold_of(asked)))
+                out.append(int(value > grid.threshold_of(asked)))
         return out
 
     def priors(self, symbol: Any, seed: int) -> list[Prior]:
-        """Return the answers with their weights: two where a coordinate is rounded."""
         values = self.values(symbol)
         out: list[Prior] = []
         for place, coordinate in enumerate(self.coordinates(seed)):
             asked, value = coin(seed, self.sampled + place), values[coordinate]
             if self.bits:
-                out.append(bit_prior(value, self.bits, exponent_of(asked, self.bits)))
+                out.append(grid.bit_prior(value, self.bits, grid.exponent_of(asked, self.bits)))
             else:
-                out.append(((int(value > threshold_of(asked)), 1),))
+                out.append(((int(value > grid.threshold_of(asked)), 1),))
         return out
 
-    def true_answers_many(
-        self, symbols: Any, seeds: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.int64]:
-        """Return ``(n, sampled)`` answers for ``(n, dimensions)`` numbers."""
-        import numpy as np
-
+    def true_answers_many(self, symbols: Any, seeds: Words, source: Source) -> Ints:
         columns = self.columns(symbols, seeds)
         out = np.empty(columns.shape, dtype=np.int64)
         for place, column in enumerate(columns.T):
             asked = coin_column(seeds, self.sampled + place)
             if self.bits:
-                points = rounds_to_grid(column, (1 << self.bits) - 1, source)
-                out[:, place] = points >> exponents_of(asked, self.bits) & 1
+                points = grid.rounds_to_grid(column, (1 << self.bits) - 1, source)
+                out[:, place] = points >> grid.exponents_of(asked, self.bits) & 1
             else:
-                out[:, place] = column > thresholds_of(asked)
+                out[:, place] = column > grid.thresholds_of(asked)
         return out
 
-    def slots_of(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def slots_of(self, seeds: Words) -> Ints:
         """Return the slot of each answer within its coordinate: ``(n, sampled)``."""
-        import numpy as np
-
         asked = [coin_column(seeds, self.sampled + place) for place in range(self.sampled)]
         if self.bits:
-            exponents = [exponents_of(coins, self.bits) for coins in asked]
+            exponents = [grid.exponents_of(coins, self.bits) for coins in asked]
             return self.bits - 1 - np.stack(exponents, axis=1)
         shift = np.uint64(64 - (VECTOR_BINS.bit_length() - 1))
         return (np.stack(asked, axis=1) >> shift).astype(np.int64)
 
-    def places(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the coordinate and slot of each answer, as one number."""
+    def places(self, seeds: Words) -> Ints:
         return self.coordinates_many(seeds) * self.slots + self.slots_of(seeds)
 
     def _of_coordinate(
-        self,
-        cells: NDArray[np.int64],
-        low: float,
-        high: float,
-        quantiles: Sequence[float],
-        stratum: int,
+        self, cells: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
     ) -> NumericEstimates:
         from mechanisms.number.answers import bit_estimates, threshold_estimates
 
@@ -214,18 +157,7 @@ class SampledVector(CoordinateSampling):
         return threshold_estimates(cells, pairs, low, high, quantiles, share, stratum)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
-        """Return n times the variance of the estimated mean of a coordinate.
-
-        Of thresholds the worst values have the distribution function 1/2 + (x − 1/2)/r, some at
-        either end and the others uniform in between.
-
-        Examples
-        --------
-        >>> round(SampledVector(1.0, dimensions=4, sampled=1).variance(0), 2)
-        4.45
-        """
-        import numpy as np
-
+        """Of thresholds the worst values have the distribution function 1/2 + (x − 1/2)/r."""
         from mechanisms.estimators.variance import bit_means
         from mechanisms.number.answers import bit_weights
 
@@ -239,9 +171,9 @@ class SampledVector(CoordinateSampling):
             means, weights = bit_means(x, self.bits), bit_weights(self.bits)
             between = 0.25 if values is None else float(weights @ (means * (1 - means)))
             tails = np.cumsum(weights[::-1])[::-1]
-            extra = max(int((answers * tails >= EXPECTED_REPORTS).sum()) - 1, 0)
+            extra = max(int((answers * tails >= grid.EXPECTED_REPORTS).sum()) - 1, 0)
         else:
-            most = min(max(int(answers) // EXPECTED_REPORTS, 1), VECTOR_BINS)
+            most = min(max(int(answers) // grid.EXPECTED_REPORTS, 1), VECTOR_BINS)
             strata = 1 << (most.bit_length() - 1)
             above = np.clip(x * strata - np.arange(strata)[:, None], 0.0, 1.0).mean(axis=1)
             between, extra = float((above * (1 - above)).mean()), strata - 1
@@ -250,5 +182,4 @@ class SampledVector(CoordinateSampling):
         return ratio * (noise + between) * (1 + extra / answers) - taken
 
     def noise(self, level: int) -> Noise | None:
-        """Return that of one answer."""
         return Noise.of(*self.exact(level)[0])

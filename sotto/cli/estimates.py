@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 def table(rows: Sequence[Row], *, everything: bool) -> list[str]:
     """Return estimates, in the database's order, for people to read: a block a metric and window.
 
-    Not everything is without what mostly is too much.
+    ``everything`` is also what mostly is too much.
     """
     if not rows:
         return ["no estimates"]

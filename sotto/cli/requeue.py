@@ -160,7 +160,7 @@ def waiting_lines(
 ) -> list[str]:
     """Return a table of reports by reason and plan, and how many the given plans would requeue.
 
-    Of what waits and what is done, keys are reason and fingerprint in hexadecimal.
+    What waits and what is done are reports by reason and fingerprint, in hexadecimal.
     """
     from sotto.plan.registry import names_of
 

@@ -7,6 +7,7 @@ All amounts are certified ones. With ``panel: 1/N`` a device answers in one budg
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -109,11 +110,10 @@ class Lifetime:
 
 def lifetime_of(plan: CompiledPlan, panel: int | None = None) -> Lifetime:
     """Return for how long a lifetime lasts, or would with another panel for all metrics."""
-    metrics = [metric for metric in plan.metrics if not metric.permanent]
-    costs: dict[int, int] = {}
-    for metric in metrics:
-        each = metric.panel if panel is None else panel
-        costs[each] = costs.get(each, 0) + metric.cost
+    costs: Counter[int] = Counter()
+    for metric in plan.metrics:
+        if not metric.permanent:
+            costs[metric.panel if panel is None else panel] += metric.cost
     ceiling = plan.ceilings.lifetime - plan.permanent
     return Lifetime(plan.period, ceiling, tuple(sorted(costs.items())))
 
@@ -136,6 +136,7 @@ def needed_panel(plan: CompiledPlan, years: float) -> int | None:
     """Return the least N with which the lifetime lasts so long; None if none does."""
     if lifetime_of(plan, MAX_PANEL).years < years:
         return None
+    # The more panels, the longer it lasts.
     panels = range(1, MAX_PANEL)
     return 1 + bisect_left(panels, years, key=lambda panel: lifetime_of(plan, panel).years)
 

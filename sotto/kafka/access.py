@@ -36,7 +36,7 @@ ROLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 class Grant(NamedTuple):
-    """One thing that a principal may do with a topic, as Kafka writes all three."""
+    """One thing that a principal, such as ``User:devices``, may do with a topic, as Kafka says."""
 
     principal: str
     topic: str
@@ -47,7 +47,7 @@ def grants(topic: ReportTopic, principals: Mapping[str, str], *, sinks: bool) ->
     """Return what principals, by role, are to be allowed.
 
     Devices are allowed the topic by its full name: what begins with its name is ``requeue`` too,
-    where only operators may write. The topics beside it are there if ``sinks``. Raises
+    where only operators may write. ``sinks`` says whether the topics beside it are there. Raises
     ParameterError if a principal is not written as Kafka does, is devices and something else, or
     needs topics that are not there.
 

@@ -32,6 +32,8 @@ _MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 class Broker:
     """A cluster, and how to speak to it.
 
+    Raises ParameterError if something of that is missing or does not go together.
+
     Parameters
     ----------
     servers : str
@@ -119,7 +121,7 @@ class Broker:
         return self.tls or any((self.ca, self.certificate, self.user))
 
     def options(self, seconds: float) -> dict[str, object]:
-        """Return what a client of kafka-python is made with that has so long to connect."""
+        """Return what a client of kafka-python is made with; it has so many seconds to connect."""
         options: dict[str, object] = {
             "bootstrap_servers": [server.strip() for server in self.servers.split(",")],
             "bootstrap_timeout_ms": max(1, int(seconds * 1000)),

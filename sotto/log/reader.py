@@ -149,8 +149,8 @@ class LogReader:
     def end(self, start: int = 0) -> int:
         """Return the position after the last whole record.
 
-        What lies beyond is being written, or was torn, and may still be cut off. To give what an
-        earlier call returned as ``start`` spares reading what lies before it.
+        What lies beyond is being written, or was torn, and may still be cut off. A ``start`` that
+        an earlier call returned spares reading what lies before it.
         """
         found = segments(self.path)
         if not found:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from mechanisms.base import Mechanism
@@ -174,7 +175,8 @@ def choose_category(asked: Asked) -> Choice:
     alike = [item for item in found if item[0] <= least * (1 + _SAME)]
     # Equal variances differ in their last digits.
     value, best = min(alike, key=lambda item: (item[1].payload_width, float(f"{item[0]:.9g}")))
-    each = ", ".join(f"{made.name} {value:.4g}" for value, made in sorted(found, key=_variance))
+    found.sort(key=itemgetter(0))
+    each = ", ".join(f"{made.name} {value:.4g}" for value, made in found)
     what = "least variance at the last level"
     if value > least * (1 + 1e-9):
         what = (
@@ -182,10 +184,6 @@ def choose_category(asked: Asked) -> Choice:
             f"{100 * _SAME:.0f} % of the least"
         )
     return Choice(spec_of(best.name, asked), f"{what} (n times the sum over symbols: {each})")
-
-
-def _variance(item: tuple[float, Mechanism]) -> float:
-    return item[0]
 
 
 def choose_number(asked: Asked) -> Choice:

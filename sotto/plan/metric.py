@@ -98,7 +98,7 @@ class CompiledMetric:
     def of_document(cls, document: object, index: int, lateness: int) -> CompiledMetric:
         """Return the metric that a JSON document describes, its fields not yet checked.
 
-        Reports of its last level may be late by so many milliseconds. Raises PlanError if a field
+        Reports of its last level may be ``lateness`` milliseconds late. Raises PlanError if a field
         is missing or has the wrong type.
         """
         name = Fields(document, f"metric {index + 1}").take("name", str)

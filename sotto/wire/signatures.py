@@ -84,7 +84,7 @@ def _verification() -> tuple[type[Ed25519PublicKey], type[Exception]]:
 
 
 def signed_pseudonym(collector: str, period: int, public_key: bytes) -> bytes:
-    """Return the 16-byte pseudonym that commits to a public key, in a budget period's number.
+    """Return the 16-byte pseudonym that commits to a public key in a budget period, a number.
 
     >>> needs_signature(signed_pseudonym("fleet.example", 2800, bytes(32)))
     True

@@ -9,3 +9,9 @@ import pytest
 def _nothing_was_complained_of(monkeypatch):
     """Let every test see the warnings that it causes."""
     monkeypatch.setattr("clientsdk.diagnostics._last_logged", {})
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Where the state file of a device is to be."""
+    return tmp_path / "device.db"

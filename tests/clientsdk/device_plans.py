@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import sqlite3
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
+from clientsdk import MemoryPublisher
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.format import decode_message
@@ -19,6 +23,8 @@ WEEK = 7 * DAY
 #: The beginning of a budget period of a week.
 START = 2000 * WEEK
 
+#: Ceilings that nothing reaches.
+VAST = {"period": 10**12, "lifetime": 10**12}
 LADDER = [(500_000, 0), (1_000_000, DAY), (2_000_000, WEEK)]
 #: Two levels are sent; the last is the permanent response.
 CONSTANT = [(500_000, 0), (1_000_000, DAY), (2_000_000, DAY)]
@@ -112,6 +118,19 @@ def reporter(publisher, *metrics, **changes):
     return client
 
 
+class Calling(MemoryPublisher):
+    """Calls something before and after it takes a message, which may fail."""
+
+    def __init__(self, after=lambda: None, before=lambda: None):
+        super().__init__()
+        self.after, self.before = after, before
+
+    def publish(self, shard, message):
+        self.before()
+        super().publish(shard, message)
+        self.after()
+
+
 class Failing:
     """A connection that fails at statements of one kind, before or after they have worked."""
 
@@ -188,9 +207,55 @@ def counted(sent: Iterable[Sent], plans: Iterable[CompiledPlan]) -> dict[bytes, 
     return dict(totals)
 
 
-def take_back_version_5(connection):
-    """Make a store one of version 4, but for its number."""
-    for table in ("panel", "signing"):
-        connection.execute(f"DROP TABLE {table}")
-    connection.execute("ALTER TABLE plan DROP COLUMN expires")
-    connection.execute("ALTER TABLE plan RENAME COLUMN digest TO fingerprint")
+def raw(path):
+    """All bytes of the device's files. Read by another process: this one would lose its locks."""
+    files = sorted(path.parent.glob(path.name + "*"))
+    return subprocess.run(["cat", *files], check=True, capture_output=True).stdout
+
+
+def run_out(client):
+    """Send everything, each report when it is due."""
+    while (due := client.next_due()) is not None:
+        client.clock.now = max(client.clock.now, due)
+        assert client.flush().error is None
+
+
+def alter(path, statement, *values):
+    """Change a device's file, as other programs and damages do."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, values)
+
+
+@contextmanager
+def failing(client, prefix, message="disk I/O error", after=False):
+    """Let statements of one kind fail meanwhile."""
+    database = client._store.database
+    sound = database.connection
+    database.connection = Failing(sound, prefix, message, after)
+    try:
+        yield
+    finally:
+        database.connection = sound
+
+
+def tables(path):
+    """The version of a store's schema, and a hash of its tables."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql <> '' ORDER BY name")
+        text = " ".join("\n".join(sql for (sql,) in rows).split())
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return version, hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def make_older(path, version):
+    """Make a store that is closed one of version 2, 3 or 4."""
+    tables = ["panel", "signing"] + ["mark"] * (version < 4)
+    tables += ["permanent", "degraded", "counting"] * (version < 3)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table in tables:
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("ALTER TABLE plan DROP COLUMN expires")
+        connection.execute("ALTER TABLE plan RENAME COLUMN digest TO fingerprint")
+        connection.execute(f"PRAGMA user_version = {version}")
+    if version < 4:
+        path.with_name(f"{path.name}-mark").unlink()

@@ -20,8 +20,10 @@ from pathlib import Path
 from device_plans import *
 from messages import message
 from clientsdk import *
+from clientsdk.store import schema
 from clientsdk.testing import FakeClock
-VAST = {"period": 10**12, "lifetime": 10**12}
+# A disk that is busy with other things keeps nobody from his turn.
+schema.PATIENCE = schema.LOCK_PATIENCE = 50.0
 path = Path(sys.argv[1])
 
 class Device(Client):
@@ -54,12 +56,32 @@ def wait(pid):
     assert os.waitpid(pid, 0)[1] == 0
 """
 
-#: ``fork(work)`` runs ``work`` in a child, by a fork with or without hooks as the script is told.
+#: ``fork(work)`` runs ``work`` in a child, by a fork with or without hooks as the script is told
+#: last; ``reap`` waits for children.
 FORK = """
-import ctypes
-def fork_without_hooks(work):
-    return child(work, ctypes.PyDLL(None).fork)
-fork = {"hooks": child, "no hooks": fork_without_hooks}[sys.argv[2]]
+import ctypes, signal
+libc = ctypes.PyDLL(None)
+def fork(work, hooks=sys.argv[-1] != "no hooks", patience=30):
+    interval = sys.getswitchinterval()
+    def mortal():
+        sys.setswitchinterval(interval)
+        # Whoever waits for a lock of a thread that is not here dies of it.
+        signal.alarm(patience)
+        work()
+    if hooks:
+        return child(mortal)
+    # A request for the interpreter's lock, copied from a thread that is not in the child, would
+    # never be taken back there.
+    sys.setswitchinterval(1000)
+    time.sleep(0.01)
+    pid = child(mortal, libc.fork)
+    sys.setswitchinterval(interval)
+    return pid
+def reap(*pids):
+    for pid in pids:
+        status = os.waitpid(pid, 0)[1]
+        assert status == 0, status
+signal.alarm(100)
 """
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
-from device_plans import metric, plan
+from device_plans import VAST, metric, plan
 
-from clientsdk import MemoryPublisher
+from clientsdk import Client, MemoryPublisher
 from sotto.errors import PublishError
 from sotto.plan.compiled import CompiledPlan
 
-VAST = {"period": 10**12, "lifetime": 10**12}
 #: In milliseconds of real time.
 RESOLUTION = 50
 #: No test waits longer.
@@ -22,15 +23,23 @@ PATIENCE = 30.0
 def quick_plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
     """A plan whose first level is due after 50 to 100 ms, and the second 100 ms later."""
     ladder = [(500_000, 0), (1_000_000, 100)]
-    changes = {
-        "resolution": RESOLUTION,
-        "expires": 4_102_444_800_000,
-        "ceilings": VAST,
-        **changes,
-    }
+    changes = {"resolution": RESOLUTION, "expires": 4_102_444_800_000, "ceilings": VAST, **changes}
     # Real plans have a second at least.
     with patch("sotto.plan.compiled.MIN_RESOLUTION", RESOLUTION):
         return plan(*(metrics or (metric("colour", "every", 1000, ladder=ladder),)), **changes)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def wait_until_due(client: Client) -> None:
+    """Wait until a client has a report to send, which nobody else sends meanwhile."""
+    wait_until(lambda: (client.next_due() or 0) <= time.time() * 1000)
 
 
 class Noting(MemoryPublisher):

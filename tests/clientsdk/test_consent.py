@@ -8,7 +8,7 @@ import sys
 from contextlib import closing
 
 import pytest
-from device_plans import DAY, START, metric, plan
+from device_plans import DAY, START, Calling, metric, plan
 from scripts import run
 
 from clientsdk import (
@@ -79,11 +79,6 @@ os._exit(0)
 )
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
-
-
 def device(path, *, consent=True, **options):
     """A device with a value recorded if it may be."""
     client = SeededClient(
@@ -135,13 +130,7 @@ def test_on_a_full_disk_another_process_notices(path):
 def test_a_flush_under_way_in_another_process_sends_no_further_message(path, monkeypatch):
     monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 100)
 
-    class Meanwhile(MemoryPublisher):
-        def publish(self, shard, message):
-            super().publish(shard, message)
-            if len(self.messages) == 1:
-                run(WITHDRAWN, path)
-
-    here = device(path, publisher=Meanwhile())
+    here = device(path, publisher=Calling(lambda: run(WITHDRAWN, path)))
     for _ in range(3):
         here.record("colour", "a")
     here.clock.advance(hours=3)
@@ -503,10 +492,7 @@ def test_switched_off_with_the_plan_of_another_collector_nothing_is_noted(path, 
     if spoiled:
         path.write_bytes(b"\xa5" * 4096)
     off = Client(
-        plan(**changed),
-        state=path,
-        publisher=MemoryPublisher(),
-        settings=Settings(disabled=True),
+        plan(**changed), state=path, publisher=MemoryPublisher(), settings=Settings(disabled=True)
     )
     with pytest.raises(PlanError, match="another collector or period"):
         off.withdraw_consent()
@@ -515,37 +501,31 @@ def test_switched_off_with_the_plan_of_another_collector_nothing_is_noted(path, 
     assert device(path, consent=False).consent is Consent.GIVEN
 
 
-def test_a_clock_that_fails_does_not_keep_a_withdrawal_from_the_file(path):
-    works = [1]
-    client = real_device(path, lambda: START // works[0])
-    works[0] = 0
-    assert client.withdraw_consent()
-    assert stored(path) == ("withdrawn", 0)
+def fails(*_):
+    raise PermissionError(13, "not permitted")
 
 
-def test_without_locks_of_files_a_withdrawal_is_noted(path, monkeypatch):
-    fcntl = pytest.importorskip("fcntl")
-
-    def no_locks(descriptor, operation):
-        raise OSError(37, "no locks available")
-
-    client = device(path)
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    monkeypatch.setattr(type(client._store), "set_consent", _disk_full)
-    assert not client.withdraw_consent()
-    monkeypatch.undo()
-    assert device(path, consent=False).consent is Consent.WITHDRAWN
-
-
-def test_a_folder_that_cannot_be_listed_does_not_keep_a_withdrawal_from_the_file(path, monkeypatch):
-    def fail(folder):
-        raise PermissionError(13, "it may not be listed")
-
+@pytest.mark.parametrize("obstacle", ["clock", "folder", "locks"])
+def test_nor_do_clocks_folders_and_locks_keep_a_withdrawal_from_holding(
+    path, monkeypatch, obstacle
+):
+    """Without locks, of a file that cannot be written either, it is noted at least."""
     client = device(path)
     client.clock.advance(days=7)
-    monkeypatch.setattr(os, "listdir", fail)
-    client.withdraw_consent()
-    assert stored(path) == ("withdrawn", 0)
+    if obstacle == "clock":
+        monkeypatch.setattr(FakeClock, "__call__", lambda _: 1 // 0)
+    elif obstacle == "folder":
+        monkeypatch.setattr(os, "listdir", fails)
+    else:
+        monkeypatch.setattr(pytest.importorskip("fcntl"), "flock", fails)
+        monkeypatch.setattr(type(client._store), "set_consent", _disk_full)
+    written = client.withdraw_consent()
+    monkeypatch.undo()
+    if obstacle == "locks":
+        assert not written
+    else:
+        assert stored(path) == ("withdrawn", 0)
+    assert device(path, consent=False).consent is Consent.WITHDRAWN
 
 
 def test_no_two_notes_are_the_same(path):

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import sqlite3
-import subprocess
 from collections import Counter
-from contextlib import closing
 
 import pytest
 from device_plans import (
@@ -14,14 +10,18 @@ from device_plans import (
     DAY,
     LADDER,
     START,
+    VAST,
     WEEK,
+    alter,
     counted,
+    make_older,
     metric,
     number,
     plan,
+    raw,
     reports,
     string,
-    take_back_version_5,
+    tables,
 )
 from statistical import check_counts
 
@@ -29,11 +29,8 @@ from clientsdk import Ceilings, Outcome
 from clientsdk.ledger import PermanentCharge, read_file
 from clientsdk.store import permanent, schema
 from clientsdk.store.database import Access
-from clientsdk.store.rollback_guard import SUFFIX
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import StoreError, ValueTypeError
-
-VAST = {"period": 10**12, "lifetime": 10**12}
+from sotto.errors import StoreError
 
 
 def constant(name="model", **changes):
@@ -70,16 +67,6 @@ def certified(client, level, name="model"):
 def held(client):
     with client._store.transaction(Access.READ) as connection:
         return [bytes(row[0]) for row in connection.execute("SELECT response FROM permanent")]
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
-
-
-def raw(path):
-    files = sorted(path.parent.glob(path.name + "*"))
-    return subprocess.run(["cat", *files], check=True, capture_output=True).stdout
 
 
 def test_a_report_for_each_period_in_which_something_is_recorded():
@@ -171,26 +158,6 @@ def test_later_values_change_nothing():
         return outcomes, client.publisher.messages, client.ledger()
 
     assert life(["a"] * 8) == life(["a", "b", "c", "nowhere", "b", "", "c", "b"])
-
-
-def test_a_wrong_type_raises_in_every_period_and_draws_nothing():
-    client = device()
-    for _ in range(3):
-        before = client.ledger()
-        with pytest.raises(ValueTypeError):
-            client.record("model", 7)
-        assert client.ledger() == before
-        assert client.record("model", "a") is Outcome.ACCEPTED
-        client.clock.advance(days=7)
-
-
-def test_no_consent_no_response():
-    client = device(consent=False)
-    assert client.record("model", "a") is Outcome.NO_CONSENT
-    client.give_consent()
-    client.clock.now = client.plan.expires
-    assert client.record("model", "a") is Outcome.EXPIRED
-    assert client.ledger().permanent == ()
 
 
 # What the response is bound to.
@@ -368,7 +335,7 @@ def pairs(devices, seed):
 
 def law(chain):
     """The exact joint law of two periods, each drawn from one permanent response."""
-    size, strongest, (step,) = chain.size, chain.strongest.pair, chain.degradations
+    size, strongest, (step,) = chain.size, chain.strongest.pair, chain.steps
 
     def moved(rung, start, end):
         return rung.p if start == end else rung.q
@@ -405,25 +372,6 @@ def test_responses_drawn_anew_would_be_seen(monkeypatch):
 # Files of older versions, and damaged ones.
 
 
-def tables(path):
-    with closing(sqlite3.connect(path)) as connection:
-        rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql <> '' ORDER BY name")
-        text = " ".join("\n".join(sql for (sql,) in rows).split())
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return version, hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def make_older(path):
-    """Make a store one of version 2, which had no such tables."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        take_back_version_5(connection)
-        for table in ("permanent", "degraded", "counting", "mark"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("PRAGMA user_version = 2")
-    path.with_name(path.name + SUFFIX).unlink()
-    assert tables(path) == (2, "4fbc98a2c9c2322c")
-
-
 def test_a_file_of_version_2_is_read_and_brought_forward(path):
     old = device(metric("colour"), metric("kept", "reservoir"), state=path)
     for _ in range(2):
@@ -434,7 +382,8 @@ def test_a_file_of_version_2_is_read_and_brought_forward(path):
     ledger = old.ledger()
     old.close()
     current = tables(path)
-    make_older(path)
+    make_older(path, 2)
+    assert tables(path) == (2, "4fbc98a2c9c2322c")
     content = path.read_bytes()
     assert read_file(path) == ledger
     assert path.read_bytes() == content
@@ -455,11 +404,9 @@ def test_a_file_of_version_4_is_brought_forward_and_says_when_its_plans_expire(p
     ledger = old.ledger()
     old.close()
     current = tables(path)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        take_back_version_5(connection)
-        # A plan that no version can read stays as it is.
-        connection.execute("INSERT INTO plan VALUES (7, x'07', x'ff')")
-        connection.execute("PRAGMA user_version = 4")
+    make_older(path, 4)
+    # A plan that no version can read stays as it is.
+    alter(path, "INSERT INTO plan VALUES (7, x'07', x'ff')")
     assert read_file(path) == ledger
     client = device(metric("colour"), state=path, seed=2, clock=old.clock)
     assert client.ledger() == ledger
@@ -472,7 +419,7 @@ def test_a_file_of_version_4_is_brought_forward_and_says_when_its_plans_expire(p
 
 def test_bringing_a_file_forward_happens_wholly_or_not_at_all(path, monkeypatch):
     device(metric("colour"), state=path).close()
-    make_older(path)
+    make_older(path, 2)
     tables_since = list(schema._SINCE_3)
     monkeypatch.setattr(schema, "_SINCE_3", (*tables_since[:2], "CREATE TABLE broken ("))
     with pytest.raises(StoreError):
@@ -483,20 +430,10 @@ def test_bringing_a_file_forward_happens_wholly_or_not_at_all(path, monkeypatch)
     assert tables(path)[0] == schema.VERSION
 
 
-def test_a_file_of_version_1_is_refused(path):
-    device(state=path).close()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 1")
-    for use in (lambda: device(state=path), lambda: read_file(path)):
-        with pytest.raises(StoreError, match="schema 1; this version reads 2 to 5"):
-            use()
-
-
 def test_a_permanent_response_that_is_none_of_the_mechanism_is_not_used(path):
     client = device(state=path)
     weeks(client, 1)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE permanent SET response = x'ffff'")
+    alter(path, "UPDATE permanent SET response = x'ffff'")
     before = client.ledger()
     assert client.record("model", "a") is Outcome.STORE_FULL
     assert client.ledger() == before

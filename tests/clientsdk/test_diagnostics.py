@@ -13,7 +13,6 @@ from device_plans import CONSTANT, START, WEEK, items, metric, number, plan, str
 from scripts import ROOT
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, Settings, draws
-from clientsdk.diagnostics import drop_locals
 from clientsdk.testing import FakeClock, SeededClient
 from clientsdk.typed import Metric
 from sotto.errors import UnknownMetricError, ValueTypeError
@@ -324,23 +323,3 @@ def test_without_randomness_a_count_is_kept_until_it_can_be_drawn_from():
             assert client.record("once", MARKED) is Outcome.STORE_FULL
             assert client.flush().sent == 0
         assert client.flush().sent == 1
-
-
-def test_dropping_leaves_names_and_lines():
-    def inner(secret):
-        raise ValueError("it failed")
-
-    def outer(secret):
-        try:
-            raise KeyError(secret)
-        except KeyError:
-            inner(secret)
-
-    with pytest.raises(ValueError, match="it failed") as caught:
-        outer(MARK)
-    assert caught.value.__context__ is not None
-    drop_locals(caught.value)
-    found = list(frames_of(caught.value))[1:]
-    assert [frame.f_code.co_name for frame in found] == ["outer", "inner"]
-    assert [frame.f_locals for frame in found] == [{}, {}]
-    assert (caught.value.__context__, caught.value.__cause__) == (None, None)

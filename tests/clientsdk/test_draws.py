@@ -64,13 +64,6 @@ def test_a_reduction_instead_of_rejection_would_be_seen() -> None:
         check_counts([counts[i] for i in range(3)], [1 / 3] * 3, label=seed)
 
 
-def test_identifiers_are_sixteen_bytes() -> None:
-    source = SeededSource(44)
-    ids = {draws.identifier(source) for _ in range(100)}
-    assert len(ids) == 100
-    assert {len(each) for each in ids} == {16}
-
-
 def test_one_recording_hands_out_every_bit_once(monkeypatch: pytest.MonkeyPatch) -> None:
     given = iter([bytes(range(96)), b"\xff" * 16, b"\x01" * 2])
     asked: list[int] = []
@@ -117,24 +110,19 @@ def test_where_the_system_gives_no_more_a_recording_goes_on(
         draws.OnceOnly()
 
 
-def test_what_is_hashed_is_uniform() -> None:
-    def hashed() -> int:
+@pytest.mark.parametrize("hashed", [False, True])
+def test_one_recording_is_uniform(hashed: bool) -> None:
+    def drawn() -> int:
         with pytest.MonkeyPatch.context() as patched:
             source = draws.OnceOnly()
-            patched.setattr(draws, "urandom", fail)
+            if hashed:
+                patched.setattr(draws, "urandom", fail)
             return source.bits(600) >> 88
 
     def fail(size: int) -> bytes:
         raise OSError("no more")
 
-    bits = Counter(number for _ in range(400) for number in set_bits(hashed()))
-    check_binomial(sum(bits.values()), 400 * 512, 0.5)
-    check_counts([bits[number] for number in range(512)], [1 / 512] * 512)
-
-
-def test_one_recording_is_uniform() -> None:
-    bits = Counter(number for _ in range(400) for number in set_bits(draws.OnceOnly().bits(512)))
-    assert len(bits) == 512
+    bits = Counter(number for _ in range(400) for number in set_bits(drawn()))
     check_binomial(sum(bits.values()), 400 * 512, 0.5)
     check_counts([bits[number] for number in range(512)], [1 / 512] * 512)
 

@@ -54,27 +54,22 @@ def test_a_sound_device_passes(tmp_path, device):
     assert witness.reports > 0
 
 
-def test_a_ledger_that_forgets_is_seen(tmp_path, device):
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        ("spent = 0, reserved = reserved - 1", "forgotten"),
+        ("spent = 0", "more than was spent"),
+        ("reserved = spent", "without a charge"),
+    ],
+)
+def test_a_ledger_that_is_wrong_is_seen(tmp_path, device, damage, found):
     witness = Witness(tmp_path)
-    witness.look()
-    with device._store.transaction(Access.WRITE) as connection:
-        connection.execute("UPDATE ledger SET spent = 0, reserved = reserved - 1")
-    with pytest.raises(BrokenPromiseError, match="forgotten"):
+    if found == "forgotten":
         witness.look()
-
-
-def test_a_charge_that_is_left_out_is_seen(tmp_path, device):
     with device._store.transaction(Access.WRITE) as connection:
-        connection.execute("UPDATE ledger SET spent = 0")
-    with pytest.raises(BrokenPromiseError, match="more than was spent"):
-        Witness(tmp_path).look()
-
-
-def test_a_chain_without_a_charge_is_seen(tmp_path, device):
-    with device._store.transaction(Access.WRITE) as connection:
-        connection.execute("UPDATE ledger SET reserved = spent")
-    with pytest.raises(BrokenPromiseError, match="without a charge"):
-        Witness(tmp_path).look()
+        connection.execute(f"UPDATE ledger SET {damage}")
+    with pytest.raises(BrokenPromiseError, match=found):
+        witness.look()
 
 
 def test_an_acknowledged_value_that_is_lost_is_seen(tmp_path, device):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from device_plans import DAY, START, metric, plan, reports
+from device_plans import DAY, START, Calling, metric, plan, reports
 
 from clientsdk import Ceilings, MemoryPublisher, Outcome
 from clientsdk.testing import FakeClock, SeededClient
@@ -88,27 +88,15 @@ def test_a_delivery_does_not_count_for_a_level_that_another_client_charged_meanw
     monkeypatch.setattr("clientsdk.sending.lock.fcntl", None)
     path, clock = tmp_path / "device.db", FakeClock(START)
 
-    class Refusing(MemoryPublisher):
-        def publish(self, shard, message):
-            raise PublishError("no broker")
+    def refuse():
+        raise PublishError("no broker")
 
-    other = SeededClient(
-        plan(),
-        seed=2,
-        state=path,
-        clock=FakeClock(START + DAY * 2),
-        publisher=Refusing(),
-        leaks_values=True,
-    )
+    def flush():
+        assert other.flush().remaining == 1
 
-    class Slow(MemoryPublisher):
-        def publish(self, shard, message):
-            super().publish(shard, message)
-            assert other.flush().remaining == 1
-
-    client = SeededClient(
-        plan(), seed=1, state=path, clock=clock, publisher=Slow(), leaks_values=True
-    )
+    later = FakeClock(START + DAY * 2)
+    other = SeededClient(plan(), seed=2, state=path, clock=later, publisher=Calling(before=refuse))
+    client = SeededClient(plan(), seed=1, state=path, clock=clock, publisher=Calling(flush))
     client.record("colour", "a")
     clock.advance(hours=3)
     client.flush()

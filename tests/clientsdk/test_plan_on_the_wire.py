@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-
 import pytest
-from device_plans import (
-    DAY,
-    START,
-    WEEK,
-    metric,
-    number,
-    plan,
-    reports,
-    take_back_version_5,
-)
+from device_plans import DAY, START, WEEK, alter, make_older, metric, number, plan, reports
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
@@ -127,26 +115,15 @@ def test_what_is_no_fingerprint_cannot_be_pinned(expect):
         )
 
 
-def make_older(path, under):
-    """Make a store one of version 3, its plan of format 1."""
-    body = under.to_json().replace(b'"format":2', b'"format":1')
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DROP TABLE mark")
-        take_back_version_5(connection)
-        connection.execute("UPDATE plan SET fingerprint = ?, body = ?", (sha256(body), body))
-        connection.execute("PRAGMA user_version = 3")
-    for beside in path.parent.iterdir():
-        if beside != path:
-            beside.unlink()
-
-
 def test_plans_of_an_older_file_are_brought_forward(tmp_path):
     """What is pending goes on under the fingerprint that its plan has now."""
     path, clock, publisher = tmp_path / "device.db", FakeClock(START), MemoryPublisher()
     under = plan(metric("colour", "every", 2))
     ledger = recorded(under, path, clock, publisher, "a")
     assert len(ledger.pending) == 1
-    make_older(path, under)
+    make_older(path, 3)
+    body = under.to_json().replace(b'"format":2', b'"format":1')
+    alter(path, "UPDATE plan SET fingerprint = ?, body = ?", sha256(body), body)
     assert read_file(path) == ledger
     clock.advance(days=8)
     # Another version, so that the stored one is read.

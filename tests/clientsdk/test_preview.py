@@ -203,34 +203,6 @@ def test_of_a_level_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_pat
     assert reported(client).only().level == 2
 
 
-def test_consent_and_ledger_survive_another_version_of_the_plan(tmp_path):
-    first = device(tmp_path)
-    fill(first)
-    first.clock.advance(hours=3)
-    first.flush()
-    before = first.ledger()
-    first.close()
-    newer = plan(*METRICS[:2], version=2)
-    second = SeededClient(
-        newer, seed=4, state=tmp_path / "device.db", clock=first.clock, consent=False
-    )
-    after = second.ledger()
-    assert (after.consent, after.reserved, after.spent) == ("given", before.reserved, before.spent)
-    assert {each.chain for each in after.pending} == {each.chain for each in before.pending}
-    assert {each.metric for each in second.preview().reports} >= {"trial/word", "trial/late"}
-    second.withdraw_consent()
-    second.close()
-    third = SeededClient(
-        plan(*METRICS, version=3),
-        seed=5,
-        state=tmp_path / "device.db",
-        clock=first.clock,
-        consent=False,
-    )
-    assert third.record("colour", "a") == "no_consent"
-    assert third.ledger().reserved == before.reserved
-
-
 MECHANISMS = """
 collector: fleet.example
 plan: all
@@ -260,11 +232,7 @@ KINDS = {
     "bit": (NUMBER.replace("NAME", "{bit_aware: sampled, bits: 6}"), 3, "bit |missing"),
     "split": (NUMBER.replace("NAME", "{bit_aware: split, bits: 6}"), 3, "answer"),
     "mood": ("{type: ordinal, values: [low, mid, high], TIMES}", "mid", "'"),
-    "points": (
-        "{type: ordinal, range: [0, 9], points: 4, outside: clip, TIMES}",
-        4,
-        "'",
-    ),
+    "points": ("{type: ordinal, range: [0, 9], points: 4, outside: clip, TIMES}", 4, "'"),
     "flag": ("{type: boolean, TIMES}", True, "'true'|'false'"),
     "warner": ("{type: survey, question: Really, TIMES}", True, "'yes'|'no'"),
     "cards": (

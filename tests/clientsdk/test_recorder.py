@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 
 import pytest
-from device_plans import DAY, HOUR, LADDER, START, WEEK, metric, number, plan, reports, string
+from device_plans import DAY, HOUR, START, WEEK, metric, plan, reports
 
 from clientsdk import NO_LIFETIME_BOUND, Ceilings, Client, MemoryPublisher, Outcome, draws
 from clientsdk.store import store
@@ -25,14 +24,6 @@ def device(*metrics, **options):
 
 def reserved(client):
     return client.ledger().reserved
-
-
-def test_nothing_without_consent():
-    client = device(consent=False)
-    assert client.record("colour", "a") is Outcome.NO_CONSENT
-    assert client.ledger().periods == ()
-    client.give_consent()
-    assert client.record("colour", "a") is Outcome.ACCEPTED
 
 
 @pytest.mark.parametrize("state", [None, "device.db"])
@@ -67,18 +58,6 @@ def test_consent_given_by_another_client_is_noticed_after_a_moment(tmp_path):
     assert outcome is Outcome.ACCEPTED
     there.withdraw_consent()
     assert here.record("colour", "a") is Outcome.NO_CONSENT
-
-
-def test_first_keeps_one_value_a_period():
-    client = device()
-    assert [client.record("colour", "a") for _ in range(3)] == [
-        Outcome.ACCEPTED,
-        Outcome.PERIOD_FULL,
-        Outcome.PERIOD_FULL,
-    ]
-    client.clock.advance(days=7)
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-    assert client.record("colour", "a") is Outcome.PERIOD_FULL
 
 
 def test_every_keeps_the_first_so_many():
@@ -142,16 +121,6 @@ def test_that_a_plan_has_expired_is_remembered_for_a_moment(monkeypatch, moment)
     assert client.record("colour", "a") is Outcome.NO_CONSENT
 
 
-def test_a_clock_set_back_before_expiry_does_not_record_before_the_ledger():
-    client = device(plan={"expires": START + WEEK + DAY})
-    client.clock.advance(days=8)
-    client.clock.advance(ms=-1)
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-    client.clock.now = START
-    client.record("colour", "a")
-    assert {chain.event for chain in client.ledger().pending} == {START + WEEK + 23 * HOUR}
-
-
 def test_a_clock_set_back_is_clamped_to_the_start_of_the_period():
     client = device(metric("colour", "every", 5))
     client.clock.now = START + 3 * WEEK
@@ -205,50 +174,6 @@ def _vast():
     return {"period": 10**12, "lifetime": 10**12}
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("colour", 3),
-        ("colour", None),
-        ("size", "7"),
-        ("size", True),
-        ("word", b"bytes"),
-        ("word", None),
-    ],
-)
-@pytest.mark.parametrize("state", ["open", "full", "no consent", "expired", "closed"])
-def test_a_wrong_type_raises_whatever_would_become_of_the_value(name, value, state):
-    client = device(metric("colour"), number("size"), string("word"), consent=state != "no consent")
-    if state == "full":
-        for each, good in (("colour", "a"), ("size", 1.0), ("word", "w")):
-            client.record(each, good)
-    if state == "expired":
-        client.clock.advance(days=10_000)
-    if state == "closed":
-        client.close()
-    before = None if state == "closed" else client.ledger()
-    for _ in range(2):
-        with pytest.raises(ValueTypeError):
-            client.record(name, value)
-    assert state == "closed" or client.ledger() == before
-
-
-def test_every_value_of_a_type_is_accepted():
-    client = device(
-        metric("colour", "every", 9),
-        number("size", kind="every", limit=9),
-        string("word", kind="every", limit=9),
-        plan={"ceilings": _vast()},
-    )
-    values = {
-        "colour": ["a", "nowhere", ""],
-        "size": [-math.inf, math.nan, None, 3, 1e300],
-        "word": ["", "é\0", "x" * 10_000, "\ud800"],
-    }
-    for name, each in values.items():
-        assert {client.record(name, value) for value in each} == {Outcome.ACCEPTED}
-
-
 def test_an_unknown_metric_is_named_by_what_there_is_not_by_what_was_said():
     client = device(metric("one"), metric("two"))
     with pytest.raises(UnknownMetricError, match="no such metric; it has one, two") as caught:
@@ -290,28 +215,6 @@ def test_a_closed_client_refuses_and_says_so():
     for call in (client.flush, client.ledger, client.next_due, client.give_consent):
         with pytest.raises(StoreError, match="closed"):
             call()
-
-
-def test_outcomes_are_what_the_documents_say():
-    assert [str(outcome) for outcome in Outcome] == [
-        "accepted",
-        "over_budget",
-        "period_full",
-        "not_in_panel",
-        "no_consent",
-        "store_full",
-        "expired",
-        "disabled",
-    ]
-
-
-def test_a_ladder_of_one_level_that_is_due_at_once():
-    client = device(metric("colour", ladder=LADDER[:1]))
-    client.record("colour", "a")
-    client.clock.advance(hours=2)
-    assert client.flush().sent == 1
-    assert client.ledger().pending == ()
-    assert client.next_due() is None
 
 
 def test_what_a_recording_asks_of_the_file_and_of_the_system(monkeypatch, tmp_path):

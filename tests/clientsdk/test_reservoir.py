@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 
 import pytest
@@ -50,16 +49,6 @@ def test_a_biased_reservoir_would_be_seen(monkeypatch):
         check_counts(kept_positions(1500, 4, 500), [1 / 4] * 4, label=500)
 
 
-def test_one_chain_one_charge_however_many_values():
-    client = device()
-    for _ in range(20):
-        client.record("colour", "a")
-    ledger = client.ledger()
-    assert len(ledger.pending) == 1
-    assert ledger.reserved == client.plan.metric("colour").mechanism.certified(1)
-    assert ledger.periods[0].recordings == {"trial/colour": 20}
-
-
 def test_nothing_is_released_before_the_period_ends():
     client = device()
     client.record("colour", "a")
@@ -83,23 +72,6 @@ def test_the_sdk_randomizes_a_value_that_it_does_not_keep(monkeypatch):
     for _ in range(30):
         client.record("colour", "a")
     assert len(set(drawn)) == 30
-
-
-def test_displaced_chains_leave_the_file(tmp_path):
-    path = tmp_path / "device.db"
-    client = device(seed=4, state=path)
-    ids = set()
-    for _ in range(40):
-        client.record("colour", "a")
-        ids |= {chain.chain for chain in client.ledger().pending}
-    (kept,) = (chain.chain for chain in client.ledger().pending)
-    client.close()
-    raw = path.read_bytes()
-    assert len(ids) > 2
-    assert bytes.fromhex(kept) in raw
-    assert not any(bytes.fromhex(each) in raw for each in ids - {kept})
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT count(*) FROM chain").fetchone() == (1,)
 
 
 def test_another_version_takes_over_the_reservation_and_pays_the_difference(tmp_path):

@@ -6,12 +6,10 @@ import dataclasses
 import logging
 import os
 import re
-import time
 from pathlib import Path
 
 import pytest
 from device_plans import HOUR, START, WEEK, metric, plan
-from scripts import run
 
 from clientsdk import (
     NO_LIFETIME_BOUND,
@@ -61,11 +59,6 @@ BAD = {
     "SOTTO_CLOSE_TIMEOUT": ["", "-0.5"],
     "SOTTO_LOG": ["", "loud"],
 }
-
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    monkeypatch.setattr(diagnostics, "_last_logged", {})
 
 
 def client_of(compiled=None, **options) -> Client:
@@ -166,19 +159,6 @@ def test_an_argument_that_cannot_serve_makes_neither_a_client_nor_a_file(wrong, 
     assert not list(tmp_path.iterdir())
 
 
-def test_ceilings_of_variables_are_pinned_and_only_lower(monkeypatch):
-    monkeypatch.setenv("SOTTO_CEILING_PERIOD", "3")
-    monkeypatch.setenv("SOTTO_CEILING_LIFETIME", "100000")
-    with client_of() as client:
-        assert client.ledger().ceilings == Ceilings(3_000_000, 640_000_000)
-    with client_of(ceilings=Ceilings(5_000_000, 7_000_000)) as client:
-        assert client.ledger().ceilings == Ceilings(3_000_000, 7_000_000)
-    monkeypatch.delenv("SOTTO_CEILING_PERIOD")
-    monkeypatch.setenv("SOTTO_CEILING_LIFETIME", "2")
-    with client_of() as client:
-        assert client.ledger().ceilings == Ceilings(2_000_000, 2_000_000)
-
-
 WAYS = {
     "nothing": lambda settings: {},
     "settings": lambda settings: {"settings": settings},
@@ -243,12 +223,6 @@ def test_a_bad_variable_about_privacy_is_an_error_whatever_is_passed(monkeypatch
     monkeypatch.setenv(name, text)
     with pytest.raises(ParameterError, match=name):
         client_of(**made)
-
-
-def test_seeded_clients_are_switched_off_too(monkeypatch):
-    monkeypatch.setenv("SOTTO_DISABLED", "1")
-    client = SeededClient(plan(metric("colour")), seed=1)
-    assert client.record("colour", "a") is Outcome.DISABLED
 
 
 def test_ceilings_of_variables_lower_those_of_a_store_for_good(monkeypatch, tmp_path):
@@ -334,13 +308,6 @@ def test_consent_that_could_not_be_renewed_leaves_a_client_its_own_ceilings(monk
     assert [strict.record("colour", "a") for _ in range(3)].count(Outcome.ACCEPTED) == 2
 
 
-def test_a_bad_privacy_setting_makes_no_client_and_no_file(monkeypatch, tmp_path):
-    monkeypatch.setenv("SOTTO_CEILING_PERIOD", "much")
-    with pytest.raises(ParameterError):
-        client_of(state=tmp_path / "device.db")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_logger_is_left_alone_unless_a_variable_says_so(tmp_path, caplog):
     log = logging.getLogger("clientsdk")
     client_of(state=tmp_path / "device.db", settings=Settings()).close()
@@ -389,14 +356,6 @@ def test_switched_off_nothing_is_recorded_sent_or_touched(monkeypatch, tmp_path)
         assert client.flush().sent == 1
 
 
-def test_switched_off_no_file_is_made(tmp_path):
-    client = client_of(state=tmp_path / "device.db", settings=Settings(disabled=True))
-    assert client.record("colour", "a") is Outcome.DISABLED
-    assert client.withdraw_consent()
-    client.close()
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_switched_off_a_withdrawal_erases_what_was_kept_aside(tmp_path):
     """The process may have died between keeping a damaged file aside and making another."""
@@ -434,15 +393,6 @@ def test_who_withdraws_is_heard_though_all_is_switched_off(tmp_path):
         assert ledger.reserved == 2_000_000
 
 
-def test_refusing_while_switched_off_is_quick():
-    """A hundred times the figure that is promised, since other processes may run meanwhile."""
-    client = client_of(settings=Settings(disabled=True))
-    start = time.perf_counter()
-    for _ in range(10_000):
-        client.record("colour", "a")
-    assert (time.perf_counter() - start) / 10_000 < 50e-6
-
-
 # To keep no state file is a choice that an app has to name.
 
 
@@ -463,10 +413,6 @@ def test_what_is_no_path_is_refused_by_an_error_that_names_the_constant(state):
         stateless(state)
 
 
-def test_the_constant_says_what_it_costs():
-    assert NO_LIFETIME_BOUND.value == "no lifetime bound survives this process"
-
-
 def test_named_it_is_warned_of_once_a_process(caplog):
     for _ in range(3):
         with stateless(NO_LIFETIME_BOUND) as client:
@@ -482,13 +428,3 @@ def test_no_warning_where_there_is_nothing_to_lose(caplog, tmp_path):
     stateless(NO_LIFETIME_BOUND, settings=Settings(disabled=True)).close()
     SeededClient(plan(), seed=1).close()
     assert caplog.records == []
-
-
-def test_an_app_without_logging_sees_it_on_standard_error(tmp_path):
-    code = """
-import io
-sys.stderr = io.StringIO()
-client = device(metric("colour"), state=NO_LIFETIME_BOUND)
-print(sys.stderr.getvalue())
-"""
-    assert "no lifetime bound" in run(code, tmp_path)

@@ -14,13 +14,15 @@ from device_plans import (
     DAY,
     START,
     WEEK,
+    alter,
     counted,
     items,
+    make_older,
     metric,
     plan,
     reports,
+    run_out,
     string,
-    take_back_version_5,
 )
 
 from clientsdk import MemoryPublisher, Outcome
@@ -38,11 +40,6 @@ from sotto.wire.signatures import Signer, needs_signature, signed_pseudonym
 EVERY = metric("colour", "every", 3)
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
-
-
 def device(*metrics, state=None, seed=1, clock=None, publisher=None, **changes):
     changes = {"authentication": "required", **changes}
     if changes["authentication"] == "none":
@@ -55,13 +52,6 @@ def device(*metrics, state=None, seed=1, clock=None, publisher=None, **changes):
         clock=clock or FakeClock(START),
         publisher=publisher or MemoryPublisher(),
     )
-
-
-def run_out(client):
-    """Send everything, each report when it is due."""
-    while (due := client.next_due()) is not None:
-        client.clock.now = max(client.clock.now, due)
-        assert client.flush().error is None
 
 
 def sent_by(client):
@@ -355,8 +345,7 @@ def test_a_chain_whose_key_is_lost_is_erased(path, change):
     client = device(state=path)
     client.record("colour", "a")
     client.close()
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(change)
+    alter(path, change)
     client = device(state=path, clock=FakeClock(START + 3 * 3_600_000), seed=2)
     result = client.flush()
     assert (result.sent, result.lapses.damaged, result.error) == (0, 1, None)
@@ -395,10 +384,8 @@ def test_a_file_of_version_4_is_brought_forward(path):
     client = device(state=path, authentication="none")
     client.record("colour", "a")
     client.close()
-    with closing(sqlite3.connect(path)) as connection, connection:
-        take_back_version_5(connection)
-        connection.execute("UPDATE pseudonym SET value = ?", (name,))
-        connection.execute("PRAGMA user_version = 4")
+    make_older(path, 4)
+    alter(path, "UPDATE pseudonym SET value = ?", name)
     before = read_file(path)
     assert before.periods[0].pseudonym == name.hex()
     client = device(state=path, authentication="none", seed=2)

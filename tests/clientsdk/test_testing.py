@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from device_plans import DAY, HOUR, START, metric, plan
+from device_plans import DAY, START, metric, plan
 
 from clientsdk import (
     Ceilings,
@@ -20,14 +20,7 @@ from clientsdk import (
     Settings,
 )
 from clientsdk.settings import VARIABLES
-from clientsdk.testing import (
-    FakeClock,
-    Recorded,
-    SeededClient,
-    WatchedClient,
-    reported,
-    small_plan,
-)
+from clientsdk.testing import FakeClock, Recorded, SeededClient, WatchedClient, reported, small_plan
 from mechanisms.randomness import SystemSource
 from sotto.errors import ParameterError, UnknownMetricError, ValueTypeError
 
@@ -212,22 +205,6 @@ def test_a_client_draws_from_the_operating_system_whatever_it_is_given(monkeypat
     assert found
     assert {type(each) for each in found} == {SystemSource}
     assert {type(each) for each in sources(SeededClient(small_plan(), seed=1))} != {SystemSource}
-
-
-def test_two_devices_that_differ_in_nothing_draw_differently(tmp_path):
-    drawn = set()
-    for number in range(2):
-        client = Client(
-            plan(metric("colour")),
-            state=tmp_path / f"{number}.db",
-            publisher=MemoryPublisher(),
-            clock=FakeClock(START),
-            background=False,
-        )
-        client.give_consent()
-        client.record("colour", "a")
-        drawn |= {(each.pseudonym, each.chain) for each in client.preview(START + HOUR * 3).reports}
-    assert len(drawn) == 2
 
 
 def test_what_draws_from_seeds_is_not_even_imported_by_an_app():

@@ -200,7 +200,7 @@ def test_workers_share_one_ledger_and_what_they_recorded_is_sent(tmp_path, serve
         use(f"http://127.0.0.1:{port}")
     counts = recorded(tmp_path)
     # Two a period, whoever takes them; the test may run over the end of one.
-    assert counts["usage/route"] % 2 == 0
+    assert 2 <= counts["usage/route"] <= 4
     send_the_rest(tmp_path, counts["usage/route"])
 
 
@@ -209,6 +209,5 @@ def test_a_job_loses_nothing_of_what_its_processes_recorded(tmp_path, start):
     agree(tmp_path)
     assert run(tmp_path, "job", "--start", start).startswith("40 pieces: ")
     counts = recorded(tmp_path)
-    assert counts["usage/job_seconds"] % 2 == 0
-    assert counts["usage/job_seconds"] > 0
+    assert 2 <= counts["usage/job_seconds"] <= 4
     send_the_rest(tmp_path, counts["usage/job_seconds"])

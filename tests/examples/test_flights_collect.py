@@ -26,9 +26,7 @@ def test_nothing_is_shown_of_a_window_of_too_few_reports_but_why(yes: int) -> No
     _, rows = rows_of_windows([(key, Window(1, counts))], Registry([plan]), {})
     # The truth is not asked for what has no estimate.
     collected = Collected(cast(Truth, None), rows)
-    assert collected.withheld() == [
-        ("delayed", metric.window, "19 reports, the plan asks for 20"),
-    ]
+    assert collected.withheld() == [("delayed", metric.window, "19 reports, the plan asks for 20")]
     assert collected.windows("delayed") == [metric.window]
     assert collected.compare("delayed", metric.window, "share", "true", "") is None
     assert collected.series("delayed", "share", "true", "", "").values == []

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
 
-from examples.flights.data import Flights, load_airports, load_flights, load_table, write_events
+from examples.flights.data import Flights, load_airports, load_flights, write_events
 from examples.flights.demo import PLAN
 from sotto.cli.replay.table import NO_DEVICE, Columns, read_recordings
 from sotto.plan.compile import load_plan
@@ -25,23 +23,6 @@ def flights() -> Flights:
 def test_size(flights: Flights) -> None:
     assert len(flights) == 336_776
     assert len(set(flights.tailnum)) == 4043 + 1
-
-
-def test_rows_without_an_aircraft_were_all_cancelled(flights: Flights) -> None:
-    nobody = flights.tailnum == ""
-    assert nobody.sum() == 2512
-    assert flights.cancelled[nobody].all()
-
-
-def test_time_hour_is_the_scheduled_hour_in_utc() -> None:
-    """New York's civil time, daylight saving included, agrees with it in every row."""
-    names = ["year", "month", "day", "hour", "time_hour"]
-    distinct = load_table().group_by(names).aggregate([]).to_pydict()
-    assert len(distinct["hour"]) > 6000
-    zone = ZoneInfo("America/New_York")
-    for year, month, day, hour, stated in zip(*(distinct[name] for name in names), strict=True):
-        local = datetime(year, month, day, hour, tzinfo=zone)
-        assert local.timestamp() == stated.timestamp()
 
 
 def test_delayed_means_late_or_cancelled(flights: Flights) -> None:

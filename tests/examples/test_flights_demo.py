@@ -44,9 +44,11 @@ def test_a_small_fleet(tmp_path: Path) -> None:
     # Everything planted is in quarantine, and nothing else.
     assert findings.quarantine
     assert all(one.as_planted for one in findings.quarantine)
-    # Each check has a false-failure rate of 1e-3 in the demo; here only gross errors count.
+    # Here only gross errors count: of 95 % of some 350 intervals, of which those of one window
+    # depend on each other (say 100 that do not), nine standard deviations fewer.
     together = findings.coverage[-1]
-    assert together.hits > 0.9 * together.total
+    assert together.total > 100
+    assert together.hits > 0.75 * together.total
     for one in findings.sharpening:
         assert one.releases[-1].by_level[:-1] == (0, 0)
         widths = [r.seen.high - r.seen.low for r in one.releases]

@@ -94,12 +94,12 @@ def test_what_is_paid() -> None:
 
 def test_learners_learn_what_is_there() -> None:
     train, test = split(2)
-    held = population(train, 4000, 2)
+    held = population(train, 1500, 2)
     reports = receive(NO_PRIVACY, math.inf, held, 1)
     assert centroids(reports, test) > 0.7
     assert logistic(reports, test) > 0.8
     # Labels that say nothing teach nothing.
-    shuffled = np.random.default_rng(SEED).integers(0, LABELS, size=4000)
+    shuffled = np.random.default_rng(SEED).integers(0, LABELS, size=1500)
     assert logistic(Reports(held.features, shuffled, 1.0, 0.0), test) < 0.45
 
 

@@ -35,6 +35,5 @@ def _session(archives, tmp_path_factory) -> Iterator[LocalFlink]:
 
 @pytest.fixture
 def local(_session: LocalFlink) -> LocalFlink:
-    """The session, all of its processes running."""
     _session.start()
     return _session

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from clientsdk.testing import small_plan
 from deploy.flink.cluster import LocalFlink
 from deploy.flink.rest import ENDED, Job, JobManager
 from deploy.kafka.broker import LocalBroker
+from mechanisms.frozen import replace
 from pipelines.beam.plans import LOOK_SECONDS
 from pipelines.sinks.sql import Results, of_state
 from pipelines.sinks.tables import ESTIMATES, PERIODS, QUARANTINE, WINDOWS
@@ -27,17 +27,14 @@ from sotto.kafka.topics import ReportTopic
 from sotto.plan.compiled import CompiledPlan
 
 #: How long anything may take on a machine that has much else to do, in seconds.
-PATIENCE = 240
+PATIENCE = 600
 FIRST, SECOND = ReportTopic("streamed", 1, 4), ReportTopic("streamed", 2, 2)
 
 
 def later_plan() -> CompiledPlan:
     """Return a second version of the plan, with another metric."""
-    document = json.loads(small_plan().to_json())
-    document["version"] = 2
-    document["metrics"][0]["name"] = "shade"
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return CompiledPlan.from_json(text.encode())
+    (metric,) = small_plan().metrics
+    return replace(small_plan(), version=2, metrics=(replace(metric, name="shade"),))
 
 
 class World:
@@ -72,7 +69,6 @@ class World:
         return publish(self.broker, self.topics[-1], devices, first, plan)
 
     def produce(self, *values: bytes) -> None:
-        """Append anything."""
         options = {"compression_type": "zstd", "max_request_size": 1 << 30}
         producer = KafkaProducer(**self.broker.options(30), **options)
         for value in values:
@@ -99,10 +95,8 @@ class World:
         (job,) = until(new, lambda: log.read_text("utf-8"))
         return job.id
 
-    def cancel(self, job: str) -> str:
-        """End a job; return the last checkpoint, which stays."""
-        self.manager.cancel(job)
-        self.manager.wait(job, *ENDED, seconds=PATIENCE)
+    def last_checkpoint(self, job: str) -> str:
+        """Return the newest whole one of a job that has ended or whose manager was killed."""
         made = (self.session.folder / "checkpoints" / job).glob("chk-*/_metadata")
         newest = max(made, key=lambda path: int(path.parent.name.removeprefix("chk-")))
         return newest.parent.as_uri()
@@ -117,7 +111,6 @@ class World:
         until(lambda: made() > before + 1, lambda: self.manager.failure(job))
 
     def tables(self, url: str) -> dict[str, object]:
-        """Return the results in a database, and what was rejected."""
         with Results(url, create=False) as results:
             tables: dict[str, object] = {
                 table.name: sorted(
@@ -151,7 +144,6 @@ class World:
         time.sleep(LOOK_SECONDS + 1)
 
     def requeue(self) -> None:
-        """Give back to both the job and the run what their plans cure by now."""
         given = [word for path in self.plans.iterdir() for word in ("--plan", str(path))]
         self.sotto("requeue", "--topic", str(FIRST), *given, *self._broker)
         self.sotto("requeue", "--state", str(self.folder / "state"), *given)
@@ -186,7 +178,6 @@ class World:
 
 
 def until(look: Callable, words: Callable[[], str]):
-    """Return what a look gives once it gives something."""
     deadline = time.monotonic() + PATIENCE
     while not (found := look()):
         assert time.monotonic() < deadline, words()

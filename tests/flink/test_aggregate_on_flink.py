@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+import urllib.request
 from pathlib import Path
 
 import pytest
+from committed_states import empty_state
 
 from benchmarks.reports import plan, weeks, write
-from deploy.flink.cluster import LocalFlink
+from deploy.flink.rest import JobManager
 from pipelines.bounded.run import aggregate
-from pipelines.storage.directory import StateDirectory
 
 pytestmark = pytest.mark.slow
 
 REPORTS, MAX_REPORTS = 30_000, 20_000
-PATIENCE = 300
+PATIENCE = 600
 
 
 class World:
@@ -30,9 +31,7 @@ class World:
         self.plan = folder / "plan.json"
         self.plan.write_bytes(plan().to_json())
         write(self.log, weeks(plan(), REPORTS))
-        empty = StateDirectory(folder / "empty")
-        with empty.lock():
-            empty.open()
+        empty_state(folder / "empty")
         self.expected = self.files(self.embedded())
 
     def state(self, name: str) -> Path:
@@ -61,13 +60,12 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory):
     return World(tmp_path_factory.mktemp("bounded"))
 
 
-def test_two_workers_make_the_files_that_one_process_makes(local: LocalFlink, world: World) -> None:
-    state = world.state("flink")
-    command = world.command(state, *local.options, "--parallelism=2")
+def check(world, state, *options):
+    command = world.command(state, *options)
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     assert f"{REPORTS:,} reports" in done.stdout
@@ -75,9 +73,24 @@ def test_two_workers_make_the_files_that_one_process_makes(local: LocalFlink, wo
     assert world.files(state) == world.expected
 
 
-def test_a_driver_that_is_killed_while_its_job_runs_changes_nothing(
-    local: LocalFlink, world: World
-) -> None:
+def test_two_workers_make_the_files_that_one_process_makes(local, world):
+    """And the job server sends no files: it names what it sends in the pipeline's settings."""
+    check(world, world.state("flink"), *local.options, "--parallelism=2")
+    for job in JobManager(local.address).jobs():
+        with urllib.request.urlopen(f"{local.address}/jobs/{job.id}/jobmanager/config") as answer:
+            said = {one["key"]: one["value"] for one in json.load(answer)}
+        assert not said.get("pipeline.jars")
+
+
+def test_another_runs_after_a_process_was_killed(local, world):
+    """The managers are killed in the tests of streaming."""
+    for process in (local.pool, local.job_server):
+        process.kill()
+        local.start()
+        check(world, world.state(process.name), *local.options, "--parallelism=1")
+
+
+def test_a_driver_that_is_killed_while_its_job_runs_changes_nothing(local, world):
     """The next one begins at once, beside the job of the first, which goes on."""
     state = world.state("killed")
     command = world.command(state, *local.options, "--parallelism=1")

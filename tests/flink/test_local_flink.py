@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import subprocess
@@ -24,12 +23,11 @@ pytestmark = pytest.mark.slow
 
 
 def told(session: LocalFlink, path: str) -> dict:
-    with urllib.request.urlopen(session.address + path, timeout=10) as answer:
+    with urllib.request.urlopen(session.address + path, timeout=120) as answer:
         return json.load(answer)
 
 
 def listening(pid: int) -> set[str]:
-    """Return the addresses at which a process listens."""
     said = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
     return {
         line.split()[3].rpartition(":")[0] for line in said.splitlines() if f"pid={pid}," in line
@@ -75,27 +73,6 @@ def test_ports_are_not_shared(archives, tmp_path):
         port = taken.getsockname()[1]
         with pytest.raises(DeployError, match=f"port {port} cannot be used .*give another"):
             LocalFlink(tmp_path).start(Ports(port, *free_ports(4)))
-
-
-def test_one_that_ends_at_once_says_why_and_leaves_nothing(archives, tmp_path, monkeypatch):
-    monkeypatch.setattr("deploy.flink.settings.configuration", lambda *_: {"rest.port": "none"})
-    session = LocalFlink(tmp_path)
-    with pytest.raises(DeployError, match=r"the (job|task)manager ended: .*\.log"):
-        session.start()
-    assert not session.running
-
-
-def test_another_process_that_has_its_id_by_now_is_left_alone(tmp_path):
-    session = LocalFlink(tmp_path)
-    (tmp_path / "jobmanager.pid").write_text(str(os.getpid()), encoding="ascii")
-    assert not session.running
-    assert not session.stop()
-    assert not (tmp_path / "jobmanager.pid").exists()
-
-
-def test_no_slots_are_refused(tmp_path):
-    with pytest.raises(DeployError, match="slots 0 must be at least 1"):
-        LocalFlink(tmp_path, slots=0)
 
 
 def test_the_command_tells_where_it_answers(local, monkeypatch, capsys):

@@ -15,7 +15,6 @@ CODE = b"before" + b"\0".join(remainders._APPENDED) + b"after"
 
 
 def archive(folder: Path, content: bytes, level: int = 9) -> Path:
-    """Write an archive of Beam's with a class of such content."""
     path = folder / remainders._ARCHIVE
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=level) as made:
         made.writestr("META-INF/", b"")
@@ -24,7 +23,7 @@ def archive(folder: Path, content: bytes, level: int = 9) -> Path:
     return path
 
 
-def test_two_calls_are_taken_out_of_one_class(tmp_path: Path) -> None:
+def test_two_calls_are_taken_out_of_one_class(tmp_path):
     path = archive(tmp_path, CODE)
     remainders.mend(tmp_path)
     assert list(tmp_path.iterdir()) == [path]
@@ -34,7 +33,7 @@ def test_two_calls_are_taken_out_of_one_class(tmp_path: Path) -> None:
         assert mended.read("other.class") == CODE
 
 
-def test_the_bytes_do_not_depend_on_how_they_were_compressed(tmp_path: Path) -> None:
+def test_the_bytes_do_not_depend_on_how_they_were_compressed(tmp_path):
     digests = set()
     for level in (1, 9):
         path = archive(tmp_path, CODE + bytes(range(256)) * 9, level)
@@ -43,7 +42,7 @@ def test_the_bytes_do_not_depend_on_how_they_were_compressed(tmp_path: Path) -> 
     assert len(digests) == 1
 
 
-def test_another_beam_is_refused(tmp_path: Path) -> None:
+def test_another_beam_is_refused(tmp_path):
     with pytest.raises(DeployError, match="there is no"):
         remainders.mend(tmp_path)
     for content in (b"nothing of that", CODE + CODE):

@@ -1,28 +1,33 @@
-"""A topic with reports of real clients in it, and runs of it in processes that are killed."""
+"""What is done to a topic of reports: anything appended, settings changed, all aggregated."""
 
 from __future__ import annotations
 
-import os
-import signal
+import contextlib
+import itertools
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # What a state directory holds is told in the folder of the runs' own tests.
 from committed_states import committed, projected
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.sources.kafka import KafkaTopics
 from pipelines.storage.manifest import Manifest
+from sotto.kafka.admin import connected
 from sotto.kafka.topics import ReportTopic
 
 #: Reports that a run of these tests takes at most.
 MAX_REPORTS = 30
+_numbers = itertools.count()
 
 
 def produce(broker: Broker, topic: ReportTopic, *values: bytes | None, partition: int = 0) -> None:
-    """Append anything."""
     producer = KafkaProducer(**broker.options(10))
     for value in values:
         producer.send(str(topic), value, key=b"key", partition=partition)
@@ -31,7 +36,6 @@ def produce(broker: Broker, topic: ReportTopic, *values: bytes | None, partition
 
 
 def aggregated(broker: Broker, topic: ReportTopic, state: Path, **options: object) -> RunResult:
-    """Aggregate a topic to its end."""
     options = {"max_reports": MAX_REPORTS, **options}
     accept_loss = bool(options.pop("accept_loss", False))
     source = KafkaTopics(broker, [topic], accept_loss)
@@ -48,15 +52,49 @@ def contents(state: Path) -> tuple[dict[str, bytes], dict[str, list[dict[str, ob
     return files, tables
 
 
-def killed(client_file: str, topic: str, state: str, step: str, occurrence: int) -> None:
-    """Run in this process, and let the system kill it at an occurrence of a step."""
-    seen = 0
+@contextlib.contextmanager
+def admin(broker: Broker) -> Iterator[KafkaAdminClient]:
+    made = KafkaAdminClient(**broker.options(10))
+    try:
+        yield made
+    finally:
+        made.close()
 
-    def kill_at(found: str) -> None:
-        nonlocal seen
-        seen += found == step
-        if seen == occurrence and found == step:
-            os.kill(os.getpid(), signal.SIGKILL)
 
-    broker = Broker.from_file(client_file)
-    aggregated(broker, ReportTopic.parse(topic), Path(state), checkpoint=kill_at)
+def configure(broker: Broker, topic: object, name: str, value: str) -> None:
+    """Change a setting of a topic."""
+    with admin(broker) as client:
+        resource = ConfigResource(ConfigResourceType.TOPIC, str(topic), {name: value})
+        client.alter_configs([resource])
+
+
+def new_topic(broker: Broker, partitions: int = 4) -> ReportTopic:
+    """Make a topic of its own for a test."""
+    topic = ReportTopic(f"test{next(_numbers)}", 1, partitions)
+    with connected(broker) as topics:
+        topics.create(topic, replicas=1, retention=small_plan().horizon)
+    return topic
+
+
+def read_all(broker: Broker, topic: object, group: str | None = None) -> list[Any]:
+    """Return all records of a topic, partition by partition."""
+    reading = {"group_id": group, "enable_auto_commit": False, "request_timeout_ms": 10_000}
+    consumer = KafkaConsumer(**broker.options(10), **reading)
+    try:
+        # Of a topic that may not be seen there is none, and reading says why.
+        numbers = consumer.partitions_for_topic(str(topic)) or {0}
+        partitions = [TopicPartition(str(topic), number) for number in sorted(numbers)]
+        found: dict[TopicPartition, list[Any]] = {partition: [] for partition in partitions}
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(partitions)
+        if group is not None:
+            consumer.committed(partitions[0])
+        deadline = time.monotonic() + 300
+        while any(consumer.position(at) < end for at, end in ends.items()):
+            assert time.monotonic() < deadline
+            for partition, records in consumer.poll(timeout_ms=200).items():
+                found[partition] += records
+    finally:
+        consumer.close()
+    return [record for partition in partitions for record in found[partition]]

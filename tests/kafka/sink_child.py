@@ -13,19 +13,18 @@ from sotto.kafka.topics import SinkTopic
 
 
 def sunk(broker: Broker, topic: SinkTopic, url: str, **options: object) -> Transferred:
-    """Take a topic to a database."""
     with DocumentDatabase(url) as database, Transfer(broker, topic, database, **options) as sink:  # type: ignore[arg-type]
         return sink.run()
 
 
-def killed_sink(file: str, topic: str, url: str, when: str, at: int) -> None:
+def killed_sink(file: str, topic: str, url: str, when: str, at: str) -> None:
     """Take a topic record by record, and die before or after a transaction."""
     seen = 0
 
     def die(where: str) -> None:
         nonlocal seen
         seen += where == when
-        if seen == at and where == when:
+        if seen == int(at) and where == when:
             os.kill(os.getpid(), signal.SIGKILL)
 
     real = DocumentDatabase.apply

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
-from kafka import KafkaConsumer, TopicPartition
-from kafka.admin import KafkaAdminClient
+from aggregated import admin, read_all
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -14,13 +11,13 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
 )
 from messages import message
-from yesterday import HOUR
+from yesterday import publish
 
 from clientsdk import Broker, KafkaPublisher
-from clientsdk.testing import FakeClock, SeededClient, small_plan
 from sotto.cli import main
 from sotto.errors import PublishError
 from sotto.kafka.producers import end_producer, make_producer
+from sotto.kafka.topics import ReportTopic
 
 pytestmark = pytest.mark.slow
 
@@ -28,13 +25,6 @@ NAME = "access"
 REPORTS, ESTIMATES, QUARANTINE, REQUEUE = (
     f"{NAME}-{each}" for each in ("e1-p2", "estimates", "quarantine", "requeue")
 )
-
-
-@pytest.fixture
-def plan_file(tmp_path):
-    path = tmp_path / "plan.json"
-    path.write_bytes(small_plan().to_json())
-    return str(path)
 
 
 @pytest.fixture
@@ -52,32 +42,6 @@ def broker_of(files, who):
     return Broker.from_file(files[who])
 
 
-def read(broker, topic, group=None):
-    """Read a topic from its beginning; all records, or what the broker says against it."""
-    consumer = KafkaConsumer(
-        **broker.options(10), group_id=group, enable_auto_commit=False, request_timeout_ms=10_000
-    )
-    found = []
-    try:
-        # Of a topic that may not be seen there is none, and reading says why.
-        numbers = consumer.partitions_for_topic(topic) or {0}
-        partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
-        consumer.assign(partitions)
-        consumer.seek_to_beginning()
-        ends, deadline = consumer.end_offsets(partitions), time.monotonic() + 20
-        if group is not None:
-            consumer.committed(partitions[0])
-        while True:
-            for records in consumer.poll(timeout_ms=200).values():
-                found += records
-            if found and all(consumer.position(each) >= ends[each] for each in partitions):
-                return found
-            if time.monotonic() > deadline:
-                return found
-    finally:
-        consumer.close()
-
-
 def write(broker, topic, idempotent=False):
     producer = make_producer(
         broker, 5, compression="zstd", batch=1 << 14, largest=1 << 20, enable_idempotence=idempotent
@@ -90,28 +54,24 @@ def write(broker, topic, idempotent=False):
 
 def test_a_device_writes_reports_and_can_do_nothing_else(files, plan_file, capsys):
     broker = broker_of(files, "devices")
-    publisher = KafkaPublisher(broker, REPORTS)
+    publisher = KafkaPublisher(broker, REPORTS, timeout=120)
     for shard in range(4):
         publisher.publish(shard, message(bytes([shard])))
     publisher.close()
     for topic in (REPORTS, ESTIMATES, QUARANTINE, REQUEUE):
         with pytest.raises(TopicAuthorizationFailedError):
-            read(broker, topic)
+            read_all(broker, topic)
     for topic in (ESTIMATES, QUARANTINE, REQUEUE):
         with pytest.raises(KafkaError):
             write(broker, topic)
-    admin = KafkaAdminClient(**broker.options(10))
-    try:
-        assert set(admin.list_topics()) == {REPORTS}
-        assert admin.list_groups() == []
-        made = admin.create_topics(
-            {"another-e1-p1": {"num_partitions": 1, "replication_factor": 1}}, raise_errors=False
-        )
+    with admin(broker) as client:
+        assert set(client.list_topics()) == {REPORTS}
+        assert client.list_groups() == []
+        wanted = {"another-e1-p1": {"num_partitions": 1, "replication_factor": 1}}
+        made = client.create_topics(wanted, raise_errors=False)
         assert made["topics"][0]["error_code"] == TopicAuthorizationFailedError.errno
-    finally:
-        admin.close()
     with pytest.raises(GroupAuthorizationFailedError):
-        read(broker, REPORTS, group="sotto-mine")
+        read_all(broker, REPORTS, group="sotto-mine")
     # Nor give itself more.
     command = ["topics", "create", NAME, "--partitions", "2", "--plan", plan_file]
     asked = [*command, "--broker", files["devices"], "--devices", "User:nobody"]
@@ -120,23 +80,15 @@ def test_a_device_writes_reports_and_can_do_nothing_else(files, plan_file, capsy
 
 
 def test_what_a_device_may_not_see_does_not_exist_for_it(files):
-    publisher = KafkaPublisher(broker_of(files, "devices"), "secret-e1-p2", timeout=2)
+    publisher = KafkaPublisher(broker_of(files, "devices"), "secret-e1-p2", timeout=5)
     with pytest.raises(PublishError, match="knows no topic"):
         publisher.publish(0, message())
 
 
 def send_reports(files):
-    """Let devices record yesterday and send both levels now, and something that is no report."""
-    publisher = KafkaPublisher(broker_of(files, "devices"), REPORTS)
-    for seed in range(6):
-        clock = FakeClock(time.time_ns() // 1_000_000 - 30 * HOUR)
-        client = SeededClient(
-            small_plan(), seed=seed, clock=clock, publisher=publisher, leaks_values=True
-        )
-        client.record("colour", "red")
-        for hours in (3, 26):
-            clock.advance(hours=hours)
-            assert client.flush().error is None
+    """Let devices send their reports, and something that is no report."""
+    publish(broker_of(files, "devices"), ReportTopic.parse(REPORTS), 6)
+    publisher = KafkaPublisher(broker_of(files, "devices"), REPORTS, timeout=120)
     publisher.publish(0, message())
     publisher.close()
 
@@ -152,14 +104,14 @@ def test_everybody_else_does_his_part(files, plan_file, tmp_path, capsys):
     assert main([*sink, "--database", f"sqlite:///{tmp_path / 'results.db'}"]) == 0
     assert (tmp_path / "results.db").stat().st_size
     for who in ("aggregator", "operator"):
-        assert read(broker_of(files, who), QUARANTINE), who
+        assert read_all(broker_of(files, who), QUARANTINE), who
     for who, topics in {
         "reader": (REPORTS, QUARANTINE, REQUEUE),
         "operator": (REPORTS, ESTIMATES),
     }.items():
         for topic in topics:
             with pytest.raises(TopicAuthorizationFailedError):
-                read(broker_of(files, who), topic)
+                read_all(broker_of(files, who), topic)
     for who, topic in (("aggregator", REPORTS), ("aggregator", REQUEUE), ("reader", ESTIMATES)):
         with pytest.raises(KafkaError):
             write(broker_of(files, who), topic)
@@ -169,9 +121,9 @@ def test_everybody_else_does_his_part(files, plan_file, tmp_path, capsys):
 def test_an_aggregator_reads_without_a_group(files):
     """What it has read is kept with its counts: Kafka's offsets are none of its business."""
     send_reports(files)
-    assert read(broker_of(files, "aggregator"), REPORTS)
+    assert read_all(broker_of(files, "aggregator"), REPORTS)
     with pytest.raises(GroupAuthorizationFailedError):
-        read(broker_of(files, "aggregator"), REPORTS, group="sotto-job")
+        read_all(broker_of(files, "aggregator"), REPORTS, group="sotto-job")
 
 
 def test_only_who_administers_the_cluster_sets_acls(files, plan_file, capsys):

@@ -6,11 +6,11 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from aggregated import read_all
 from kafka.errors import TopicAuthorizationFailedError
 
 from clientsdk import Broker, KafkaPublisher
@@ -95,8 +95,7 @@ class Contained(LocalBroker):
 
 
 @pytest.fixture(scope="module")
-def contained(archives: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contained]:
-    """The container's broker, running."""
+def contained(archives, tmp_path_factory):
     folder = tmp_path_factory.mktemp("compose")
     passwords.make(folder / "made")
     broker = Contained(folder / "broker", folder / "made" / "keys")
@@ -120,7 +119,6 @@ class Here:
         }
 
     def run(self, service: str) -> int:
-        """Run a service's command."""
         command = " ".join(SERVICES[service]["command"].split())
         mounted = f":{passwords.MOUNTED}:ro"
         (keys,) = (each for each in SERVICES[service]["volumes"] if each.endswith(mounted))
@@ -131,12 +129,7 @@ class Here:
         return main(shlex.split(command))
 
 
-def test_the_engine_that_aggregates_counts_what_devices_send(
-    contained: Contained,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    read_all: Callable[[Broker, ReportTopic], list[object]],
-) -> None:
+def test_the_engine_that_aggregates_counts_what_devices_send(contained, tmp_path, capsys):
     here = Here(contained, tmp_path)
     assert here.run("topics") == 0
     said = capsys.readouterr().out
@@ -146,7 +139,7 @@ def test_the_engine_that_aggregates_counts_what_devices_send(
     assert here.run("topics") == 0
     clock = FakeClock(time.time_ns() // 1_000_000 - 120_000)
     device = Broker.from_file(contained.client_file_of("devices"))
-    publisher = KafkaPublisher(device, topic)
+    publisher = KafkaPublisher(device, topic, timeout=120)
     plan = load_plan(PLAN).compile()
     sent = send(plan, publisher, DEVICES, clock, lambda s: clock.advance(ms=int(s * 1000)))
     publisher.close()
@@ -164,8 +157,8 @@ def test_the_engine_that_aggregates_counts_what_devices_send(
 
 
 def test_the_sink_and_the_exporter_of_the_other_engine_begin_with_nothing(
-    contained: Contained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    contained, tmp_path, capsys
+):
     here = Here(contained, tmp_path)
     assert here.run("topics") == 0
     assert here.run("sink") == 0

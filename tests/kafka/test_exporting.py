@@ -1,68 +1,84 @@
-"""The exporter beside a job that aggregates a topic of a real broker."""
+"""The exporter beside jobs that read a real broker, and beside a sink."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from aggregated import aggregated
+from aggregated import aggregated, produce
 from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 from yesterday import publish
 
-from clientsdk import Broker
-from deploy.kafka.broker import LocalBroker
+from clientsdk.testing import small_plan
+from pipelines.bounded.run import aggregate
+from pipelines.sinks.kafka import EstimatesTopic
+from pipelines.sinks.sql import DocumentDatabase
+from pipelines.sinks.transfer import Transfer
+from pipelines.sources.kafka import KafkaTopics
 from sotto.cli import main
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.admin import connected
+from sotto.kafka.topics import SinkTopic, Stay
 
 pytestmark = pytest.mark.slow
 
 
-def exposed(
-    capsys: pytest.CaptureFixture[str], local: LocalBroker, topic: ReportTopic, state: Path
-) -> dict[str, float]:
-    """Return the samples without labels, and the status of the log."""
-    broker = ["--broker", str(local.client_file), "--topic", str(topic)]
-    assert main(["exporter", "--state", str(state), *broker, "--once"]) == 0
-    found = {}
-    for family in text_string_to_metric_families(capsys.readouterr().out):
-        for sample in family.samples:
-            if not sample.labels:
-                found[sample.name] = sample.value
-            elif sample.labels.get("source") == "log" and sample.value:
-                found[sample.labels["status"]] = sample.value
-    return found
+@pytest.fixture
+def exposed(local, capsys):
+    """Says what an exporter exposes: samples without labels, and which sources are what."""
+
+    def read(*given: object) -> dict[str, float]:
+        assert (
+            main(["exporter", "--broker", str(local.client_file), *map(str, given), "--once"]) == 0
+        )
+        found = {}
+        for family in text_string_to_metric_families(capsys.readouterr().out):
+            for sample in family.samples:
+                if not sample.labels:
+                    found[sample.name] = sample.value
+                elif sample.name == "sotto_source_status" and sample.value:
+                    found[f"{sample.labels['source']} {sample.labels['status']}"] = sample.value
+        return found
+
+    return read
 
 
-def test_what_no_run_has_taken_is_the_lag(
-    local: LocalBroker,
-    broker: Broker,
-    topic: ReportTopic,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    state = tmp_path / "state"
+def test_lag_sink_and_documents_are_told(broker, topic, tmp_path, exposed):
+    plan, database = tmp_path / "plan.json", f"sqlite:///{tmp_path / 'results.db'}"
+    plan.write_bytes(small_plan().to_json())
+    given = "--topic", topic, "--database", database, "--plan", plan
+    found = exposed(*given)
+    assert {"database missing", "log missing", "documents missing"} <= set(found)
+    estimates = SinkTopic(topic.name, "estimates")
+    with connected(broker) as topics:
+        topics.create_sink(estimates, 1, 1, Stay(1, 1))
+    found = exposed(*given)
+    assert {"log missing", "documents ok"} <= set(found)
+    assert found["sotto_sink_lag_records"] == 0
+    assert "sotto_document_age_seconds" not in found
+
+    # Whoever publishes them, documents are the same; a run is quicker to start than Flink.
     read = publish(broker, topic, 4)
-    aggregated(broker, topic, state)
-    found = exposed(capsys, local, topic, state)
-    assert found["ok"] == 1
-    assert found["sotto_lag_records"] == found["sotto_lag_seconds"] == 0
+    state = tmp_path / "state"
+    job = EstimatesTopic(broker, estimates)
+    aggregate(KafkaTopics(broker, [topic]), state, [small_plan()], publish=job)
+    found = exposed(*given)
+    assert found["sotto_sink_lag_records"] > 2
+    assert 0 <= found["sotto_document_age_seconds"] < 3600
+    with DocumentDatabase(database) as written, Transfer(broker, estimates, written) as sink:
+        sink.run()
+    found = exposed(*given)
+    assert {"database ok", "log ok", "documents ok"} <= set(found)
+    assert found["sotto_sink_lag_records"] == 0
     assert found["sotto_reports_read_total"] == read
-    publish(broker, topic, 3, first=4)
-    found = exposed(capsys, local, topic, state)
-    assert found["sotto_lag_records"] > 0
-    assert 0 < found["sotto_lag_seconds"] < 120
-    aggregated(broker, topic, state)
-    assert exposed(capsys, local, topic, state)["sotto_lag_records"] == 0
+    assert found["sotto_lag_records"] == found["sotto_lag_seconds"] == 0
+    assert found["sotto_period_allowed_epsilon"] > 0
+    for number in range(topic.partitions):
+        produce(broker, topic, b"not taken", partition=number)
+    found = exposed(*given)
+    assert found["sotto_lag_records"] == found["sotto_lag_partitions"] == topic.partitions
+    assert 0 < found["sotto_lag_seconds"] < 3600
 
 
-def test_behind_the_marker_of_a_transaction_there_is_no_lag(
-    local: LocalBroker,
-    broker: Broker,
-    topic: ReportTopic,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_behind_the_marker_of_a_transaction_there_is_no_lag(broker, topic, tmp_path, exposed):
     state = tmp_path / "state"
     publish(broker, topic, 2)
     producer = Producer({"bootstrap.servers": broker.servers, "transactional.id": str(topic)})
@@ -74,9 +90,9 @@ def test_behind_the_marker_of_a_transaction_there_is_no_lag(
         assert producer.flush(30) == 0
         (producer.commit_transaction if commit else producer.abort_transaction)(30)
         assert aggregated(broker, topic, state).rejects.get("malformed", 0) == taken
-        found = exposed(capsys, local, topic, state)
-        assert found["ok"] == 1
+        found = exposed("--topic", topic, "--state", state)
+        assert found["log ok"] == 1
         for name in ("records", "partitions", "seconds"):
             assert found[f"sotto_lag_{name}"] == 0
     publish(broker, topic, 2, first=2)
-    assert exposed(capsys, local, topic, state)["sotto_lag_records"] == 4
+    assert exposed("--topic", topic, "--state", state)["sotto_lag_records"] == 4

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from aggregated import read_all
 from messages import message
 
 from clientsdk import KafkaPublisher
@@ -24,10 +25,10 @@ pytestmark = pytest.mark.slow
 
 
 def test_it_keeps_what_it_holds_and_needs_no_network_to_start_again(
-    local, broker, topic, read_all, monkeypatch
+    local, broker, topic, monkeypatch
 ):
     monkeypatch.setattr(jars, "fetch", lambda *_: pytest.fail("a network would be needed"))
-    publisher = KafkaPublisher(broker, topic)
+    publisher = KafkaPublisher(broker, topic, timeout=120)
     publisher.publish(1, message(b"kept"))
     publisher.close()
     servers = local.servers
@@ -113,19 +114,19 @@ def test_of_two_starts_at_once_one_is_told(tmp_path, monkeypatch):
 
     def start(self, ports):
         entered.set()
-        assert go_on.wait(10)
+        assert go_on.wait(600)
         living.append(self)
 
     monkeypatch.setattr(LocalBroker, "running", property(lambda self: bool(living)))
     monkeypatch.setattr(LocalBroker, "_start", start)
     with ThreadPoolExecutor() as threads:
         first = threads.submit(LocalBroker(tmp_path).start)
-        assert entered.wait(10)
+        assert entered.wait(600)
         second = threads.submit(LocalBroker(tmp_path).start)
         go_on.set()
         with pytest.raises(DeployError, match="running already"):
-            second.result(10)
-        first.result(10)
+            second.result(600)
+        first.result(600)
     assert len(living) == 1
 
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from aggregated import aggregated, produce, projected
+from aggregated import aggregated, produce, read_all
+from committed_states import rejects
 from kafka import KafkaProducer
 from yesterday import publish
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
-from pipelines.aggregation import quarantine
-from pipelines.bounded.run import aggregate
+from mechanisms.frozen import replace
 from pipelines.sinks.kafka import QUARANTINE_NOTE, QuarantineTopic, Several
 from pipelines.sinks.quarantine import parse, quarantine_record
-from pipelines.sources.kafka import KafkaTopics
-from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.errors import ParameterError
 from sotto.kafka.admin import connected
-from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
+from sotto.kafka.topics import SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
@@ -32,11 +28,7 @@ DEVICES = 6
 
 
 def second_plan() -> CompiledPlan:
-    """Return the next version of the plan that all tests here have."""
-    said = json.loads(small_plan().to_json())
-    said["version"] = 2
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
-    return CompiledPlan.from_json(text.encode())
+    return replace(small_plan(), version=2)
 
 
 @pytest.fixture
@@ -59,34 +51,6 @@ def given(folder, *more: str) -> list[str]:
     ]
 
 
-def test_a_topic_with_an_unknown_plan_is_aggregated_and_requeued(
-    broker, topic, state, tmp_path, capsys
-):
-    both = [small_plan(), second_plan()]
-    assert main(given(tmp_path, "--state", str(state))) == 0
-    assert f"{2 * DEVICES} reports requeued" in capsys.readouterr().out
-    aggregate(KafkaTopics(broker, [topic]), tmp_path / "known", both)
-    tables = [projected(each, without=("revision",)) for each in (state, tmp_path / "known")]
-    for name in ("windows", "estimates", "periods"):
-        assert tables[0][name] == tables[1][name] != []
-    # What comes behind it is counted as ever, and the topic is not read again.
-    again = aggregate(KafkaTopics(broker, [topic]), state, both)
-    assert (again.runs, again.generation) == (0, 2)
-    publish(broker, topic, DEVICES, 200, second_plan())
-    assert aggregate(KafkaTopics(broker, [topic]), state, both).tally.counted == DEVICES
-
-
-def rejected(state) -> list[Reject]:
-    directory = StateDirectory(state)
-    return [
-        reject
-        for entry in directory.manifest().quarantine
-        for reject in quarantine.unpack(
-            files.load(directory.files.quarantine(entry.generation), quarantine.KIND)
-        )
-    ]
-
-
 def published(broker, topic, state, **options) -> str:
     """Aggregate and publish what is rejected; return why that could not be done, if so."""
     to = QuarantineTopic(broker, SinkTopic(topic.name, "quarantine"))
@@ -94,29 +58,17 @@ def published(broker, topic, state, **options) -> str:
 
 
 @pytest.fixture
-def sinks(broker, topic) -> tuple[ReportTopic, ReportTopic]:
+def sinks(broker, topic):
     """The topics of quarantine and of requeue, as all their records are read."""
     stay = Stay(small_plan().horizon, small_plan().retention)
     with connected(broker) as topics:
         for kind in ("quarantine", "requeue"):
             topics.create_sink(SinkTopic(topic.name, kind), 2, 1, stay)
-    return _Whole(f"{topic.name}-quarantine"), _Whole(f"{topic.name}-requeue")
-
-
-class _Whole:
-    """A topic of two partitions by its name."""
-
-    partitions = 2
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __str__(self) -> str:
-        return self.name
+    return f"{topic.name}-quarantine", f"{topic.name}-requeue"
 
 
 def test_a_streaming_job_is_given_back_what_it_rejected(
-    broker, local, topic, state, sinks, tmp_path, read_all, capsys
+    broker, local, topic, state, sinks, tmp_path, capsys
 ):
     """With the first append times, once, whatever else is in its quarantine."""
     origin, target = sinks
@@ -124,13 +76,13 @@ def test_a_streaming_job_is_given_back_what_it_rejected(
     # Without its note all is published again, as after a crash.
     (state / QUARANTINE_NOTE).unlink()
     published(broker, topic, state)
-    rejects = rejected(state)
+    sent = rejects(state)
     producer = KafkaProducer(**broker.options(10))
     producer.send(str(origin), b"poison", key=b"poison")
     producer.send(str(origin), None, key=b"poison", headers=[("append", b"soon")])
     impossible = ((1 << 80, 1), (-5, 1), (1 << 62, 1), (5, -1))
     for number, (append, rows) in enumerate(impossible):
-        said = Reject(Reason.UNKNOWN_PLAN, rejects[0].message, append, rows)
+        said = Reject(Reason.UNKNOWN_PLAN, sent[0].message, append, rows)
         record = quarantine_record(said, "poison", b"%d" % number)
         producer.send(str(origin), record.value, key=record.key, headers=list(record.headers))
     producer.flush(10)
@@ -147,7 +99,7 @@ def test_a_streaming_job_is_given_back_what_it_rejected(
     assert capsys.readouterr().out.startswith("0 reports given back")
     found = read_all(broker, target)
     assert sorted((record.timestamp, record.value) for record in found) == sorted(
-        (reject.append, reject.message) for reject in rejects
+        (reject.append, reject.message) for reject in sent
     )
     assert {record.timestamp_type for record in found} == {0}
     assert main([*command, "--dry-run"]) == 0
@@ -156,12 +108,12 @@ def test_a_streaming_job_is_given_back_what_it_rejected(
     assert len(read_all(broker, target)) == 2 * len(found)
 
 
-def test_what_is_rejected_is_published_once_a_file(broker, topic, state, sinks, read_all):
+def test_what_is_rejected_is_published_once_a_file(broker, topic, state, sinks):
     origin, _ = sinks
     assert published(broker, topic, state) == ""
     first = read_all(broker, origin)
     entries = [parse(record.key, record.value, record.headers) for record in first]
-    assert sorted(entry.reject for entry in entries) == sorted(rejected(state))
+    assert sorted(entry.reject for entry in entries) == sorted(rejects(state))
     assert {entry.job for entry in entries} == {StateDirectory(state).manifest().state}
     assert published(broker, topic, state) == ""
     produce(broker, topic, b"no report")

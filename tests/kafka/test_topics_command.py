@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from aggregated import admin, configure
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
@@ -29,14 +29,6 @@ def run(broker, tmp_path, capsys):
         return status, *capsys.readouterr()
 
     return command
-
-
-@pytest.fixture
-def admin(broker):
-    """What changes topics behind the command's back."""
-    client = KafkaAdminClient(**broker.options(10))
-    yield client
-    client.close()
 
 
 def refused(result, *said):
@@ -88,15 +80,9 @@ def test_retention_covers_the_plans(run):
     )
 
 
-def test_partitions_beyond_the_shards_are_refused(run):
+def test_what_cannot_be_is_refused(run):
     refused(run("create", "wide", "--partitions", "65"), "64 shards", "take at most 64")
-
-
-def test_more_replicas_than_brokers_are_refused(run):
     refused(run("create", "safe", "--partitions", "1", "--replicas", "3"), "only 1 broker(s)")
-
-
-def test_unknown_topics_are_refused(run):
     refused(run("check", "nowhere-e1-p8"), "there is no topic nowhere-e1-p8: create it with sotto")
     refused(run("check", "nowhere"), "must be a full name")
     refused(run("list", "nowhere", plan=False), "no topic of reports called 'nowhere'")
@@ -104,10 +90,11 @@ def test_unknown_topics_are_refused(run):
     refused(run("check", "somewhere-e1-p8"), "there are somewhere-e1-p2")
 
 
-def test_a_topic_that_another_made_is_refused_with_all_that_is_wrong(run, admin):
+def test_a_topic_that_another_made_is_refused_with_all_that_is_wrong(run, broker):
     settings = {"retention.ms": str(DAY), "cleanup.policy": "compact", "retention.bytes": "100"}
     options = {"num_partitions": 3, "replication_factor": 1, "configs": settings}
-    admin.create_topics({"foreign-e1-p4": options}, wait_for_metadata=True)
+    with admin(broker) as client:
+        client.create_topics({"foreign-e1-p4": options}, wait_for_metadata=True)
     refused(
         run("check", "foreign-e1-p4"),
         "it has 3 partitions, not 4",
@@ -117,21 +104,6 @@ def test_a_topic_that_another_made_is_refused_with_all_that_is_wrong(run, admin)
         "retention.bytes is 100: set it to -1",
         "max.message.bytes is 1048588: set it to at least",
     )
-
-
-def test_partitions_that_were_added_later_are_noticed(run, admin):
-    assert run("create", "widened", "--partitions", "2")[0] == 0
-    admin.create_partitions({"widened-e1-p2": 3})
-    refused(run("check", "widened-e1-p2"), "it has 3 partitions, not 2")
-
-
-def test_a_setting_that_was_changed_later_is_noticed(run, admin):
-    assert run("create", "changed", "--partitions", "1")[0] == 0
-    resource = ConfigResource(
-        ConfigResourceType.TOPIC, "changed-e1-p1", {"message.timestamp.type": "CreateTime"}
-    )
-    admin.alter_configs([resource])
-    refused(run("check", "changed-e1-p1"), "message.timestamp.type is CreateTime")
 
 
 def test_a_broker_that_cannot_be_reached_is_told(run):
@@ -162,11 +134,8 @@ def test_tls_and_a_name_from_a_file(run, secured, tmp_path, monkeypatch):
     )
 
 
-def test_topics_beside_those_of_reports(run, admin, broker):
-    refused(
-        run("check", "whole-e1-p2", "--sinks"),
-        "there is no topic whole-e1-p2",
-    )
+def test_topics_beside_those_of_reports(run, broker):
+    refused(run("check", "whole-e1-p2", "--sinks"), "there is no topic whole-e1-p2")
     assert run("create", "whole", "--partitions", "2")[0] == 0
     refused(run("check", "whole-e1-p2", "--sinks"), "no topic whole-estimates", "create whole --s")
     status, out, err = run("create", "whole", "--partitions", "2", "--sinks")
@@ -184,8 +153,7 @@ def test_topics_beside_those_of_reports(run, admin, broker):
     again = run("create", "whole", "--partitions", "2", "--sinks")[1]
     assert again.count("is there already") == 4
     assert run("check", "whole-e1-p2", "--sinks")[1].count("can be used") == 4
-    changes = {"cleanup.policy": "delete"}
-    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "whole-estimates", changes)])
+    configure(broker, "whole-estimates", "cleanup.policy", "delete")
     refused(
         run("check", "whole-e1-p2", "--sinks"),
         "topic whole-estimates: cleanup.policy is delete: set it to compact",

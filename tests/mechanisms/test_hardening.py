@@ -115,13 +115,13 @@ WHOLE = {
     ],
 )
 def test_builders_refuse_parameters_that_are_no_ints(name: str, field: str) -> None:
-    make = mechanism_class(name).build
-    make([1_000_000], "m", **WHOLE[name])
+    kind = mechanism_class(name)
+    kind(1.0, **WHOLE[name])
     good = WHOLE[name][field]
     for wrong in (float(good), good + 0.5, True, str(good), None, np.int64(good), float("nan")):
         given = {**WHOLE[name], field: wrong}
         with pytest.raises(ParameterError, match=field):
-            make([1_000_000], "m", **given)
+            kind(1.0, **given)
 
 
 @pytest.mark.parametrize("name", ["grr", "sue", "oue", "local_hashing", "subset", "hadamard"])

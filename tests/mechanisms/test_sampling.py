@@ -10,7 +10,7 @@ import pytest
 from sources import ScriptedSource, exact_law
 from statistical import check_counts
 
-from mechanisms.chains.bitplanes import bernoulli_lanes, bernoulli_mask, planes_of
+from mechanisms.chains.bits import bernoulli_lanes, bernoulli_mask, planes_of
 from mechanisms.chains.symbols import SymbolDraw
 from mechanisms.sampling import choose, uniform_below
 from mechanisms.testing import SeededSource

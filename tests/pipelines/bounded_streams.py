@@ -6,7 +6,7 @@ from pathlib import Path
 
 import sqlalchemy as sql
 from committed_states import projected
-from streaming_logs import Outcome, fates, poison, rows_of
+from streaming_logs import Outcome, outcome_of_tables
 
 from pipelines.aggregation import quarantine
 from pipelines.aggregation.step import Tally
@@ -16,7 +16,6 @@ from sotto.plan.compiled import CompiledPlan
 
 
 def command(folder: Path, plans: list[CompiledPlan], *more: str) -> list[str]:
-    """Return the arguments of a run over the log in a folder."""
     (folder / "plans").mkdir(exist_ok=True)
     for plan in plans:
         (folder / "plans" / f"{plan.fingerprint_hex}.json").write_bytes(plan.to_json())
@@ -26,7 +25,6 @@ def command(folder: Path, plans: list[CompiledPlan], *more: str) -> list[str]:
 
 
 def outcome_of(folder: Path) -> Outcome:
-    """Return what a run has left in a folder."""
     url = f"sqlite:///{folder / 'results.db'}"
     tables = projected(url)
     engine = sql.create_engine(url)
@@ -40,17 +38,8 @@ def outcome_of(folder: Path) -> Outcome:
         for path in sorted((folder / "job" / "quarantine").glob("*"))
         for reject in quarantine.unpack(files.load(path, quarantine.KIND))
     ]
-    estimated = {(row["plan"], row["metric"], row["window_start"]) for row in tables["estimates"]}
-    windows = [
-        row
-        for row in tables["windows"]
-        if (row["plan"], row["metric"], row["window_start"]) in estimated
-    ]
+    key = ("plan", "metric", "window_start")
+    estimated = {tuple(row[name] for name in key) for row in tables["estimates"]}
+    windows = [row for row in tables["windows"] if tuple(row[name] for name in key) in estimated]
     assert all(row["closed"] for row in tables["periods"])
-    return Outcome(
-        rows_of(windows, "revision"),
-        rows_of(tables["estimates"], "revision"),
-        rows_of(tables["periods"], "closed"),
-        fates(tally, rejected),
-        poison(rejects),
-    )
+    return outcome_of_tables(tables | {"windows": windows}, tally, rejected, rejects)

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipelines.aggregation import counts
+from pipelines.aggregation import counts, quarantine
 from pipelines.aggregation.counts import WindowKey
 from pipelines.sinks.sql import Results, of_state
 from pipelines.sinks.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
+from sotto.wire.decode import Reject
 
 TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
+
+
+def empty_state(state: Path, elsewhere: str | None = None) -> Path:
+    """Make a state directory into which nothing was aggregated; copies of it have one key."""
+    directory = StateDirectory(state)
+    with directory.lock():
+        directory.open(elsewhere)
+    return state
 
 
 def committed(state: Path) -> dict[str, bytes]:
@@ -26,7 +35,6 @@ def committed(state: Path) -> dict[str, bytes]:
 
 
 def counted(state: Path) -> dict[WindowKey, list[list[int]]]:
-    """Return all counts that are not zero."""
     directory = StateDirectory(state)
     found = {}
     for page, generation in directory.manifest().pages.items():
@@ -35,6 +43,17 @@ def counted(state: Path) -> dict[WindowKey, list[list[int]]]:
             if window.counts.any():
                 found[key] = window.counts.tolist()
     return found
+
+
+def rejects(state: Path) -> list[Reject]:
+    directory = StateDirectory(state)
+    return [
+        reject
+        for entry in directory.manifest().quarantine
+        for reject in quarantine.unpack(
+            files.load(directory.files.quarantine(entry.generation), quarantine.KIND)
+        )
+    ]
 
 
 def projected(

@@ -1,8 +1,21 @@
-"""Processes that end at a step of a commit, for the tests of what is left then."""
+"""Runs that end at a step of a commit, and what an undisturbed run makes of the same log."""
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Callable
+from pathlib import Path
+
+from committed_states import committed, empty_state, projected
+from memory_files import FILES
+from report_logs import faulty, honest, write
+from step_plans import plans
+
+from pipelines.bounded.run import RunResult, aggregate
+
+#: Reports that a run of these tests takes at most.
+MAX_REPORTS = 60
 
 
 class Killed(BaseException):
@@ -20,3 +33,35 @@ def kill_at(step: str, occurrence: int = 1) -> Callable[[str], None]:
             raise Killed
 
     return check
+
+
+class World:
+    """A log, an empty state for it, maybe with its files elsewhere, and what a run makes of it."""
+
+    def __init__(self, folder: Path, place: str | None = None) -> None:
+        self.folder, self.number = folder, 0
+        self.log = write(folder / "log", honest(10, 3, 11) + faulty(12))
+        self.empty = empty_state(folder / "empty", place)
+        self.done = self.new_state()
+        began = time.monotonic()
+        assert self.aggregate(self.done).runs >= 3
+        self.seconds = time.monotonic() - began
+        self.files = dict(FILES)
+
+    def new_state(self) -> Path:
+        """Return a copy of the empty state; its files elsewhere are none."""
+        FILES.clear()
+        self.number += 1
+        return Path(shutil.copytree(self.empty, self.folder / f"state-{self.number}"))
+
+    def aggregate(
+        self, state: Path, checkpoint: Callable[[str], None] = lambda _: None
+    ) -> RunResult:
+        return aggregate(self.log, state, plans(), max_reports=MAX_REPORTS, checkpoint=checkpoint)
+
+    def check(self, state: Path) -> None:
+        """Finish, and compare everything with the undisturbed run."""
+        self.aggregate(state)
+        assert self.files == FILES
+        assert committed(state) == committed(self.done)
+        assert projected(state) == projected(self.done)

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from report_logs import Sent, write
 from step_plans import DAY, HOUR, PERIOD
 
 from clientsdk import MemoryPublisher
 from clientsdk.testing import FakeClock, SeededClient
+from mechanisms.testing import SeededSource
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -36,6 +38,10 @@ THREE = "window: 7d, ladder: [{epsilon: 1}, {epsilon: 4, after: 1d}, {epsilon: 6
 COLOURS = ("red", "green", "blue", "grey")
 
 
+#: From all values, what each estimate is of, by kind and item; only those are compared.
+Truth = Callable[[Sequence[object]], Mapping[tuple[str, str], float]]
+
+
 @dataclass(frozen=True)
 class Kind:
     """A metric, what each device records of it, and what is true of what they recorded.
@@ -47,23 +53,28 @@ class Kind:
     value : callable
         A device's value, or values, from its randomness.
     truth : callable
-        From all values, what each estimate is of, by kind and item; only those are compared.
     ladder : str
     """
 
     line: str
     value: Callable[[random.Random], object]
-    truth: Callable[[Sequence[object]], Mapping[tuple[str, str], float]]
+    truth: Truth
     ladder: str = LADDER
 
 
-def colour(source: random.Random) -> str:
-    return source.choices((*COLOURS, "mauve"), (5, 3, 2, 1, 1))[0]
+def choice(names: Sequence[object], weights: Sequence[int]) -> Callable[[random.Random], object]:
+    return lambda source: source.choices(names, weights)[0]
 
 
-def colour_shares(values: Sequence[object]) -> dict[tuple[str, str], float]:
-    known = [value if value in COLOURS else "other" for value in values]
-    return {("share", name): known.count(name) / len(known) for name in (*COLOURS, "other")}
+def shares(*names: str, kind: str = "share", other: str | None = None) -> Truth:
+    """Return what says how often names were recorded, and anything else as the other one."""
+    items = names if other is None else (*names, other)
+
+    def truth(values: Sequence[object]) -> dict[tuple[str, str], float]:
+        known = [value if value in names else other for value in values]
+        return {(kind, name): known.count(name) / len(known) for name in items}
+
+    return truth
 
 
 def length(source: random.Random) -> float:
@@ -74,30 +85,20 @@ def length_mean(values: Sequence[object]) -> dict[tuple[str, str], float]:
     return {("mean", ""): float(np.mean(np.clip(np.array(values, dtype=float), 0, 100)))}
 
 
-def answer(source: random.Random) -> bool:
-    return source.random() < 0.3
-
-
-def yes_share(values: Sequence[object]) -> dict[tuple[str, str], float]:
-    return {("share", "yes"): values.count(True) / len(values)}
+def yes_share(item: str) -> Truth:
+    return lambda values: {("share", item): values.count(True) / len(values)}
 
 
 def category(mechanism: str, repeat: str = "{once: first}", ladder: str = LADDER) -> Kind:
     line = f"type: category, domain: [{', '.join(COLOURS)}], outside: other, repeat: {repeat}"
-    return Kind(f"{line}, mechanism: {mechanism}", colour, colour_shares, ladder)
+    truth = shares(*COLOURS, other="other")
+    colours = choice((*COLOURS, "mauve"), (5, 3, 2, 1, 1))
+    return Kind(f"{line}, mechanism: {mechanism}", colours, truth, ladder)
 
 
 def number(mechanism: str) -> Kind:
     line = f"type: number, range: [0, 100], outside: clip, mechanism: {mechanism}"
     return Kind(line, length, length_mean)
-
-
-def place(source: random.Random) -> str:
-    return source.choice(("home", "home", "away"))
-
-
-def place_shares(values: Sequence[object]) -> dict[tuple[str, str], float]:
-    return {("string", name): values.count(name) / len(values) for name in ("home", "away")}
 
 
 def position(source: random.Random) -> list[float]:
@@ -112,22 +113,14 @@ def position_means(values: Sequence[object]) -> dict[tuple[str, str], float]:
 GRADES = ("bad", "ok", "good")
 
 
-def grade(source: random.Random) -> str:
-    return source.choices(GRADES, (2, 3, 4))[0]
-
-
-def grade_shares(values: Sequence[object]) -> dict[tuple[str, str], float]:
-    return {("share", name): values.count(name) / len(values) for name in GRADES}
-
-
 def ordinal(mechanism: str) -> Kind:
     line = f"type: ordinal, values: [{', '.join(GRADES)}], mechanism: {mechanism}"
-    return Kind(line, grade, grade_shares)
+    return Kind(line, choice(GRADES, (2, 3, 4)), shares(*GRADES))
 
 
 def survey(mechanism: str) -> Kind:
     line = f'type: survey, question: "Did you?", mechanism: {mechanism}'
-    return Kind(line, answer, yes_share)
+    return Kind(line, choice((True, False), (3, 7)), yes_share("yes"))
 
 
 SCREENS = ("map", "list", "help")
@@ -139,14 +132,13 @@ def screens(source: random.Random) -> list[str]:
     return [favourite] * 200 + [source.choice(SCREENS)]
 
 
-def favourite_shares(values: Sequence[object]) -> dict[tuple[str, str], float]:
-    named = [value[0] for value in values if isinstance(value, list)]
-    return {("share", name): named.count(name) / len(named) for name in SCREENS}
-
-
 def top_item(mechanism: str) -> Kind:
     line = f"type: top_item, domain: [{', '.join(SCREENS)}], outside: list, clip: 100"
-    return Kind(f"{line}, mechanism: {mechanism}", screens, favourite_shares)
+    return Kind(
+        f"{line}, mechanism: {mechanism}",
+        screens,
+        lambda each: shares(*SCREENS)([value[0] for value in each]),
+    )
 
 
 def nearest_point_bounds(values: Sequence[object]) -> dict[tuple[str, str], float]:
@@ -172,10 +164,9 @@ KINDS: Mapping[str, Kind] = {
     "hadamard": category("hadamard"),
     "hadamard_blocks": category("{hadamard: {blocks: 4}}"),
     "constant": category("grr", "{constant: true}", THREE),
-    "late": Kind("type: boolean", answer, lambda values: {
-        ("share", "true"): values.count(True) / len(values)
-    }),
-    "rappor": Kind("type: string, bits: 64, cohorts: 2", place, place_shares,
+    "late": Kind("type: boolean", choice((True, False), (3, 7)), yes_share("true")),
+    "rappor": Kind("type: string, bits: 64, cohorts: 2", choice(("home", "away"), (2, 1)),
+                   shares("home", "away", kind="string"),
                    LADDER.replace("epsilon: 4", "epsilon: 8")),
     "threshold": number("threshold"),
     "sampled_bit": number("{bit_aware: sampled, bits: 6}"),
@@ -213,12 +204,10 @@ class Fleet:
 
 
 def plan_text(kinds: Mapping[str, Kind] = KINDS) -> str:
-    """Return the plan of all kinds."""
     return HEAD + "".join(f"  {name}: {{{k.line}, {k.ladder}}}\n" for name, k in kinds.items())
 
 
 def every_plan() -> CompiledPlan:
-    """Return it compiled."""
     return parse_plan(plan_text()).compile()
 
 
@@ -245,6 +234,31 @@ def fleet(plan: CompiledPlan, devices: int, seed: int) -> Fleet:
     return Fleet(sent, values)
 
 
+def first_payload(
+    metric: CompiledMetric,
+    chain: bytes,
+    pseudonym: bytes,
+    made: random.Random,
+    source: SeededSource,
+) -> bytes:
+    """Return a payload of the first level, of a value of the metric's kind."""
+    symbol = (
+        (1, 0, 0) if metric.type == "top_item" else metric.encode(KINDS[metric.name].value(made))
+    )
+    return metric.mechanism.draw(symbol, chain, pseudonym, source)[0]
+
+
+def counts_of(metric: CompiledMetric, reports: int, seed: int) -> NDArray[np.int64]:
+    source, made, mechanism = SeededSource(seed), random.Random(seed), metric.mechanism
+    counts = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
+    for _ in range(reports):
+        ids = source.words(4).reshape(2, 1, 2)
+        chain, pseudonym = (row.astype("<u8").tobytes() for row in ids)
+        payload = np.frombuffer(first_payload(metric, chain, pseudonym, made, source), np.uint8)
+        counts[:1] += mechanism.accumulate(payload[np.newaxis], *ids, np.zeros(1, np.int64), 1)
+    return counts
+
+
 def _record(client: SeededClient, metric: CompiledMetric, source: random.Random) -> object:
     value = KINDS[metric.name].value(source)
     for each in value if metric.type == "top_item" and isinstance(value, list) else [value]:
@@ -258,10 +272,8 @@ def _taken(publisher: MemoryPublisher) -> Iterator[bytes]:
 
 
 def logged(fleet: Fleet, folder: Path) -> Path:
-    """Write what a fleet sent into an embedded log."""
     return write(folder / "log", fleet.sent)
 
 
 def finite(number: object) -> bool:
-    """Whether a row's number is there and finite."""
     return isinstance(number, float) and math.isfinite(number)

@@ -12,7 +12,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import OffsetOutOfRangeError
 
-from pipelines.sources import kafka, kafka_reader
+from pipelines.sources import kafka
 from pipelines.sources.kafka import KafkaTopics
 from pipelines.sources.kafka_reader import Reader
 from sotto.errors import BrokerError
@@ -40,12 +40,10 @@ class FakePartition:
     end: int = 0
 
     def append(self, time: int, value: bytes | None, kind: int = 1, gap: int = 0) -> None:
-        """Append a record, behind some offsets that have none."""
         self.records.append(FakeRecord(self.end + gap, time, value, kind))
         self.end += gap + 1
 
     def delete_before(self, offset: int) -> None:
-        """Remove the oldest records, as retention does."""
         self.records = [record for record in self.records if record.offset >= offset]
         self.first = offset
 
@@ -85,33 +83,26 @@ class FakeCluster:
         return KafkaTopics(Broker("fake:9092"), wanted, accept_loss)
 
     def check(self, wanted: ReportTopic, horizon: int, *, reading: bool) -> FoundTopic:
-        """Say that a topic can be used."""
         return FoundTopic(wanted.partitions, 1, {}, self.ids[str(wanted)])
 
     def id_of(self, topic: str) -> str:
-        """Return the id of a topic; empty if there is none."""
         return self.ids.get(topic, "")
 
     def find(self, topic: ReportTopic) -> FoundTopic:
-        """Describe a topic."""
         return FoundTopic(topic.partitions, 1, {}, self.ids[str(topic)])
 
     def find_sink(self, topic: SinkTopic) -> FoundTopic:
-        """Describe a topic beside those of reports."""
         if str(topic) not in self.ids:
             raise BrokerError(f"there is no topic {topic}")
         return FoundTopic(1, 1, {}, self.ids[str(topic)])
 
     def epochs(self, name: str) -> tuple[ReportTopic, ...]:
-        """Return the topics of a name."""
         return tuple(
             found for text, found in self.topics.items() if found.name == name and text in self.ids
         )
 
 
 class FakeConsumer:
-    """Reads one partition at a time."""
-
     def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
         self.assigned: set[TopicPartition] = set()
@@ -163,8 +154,6 @@ class FakeConsumer:
 
 
 def install(patch: pytest.MonkeyPatch, cluster: FakeCluster) -> None:
-    """Let all readers read a cluster."""
-
     @contextmanager
     def connected(broker: Broker) -> Iterator[FakeCluster]:
         yield cluster
@@ -176,7 +165,6 @@ def install(patch: pytest.MonkeyPatch, cluster: FakeCluster) -> None:
 
     patch.setattr(Reader, "_consumer", consumer)
     patch.setattr(kafka, "connected", connected)
-    patch.setattr(kafka_reader, "PATIENCE", 0.05)
 
 
 def copied(log: Path, cluster: FakeCluster, gaps: Iterable[int] | None = None) -> None:

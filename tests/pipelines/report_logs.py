@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,15 +22,11 @@ SYMBOLS = {"grr": 2, "oue": 1, "rappor": b"home", "threshold": 0.25}
 
 
 class Sent(NamedTuple):
-    """A message and when the log takes it."""
-
     append: int
     message: bytes
 
 
 class Device:
-    """A device of one plan and one pseudonym."""
-
     def __init__(self, plan: CompiledPlan, source: random.Random) -> None:
         self.plan = plan
         self.random = source
@@ -51,17 +48,14 @@ class Device:
         ]
 
     def draw(self, metric: CompiledMetric, chain: bytes) -> tuple[bytes, ...]:
-        """Return fresh payloads of a chain."""
         symbol = SYMBOLS[metric.mechanism.name]
         return metric.mechanism.draw(symbol, chain, self.pseudonym, self.bits)
 
     def send(self, append: int, metric: CompiledMetric, *rows: Row) -> Sent:
-        """Return a message of rows of one metric."""
         shard = shard_of(self.pseudonym, self.plan.shards)
         return Sent(append, encode_message(self.plan.fingerprint, shard, [(metric.index, rows)]))
 
     def period(self, start: int) -> list[Sent]:
-        """Return what an honest device sends of one budget period."""
         sent = []
         for metric in self.plan.metrics:
             for _ in range(self.random.randint(0, metric.limit)):
@@ -111,7 +105,17 @@ def write(log: Path, sent: list[Sent], lanes: int = 2, segment_bytes: int = 1 <<
     for number, one in enumerate(sorted(sent)):
         shared[number % lanes].append(one)
     for lane, mine in shared.items():
-        with LogWriter(log, f"lane-{lane}", fsync="never", segment_bytes=segment_bytes) as writer:
-            for append, message in mine:
-                writer.append(message, append)
+        append(log, mine, f"lane-{lane}", segment_bytes)
     return log
+
+
+def append(
+    log: Path,
+    sent: Iterable[tuple[int, bytes]],
+    lane: str = "lane-0",
+    segment_bytes: int = 1 << 20,
+) -> None:
+    """Append messages to one lane, in their order."""
+    with LogWriter(log, lane, fsync="never", segment_bytes=segment_bytes) as writer:
+        for time, message in sent:
+            writer.append(message, time)

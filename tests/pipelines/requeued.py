@@ -8,10 +8,7 @@ from pathlib import Path
 from report_logs import Sent, faulty, honest
 from step_plans import DAY, plans
 
-from pipelines.aggregation import quarantine
-from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
-from sotto.wire.decode import Reject
 
 #: The plan that is there from the start, and the one that is not; budget and horizon are the
 #: first one's either way.
@@ -27,19 +24,6 @@ def reports(devices: int, seed: int) -> list[Sent]:
     return sorted(honest(devices, 1, seed) + bad)
 
 
-def rejects(state: Path) -> list[Reject]:
-    """Return everything in quarantine."""
-    directory = StateDirectory(state)
-    return [
-        reject
-        for entry in directory.manifest().quarantine
-        for reject in quarantine.unpack(
-            files.load(directory.files.quarantine(entry.generation), quarantine.KIND)
-        )
-    ]
-
-
 def audits(state: Path) -> dict[int, tuple[int, ...]]:
-    """Return the audit of every period."""
     audit = StateDirectory(state).manifest().audit()
     return {period: astuple(totals) for period, totals in audit.items()}

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
+from crashes import MAX_REPORTS
 from step_plans import plans
 
 #: The status of a process that stopped where it was told to.
 STOPPED = 77
-MAX_REPORTS = 60
 #: So few bytes that runs write both snapshots and logs.
 SHORT = 2_000
 
 
 def run(log: str, state: str, step: str | None = None, occurrence: int = 1) -> None:
-    """Run, and stop dead at an occurrence of a step if one is given.
-
-    Parameters
-    ----------
-    log, state : str
-    step : str, optional
-        A step of the commit, or ``write`` for the writing of any file.
-    occurrence : int
-        Which one, from 1.
-    """
+    """Run, and stop dead at an occurrence of a commit's step, or of the ``write`` of a file."""
     from pipelines.bounded.run import aggregate
     from pipelines.storage import files
     from pipelines.storage import states as storedstates
@@ -53,8 +42,3 @@ def run(log: str, state: str, step: str | None = None, occurrence: int = 1) -> N
 
         files.os.write = half  # type: ignore[attr-defined]
     aggregate(log, state, plans(), max_reports=MAX_REPORTS, checkpoint=stop_at)
-
-
-if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    run(str(Path(arguments[0])), arguments[1], *arguments[2:3], *map(int, arguments[3:]))

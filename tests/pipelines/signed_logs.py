@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 
@@ -11,6 +10,7 @@ from step_plans import DAY, HOUR, PERIOD, THRESHOLD, category, number, plan
 
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.coins import shard_of
+from mechanisms.frozen import replace
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.format import GROUP, HEADER, TRAILER, Group, Row, decode_message, encode_message
 from sotto.wire.signatures import Signer
@@ -19,17 +19,9 @@ from sotto.wire.signatures import Signer
 BEGIN = 2800 * PERIOD
 
 
-def changed(base: CompiledPlan, **fields: object) -> CompiledPlan:
-    """Return a plan with other fields."""
-    document = {**json.loads(base.to_json()), **fields}
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return CompiledPlan.from_json(text.encode())
-
-
 def fleet_plan(**fields: object) -> CompiledPlan:
-    """Return a plan of two metrics, without signatures unless said."""
     metrics = category("colour", 3, 0.5, 1, 2), number("speed", THRESHOLD, 0.25, 0.5)
-    return changed(plan(1, 3.5, *metrics), **fields)
+    return replace(plan(1, 3.5, *metrics), **fields)
 
 
 UNSIGNED = fleet_plan()
@@ -64,7 +56,6 @@ Attack = Callable[[bytes, random.Random], Iterator[bytes]]
 
 
 def contradicting(message: bytes) -> list[Group]:
-    """Return the rows of a message with other payloads."""
     return [
         Group(
             run.metric,

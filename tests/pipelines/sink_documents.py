@@ -21,11 +21,8 @@ TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
 _PERIOD = ("pseudonyms", "chains", "accepted", "observed", "most_accepted", "most_observed")
 
 
-def window(
-    revision: int, start: int = 0, items: Sequence[str] = ("red", "blue"), job: str = "job"
-) -> tuple[bytes, bytes]:
-    """Return key and value for a window whose values are its revision."""
-    row = {
+def window_row(start: int) -> dict[str, object]:
+    return {
         "collector": "tests.example",
         "plan": "small",
         "version": 1,
@@ -34,9 +31,26 @@ def window(
         "window_end": start + 10,
         "type": "category",
         "mechanism": "grr",
-        "n": len(items),
+        "n": 2,
         "reports_by_level": [1, 2],
     }
+
+
+def period_row(number: int) -> dict[str, object]:
+    return {
+        "collector": "tests.example",
+        "period_start": 0,
+        "period_end": 7,
+        "closed": False,
+        **dict.fromkeys(_PERIOD, number),
+        "over_budget": 0,
+        "equivocation": 1,
+    }
+
+
+def window(
+    revision: int, start: int = 0, items: Sequence[str] = ("red", "blue"), job: str = "job"
+) -> tuple[bytes, bytes]:
     estimates = [
         {
             "kind": "share",
@@ -52,22 +66,13 @@ def window(
         }
         for at, item in enumerate(items)
     ]
-    return window_document(job, row, estimates, revision, "early")
+    return window_document(job, window_row(start), estimates, revision, "early")
 
 
 def rest(revision: int, rejects: int, job: str = "job") -> list[tuple[bytes, bytes]]:
     """Return keys and values of a period, of what was rejected and of how the job is."""
-    period = {
-        "collector": "tests.example",
-        "period_start": 0,
-        "period_end": 7,
-        "closed": False,
-        **dict.fromkeys(_PERIOD, revision),
-        "over_budget": 0,
-        "equivocation": 1,
-    }
     return [
-        period_document(job, period, revision),
+        period_document(job, period_row(revision), revision),
         rejects_document(job, "tests.example", {"late": rejects}, revision),
         health_document(job, "tests.example", {"clock": 100 + revision}, revision),
     ]
@@ -88,12 +93,10 @@ class Feed:
 
 
 def held(url: str | sql.URL) -> dict[str, list[dict[str, object]]]:
-    """Return the tables of results."""
     with Results(url, create=False) as results:
         return {table.name: results.table(table) for table in TABLES}
 
 
 def values(url: str | sql.URL) -> dict[tuple[object, object], object]:
-    """Return the estimates by window and item."""
     with Results(url, create=False) as results:
         return {(row["window_start"], row["item"]): row["value"] for row in results.estimates()}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from sotto.plan.registry import Registry
@@ -38,8 +37,7 @@ class Row(NamedTuple):
         return self[:6]
 
 
-@dataclass(frozen=True)
-class Audited:
+class Audited(NamedTuple):
     """What one pseudonym costs."""
 
     chains: int
@@ -80,7 +78,6 @@ class Rules:
         return newest
 
     def cost(self, rows: Iterable[Row]) -> int:
-        """What the chains of one pseudonym cost that would count."""
         return sum(self.certified(row.metric, row.level) for row in self.newest(rows).values())
 
     def reason(self, rows: list[Row]) -> int:

@@ -154,11 +154,7 @@ class Engine:
     """
 
     def __init__(
-        self,
-        stream: Stream,
-        sources: Sequence[Source],
-        source: random.Random,
-        now: int = AT_LAST,
+        self, stream: Stream, sources: Sequence[Source], source: random.Random, now: int = AT_LAST
     ) -> None:
         self.stream, self.sources, self.random = stream, sources, source
         self.now = now
@@ -196,7 +192,6 @@ class Engine:
     # What happens
 
     def discover(self) -> None:
-        """Look for new partitions of all sources."""
         for number in range(len(self.sources)):
             for name in self._split(number, None):
                 self.parts.setdefault((number, name.value), Part(None, None))
@@ -312,7 +307,6 @@ class Engine:
             self.settle(2 * self.stream.every + self.stream.linger)
 
     def read_all(self) -> None:
-        """Read what there is."""
         self.discover()
         while any(self.read_from(part, 500) for part in self._partitions()):
             self.deliver(10)

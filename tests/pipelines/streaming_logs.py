@@ -10,11 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from committed_states import projected
-from report_logs import START, Device, Sent, faulty
+from committed_states import projected, rejects
+from report_logs import START, Device, Sent, append, faulty
 from step_plans import DAY, PERIOD, THRESHOLD, category, number, plan, plans, string
 
-from pipelines.aggregation import quarantine
 from pipelines.aggregation.step import Tally
 from pipelines.bounded.run import aggregate
 from pipelines.sinks.documents import (
@@ -24,10 +23,7 @@ from pipelines.sinks.documents import (
     RejectsDocument,
     WindowDocument,
 )
-from pipelines.storage import files
-from pipelines.storage.directory import StateDirectory
 from sotto.kafka.topics import ReportTopic
-from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
@@ -55,7 +51,6 @@ class Outcome(NamedTuple):
 
 
 def small_plans() -> list[CompiledPlan]:
-    """Return two versions of a plan, the first that of other tests, with little to estimate."""
     later = (
         category("colour", 3, 0.5, 1, 1.5),
         category("shape", 4, 0.25, 0.5, mechanism="oue"),
@@ -89,10 +84,10 @@ def records(epochs: str, seed: int, periods: int = 6) -> Logs:
     topics = EPOCHS[epochs]
     half = START + periods * PERIOD // 2
     logs: Logs = defaultdict(list)
-    for append, message in sent:
-        topic = topics[append > half if len(topics) > 1 else 0]
+    for time, message in sent:
+        topic = topics[time > half if len(topics) > 1 else 0]
         # A broker's clock is set back now and then.
-        shown = Sent(append - source.choice([0, 0, 0, 60_000]), message)
+        shown = Sent(time - source.choice([0, 0, 0, 60_000]), message)
         logs[lane_of(topic, topic.partition(shard_said(message)))].append(shown)
     for topic in topics:
         # Something comes last in every lane, long after.
@@ -107,35 +102,32 @@ def lane_of(topic: ReportTopic, partition: int) -> str:
 
 def write(log: Path, logs: Mapping[str, Iterable[Sent]]) -> None:
     for lane, content in logs.items():
-        with LogWriter(log, lane, fsync="never", segment_bytes=1 << 20) as writer:
-            for append, message in content:
-                writer.append(message, append)
+        append(log, content, lane)
 
 
 @lru_cache
 def aggregated(epochs: str, seed: int) -> Outcome:
-    """Return what a run makes of the records."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder, "log"), records(epochs, seed))
         return outcome_of_run(Path(folder, "log"), Path(folder, "state"), small_plans())
 
 
 def outcome_of_run(log: Path, state: Path, plans: list[CompiledPlan]) -> Outcome:
-    """Aggregate a log and return what is found in it."""
     result = aggregate(log, state, plans)
-    tables = projected(state)
-    rejects = [
-        reject
-        for entry in StateDirectory(state).manifest().quarantine
-        for reject in quarantine.unpack(
-            files.load(StateDirectory(state).files.quarantine(entry.generation), quarantine.KIND)
-        )
-    ]
+    return outcome_of_tables(projected(state), result.tally, result.rejects, rejects(state))
+
+
+def outcome_of_tables(
+    tables: Mapping[str, list[dict[str, object]]],
+    tally: Tally,
+    rejected: Mapping[str, int],
+    rejects: Iterable[Reject],
+) -> Outcome:
     return Outcome(
-        rows_of(tables["windows"], "revision"),
-        rows_of(tables["estimates"], "revision"),
+        rows_of(tables["windows"]),
+        rows_of(tables["estimates"]),
         rows_of(tables["periods"], "closed"),
-        fates(result.tally, result.rejects),
+        fates(tally, rejected),
         poison(rejects),
     )
 
@@ -151,14 +143,13 @@ def streamed(documents: Iterable[Document], rejected: Iterable[Reject]) -> Outco
     (rejects,) = (each for each in documents if isinstance(each, RejectsDocument))
     (health,) = (each for each in documents if isinstance(each, HealthDocument))
     tally = Tally(*(health.health[name] for name in Tally._fields))  # type: ignore[arg-type]
-    return Outcome(
-        rows_of([each.rows()[0] for each in windows], "revision"),
-        rows_of([row for each in windows for row in each.rows()[1]], "revision"),
-        rows_of(periods, "closed"),
-        fates(tally, rejects.rejects),
-        # At least once: what was rejected before a rollback is rejected again.
-        poison(rejected),
-    )
+    tables = {
+        "windows": [each.rows()[0] for each in windows],
+        "estimates": [row for each in windows for row in each.rows()[1]],
+        "periods": periods,
+    }
+    # At least once: what was rejected before a rollback is rejected again.
+    return outcome_of_tables(tables, tally, rejects.rejects, rejected)
 
 
 def rows_of(

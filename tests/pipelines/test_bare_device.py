@@ -19,14 +19,14 @@ def run(script: str, *arguments: str) -> str:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_every_metric_is_recorded_and_sent(tmp_path: Path) -> None:
+def test_every_metric_is_recorded_and_sent(tmp_path):
     (tmp_path / "plan.json").write_bytes(every_plan().to_json())
     script = """
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher
@@ -46,7 +46,7 @@ with Client(sys.argv[1], state=NO_LIFETIME_BOUND, publisher=publisher, clock=clo
     assert sent == metrics == len(KINDS)
 
 
-def test_every_plan_is_chosen_for_compiled_and_checked(tmp_path: Path) -> None:
+def test_every_plan_is_chosen_for_compiled_and_checked(tmp_path):
     named = plan_text()
     open_ = "\n".join(line for line in named.splitlines() if "mechanism" not in line) + "\n"
     open_ += "  free: {type: ordinal, values: [a, b], window: 7d, ladder: [{epsilon: 1}]}\n"

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
-from every_type import KINDS, Fleet, every_plan, finite, fleet, logged
+from every_type import KINDS, every_plan, finite, fleet, logged
 from statistical import check_normal
 
-from mechanisms.items import Method
 from mechanisms.registry import REGISTRY, mechanisms_for
-from mechanisms.testing import SeededSource
 from mechanisms.top_item.permute_and_flip import PermuteAndFlip
-from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.bounded.run import aggregate
 from pipelines.sinks.sql import Results, of_state
 from sotto.plan.metric import TYPES
-from sotto.plan.registry import Registry
 
 pytestmark = pytest.mark.slow
 
@@ -30,21 +23,15 @@ CANDIDATES = {"rappor": ("home", "away")}
 
 
 @pytest.fixture(scope="module")
-def sent() -> Fleet:
+def sent():
     return fleet(every_plan(), DEVICES, SEED)
 
 
 @pytest.fixture(scope="module")
-def rows(
-    sent: Fleet, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, dict[tuple[str, str], dict[str, object]]]:
-    """The rows of the estimates, by metric, kind and item."""
+def rows(sent, tmp_path_factory):
     folder, plan = tmp_path_factory.mktemp("every"), every_plan()
     result = aggregate(
-        logged(sent, folder),
-        folder / "state",
-        [plan],
-        candidates={plan.fingerprint: CANDIDATES},
+        logged(sent, folder), folder / "state", [plan], candidates={plan.fingerprint: CANDIDATES}
     )
     assert result.rejects == {}
     found: dict[str, dict[tuple[str, str], dict[str, object]]] = {}
@@ -56,11 +43,7 @@ def rows(
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "permute_and_flip"])
-def test_estimates_lie_within_sampling_error_of_the_truth(
-    name: str,
-    sent: Fleet,
-    rows: dict[str, dict[tuple[str, str], dict[str, object]]],
-) -> None:
+def test_estimates_lie_within_sampling_error_of_the_truth(name, sent, rows):
     """With a false-failure rate of 1e-9 a metric; where the reports determine anything at all."""
     found = rows[name]
     compared = []
@@ -73,9 +56,7 @@ def test_estimates_lie_within_sampling_error_of_the_truth(
     check_normal(values, truths, errors, label=f"{name}, seed {SEED}")
 
 
-def test_reports_taken_for_another_rung_would_be_noticed(
-    sent: Fleet, rows: dict[str, dict[tuple[str, str], dict[str, object]]]
-) -> None:
+def test_reports_taken_for_another_rung_would_be_noticed(sent, rows):
     """The check itself: shares debiased as if all reports were of the first level."""
     mechanism = every_plan().metric("grr").mechanism
     [(p, q)], [(last_p, last_q)] = (mechanism.probabilities(level) for level in (0, 1))
@@ -87,9 +68,7 @@ def test_reports_taken_for_another_rung_would_be_noticed(
         check_normal(wrong, list(truths.values()), errors)
 
 
-def test_releases_have_the_law_of_permute_and_flip(
-    sent: Fleet, rows: dict[str, dict[tuple[str, str], dict[str, object]]]
-) -> None:
+def test_releases_have_the_law_of_permute_and_flip(sent, rows):
     """All that are counted are of the last level, and so the selections themselves."""
     metric = every_plan().metric("permute_and_flip")
     mechanism = metric.mechanism
@@ -110,31 +89,8 @@ def test_releases_have_the_law_of_permute_and_flip(
         check_normal(row["value"], expected / n, spread**0.5 / n, label=f"{name}, seed {SEED}")
 
 
-def test_every_type_and_mechanism_is_there() -> None:
+def test_every_type_and_mechanism_is_there():
     metrics = every_plan().metrics
     assert {metric.mechanism.name for metric in metrics} == set(REGISTRY)
     assert {metric.type for metric in metrics} == set(TYPES)
     assert {name for each in TYPES for name in mechanisms_for(each)} == set(REGISTRY)
-
-
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("reports", [0, 1, 2])
-def test_windows_with_hardly_a_report_have_rows(name: str, reports: int) -> None:
-    """A row a kind and item, the first with all reports, whatever they determine."""
-    plan = every_plan()
-    metric, source = plan.metric(name), SeededSource(SEED)
-    mechanism, made = metric.mechanism, random.Random(SEED)
-    counts = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
-    for _ in range(reports):
-        ids = source.words(4).reshape(2, 1, 2)
-        value = KINDS[name].value(made)
-        symbol = (1, 0, 0) if metric.type == "top_item" else metric.encode(value)
-        chain, pseudonym = (row.astype("<u8").tobytes() for row in ids)
-        payload = np.frombuffer(mechanism.draw(symbol, chain, pseudonym, source)[0], np.uint8)
-        group = np.zeros(1, dtype=np.int64)
-        counts[:1] += mechanism.accumulate(payload[np.newaxis], *ids, group, 1)
-    key = WindowKey(plan.fingerprint, metric.index, 0)
-    windows, estimates = rows_of_windows([(key, Window(1, counts))], Registry([plan]), {})
-    assert [row["n"] for row in windows] == [reports]
-    assert len({(row["kind"], row["item"]) for row in estimates}) == len(estimates) > 0
-    assert {row["method"] for row in estimates} <= {method.value for method in Method}

@@ -6,7 +6,8 @@ import atexit
 import random
 import shutil
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +29,7 @@ from pipelines.sinks.tables import Advance
 from pipelines.storage.directory import StateDirectory
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic
-from sotto.log.writer import LogWriter, now_ms
+from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry
 
 CANDIDATES = {plans()[1].fingerprint: {"path": ("home", "away")}}
@@ -60,18 +61,18 @@ def watched(folder: Path) -> Watched:
 
 
 def late_messages(number: int) -> list[Sent]:
-    """Return messages for a log whose records are all older."""
     device = Device(plans()[0], random.Random(5))
     colour = device.plan.metric("colour")
     sent = [device.chain(colour, START)[0] for _ in range(number)]
     return [Sent(START + 10**9 + at, one.message) for at, one in enumerate(sent)]
 
 
-def append(log: Path, lane: str, sent: list[Sent]) -> None:
-    """Append messages to a lane."""
-    with LogWriter(log, lane, fsync="never") as writer:
-        for one in sent:
-            writer.append(one.message, one.append)
+def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition, however busy the machine is."""
+    limit = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
 
 
 def exposition(
@@ -83,7 +84,6 @@ def exposition(
     documents: WatchedDocuments | None = None,
     registry: Registry | None = None,
 ) -> str:
-    """Return what an exporter exposes."""
     found = None if database is None and state is None else database or of_state(state or Path())
     results = None if found is None else Database(found, max_series)
     collectors = CollectorRegistry()
@@ -127,18 +127,22 @@ class FakeStream(lag.WatchedStream):
 
     def lag(self, taken: Mapping[str, int]) -> lag.Lag:
         self.asked.append(taken)
-        partitions = {
-            "reports-e1-p2/0": lag.Progress(12, 7),
-            "reports-e1-p2/1": lag.Progress(5, 0),
-        }
-        return lag.Lag(None, 7, 1, now_ms() - 60_000, partitions)
+        partitions = {"reports-e1-p2/0": lag.Progress(12, 7), "reports-e1-p2/1": lag.Progress(5, 0)}
+        return lag.Lag(None, 7, 1, now_ms() - 6_000_000, partitions)
+
+
+def streaming(state: Path, folder: Path) -> str:
+    """Return what the exporter of a streaming job with the same results exposes."""
+    database = f"sqlite:///{folder / 'sunk.db'}"
+    documents = FakeDocuments(sunk(state, database) + 3, now_ms())
+    known = Registry(plans())
+    return exposition(None, FakeStream(), database=database, documents=documents, registry=known)
 
 
 Labels = frozenset[tuple[str, str]]
 
 
 def samples(text: str) -> dict[str, dict[Labels, float]]:
-    """Return the samples of an exposition, by name and labels."""
     found: dict[str, dict[Labels, float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -149,5 +153,4 @@ def samples(text: str) -> dict[str, dict[Labels, float]]:
 
 
 def value(found: dict[str, dict[Labels, float]], name: str, **labels: str) -> float:
-    """Return one sample."""
     return found[name][frozenset(labels.items())]

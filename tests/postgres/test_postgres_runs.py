@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,9 @@ def test_who_reads_sees_whole_generations(log: Path, url: sql.URL, tmp_path: Pat
         engine = sql.create_engine(url).execution_options(isolation_level="REPEATABLE READ")
         newest_window = "SELECT coalesce(max(revision), 0) FROM windows"
         query = sql.text(f"SELECT projected_generation, ({newest_window}) FROM meta")
-        while not done.is_set():
+        last = False
+        while not last:
+            last = done.is_set()
             with engine.connect() as connection:
                 for generation, newest in connection.execute(query):
                     seen.add(generation)
@@ -108,11 +111,18 @@ def test_who_reads_sees_whole_generations(log: Path, url: sql.URL, tmp_path: Pat
                         torn.append((generation, newest))
         engine.dispose()
 
+    def look(step: str) -> None:
+        """Go on when somebody has read something, so that one generation more is seen."""
+        deadline = time.monotonic() + 60
+        while step == "projected" and not seen:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:
         reader.start()
     try:
-        aggregate(log, tmp_path / "state", plans(), url, max_reports=MAX_REPORTS)
+        aggregate(log, tmp_path / "state", plans(), url, max_reports=MAX_REPORTS, checkpoint=look)
     finally:
         done.set()
         for reader in readers:

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from device_plans import DAY, START, WEEK, counted, metric, plan, reporter, reports
+from device_plans import DAY, START, WEEK, metric, plan, reporter
 from messages import message, pseudonym
 from scripts import start
 
@@ -190,17 +190,6 @@ def test_a_full_disk_keeps_the_partition(tmp_path, monkeypatch):
 
 def _broken(*_):
     raise OSError(5, "Input/output error")
-
-
-def test_a_device_reports_through_the_log(tmp_path):
-    publisher = EmbeddedLogPublisher(tmp_path, fsync="never", clock=FakeClock(START))
-    client = reporter(publisher)
-    for _ in range(9):
-        client.clock.advance(days=1)
-        client.flush()
-    publisher.close()
-    sent = reports([(0, record.body) for record in records(tmp_path)])
-    assert sum(counted(sent, [client.plan]).values()) == client.ledger().spent
 
 
 def held(directory):

@@ -10,7 +10,6 @@ import pytest
 
 from clientsdk import diagnostics
 from clientsdk.sending import backoff
-from sotto.errors import PublishError
 
 
 def test_the_longest_wait_doubles_up_to_a_limit(monkeypatch):
@@ -29,18 +28,11 @@ def test_waits_are_spread_over_the_whole_of_it():
 
 
 @pytest.mark.parametrize(
-    ("hint", "least"),
-    [(None, 0), (30.0, 30), (-5.0, 0), (float("nan"), 0), (1e12, 86_400), (0, 0)],
+    ("hint", "least"), [(None, 0), (30.0, 30), (-5.0, 0), (float("nan"), 0), (1e12, 86_400), (0, 0)]
 )
 def test_hints(monkeypatch, hint, least):
     monkeypatch.setattr(backoff, "chance", lambda: 0.5)
     assert backoff.delay(1, hint) == least + 1
-
-
-def test_an_error_says_when_to_come_back():
-    assert PublishError("full", retry_after=3.0).retry_after == 3.0
-    assert PublishError("full").retry_after is None
-    assert str(PublishError("full", retry_after=3.0)) == "full"
 
 
 def test_a_cause_is_logged_once_in_a_while(monkeypatch, caplog):

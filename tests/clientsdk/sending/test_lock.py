@@ -12,43 +12,6 @@ from scripts import published, run, start
 
 from clientsdk.sending.lock import SUFFIX, SendLock
 
-WORKER = """
-from slow_publishers import *
-class Slow(EmbeddedLogPublisher):
-    def publish(self, shard, message):
-        super().publish(shard, message)
-        time.sleep(0.01)
-client = device(metric("colour", "every", 1000), publisher=Slow(sys.argv[2], fsync="never"))
-"""
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
-
-
-def test_processes_that_flush_at_once_send_nothing_twice(path, tmp_path):
-    run(
-        WORKER
-        + """
-for week in range(12):
-    client.record("colour", "a")
-    client.clock.advance(days=7)
-""",
-        path,
-        tmp_path / "log",
-    )
-    flush = """
-client.clock.now = START + 12 * WEEK
-print(client.flush().sent)
-"""
-    workers = [start(WORKER + flush, path, tmp_path / "log") for _ in range(3)]
-    for worker in workers:
-        _, err = worker.communicate(timeout=60)
-        assert worker.returncode == 0, err
-    sent = reports(published(tmp_path / "log"))
-    assert len(sent) == len({(report.chain, report.level) for report in sent}) > 0
-
 
 def test_senders_in_the_background_of_several_workers_send_nothing_twice(path, tmp_path):
     """They wake at the same moment."""

@@ -8,23 +8,23 @@ from device_plans import (
     HOUR,
     LADDER,
     START,
+    VAST,
     WEEK,
+    Calling,
     counted,
     metric,
-    number,
     plan,
     reports,
-    string,
+    run_out,
 )
 
-from clientsdk import Ceilings, MemoryPublisher
+from clientsdk import Ceilings, MemoryPublisher, Outcome
+from clientsdk.ledger import read_file
 from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.coins import shard_of
-from sotto.errors import PublishError, StoreError
+from sotto.errors import PublishError
 from sotto.wire.format import MAX_MESSAGE, decode_message
-
-VAST = {"period": 10**12, "lifetime": 10**12}
 
 
 class Flaky(MemoryPublisher):
@@ -38,6 +38,8 @@ class Flaky(MemoryPublisher):
         fate = self.fates.pop(0) if self.fates else "take"
         if fate == "take and fail":
             super().publish(shard, message)
+        if fate == "break":
+            raise ZeroDivisionError
         if fate != "take":
             raise PublishError("no broker")
         super().publish(shard, message)
@@ -65,15 +67,6 @@ def device(*metrics, seed=1, **options):
     changes = options.pop("plan", {})
     options.setdefault("clock", FakeClock(START))
     return SeededClient(plan(*metrics, **changes), seed=seed, **options)
-
-
-def run_out(client):
-    """Flush whenever something is due until nothing is left."""
-    results = []
-    while (due := client.next_due()) is not None:
-        client.clock.now = max(client.clock.now, due)
-        results.append(client.flush())
-    return results
 
 
 def spent(client):
@@ -132,14 +125,8 @@ def test_charged_before_the_publisher_sees_a_byte(tmp_path):
     path = tmp_path / "device.db"
     seen = []
 
-    class Looking(MemoryPublisher):
-        def publish(self, shard, message):
-            from clientsdk.ledger import read_file
-
-            seen.append(read_file(path).spent)
-            super().publish(shard, message)
-
-    client = device(state=path, publisher=Looking())
+    publisher = Calling(before=lambda: seen.append(read_file(path).spent))
+    client = device(state=path, publisher=publisher)
     client.record("colour", "a")
     run_out(client)
     certified = client.plan.metric("colour").mechanism.certified
@@ -182,10 +169,9 @@ def test_a_level_in_doubt_is_not_replaced_by_an_older_one_when_the_clock_is_set_
     assert [report.level for report in reports(client.publisher.messages)] == [1]
 
 
-def test_messages_before_a_failure_are_delivered():
-    client = device(
-        metric("one"), metric("two"), publisher=Flaky("take", "fail"), plan={"ceilings": VAST}
-    )
+@pytest.mark.parametrize("fate", ["fail", "break"])
+def test_messages_before_a_failure_are_delivered(fate):
+    client = device(metric("one"), metric("two"), publisher=Flaky("take", fate))
     client.record("one", "a")
     client.clock.advance(days=7)
     client.record("two", "a")
@@ -276,20 +262,6 @@ def test_an_error_that_is_none_of_ours_is_told_and_nothing_is_lost(broken):
     assert client.stats().due == 0
 
 
-def test_what_went_before_a_foreign_error_is_not_sent_again():
-    class Broken(MemoryPublisher):
-        def publish(self, shard, message):
-            if len(self.messages) == 1:
-                raise ZeroDivisionError
-            super().publish(shard, message)
-
-    client = device(publisher=Broken())
-    for _ in range(2):
-        client.record("colour", "a")
-        client.clock.advance(days=7)
-    assert (client.flush().sent, client.stats().due) == (1, 1)
-
-
 def test_chains_keep_the_pseudonym_and_the_ledger_of_their_own_period():
     client = device()
     names = []
@@ -310,31 +282,6 @@ def test_chains_keep_the_pseudonym_and_the_ledger_of_their_own_period():
     assert [period.spent for period in client.ledger().periods] == [certified] * 2
 
 
-def test_what_the_aggregator_counts_is_what_was_spent():
-    client = device(
-        metric("colour", "every", 3),
-        number("size"),
-        string("word"),
-        metric("kept", "reservoir"),
-        plan={"ceilings": VAST},
-    )
-    totals = {}
-    for week in range(4):
-        for day in range(7):
-            client.record("colour", "abc"[day % 3])
-            client.record("size", day)
-            client.record("word", f"w{day}")
-            client.record("kept", "a")
-            client.flush()
-            totals |= {p.number: p.pseudonym for p in client.ledger().periods if p.pseudonym}
-            client.clock.now = START + week * WEEK + (day + 1) * DAY
-    run_out(client)
-    aggregator = counted(reports(client.publisher.messages), [client.plan])
-    ledger = client.ledger()
-    assert {bytes.fromhex(totals[p.number]): p.spent for p in ledger.periods} == aggregator
-    assert ledger.spent == ledger.reserved
-
-
 def test_a_chain_follows_the_plan_under_which_it_was_recorded(tmp_path):
     path = tmp_path / "device.db"
     old = plan(metric("colour"))
@@ -344,6 +291,8 @@ def test_a_chain_follows_the_plan_under_which_it_was_recorded(tmp_path):
         client.record("colour", "a")
     with SeededClient(new, seed=2, state=path, clock=clock, publisher=publisher) as client:
         client.record("extra", "a")
+        shown = client.preview().reports
+        assert {report.metric for report in shown} == {"trial/extra", "trial/colour"}
         run_out(client)
         ledger = client.ledger()
     sent = reports(publisher.messages)
@@ -397,6 +346,19 @@ def test_a_ceiling_lowered_later_stops_what_was_to_be_released(tmp_path, low):
     assert ledger.spent == plan().metric("colour").mechanism.certified(1) <= low.period
 
 
+def test_a_lifetime_lowered_later_stops_what_a_period_would_allow(path):
+    """Two values that were promised under the plan's lifetime, of which the lower one pays one."""
+    clock = FakeClock(START)
+    with device(state=path, clock=clock) as client:
+        for _ in range(2):
+            assert client.record("colour", "a") is Outcome.ACCEPTED
+            clock.advance(days=7)
+    low = Ceilings(2_000_000, 3_000_000)
+    with device(state=path, clock=clock, ceilings=low) as client:
+        run_out(client)
+        assert client.ledger().spent <= low.lifetime < client.ledger().reserved
+
+
 def test_long_batches_are_split_into_messages_and_transactions(monkeypatch):
     monkeypatch.setattr("clientsdk.sending.sender.BATCH", 150)
     monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 2000)
@@ -416,57 +378,13 @@ def test_long_batches_are_split_into_messages_and_transactions(monkeypatch):
     assert MAX_MESSAGE == 1 << 20
 
 
-def test_a_message_may_be_as_long_as_the_format_allows():
-    client = device(metric("one", "every", 26_000), plan={"ceilings": VAST})
-    with client._store.transaction(_write()) as connection:
-        # As the recorder would, without drawing 26,000 chains.
-        from clientsdk.store.outbox import Chain
-
-        for i in range(26_000):
-            number = client._store.plans.number
-            chain = Chain(
-                2000, START, i.to_bytes(16, "little"), number, 0, START, 0, 0, 0, b"\x00\x01\x02"
-            )  # fmt: skip
-            client._store.add_chain(connection, chain)
-        client._store.accounts.reserve(connection, "trial/one", 26_000, 26_000 * 2_000_000)
-    client.clock.advance(hours=3)
-    assert client.flush().sent == 26_000
-    assert max(len(body) for _, body in client.publisher.messages) <= MAX_MESSAGE
-    assert len(client.publisher.messages) < 10
-
-
-def _write():
-    from clientsdk.store.database import Access
-
-    return Access.WRITE
-
-
-def test_flush_without_anything_due():
-    client = device(consent=False)
-    assert client.flush() == client.flush()
-    assert client.next_due() is None
-
-
 def test_withdrawal_between_two_messages_stops_the_second():
-    client = device(metric("one"), metric("two"), plan={"ceilings": VAST})
-
-    class Withdrawing(MemoryPublisher):
-        def publish(self, shard, message):
-            super().publish(shard, message)
-            client.withdraw_consent()
-
-    client._sender._publisher = publisher = Withdrawing()
+    client = device(metric("one"), metric("two"), publisher=Calling(), plan={"ceilings": VAST})
+    client.publisher.after = client.withdraw_consent
     client.record("one", "a")
     client.clock.advance(days=7)
     client.record("two", "a")
     client.clock.advance(hours=3)
     client.flush()
-    assert len(publisher.messages) == 1
+    assert len(client.publisher.messages) == 1
     assert client.ledger().pending == ()
-
-
-def test_a_store_that_cannot_be_read_raises_from_flush():
-    client = device()
-    client.close()
-    with pytest.raises(StoreError):
-        client.flush()

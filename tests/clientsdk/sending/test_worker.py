@@ -19,6 +19,8 @@ from slow_publishers import (
     Stuck,
     StuckSyncing,
     quick_plan,
+    wait_until,
+    wait_until_due,
 )
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, Quota
@@ -27,11 +29,6 @@ from clientsdk.sending.tasks import FlushTask
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError, StoreError
 from sotto.plan.compiled import CompiledPlan, canonical
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
 
 
 @pytest.fixture
@@ -75,9 +72,11 @@ def test_three_lines_send_by_themselves(path):
         assert client.record("colour", "a") is Outcome.ACCEPTED
         assert len(senders()) == 1
         assert senders()[0].daemon
-        publisher.wait_for(2)
+        publisher.wait_for(1)
+        wait_until(lambda: client.next_due() is None)
     assert senders() == []
-    assert [report.level for report in reports(publisher.messages)] == [0, 1]
+    # Where little else gets done, both levels are due at once, and the newer goes alone.
+    assert [report.level for report in reports(publisher.messages)] in ([0, 1], [1])
 
 
 def test_what_is_recorded_later_and_due_sooner_wakes_the_thread():
@@ -86,10 +85,7 @@ def test_what_is_recorded_later_and_due_sooner_wakes_the_thread():
     soon = metric("soon", ladder=[(500_000, 0)])
     with device(publisher, compiled=quick_plan(late, soon)) as client:
         client.record("late", "a")
-        deadline = time.monotonic() + PATIENCE
-        while client._worker._asleep_until < 0:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        wait_until(lambda: client._worker._asleep_until > 0)
         client.record("soon", "a")
         publisher.wait_for(1)
     assert [report.metric for report in reports(publisher.messages)] == [1]
@@ -331,11 +327,6 @@ def test_one_warning_however_often_it_fails_and_nothing_of_a_foreign_error(path,
     assert told.exc_info is None
 
 
-def test_the_logger_has_no_handlers():
-    logger = logging.getLogger("clientsdk")
-    assert (logger.handlers, logger.level, logger.propagate) == ([], logging.NOTSET, True)
-
-
 @pytest.mark.parametrize("publisher", [Stuck(), StuckSyncing()], ids=["publish", "sync"])
 def test_recording_never_waits_for_the_network(path, publisher):
     client = device(publisher, state=path)
@@ -392,8 +383,7 @@ def test_close_sends_what_is_due_first(monkeypatch, path):
     compiled = quick_plan(metric("colour", ladder=[(500_000, 0)]))
     client = device(publisher, state=path, compiled=compiled)
     client.record("colour", "a")
-    while (due := client.next_due()) > time.time() * 1000:
-        time.sleep(due / 1000 - time.time() + 0.001)
+    wait_until_due(client)
     result = client.close(PATIENCE)
     assert (result.sent, result.remaining) == (1, 0)
 
@@ -402,8 +392,7 @@ def test_flush_returns_in_time_whatever_the_publisher_does():
     publisher = Stuck()
     client = device(publisher, background=False)
     client.record("colour", "a")
-    while client.next_due() > time.time() * 1000:
-        time.sleep(RESOLUTION / 1000)
+    wait_until_due(client)
     result = client.flush(timeout=0.05)
     assert (result.sent, result.remaining) == (0, 1)
     assert "time was up" in str(result.error)
@@ -452,6 +441,7 @@ def test_a_publisher_may_record_flush_and_close():
     # On a busy machine what was just recorded is due by then.
     assert accepted is Outcome.ACCEPTED
     assert remaining in (1, 2)
+    client._worker._thread.join(PATIENCE)
 
 
 def test_without_a_thread_to_be_had_values_are_kept(path, monkeypatch, caplog):
@@ -550,22 +540,11 @@ def test_a_sender_that_died_is_replaced():
     assert set(reports([first])) <= set(reports(later))
 
 
-def test_withdrawal_while_the_background_sleeps():
-    publisher = Noting()
-    with device(publisher) as client:
-        client.record("colour", "a")
-        publisher.wait_for(1)
-        client.withdraw_consent()
-        sent = len(publisher.messages)
-        assert client.record("colour", "a") is Outcome.NO_CONSENT
-        assert client.next_due() is None
-    assert len(publisher.messages) - sent <= 1
-
-
 QUICK = """
 from slow_publishers import *
 def quick(publisher, **options):
-    client = Client(quick_plan(), state=path, publisher=publisher, **options)
+    once = quick_plan(metric("colour", "every", 1000, ladder=[(500_000, 0)]))
+    client = Client(once, state=path, publisher=publisher, **options)
     client.give_consent()
     return client
 """
@@ -576,22 +555,21 @@ def quick(publisher, **options):
 def test_parent_and_child_have_a_thread_each(path, kind, moment):
     """A server that loads the app before it forks its workers, among others."""
     code = """
-publisher = Stuck() if sys.argv[3] == "amid" else Noting()
+publisher = Stuck() if sys.argv[2] == "amid" else Noting()
 client = quick(publisher)
-if sys.argv[3] != "before":
+if sys.argv[2] != "before":
     client.record("colour", "a")
-    if sys.argv[3] == "amid":
+    if sys.argv[2] == "amid":
         assert publisher.entered.wait(PATIENCE)
     else:
-        publisher.wait_for(2)
+        publisher.wait_for(1)
         # A fork without hooks amid a transaction leaves the child without a store.
-        while client._worker._asleep_until <= 0:
-            time.sleep(0.001)
+        wait_until(lambda: client._worker._asleep_until > 0)
 def work():
     mine = client._sender._publisher = Noting()
-    assert threading.active_count() == 1 or sys.argv[2] == "no hooks"
+    assert threading.active_count() == 1 or sys.argv[-1] == "no hooks"
     assert client.record("colour", "b") is Outcome.ACCEPTED
-    if sys.argv[3] == "amid":
+    if sys.argv[2] == "amid":
         # The parent has the turn; nothing goes twice.
         assert client.flush(timeout=0.05).sent == 0
     else:
@@ -600,13 +578,13 @@ def work():
     assert not client._worker._thread.is_alive()
 pid = fork(work)
 wait(pid)
-if sys.argv[3] == "amid":
+if sys.argv[2] == "amid":
     publisher.let_go.set()
 client.record("colour", "c")
 publisher.wait_for(1)
 client.close(PATIENCE)
 """
-    run(QUICK + FORK + code, path, kind, moment)
+    run(QUICK + FORK + code, path, moment, kind)
 
 
 def test_signal_handlers_record_flush_and_close(path):
@@ -622,8 +600,10 @@ def handle(*_):
             client.flush(timeout=0.001)
         except Exception as error:
             assert "in use by the same thread" in str(error)
+    # Not in the middle of this one: they would nest without end where each takes longer.
+    signal.setitimer(signal.ITIMER_REAL, 0.002)
 signal.signal(signal.SIGALRM, handle)
-signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+signal.setitimer(signal.ITIMER_REAL, 0.002)
 end = time.monotonic() + PATIENCE
 while len(handled) < 300 and time.monotonic() < end:
     client.record("colour", "b")
@@ -638,8 +618,11 @@ def close(*_):
         signal.setitimer(signal.ITIMER_REAL, 0.002)
 signal.signal(signal.SIGALRM, close)
 signal.setitimer(signal.ITIMER_REAL, 0.002)
+end = time.monotonic() + PATIENCE
 while not closed:
     client.record("colour", "b")
+    # What closes comes in between, sooner or later.
+    time.sleep(0.001)
     assert time.monotonic() < end
 assert client.record("colour", "b") is Outcome.STORE_FULL
 assert set(handled) <= {Outcome.ACCEPTED, Outcome.STORE_FULL, Outcome.PERIOD_FULL}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from device_plans import START, counted, metric, plan, reports
-from scripts import run
+from device_plans import START, VAST, counted, metric, plan, reports
 
 from clientsdk import Consent, Outcome, Quota
 from clientsdk.store.store import BUFFERED
 from clientsdk.testing import FakeClock, SeededClient
 
-VAST = {"period": 10**12, "lifetime": 10**12}
 COST = 2_000_000
 
 
@@ -122,20 +120,3 @@ def test_what_an_interrupt_leaves_noted_is_not_written_twice(client):
     ledger = client.ledger()
     assert (ledger.reserved, len(ledger.pending)) == (12 * COST, 12)
     assert sum(ledger.periods[0].recordings.values()) == 12
-
-
-def test_a_forked_child_has_none_of_it():
-    run(
-        """
-client = device(metric("colour", "every", 99), state=NO_LIFETIME_BOUND)
-for _ in range(5):
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-def inherited():
-    assert client.record("colour", "a") is Outcome.STORE_FULL
-    assert client._store.buffer == []
-wait(child(inherited))
-assert client.record("colour", "a") is Outcome.ACCEPTED
-assert len(client.ledger().pending) == 6
-""",
-        "unused",
-    )

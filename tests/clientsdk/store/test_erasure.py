@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import stat
-import subprocess
 import threading
 import time
-import traceback
 from contextlib import closing
 
 import pytest
-from device_plans import START, WEEK, metric, number, plan, string
+from device_plans import START, VAST, WEEK, Calling, metric, number, plan, raw
 
-from clientsdk import Ceilings, Consent, MemoryPublisher, Outcome
+from clientsdk import Ceilings, Consent, Outcome
 from clientsdk.ledger import ALL_METRICS
 from clientsdk.store import outbox
 from clientsdk.store.database import Access
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError, StoreError
-
-VAST = {"period": 10**12, "lifetime": 10**12}
-
-
-def raw(path):
-    """All bytes of the device's files. Read by another process: this one would lose its locks."""
-    files = sorted(path.parent.glob(path.name + "*"))
-    return subprocess.run(["cat", *files], check=True, capture_output=True).stdout
 
 
 def device(path, *metrics, seed=1, **options):
@@ -43,11 +32,6 @@ def secret_of(client):
 
 def ids(client):
     return {bytes.fromhex(chain.chain) for chain in client.ledger().pending}
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
 
 
 def test_the_old_secret_is_gone_as_soon_as_a_period_begins(path):
@@ -139,24 +123,6 @@ def test_withdrawal_wipes_at_once_and_keeps_what_was_reserved(path, sent):
     assert len(client.publisher.messages) == messages
 
 
-def test_agreeing_again_starts_where_the_ledger_stopped(path):
-    ceilings = Ceilings(4_000_000, 10**9)
-    client = device(path, metric("colour", "every", 9), ceilings=ceilings)
-    assert client.record("colour", "a") is Outcome.ACCEPTED
-    name = client.ledger().periods[0].pseudonym
-    client.withdraw_consent()
-    client.give_consent(again=True)
-    assert [client.record("colour", "a") for _ in range(2)] == [
-        Outcome.ACCEPTED,
-        Outcome.OVER_BUDGET,
-    ]
-    (period,) = client.ledger().periods
-    assert period.pseudonym == name
-    assert period.reserved <= ceilings.period
-    client.clock.advance(days=8)
-    assert client.flush().sent == 1
-
-
 def test_a_crash_in_the_middle_of_wiping_is_made_good_at_the_next_start(path, monkeypatch):
     client = device(path, metric("colour", "every", 900))
     for _ in range(400):
@@ -208,14 +174,12 @@ def test_a_withdrawal_that_cannot_be_written_still_stops_this_client(path, monke
 def test_a_withdrawal_that_cannot_be_written_stops_a_flush_under_way(path, monkeypatch):
     monkeypatch.setattr("clientsdk.sending.sender.BATCH", 1)
 
-    class Withdrawing(MemoryPublisher):
-        def publish(self, shard, message):
-            super().publish(shard, message)
-            with monkeypatch.context() as patch:
-                patch.setattr(type(client._store), "set_consent", _disk_full)
-                assert not client.withdraw_consent()
+    def withdraw():
+        with monkeypatch.context() as patch:
+            patch.setattr(type(client._store), "set_consent", _disk_full)
+            assert not client.withdraw_consent()
 
-    client = device(path, metric("colour", "every", 9), publisher=Withdrawing())
+    client = device(path, metric("colour", "every", 9), publisher=Calling(withdraw))
     for _ in range(5):
         client.record("colour", "a")
     client.clock.advance(hours=3)
@@ -230,15 +194,13 @@ def test_what_was_wiped_is_not_sent_under_a_later_consent(path, monkeypatch, sam
     """The person takes consent back and gives it again while a batch is in hand."""
     monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 100)
 
-    class Changing(MemoryPublisher):
-        def publish(self, shard, message):
-            super().publish(shard, message)
-            if len(self.messages) == 1:
-                who = client if same else other
-                who.withdraw_consent()
-                who.give_consent(again=True)
+    def change():
+        if len(client.publisher.messages) == 1:
+            who = client if same else other
+            who.withdraw_consent()
+            who.give_consent(again=True)
 
-    client = device(path, metric("colour", "every", 9), publisher=Changing())
+    client = device(path, metric("colour", "every", 9), publisher=Calling(change))
     other = device(path, metric("colour", "every", 9), seed=2, consent=False)
     for _ in range(5):
         client.record("colour", "a")
@@ -390,111 +352,20 @@ def _disk_full(store, connection, consent):
     raise sqlite3.OperationalError("database or disk is full")
 
 
-def test_true_values_are_in_no_file_message_log_record_or_error(path, caplog):
-    """Marked values; the marks are longer than anything that could be there by chance."""
-    caplog.set_level(0)
-    mark = "Qzx7-marked-value"
-    publisher = MemoryPublisher()
-    client = device(
-        path,
-        metric("colour", "every", 9, domain=["plain", mark + "-category", "c"]),
-        number("size", kind="every", limit=9),
-        string("word", kind="every", limit=9),
-        metric("kept", "reservoir", domain=["x", "y", mark + "-kept"]),
-        publisher=publisher,
-    )
-    planned = raw(path).count(mark.encode())
-    figure = 7.123456789012345
-    raised = []
-    for _ in range(12):
-        client.record("word", mark)
-        client.record("word", mark * 50)
-        client.record("size", figure)
-        for name, value in (
-            ("size", mark),
-            ("colour", mark.encode()),
-            ("word", [mark]),
-            (mark, "word"),
-            ("kept", {mark: mark}),
-        ):
-            try:
-                client.record(name, value)
-            except Exception as error:
-                raised.append(f"{error!r} {error} {error.__cause__!r} {error.__context__!r}")
-        client.record("colour", mark)
-    client.clock.advance(days=2)
-    client.flush()
-    client.close()
-    content = raw(path)
-    assert len(raised) == 60
-    assert planned == content.count(mark.encode()) == 2
-    places = [*raised, caplog.text, repr(client), str(client.__dict__.keys())]
-    assert not any(mark in place or "7.12345" in place for place in places)
-    import struct
+def test_what_a_client_hands_out_leads_to_no_payload_and_no_whole_chain_id(path):
+    def refuse():
+        raise PublishError("no broker")
 
-    for number_form in ("<d", ">d"):
-        assert struct.pack(number_form, figure) not in content
-        assert struct.pack(number_form, figure / 10) not in content
-    sent = b"".join(body for _, body in publisher.messages)
-    assert mark.encode() not in sent
-    assert struct.pack("<d", figure / 10) not in sent
-
-
-def test_no_frame_or_error_that_the_client_hands_out_leads_to_a_value_or_payload(path):
-    mark = "Qzx7-marked-value"
-    handled = []
-
-    class Keep(logging.Handler):
-        def emit(self, record):
-            handled.append(record)
-
-    class Down(MemoryPublisher):
-        def publish(self, shard, message):
-            raise PublishError("no broker")
-
-    keep = Keep()
-    logging.getLogger("clientsdk").addHandler(keep)
-    try:
-        client = device(
-            path,
-            metric("colour", ladder=[(500_000, 0), (8_000_000, WEEK)]),
-            number("size"),
-            string("word", kind="every", limit=9),
-            publisher=Down(),
-        )
-        errors = []
-        for name, value in (("size", mark), (mark, "x"), ("colour", [mark])):
-            try:
-                client.record(name, value)
-            except Exception as error:
-                # The caller's own frame, where it calls, is the caller's.
-                errors.append(error.with_traceback(error.__traceback__.tb_next))
-        client.record("colour", "a")
-        with client._store.transaction(Access.READ) as connection:
-            ((payloads,),) = connection.execute("SELECT payloads FROM chain").fetchall()
-            (chain,) = outbox.due(connection, START + WEEK, 9)
-        client._store.database.connection.execute("PRAGMA query_only = ON")
-        assert client.record("word", mark) is Outcome.STORE_FULL
-        client._store.database.connection.execute("PRAGMA query_only = OFF")
-        client.clock.advance(hours=3)
-        errors.append(client.flush().error)
-    finally:
-        logging.getLogger("clientsdk").removeHandler(keep)
-    assert len(errors) == 4
-    assert isinstance(errors[-1], PublishError)
-    assert [type(argument) for record in handled for argument in record.args] == [str]
-    told = "".join(
-        line
-        for error in errors
-        for line in traceback.TracebackException(
-            type(error), error, error.__traceback__, capture_locals=True
-        ).format()
-    )
-    assert mark not in told
-    assert repr(payloads) not in told
-    assert errors[-1].__traceback__ is errors[-1].__context__ is errors[-1].__cause__ is None
-    assert repr(payloads) not in repr(chain)
+    client = device(path, metric("colour"), publisher=Calling(before=refuse))
+    client.record("colour", "a")
+    with client._store.transaction(Access.READ) as connection:
+        (chain,) = outbox.due(connection, START + WEEK, 9)
+    assert repr(chain.payloads) not in repr(chain)
     assert chain.id.hex() not in repr(chain)
+    client.clock.advance(hours=3)
+    error = client.flush().error
+    assert isinstance(error, PublishError)
+    assert error.__traceback__ is error.__context__ is error.__cause__ is None
 
 
 def test_files_are_readable_by_their_owner_alone(path):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
 
 import pytest
-from device_plans import CONSTANT, DAY, HOUR, LATE, START, WEEK, metric, plan, string
+from device_plans import CONSTANT, DAY, HOUR, LATE, START, WEEK, metric, plan, raw, string
 
 from clientsdk import Lapses, Outcome
 from clientsdk.ledger import ALL_METRICS, read_file
@@ -20,11 +19,6 @@ EXPIRES = START + 2 * DAY
 HORIZON = plan(COLOUR, WORD, ceilings=VAST).horizon
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
-
-
 def device(path, *metrics, now=START, seed=1, **options):
     compiled = plan(*metrics or (COLOUR, WORD), ceilings=VAST, **options)
     return SeededClient(compiled, seed=seed, state=path, clock=FakeClock(now))
@@ -33,11 +27,6 @@ def device(path, *metrics, now=START, seed=1, **options):
 def other(path, now, **options):
     """A client under another plan of the same collector."""
     return device(path, metric("size"), now=now, plan="other", seed=9, **options)
-
-
-def raw(path):
-    files = sorted(path.parent.glob(path.name + "*"))
-    return subprocess.run(["cat", *files], check=True, capture_output=True).stdout
 
 
 def chains_of(client):

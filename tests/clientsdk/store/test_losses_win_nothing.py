@@ -42,11 +42,7 @@ class Device(RuleBasedStateMachine):
     def open(self):
         self.seed += 1
         self.client = SeededClient(
-            PLAN,
-            seed=self.seed,
-            state=self.path,
-            clock=self.clock,
-            publisher=self.publisher,
+            PLAN, seed=self.seed, state=self.path, clock=self.clock, publisher=self.publisher
         )
         # Where file and mark are both in doubt it counts as withdrawn.
         self.client.give_consent(again=True)

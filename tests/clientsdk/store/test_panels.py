@@ -10,7 +10,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 import statistical
-from device_plans import CONSTANT, WEEK, items, metric, plan, reports, take_back_version_5
+from device_plans import CONSTANT, VAST, WEEK, items, make_older, metric, plan, reports
 from scripts import start
 
 from clientsdk import Ceilings, Outcome
@@ -20,7 +20,6 @@ from clientsdk.testing import FakeClock, SeededClient, move_to_turn, small_plan
 from mechanisms.testing import SeededSource
 from sotto.errors import ParameterError, UnknownMetricError
 
-VAST = {"period": 10**12, "lifetime": 10**12}
 #: The first period of a cycle, whatever the N of a test: 2028 = 2 · 2 · 3 · 13 · 13.
 BEGIN = 2028
 SIZES = [1, 2, 13, 26]
@@ -48,11 +47,6 @@ def turns(client, periods, name="colour"):
     return accepted
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
-
-
 def panel_of(client):
     return client._store.panel
 
@@ -61,15 +55,7 @@ def panel_of(client):
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("seed", range(5))
-def test_every_cycle_has_exactly_one_turn(seed, size):
-    client = device(paneled(size), seed=seed)
-    found = turns(client, 104)
-    assert [period // size for period in found] == list(range(BEGIN // size, 2132 // size))
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_so_it_is_in_thousands_of_cycles_before_and_after_the_epoch(size):
+def test_each_of_thousands_of_cycles_before_and_after_the_epoch_has_one_turn(size):
     panel = Panel(b"s" * 32, panels.ALWAYS)
     for cycle in range(-1000, 3000):
         periods = range(cycle * size, (cycle + 1) * size)
@@ -284,21 +270,18 @@ def damage(path):
 
 
 @pytest.mark.parametrize("harm", [lose, damage])
-@pytest.mark.parametrize("seed", range(4))
-def test_losing_the_file_gives_no_second_turn_in_a_cycle(path, harm, seed):
+def test_losing_the_file_gives_no_second_turn_in_a_cycle(path, harm):
     """Whenever it is lost: after the turn, or before, when a new secret would choose anew."""
     found, clock, size = [], FakeClock(BEGIN * WEEK), 4
     changes = {"ceilings": {"period": 2_000_000, "lifetime": 10**12}}
-    lost = {BEGIN + seed + 7 * which for which in range(12)}
-    client = device(paneled(size), state=path, clock=clock, changes=changes, seed=seed)
+    lost = {BEGIN + 7 * which for which in range(16)}
+    client = device(paneled(size), state=path, clock=clock, changes=changes)
     for period in range(BEGIN, BEGIN + 120):
         found += turns(client, 1)
         if period in lost:
             client.close()
             harm(path)
-            client = device(
-                paneled(size), state=path, clock=clock, changes=changes, seed=1000 * seed + period
-            )
+            client = device(paneled(size), state=path, clock=clock, changes=changes, seed=period)
     assert client.ledger().damaged == len(lost)
     cycles = Counter(period // size for period in found)
     assert set(cycles.values()) == {1}
@@ -360,16 +343,9 @@ def test_later_levels_are_released_out_of_turn():
 # The secret.
 
 
-def make_older(path):
-    """Turn a device's file into one of version 4, which knew no panels."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        take_back_version_5(connection)
-        connection.execute("PRAGMA user_version = 4")
-
-
 def test_a_store_of_version_4_draws_its_secret_when_it_is_brought_forward(path):
     device(metric("colour"), state=path).close()
-    make_older(path)
+    make_older(path, 4)
     client = device(metric("colour"), state=path, seed=8)
     drawn = panel_of(client)
     assert (len(drawn.secret), drawn.since) == (32, panels.ALWAYS)
@@ -393,7 +369,7 @@ def test_a_backup_of_version_4_gives_no_second_turn_in_a_cycle(tmp_path, marked)
 
         with opened(1) as client:
             client.flush()
-        make_older(path)
+        make_older(path, 4)
         shutil.copy(path, tmp_path / "backup")
         clock.advance(days=7)
         with opened(2) as client:

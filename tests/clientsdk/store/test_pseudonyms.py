@@ -11,9 +11,7 @@ from scripts import PRELUDE, run
 
 from clientsdk import Client, MemoryPublisher
 from clientsdk.store import pseudonyms
-from clientsdk.store.database import Access
 from clientsdk.testing import FakeClock
-from mechanisms.randomness import SystemSource
 from mechanisms.testing import SeededSource
 
 LADDER = [(500_000, 0)]
@@ -27,31 +25,6 @@ def test_the_derivation_is_the_agreed_one():
     number = (-3).to_bytes(8, "little", signed=True)
     expected = hashlib.sha256(b"sotto.pseudonym\0fleet.example\0" + number + secret).digest()
     assert pseudonyms.pseudonym("fleet.example", -3, secret) == expected[:16]
-
-
-def test_pseudonyms_differ_by_collector_period_and_device():
-    one, two = pseudonyms.draw_secret(SeededSource(1)), pseudonyms.draw_secret(SeededSource(2))
-    names = {
-        pseudonyms.pseudonym(collector, period, secret)
-        for collector in ("a.example", "b.example")
-        for period in (-1, 0, 1)
-        for secret in (one, two)
-    }
-    assert len(names) == 12
-    assert all(len(name) == 16 for name in names)
-
-
-def test_two_that_begin_with_one_secret_part_at_the_first_step():
-    secret = bytes(range(32))
-    after = {pseudonyms.advance(secret, SystemSource()) for _ in range(100)}
-    assert len(after) == 100
-    assert {len(each) for each in after} == {32}
-
-
-def test_a_step_depends_on_the_secret_before_it_too():
-    """A generator that repeats itself does not make two devices one."""
-    one, two = bytes(32), bytes(31) + b"\1"
-    assert pseudonyms.advance(one, SeededSource(3)) != pseudonyms.advance(two, SeededSource(3))
 
 
 class Device:
@@ -131,12 +104,3 @@ for child in children:
 print(*{child.communicate()[0] for child in children}, sep="")
 """
     assert len(run(both, tmp_path, PRELUDE + TWO).split()) == 1
-
-
-def test_after_the_period_the_file_holds_what_no_older_copy_does(copies):
-    devices = [Device(folder, 1) for folder in copies]
-    secrets = set()
-    for device in devices:
-        with device.client._store.transaction(Access.READ) as connection:
-            secrets |= set(connection.execute("SELECT value FROM secret").fetchall())
-    assert len(secrets) == 2

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import stat
 from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 from device_plans import CONSTANT, DAY, START, WEEK, counted, metric, plan, reports
@@ -20,11 +21,6 @@ from sotto.errors import PlanError, StoreError
 
 CEILING = 12_000_000
 COST = 2_000_000
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "device.db"
 
 
 def device(path, *metrics, seed=1, now=START, consent=False, ceilings=None, **options):
@@ -62,6 +58,10 @@ def aside(path):
 def remove(path, *suffixes):
     for suffix in suffixes:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def full(descriptor):
+    raise OSError("full")
 
 
 def second_page(path):
@@ -119,16 +119,10 @@ def test_a_file_of_which_sqlite_says_what_is_no_text(path):
         check_full(client, ledger, lost=1)
 
 
-def test_a_file_that_is_lost_is_not_a_new_device(path):
+@pytest.mark.parametrize("lose", [Path.unlink, lambda path: path.write_bytes(b"")])
+def test_a_file_that_is_lost_or_emptied_is_not_a_new_device(path, lose):
     ledger, _ = live(path)
-    path.unlink()
-    with device(path, seed=2, now=START + WEEK) as client:
-        check_full(client, ledger, lost=1)
-
-
-def test_a_file_that_is_cut_to_nothing(path):
-    ledger, _ = live(path)
-    path.write_bytes(b"")
+    lose(path)
     with device(path, seed=2, now=START + WEEK) as client:
         check_full(client, ledger, lost=1)
 
@@ -169,10 +163,13 @@ def test_ceilings_that_were_lowered_stay_low(path):
         assert client.ledger().ceilings == low
 
 
-def test_damage_before_there_was_a_guard_leaves_nothing_of_the_lifetime(path):
+@pytest.mark.parametrize("guard", [None, b"garbage" * 40, b"x"])
+def test_damage_without_a_guard_leaves_nothing_of_the_lifetime(path, guard):
     live(path)
     remove(path, "-mark")
-    overwrite(path, second_page(path))
+    if guard is not None:
+        path.with_name(path.name + "-mark").write_bytes(guard)
+    overwrite(path, 0 if guard else second_page(path))
     with device(path, seed=2, now=START + 9 * WEEK, consent=True) as client:
         assert client.ledger().reserved >= client.ledger().ceilings.lifetime
         # A withdrawal may have been in what is gone.
@@ -180,18 +177,6 @@ def test_damage_before_there_was_a_guard_leaves_nothing_of_the_lifetime(path):
         assert client.record("colour", "a") is Outcome.NO_CONSENT
         assert client.give_consent(again=True)
         assert client.record("colour", "a") is Outcome.OVER_BUDGET
-
-
-@pytest.mark.parametrize("content", [b"garbage" * 40, b"x"])
-def test_file_and_guard_damaged_together(path, content):
-    live(path)
-    overwrite(path, 0)
-    path.with_name(path.name + "-mark").write_bytes(content)
-    with device(path, seed=2, now=START + 9 * WEEK) as client:
-        assert client.consent is not Consent.GIVEN
-        assert client.give_consent(again=True)
-        assert client.record("colour", "a") is Outcome.OVER_BUDGET
-        assert client.ledger().reserved >= client.ledger().ceilings.lifetime
 
 
 def test_a_withdrawal_erases_what_was_kept_aside(path):
@@ -210,7 +195,7 @@ def test_a_kept_file_that_cannot_be_erased_stays_owed(path, monkeypatch):
     live(path)
     overwrite(path, 0)
     with device(path, seed=2, consent=True) as client:
-        monkeypatch.setattr(damaged_files, "_erase", lambda file: (_ for _ in ()).throw(OSError()))
+        monkeypatch.setattr(damaged_files, "_erase", full)
         assert not client.withdraw_consent()
         monkeypatch.undo()
         client.flush()
@@ -382,17 +367,6 @@ def test_a_file_that_was_renamed_and_put_back_is_the_same_file(path):
     assert client.flush().sent == 1
 
 
-def test_all_of_it_copied_at_once_is_not_noticed_here(path, tmp_path):
-    """Nothing on a plain disk can tell; both copies have the same pseudonym."""
-    (tmp_path / "copy").mkdir()
-    live(path, weeks=1)
-    for suffix in ("", "-mark"):
-        shutil.copyfile(f"{path}{suffix}", f"{tmp_path}/copy/device.db{suffix}")
-    with device(tmp_path / "copy" / "device.db", seed=9) as client:
-        assert client.ledger().restored == 0
-        assert client.record("colour", "a") is Outcome.ACCEPTED
-
-
 # The mark itself.
 
 
@@ -400,7 +374,7 @@ def test_what_cannot_be_confirmed_is_not_sent(path, monkeypatch):
     client = device(path, consent=True)
     client.record("colour", "a")
     client.clock.advance(hours=3)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr(os, "fsync", full)
     with suppress(StoreError):
         assert isinstance(client.flush().error, StoreError)
     assert client.publisher.messages == []
@@ -415,8 +389,8 @@ def test_what_cannot_be_confirmed_is_not_sent(path, monkeypatch):
 def test_consent_that_is_written_and_not_confirmed_stands(path, monkeypatch, renewed, caplog):
     """No error says that nothing has changed, and nothing leaves before a mark can be written."""
     client = device(path)
-    with monkeypatch.context() as full:
-        full.setattr(os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError("full")))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
         client.renew_consent() if renewed else client.give_consent()
         assert client.ledger().consent is Consent.GIVEN
         assert client.record("colour", "a") is Outcome.ACCEPTED
@@ -434,8 +408,8 @@ def test_consent_that_is_written_and_not_confirmed_stands(path, monkeypatch, ren
 def test_a_withdrawal_that_is_not_confirmed_is_tried_again(path, monkeypatch):
     client = device(path, consent=True)
     client.record("colour", "a")
-    with monkeypatch.context() as full:
-        full.setattr(os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError("full")))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
         client.withdraw_consent()
         assert client.record("colour", "a") is Outcome.NO_CONSENT
     client.flush()

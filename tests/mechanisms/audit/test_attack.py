@@ -224,7 +224,7 @@ def five_percent_off(mechanism: Any) -> Any:
     if hasattr(chain, "ladders"):
         [bit] = chain.ladders
         wrong = replace(chain, ladders=(replace(bit, zero=bit.zero * 95 // 100),))
-    elif hasattr(chain, "degradations"):
+    elif hasattr(chain.strongest, "keep"):
         draw = chain.strongest
         other = (2**64 - draw.keep * 105 // 100) // (draw.size - 1)
         keep = 2**64 - (draw.size - 1) * other

@@ -233,7 +233,7 @@ def test_default_steps_of_randomized_response_are_its_own() -> None:
     other = known.strongest.other
     rows = [[known.strongest.keep if x == o else other for o in range(5)] for x in range(5)]
     chain = finite_chain(FiniteDraw(tuple(map(tuple, rows))), ladder)
-    assert chain.steps == known.degradations
+    assert chain.steps == known.steps
     assert chain.exact == known.exact
 
 

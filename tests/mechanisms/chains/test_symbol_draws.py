@@ -21,7 +21,7 @@ HEAD = 1 << 48
 
 def draws(size: int, *ladder: int) -> list[SymbolDraw]:
     chain = symbol_chain(size, ladder)
-    return [chain.strongest, *chain.degradations]
+    return [chain.strongest, *chain.steps]
 
 
 ALL = [

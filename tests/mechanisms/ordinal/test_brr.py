@@ -21,9 +21,11 @@ from mechanisms.ordinal.brr import (
 )
 from mechanisms.ordinal.sizes import equidistant, equidistant_size
 from mechanisms.papers.gradual_release.channels import degradation
+from mechanisms.registry import build
 from mechanisms.testing import SeededSource
 from tests.statistical import check_counts
 
+NAMES = ("domain_size", "subset_size", "missing")
 LADDER = (500_000, 1_000_000, 2_000_000)
 EPSILONS = (0.5, 1.0, 2.0)
 
@@ -108,9 +110,7 @@ def test_rungs_are_degradations_by_the_general_criterion() -> None:
 @pytest.mark.parametrize("shape", [(1, 1, False), (2, 1, True), (5, 0, False), (5, 5, False)])
 def test_bad_shapes_are_refused(shape: tuple[int, int, bool]) -> None:
     with pytest.raises(ParameterError, match="size"):
-        BipartiteRandomizedResponse.build(
-            LADDER, "m", **dict(zip(("domain_size", "subset_size", "missing"), shape, strict=True))
-        )
+        build({"name": "brr", **dict(zip(NAMES, shape, strict=True))}, LADDER, "m")
     with pytest.raises(ParameterError, match="domain_size"):
         BipartiteRandomizedResponse(EPSILONS, 1025, 3)
 

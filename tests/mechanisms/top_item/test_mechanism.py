@@ -15,6 +15,7 @@ from statistical import check_counts, check_normal
 from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
 from mechanisms.exact import exp_micro, loss_micro
 from mechanisms.levels import GRAINS
+from mechanisms.registry import build
 from mechanisms.testing import SeededSource
 from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
 from mechanisms.top_item.permute_and_flip import (
@@ -33,7 +34,7 @@ Kind = type[TopItemMechanism]
 
 
 def made(kind: Kind, items: int, clip: int, ladder: tuple[int, ...]) -> Any:
-    return kind.build(ladder, "screen", domain_size=items, clip=clip)
+    return build({"name": kind.name, "domain_size": items, "clip": clip}, ladder, "screen")
 
 
 def laws(mechanism: TopItemMechanism, counts: tuple[int, ...]) -> list[tuple[Fraction, ...]]:

@@ -72,7 +72,7 @@ def outputs_of(mechanism: SeveralAnswers) -> list[tuple[int, ...]]:
 def steps_of(single: SymbolChain | FiniteChain) -> list[Channel]:
     """What draws the strongest rung, then each weaker one, from the integer thresholds."""
     if isinstance(single, SymbolChain):
-        draws = [single.strongest, *reversed(single.degradations)]
+        draws = [single.strongest, *reversed(single.steps)]
         return [symbol_channel(single.size, *draw.pair) for draw in draws]
     return [
         Channel(tuple(tuple(Fraction(w, 2**64) for w in row) for row in draw.weights))

@@ -8,14 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from step_plans import DAY, HOUR, PERIOD, category, plan
-from step_universe import canonical
 
 from mechanisms.coins import shards_of
 from pipelines.aggregation import decode
 from pipelines.aggregation.decode import CHAINS, Parts, arrivals, parts_for, rows_of
-from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
-from pipelines.aggregation.step import STEP_ROWS, joined, step, step_blocks
+from pipelines.aggregation.step import STEP_ROWS, joined, step
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Batch, row_dtype
 from sotto.wire.format import GROUP, HEADER, MAGIC, VERSION
@@ -70,20 +68,6 @@ def test_steps_never_mix_widths_and_are_cut_by_bytes():
     assert sum(map(len, pieces)) == 20 * (narrow.size + 200)
     sizes = [(len(rows), rows.payload.shape[1]) for rows in pieces]
     assert sorted(sizes) == [(800, WIDE // 8), (3200, WIDE // 8), (STEP_ROWS, 1), (STEP_ROWS, 1)]
-
-
-def test_cuts_and_widths_do_not_change_what_is_counted():
-    few = [message(0, NOW - HOUR * np.arange(1, 40)), message(1, NOW - HOUR * np.arange(1, 9))]
-    parts = arrivals(block(*few), REGISTRY, 0).rows
-    apart, together = (
-        step_blocks(State(REGISTRY, SHARD, 2800, bytes(16)), [rows.to_bytes() for rows in blocks])
-        for blocks in (parts, [Rows.concat(parts)])
-    )
-    assert canonical(apart.state) == canonical(together.state)
-    assert apart.tally == together.tally
-    assert {reject.message for reject in apart.rejects} == {
-        reject.message for reject in together.rejects
-    }
 
 
 def test_made_up_periods_are_dropped_before_rows_are_sorted(monkeypatch):
@@ -147,7 +131,7 @@ def test_a_revocation_does_not_widen_what_is_rejected():
     assert (len(rejects.rows), len(rejects.reason)) == (61, 61)
 
 
-def test_many_are_placed_as_each_is() -> None:
+def test_many_are_placed_as_each_is():
     parts = Parts({-3: 1, 5: 8, 7: 64}, new=4)
     draw = np.random.default_rng(5)
     shards, periods = draw.integers(0, 64, 1000), draw.choice([-3, 5, 6, 7, 2**40], 1000)
@@ -160,7 +144,7 @@ def test_many_are_placed_as_each_is() -> None:
     assert set(placed[periods == -3].tolist()) == {0}
 
 
-def test_a_part_is_expected_to_have_few_chains_and_shards_are_the_limit() -> None:
+def test_a_part_is_expected_to_have_few_chains_and_shards_are_the_limit():
     assert [parts_for([1, chains], 6) for chains in (0, 1, CHAINS)] == [1, 1, 1]
     assert [parts_for([chains, 0], 6) for chains in (CHAINS + 1, 3 * CHAINS, 5 * CHAINS)] == [
         2,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
+import every_type
 import numpy as np
 import pytest
+from every_type import KINDS, every_plan
 from numpy.typing import NDArray
 from step_plans import category, number, plan, string
 
 from mechanisms.estimators.frequency import norm_sub
+from mechanisms.items import Method
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import estimate, rows_of_windows
@@ -60,21 +61,22 @@ def counts_of(metric: CompiledMetric, devices: int) -> NDArray[np.int64]:
     return mechanism.accumulate(chosen, *ids, level, 2)
 
 
-@pytest.mark.parametrize("metric", PLAN.metrics, ids=lambda metric: metric.name)
-@pytest.mark.parametrize("devices", [0, 1, 3000])
-def test_rows_are_complete_and_different(metric: CompiledMetric, devices: int) -> None:
-    key = WindowKey(PLAN.fingerprint, metric.index, 3 * metric.window)
-    window = Window(9, counts_of(metric, devices))
-    candidates = {PLAN.fingerprint: {metric.name: CANDIDATES}}
-    windows, estimates = rows_of_windows([(key, window)], REGISTRY, candidates)
-    (row,) = windows
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("reports", [0, 1, 2, 30])
+def test_windows_with_hardly_a_report_have_rows(name, reports):
+    """A row a kind and item, the first with all reports, whatever they determine."""
+    plan = every_plan()
+    metric = plan.metric(name)
+    key = WindowKey(plan.fingerprint, metric.index, 3 * metric.window)
+    window = Window(9, every_type.counts_of(metric, reports, seed=271828))
+    (row,), estimates = rows_of_windows([(key, window)], Registry([plan]), {})
     assert set(row) == set(WINDOWS.columns.keys())
-    assert (row["n"], sum(row["reports_by_level"]), row["revision"]) == (devices, devices, 9)
+    assert (row["n"], sum(row["reports_by_level"]), row["revision"]) == (reports, reports, 9)
     assert row["window_end"] - row["window_start"] == metric.window
     assert {frozenset(each) for each in estimates} == {frozenset(ESTIMATES.columns.keys())}
-    names = Counter((each["kind"], each["item"]) for each in estimates)
-    assert max(names.values()) == 1
+    assert len({(each["kind"], each["item"]) for each in estimates}) == len(estimates)
     assert [each["position"] for each in estimates] == list(range(len(estimates)))
+    assert {each["method"] for each in estimates} <= {method.value for method in Method}
 
 
 def kinds(name: str) -> dict[tuple[str, str], float]:
@@ -83,7 +85,7 @@ def kinds(name: str) -> dict[tuple[str, str], float]:
     return {(item.kind, item.item): item.estimate.value for item in items}
 
 
-def test_categories_have_shares_that_are_shown_as_such() -> None:
+def test_categories_have_shares_that_are_shown_as_such():
     metric = PLAN.metric("shape")
     counts = counts_of(metric, 3000)
     items = list(estimate(metric, counts, ()))
@@ -94,7 +96,7 @@ def test_categories_have_shares_that_are_shown_as_such() -> None:
     assert [item.display for item in items] == shown
 
 
-def test_numbers_have_what_their_mechanism_tells() -> None:
+def test_numbers_have_what_their_mechanism_tells():
     assert {kind for kind, _ in kinds("plain")} == {"mean", "quantile", "cdf"}
     level = kinds("level")
     assert {kind for kind, _ in level} == {"mean", "missing", "quantile", "cdf"}
@@ -111,20 +113,20 @@ def test_numbers_have_what_their_mechanism_tells() -> None:
     assert units == {"mean": "kg", "missing": "share", "bit": "share"}
 
 
-def test_strings_have_candidates_and_the_missing_one_is_told_apart() -> None:
+def test_strings_have_candidates_and_the_missing_one_is_told_apart():
     strings = {("string", text) for text in CANDIDATES}
     assert set(kinds("path")) == {("unexplained", ""), *strings}
     assert set(kinds("place")) == {("unexplained", ""), ("missing", ""), *strings}
 
 
-def test_without_candidates_everything_is_unexplained() -> None:
+def test_without_candidates_everything_is_unexplained():
     metric = PLAN.metric("path")
     (item,) = estimate(metric, counts_of(metric, 300), ())
     assert (item.kind, item.estimate.value, item.estimate.n) == ("unexplained", 1.0, 300)
     assert sum(item.estimate.reports_by_level) == 300
 
 
-def test_candidates_given_twice_are_one() -> None:
+def test_candidates_given_twice_are_one():
     metric = PLAN.metric("path")
     items = estimate(metric, counts_of(metric, 300), ("home", "home"))
     assert [item.item for item in items] == ["", "home"]

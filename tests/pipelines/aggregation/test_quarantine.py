@@ -29,7 +29,7 @@ rejects = st.lists(
 
 
 @given(rejects, rejects)
-def test_what_is_packed_comes_back_in_one_order(one: list[Reject], other: list[Reject]) -> None:
+def test_what_is_packed_comes_back_in_one_order(one, other):
     packed = quarantine.pack(one) + quarantine.pack(other)
     assert list(quarantine.unpack(packed)) == one + other
     combined = quarantine.combine([quarantine.pack(one), quarantine.pack(other)])
@@ -38,7 +38,7 @@ def test_what_is_packed_comes_back_in_one_order(one: list[Reject], other: list[R
 
 
 @given(rejects, st.data())
-def test_a_cut_is_noticed(one: list[Reject], data: st.DataObject) -> None:
+def test_a_cut_is_noticed(one, data):
     packed = quarantine.pack(one)
     ends = {len(quarantine.pack(one[:number])) for number in range(len(one) + 1)}
     at = data.draw(
@@ -49,7 +49,7 @@ def test_a_cut_is_noticed(one: list[Reject], data: st.DataObject) -> None:
             list(quarantine.unpack(packed[:at]))
 
 
-def test_reports_are_counted_and_what_is_none_counts_as_one() -> None:
+def test_reports_are_counted_and_what_is_none_counts_as_one():
     some = [
         Reject(Reason.LATE, b"", 1, 3),
         Reject(Reason.LATE, b"", 2, 1),
@@ -58,7 +58,7 @@ def test_reports_are_counted_and_what_is_none_counts_as_one() -> None:
     assert quarantine.numbers(some) == {"late": 4, "malformed": 1}
 
 
-def test_rejected_rows_are_messages_as_they_could_have_come() -> None:
+def test_rejected_rows_are_messages_as_they_could_have_come():
     """Decoded again, they are the rows that were rejected, each with its reason and time."""
     everything = [sent.message for sent in honest(6, 1, seed=5)]
     buffer = b"".join(everything)

@@ -12,8 +12,8 @@ import json
 import random
 import sqlite3
 import struct
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import closing, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from committed_states import counted
 from crashes import Killed, kill_at
-from every_type import KINDS, plan_text
+from every_type import KINDS, counts_of, first_payload, plan_text
 from numpy.typing import NDArray
 from report_logs import START, Device, Sent, write
 from sink_documents import Feed
@@ -31,7 +32,7 @@ from watched import exposition
 
 from mechanisms.testing import SeededSource
 from mechanisms.vector.coordinates import CoordinateSampling
-from pipelines.aggregation.counts import Window, WindowKey, unpack_page
+from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import reason, rows_of_windows
 from pipelines.bounded.run import aggregate
 from pipelines.sinks.committed import documents_of, projection
@@ -40,7 +41,7 @@ from pipelines.sinks.kafka import EstimatesTopic
 from pipelines.sinks.sql import DocumentDatabase, Results, of_state
 from pipelines.sinks.tables import ESTIMATES, WINDOWS
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.files import dump_document, load
+from pipelines.storage.files import dump_document
 from sotto.cli import main
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import FoundTopic, SinkTopic
@@ -85,13 +86,9 @@ def colour_plan(least: int | None = None) -> CompiledPlan:
 
 
 def two_payloads(metric: CompiledMetric, chain: bytes, pseudonym: bytes) -> list[bytes]:
-    """Return two payloads of one chain that differ."""
-    made, found = random.Random(7), set[bytes]()
-    source = SeededSource(7)
+    made, source, found = random.Random(7), SeededSource(7), set[bytes]()
     while len(found) < 2:
-        value = KINDS[metric.name].value(made)
-        symbol = (1, 0, 0) if metric.type == "top_item" else metric.encode(value)
-        found.add(metric.mechanism.draw(symbol, chain, pseudonym, source)[0])
+        found.add(first_payload(metric, chain, pseudonym, made, source))
     return sorted(found)
 
 
@@ -131,87 +128,39 @@ class Outputs:
         return list(documents_of(replace(made, state="job"), registry.collector, None))
 
     def sunk(self) -> Path:
-        """Write the documents to a database, as a sink does."""
         file = self.folder / "sunk.db"
         with DocumentDatabase(f"sqlite:///{file}") as written:
             assert Feed(written).give(*self.documents()).refused == 0
         return file
 
     def exposed(self) -> str:
-        """Return what an exporter exposes, without how long things took."""
         lines = exposition(self.state).splitlines()
         timed = ("sotto_run_", "sotto_exporter_")
         return "\n".join(line for line in lines if not line.startswith(timed))
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> list[Outputs]:
+def pair(tmp_path_factory):
     """Two jobs with one report a window, which differ in the reports' payloads alone."""
     folders = [tmp_path_factory.mktemp(name) for name in ("first", "second")]
     plan = every_plan()
     made = [Outputs(at, plan, lone_reports(plan, n)) for n, at in enumerate(folders)]
-    counts = [sorted(_counts(each).items()) for each in made]
+    counts = [sorted(counted(each.state).items()) for each in made]
     assert all(one != other for one, other in zip(*counts, strict=True))
     return made
 
 
-def _counts(outputs: Outputs) -> dict[WindowKey, list[list[int]]]:
-    directory = StateDirectory(outputs.state)
-    pages = directory.manifest().pages.items()
-    bodies = [load(directory.files.page(page, made), b"counts") for page, made in pages]
-    return {key: w.counts.tolist() for body in bodies for key, w in unpack_page(body).items()}
+def printed(*how: str) -> Callable[[Outputs], bytes]:
+    def output(outputs: Outputs) -> bytes:
+        with redirect_stdout(io.StringIO()) as out:
+            assert main(["estimates", "--state", str(outputs.state), *how]) == 0
+        return out.getvalue().encode()
+
+    return output
 
 
-def printed(outputs: Outputs, how: Sequence[str], capsys: pytest.CaptureFixture[str]) -> bytes:
-    assert main(["estimates", "--state", str(outputs.state), *how]) == 0
-    return capsys.readouterr().out.encode()
-
-
-@pytest.mark.parametrize(
-    "how", [["--format", "table", "--all"], ["--format", "csv"], ["--format", "json"]]
-)
-def test_what_is_printed_of_one_report_says_nothing_of_its_payload(
-    pair: list[Outputs], how: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    one, other = (printed(each, how, capsys) for each in pair)
-    assert one == other
-    assert one.count(b"1 report, the plan asks for 20") >= len(KINDS)
-
-
-def test_a_table_says_once_a_window_why_there_are_no_estimates(
-    pair: list[Outputs], capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = printed(pair[0], [], capsys).decode().splitlines()
-    assert [line for line in lines if line.startswith("  ")] == [
-        "  withheld: 1 report, the plan asks for 20"
-    ] * len(KINDS)
-
-
-def test_a_csv_keeps_its_columns_and_a_row_for_every_estimate(
-    pair: list[Outputs], capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = printed(pair[0], ["--format", "csv", "--metric", "grr"], capsys).decode()
-    lines = list(csv.DictReader(io.StringIO(text)))
-    assert [line["item"] for line in lines] == ["red", "green", "blue", "grey", "other"]
-    for line in lines:
-        assert list(line) == list(ESTIMATES.columns.keys())
-        assert {line[name] for name in FROM_PAYLOADS} == {""}
-        assert (line["n"], line["reports_by_level"]) == ("1", "[1, 0]")
-        assert line["withheld"] == "1 report, the plan asks for 20"
-
-
-@pytest.mark.parametrize("place", [lambda o: o.state / "results.db", Outputs.sunk])
-def test_a_database_of_one_report_says_nothing_of_its_payload(
-    pair: list[Outputs], place: Callable[[Outputs], Path]
-) -> None:
-    """Byte for byte, but for the names of the jobs and of generations, which are random."""
-    one, other = (_neutral(place(each)) for each in pair)
-    assert one == other
-    assert b"1 report, the plan asks for 20" in one
-
-
-def _neutral(file: Path) -> bytes:
-    """Return a database's bytes with one name for all jobs and generations."""
+def stored(file: Path) -> bytes:
+    """Return a database's bytes with one name for all jobs and generations, which are random."""
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         names = connection.execute("select state, lineage from meta").fetchone()
@@ -221,24 +170,47 @@ def _neutral(file: Path) -> bytes:
     return content
 
 
-def test_documents_of_one_report_say_nothing_of_its_payload(pair: list[Outputs]) -> None:
-    one, other = (each.documents() for each in pair)
+OUTPUTS: dict[str, Callable[[Outputs], bytes]] = {
+    "table": printed("--all"),
+    "csv": printed("--format", "csv"),
+    "json": printed("--format", "json"),
+    "database": lambda outputs: stored(outputs.state / "results.db"),
+    "documents": lambda outputs: repr(outputs.documents()).encode(),
+    "sink": lambda outputs: stored(outputs.sunk()),
+    "exporter": lambda outputs: outputs.exposed().encode(),
+}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_no_output_of_one_report_says_anything_of_its_payload(pair, output):
+    one, other = map(OUTPUTS[output], pair)
     assert one == other
-    windows = [d for each in one if isinstance(d := parse(*each), WindowDocument)]
+    assert output == "exporter" or b"1 report, the plan asks for 20" in one
+
+
+def test_what_is_withheld_keeps_its_rows_and_says_why(pair):
+    lines = printed()(pair[0]).decode().splitlines()
+    why = "1 report, the plan asks for 20"
+    assert [line for line in lines if line.startswith("  ")] == [f"  withheld: {why}"] * len(KINDS)
+    table = printed("--format", "csv", "--metric", "grr")(pair[0]).decode()
+    lines = list(csv.DictReader(io.StringIO(table)))
+    assert [line["item"] for line in lines] == ["red", "green", "blue", "grey", "other"]
+    for line in lines:
+        assert list(line) == list(ESTIMATES.columns.keys())
+        assert {line[name] for name in FROM_PAYLOADS} == {""}
+        assert (line["n"], line["reports_by_level"], line["withheld"]) == ("1", "[1, 0]", why)
+    parsed = [parse(*each) for each in pair[0].documents()]
+    windows = [each for each in parsed if isinstance(each, WindowDocument)]
     assert {each.window["metric"] for each in windows} == set(KINDS)
     for document in windows:
-        assert document.window["withheld"] == "1 report, the plan asks for 20"
-        assert document.window["minimum_reports"] == 20
+        assert (document.window["withheld"], document.window["minimum_reports"]) == (why, 20)
         assert {row[name] for row in document.estimates for name in FROM_PAYLOADS} == {None}
-
-
-def test_an_exporter_of_one_report_says_nothing_of_its_payload(pair: list[Outputs]) -> None:
-    one, other = (each.exposed() for each in pair)
-    assert one == other
-    assert "sotto_estimate{" not in one
-    assert one.count("sotto_estimate_window_withheld{") == len(KINDS)
-    assert 'sotto_estimate_window_reports{metric="grr",plan="every",version="1"} 1.0' in one
-    assert 'sotto_estimate_window_withheld{metric="grr",plan="every",version="1"} 1.0' in one
+    exposed = pair[0].exposed()
+    assert "sotto_estimate{" not in exposed
+    assert exposed.count("sotto_estimate_window_withheld{") == len(KINDS)
+    for name in ("reports", "withheld"):
+        labels = 'metric="grr",plan="every",version="1"'
+        assert f"sotto_estimate_window_{name}{{{labels}}} 1.0" in exposed
 
 
 def colours(plan: CompiledPlan, devices: int) -> list[Sent]:
@@ -253,7 +225,7 @@ def colours(plan: CompiledPlan, devices: int) -> list[Sent]:
 
 
 @pytest.mark.parametrize("least", [None, 20])
-def test_nineteen_reports_are_too_few_and_twenty_are_not(tmp_path: Path, least: int | None) -> None:
+def test_nineteen_reports_are_too_few_and_twenty_are_not(tmp_path, least):
     plan, owner = colour_plan(least), colour_plan(1)
     few = Outputs(tmp_path / "few", plan, colours(plan, 19))
     assert {row["withheld"] for row in few.rows()} == {"19 reports, the plan asks for 20"}
@@ -264,18 +236,10 @@ def test_nineteen_reports_are_too_few_and_twenty_are_not(tmp_path: Path, least: 
     assert {row["withheld"] for row in enough.rows()} == {None}
     assert enough.rows() == asked.rows()
     assert all(isinstance(row["value"], float) for row in enough.rows())
+    assert "sotto_estimate{" in enough.exposed()
 
 
-def test_an_owner_who_asks_for_one_report_is_given_its_estimate(tmp_path: Path) -> None:
-    plan = colour_plan(1)
-    lone = Outputs(tmp_path, plan, colours(plan, 1))
-    assert {row["withheld"] for row in lone.rows()} == {None}
-    shares = [row["value"] for row in lone.rows()]
-    assert max(shares) > 1 > min(shares)  # type: ignore[type-var]
-    assert "sotto_estimate{" in lone.exposed()
-
-
-def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path: Path) -> None:
+def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path):
     """Row and document of the same key are replaced, under a higher revision."""
     plan = colour_plan()
     colour, source = plan.metric("colour"), random.Random(4)
@@ -308,22 +272,15 @@ def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path: Path) -> None:
     assert not any(each in (tmp_path / "sunk.db").read_bytes() for each in figures)
 
 
-@pytest.mark.parametrize("asked", ["1", "NULL"])
-def test_results_made_under_another_minimum_are_made_again(tmp_path: Path, asked: str) -> None:
-    """Of a plan that asked for one report, and of a release that did not ask."""
+def test_results_of_a_release_that_did_not_ask_for_a_minimum_are_made_again(tmp_path):
     plan = colour_plan()
     job = Outputs(tmp_path, plan, colours(plan, 19))
     expected = job.rows(), job.windows()
-    _estimate_under(job.state / "results.db", asked)
+    with closing(sqlite3.connect(job.state / "results.db")) as connection, connection:
+        connection.execute("update estimates set value = 0.5, withheld = null")
+        connection.execute("update windows set withheld = null, minimum_reports = null")
     aggregate(tmp_path / "log", job.state, [plan])
     assert (job.rows(), job.windows()) == expected
-
-
-def _estimate_under(database: Path, asked: str) -> None:
-    """Make a database what it would be had the plan asked for another number of reports."""
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("update estimates set value = 0.5, withheld = null")
-        connection.execute(f"update windows set withheld = null, minimum_reports = {asked}")
 
 
 class KeptTopic(EstimatesTopic):
@@ -376,7 +333,6 @@ class Published:
         return len(self.topic.kept) - before
 
     def sink(self) -> None:
-        """Give the sink what is new in the topic."""
         records = self.topic.kept[self.sunk :]
         self.sunk = len(self.topic.kept)
         with DocumentDatabase(self.database) as database:
@@ -406,7 +362,7 @@ class Published:
 
 
 @pytest.mark.slow
-def test_another_minimum_reaches_the_topic_and_its_sinks(tmp_path: Path) -> None:
+def test_another_minimum_reaches_the_topic_and_its_sinks(tmp_path):
     """Nothing else is new, and a consumer keeps the document of the highest revision."""
     job = Published(tmp_path, 1)
     assert (job.withheld(), job.revision()) == ({None}, 1)
@@ -420,7 +376,7 @@ def test_another_minimum_reaches_the_topic_and_its_sinks(tmp_path: Path) -> None
     assert StateDirectory(job.state).manifest().generation == 4
 
 
-def test_results_of_a_release_that_noted_no_minimum_are_published_again(tmp_path: Path) -> None:
+def test_results_of_a_release_that_noted_no_minimum_are_published_again(tmp_path):
     """By which rule it withheld is not known. Once."""
     job = Published(tmp_path, 20)
     path = job.state / "MANIFEST.json"
@@ -432,7 +388,7 @@ def test_results_of_a_release_that_noted_no_minimum_are_published_again(tmp_path
     assert job.aggregate(20) == 0
 
 
-def test_another_minimum_after_an_interrupted_run(tmp_path: Path) -> None:
+def test_another_minimum_after_an_interrupted_run(tmp_path):
     """What was undertaken is done first, and its commit has the minimum."""
     job = Published(tmp_path, 1)
     source, plan = random.Random(5), colour_plan(1)
@@ -452,35 +408,7 @@ def test_another_minimum_after_an_interrupted_run(tmp_path: Path) -> None:
     assert job.aggregate(20) == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("step", ["MANIFEST.json written", "committed", "projected"])
-def test_another_minimum_when_the_run_is_killed(tmp_path: Path, step: str) -> None:
-    """The documents are the same ones, whenever they are published."""
-    job = Published(tmp_path, 1)
-    assert job.withheld() == {None}
-    with pytest.raises(Killed):
-        job.aggregate(20, checkpoint=kill_at(step))
-    assert job.aggregate(20) > 0
-    assert (job.revision(), job.withheld()) == (2, {"19 reports, the plan asks for 20"})
-    assert job.aggregate(20) == 0
-
-
-def counted(metric: CompiledMetric, reports: int, seed: int) -> NDArray[np.int64]:
-    """Return the counts of some reports of the first level."""
-    source, made, mechanism = SeededSource(seed), random.Random(seed), metric.mechanism
-    counts = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
-    for _ in range(reports):
-        ids = source.words(4).reshape(2, 1, 2)
-        chain, pseudonym = (row.astype("<u8").tobytes() for row in ids)
-        value = KINDS[metric.name].value(made)
-        symbol = (1, 0, 0) if metric.type == "top_item" else metric.encode(value)
-        payload = np.frombuffer(mechanism.draw(symbol, chain, pseudonym, source)[0], np.uint8)
-        counts[:1] += mechanism.accumulate(payload[np.newaxis], *ids, np.zeros(1, np.int64), 1)
-    return counts
-
-
 def estimated(plan: CompiledPlan, name: str, counts: NDArray[np.int64]) -> list[dict[str, Any]]:
-    """Return the rows of a window that has reports enough."""
     key = WindowKey(plan.fingerprint, plan.metric(name).index, 0)
     strings = {plan.fingerprint: {"rappor": CANDIDATES}}
     (window,), rows = rows_of_windows([(key, Window(1, counts))], Registry([plan]), strings)
@@ -488,10 +416,10 @@ def estimated(plan: CompiledPlan, name: str, counts: NDArray[np.int64]) -> list[
     return rows
 
 
-def test_a_coordinate_that_too_few_reports_are_about_is_withheld_by_itself() -> None:
+def test_a_coordinate_that_too_few_reports_are_about_is_withheld_by_itself():
     """Nothing else that is published is made of a vector's coordinates."""
     plan = every_plan()
-    counts = counted(plan.metric("vector_thresholds"), 70, seed=5)
+    counts = counts_of(plan.metric("vector_thresholds"), 70, seed=5)
     rows = estimated(plan, "vector_thresholds", counts)
     few = [row for row in rows if row["n"] < 20]
     assert 0 < len(few) < len(rows)
@@ -501,11 +429,11 @@ def test_a_coordinate_that_too_few_reports_are_about_is_withheld_by_itself() -> 
 
 
 @pytest.mark.parametrize("name", ["sampled_bit", "sampled_bits"])
-def test_bits_are_published_all_or_none(name: str) -> None:
+def test_bits_are_published_all_or_none(name):
     """From the mean, which is made of all, and all bits but one that one would follow."""
     plan = every_plan()
     metric = plan.metric(name)
-    rows = estimated(plan, name, counted(metric, 39, seed=SEED))
+    rows = estimated(plan, name, counts_of(metric, 39, seed=SEED))
     bits = [row for row in rows if row["kind"] == "bit"]
     fewest = min(row["n"] for row in bits)
     assert fewest < 20 <= max(row["n"] for row in bits)
@@ -515,38 +443,38 @@ def test_bits_are_published_all_or_none(name: str) -> None:
         reason(row["n"], 20) or f"another bit has {short}" for row in bits
     ]
     assert {row["withheld"] for row in rows if row["kind"] != "bit"} == {None}
-    many = estimated(plan, name, 20 * counted(metric, 39, seed=SEED))
+    many = estimated(plan, name, 20 * counts_of(metric, 39, seed=SEED))
     assert min(row["n"] for row in many if row["kind"] == "bit") >= 20
     assert {row["withheld"] for row in many} == {None}
 
 
-def test_a_bit_that_no_report_is_about_keeps_no_other_one_back() -> None:
+def test_a_bit_that_no_report_is_about_keeps_no_other_one_back():
     """An owner who asks for one report is given what each has."""
     plan = parse_plan(plan_text()).compile()
     assert plan.minimum_reports == 1
-    rows = estimated(plan, "sampled_bit", counted(plan.metric("sampled_bit"), 39, seed=0))
+    rows = estimated(plan, "sampled_bit", counts_of(plan.metric("sampled_bit"), 39, seed=0))
     bits = [row for row in rows if row["kind"] == "bit"]
     assert [row["n"] for row in bits] == [23, 10, 4, 1, 0, 1]
     assert [row["withheld"] for row in bits] == [reason(row["n"], 1) for row in bits]
 
 
-def test_all_other_estimates_are_made_of_all_reports_of_their_window() -> None:
+def test_all_other_estimates_are_made_of_all_reports_of_their_window():
     """So that none of them is a part of another one that could be told from the rest."""
     plan = every_plan()
     for metric in plan.metrics:
-        for row in estimated(plan, metric.name, counted(metric, 30, seed=2)):
+        for row in estimated(plan, metric.name, counts_of(metric, 30, seed=2)):
             part = row["kind"] == "bit" or metric.type == "vector"
             assert row["n"] == 30 or part, (metric.name, row["kind"])
 
 
 @pytest.mark.parametrize("least", [1, 20, 100, 1000])
-def test_no_stratum_is_expected_to_have_fewer_reports_than_the_plan_asks_for(least: int) -> None:
+def test_no_stratum_is_expected_to_have_fewer_reports_than_the_plan_asks_for(least):
     """A point of the distribution of a number is estimated from each."""
     plan = parse_plan(
         plan_text().replace("minimum_reports: 1\n", f"minimum_reports: {least}\n")
     ).compile()
     metric = plan.metric("threshold")
-    counts = counted(metric, 1280, seed=3)
+    counts = counts_of(metric, 1280, seed=3)
     rows = estimated(plan, "threshold", counts)
     points = [row for row in rows if row["kind"] == "cdf"]
     assert len(points) == {1: 64, 20: 64, 100: 8, 1000: 1}[least]
@@ -560,13 +488,13 @@ def test_no_stratum_is_expected_to_have_fewer_reports_than_the_plan_asks_for(lea
 
 
 @pytest.mark.parametrize("name", ["threshold", "sampled_bit", "vector_bits", "vector_thresholds"])
-def test_a_mean_has_strata_of_as_many_reports_as_the_plan_asks_for(name: str) -> None:
+def test_a_mean_has_strata_of_as_many_reports_as_the_plan_asks_for(name):
     """Its digits would tell the answers of each small one."""
     lax, strict = (
         parse_plan(plan_text().replace("minimum_reports: 1\n", said)).compile()
         for said in ("", "minimum_reports: 300\n")
     )
-    counts = counted(lax.metric(name), 400, seed=4)
+    counts = counts_of(lax.metric(name), 400, seed=4)
     first = int(_answers(lax.metric(name), counts).sum())
     counts *= 1 + 300 // first
     mean = next(row for row in estimated(strict, name, counts) if row["kind"] == "mean")
@@ -594,7 +522,7 @@ def _pooled(metric: CompiledMetric, counts: NDArray[np.int64]) -> float:
     return float(low + (high - low) * shares[1] / present)
 
 
-def test_documents_of_before_are_still_read(tmp_path: Path) -> None:
+def test_documents_of_before_are_still_read(tmp_path):
     plan = colour_plan(1)
     key, value = Outputs(tmp_path, plan, colours(plan, 3)).documents()[0]
     said = json.loads(value)

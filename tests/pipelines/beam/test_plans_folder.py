@@ -37,7 +37,6 @@ def stream_in(folder: Path, plans: Sequence[CompiledPlan]) -> Stream:
 
 
 def sent(under: CompiledPlan, devices: int, seed: int) -> list[Sent]:
-    """Return one chain of each device, all in one window."""
     source = random.Random(seed)
     found = [Device(under, source).chain(under.metrics[0], START) for _ in range(devices)]
     return sorted(one for chain in found for one in chain)
@@ -51,14 +50,13 @@ def read_all(engine: Engine) -> None:
 
 
 def told(engine: Engine) -> list[tuple[object, ...]]:
-    """Return what the documents of windows say: version, number of reports, number of rows."""
     windows = [each for each in engine.documents.values() if isinstance(each, WindowDocument)]
     return sorted(
         (each.window["version"], each.window["n"], bool(each.estimates)) for each in windows
     )
 
 
-def test_a_lower_version_that_comes_later_takes_the_place_of_the_higher(tmp_path: Path) -> None:
+def test_a_lower_version_that_comes_later_takes_the_place_of_the_higher(tmp_path):
     """Its documents have another key: those under the old one are emptied."""
     first, later = (plan(version, 4, category("colour", 3, 0.5, 1)) for version in (1, 2))
     write(tmp_path / "log", {"one": sent(later, 5, 1)})
@@ -85,44 +83,12 @@ class GivenBack(EmbeddedLog):
 
 
 def rows_given_back(engine: Engine) -> dict[str, int]:
-    """Return what became of reports."""
     (health,) = (each for each in engine.documents.values() if isinstance(each, HealthDocument))
     (rejects,) = (each for each in engine.documents.values() if isinstance(each, RejectsDocument))
     return {"counted": int(str(health.health["counted"])), **rejects.rejects}
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_what_is_given_back_after_a_period_is_late_however_late_watermarks_come(
-    tmp_path: Path, seed: int
-) -> None:
-    """A shard of which the period has seen nothing has no mark of its end; windows have one."""
-    under = plan(1, 4, category("colour", 3, 0.5, 1))
-    before = sent(under, 5, 1)
-    shards = {shard_said(message) for _, message in before}
-    other = next(
-        found
-        for at in count(2)
-        if shard_said((found := sent(under, 1, at))[0].message) not in shards
-    )
-    write(tmp_path / "log", {"one": before})
-    (tmp_path / "back").mkdir()
-    stream = stream_in(tmp_path, [under])
-    sources = [EmbeddedLog(tmp_path / "log"), GivenBack(tmp_path / "back")]
-    with Engine(stream, sources, random.Random(seed)) as engine:
-        engine.finish()
-        counted = rows_given_back(engine)
-        assert counted == {"counted": 5}
-        write(tmp_path / "back", {"two": other})
-        engine.discover()
-        read_all(engine)
-        for _ in range(10):
-            engine.tick(stream.linger)
-        engine.finish()
-        assert rows_given_back(engine) == {"counted": 5, "late": len(other)}
-        assert told(engine) == [(1, 5, True)]
-
-
-def test_what_is_given_back_before_a_period_ends_is_counted(tmp_path: Path) -> None:
+def test_what_is_given_back_before_a_period_ends_is_counted(tmp_path):
     """Its shard has seen nothing else; by the clock the period is over, by the watermark not."""
     under = plan(1, 4, category("colour", 3, 0.5, 1))
     write(tmp_path / "log", {"one": sent(under, 5, 1)})
@@ -142,7 +108,7 @@ def test_what_is_given_back_before_a_period_ends_is_counted(tmp_path: Path) -> N
         assert (audit["pseudonyms"], audit["closed"]) == (6, True)
 
 
-def test_rows_do_not_wait_for_an_audit(tmp_path: Path) -> None:
+def test_rows_do_not_wait_for_an_audit(tmp_path):
     """Audits of large states are far apart; what comes between them is counted as soon as ever."""
     under = plan(1, 4, category("colour", 3, 0.5, 1))
     first, second = sent(under, 1, 1), sent(under, 1, 1)
@@ -164,9 +130,7 @@ def test_rows_do_not_wait_for_an_audit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("noted", [True, False])
-def test_a_plan_that_comes_when_a_period_is_over_does_not_open_it_again(
-    tmp_path: Path, noted: bool
-) -> None:
+def test_a_plan_that_comes_when_a_period_is_over_does_not_open_it_again(tmp_path, noted):
     """Its audit is published by then. Without the note it seems to have been there all the time."""
     colour, slow = category("colour", 3, 0.5, 1), category("slow", 3, 0.5, 1)
     slow["ladder"] = [
@@ -175,14 +139,8 @@ def test_a_plan_that_comes_when_a_period_is_over_does_not_open_it_again(
     first, later = plan(1, 4, colour), plan(2, 4, colour, slow)
     before = sent(first, 5, 1)
     shards = {shard_said(message) for _, message in before}
-    other = next(
-        found
-        for at in count(2)
-        if shard_said(
-            (found := Device(later, random.Random(at)).chain(later.metrics[1], START, 1))[0].message
-        )
-        not in shards
-    )
+    others = (Device(later, random.Random(at)).chain(later.metrics[1], START, 1) for at in count(2))
+    other = next(found for found in others if shard_said(found[0].message) not in shards)
     write(tmp_path / "log", {"one": before})
     stream = stream_in(tmp_path, [first])
     with Engine(stream, [EmbeddedLog(tmp_path / "log")], random.Random(1)) as engine:

@@ -35,7 +35,7 @@ def engine_of(folder: Path, source: EmbeddedLog) -> Engine:
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.001, 0.5])
-def test_a_partition_is_cut_after_what_is_read(fraction: float, tmp_path: Path) -> None:
+def test_a_partition_is_cut_after_what_is_read(fraction, tmp_path):
     """Blocks are claimed whole: a cut within one would lose the records before it."""
     (tmp_path / "plans").mkdir()
     source = EmbeddedLog(tmp_path / "log")
@@ -51,8 +51,6 @@ def test_a_partition_is_cut_after_what_is_read(fraction: float, tmp_path: Path) 
 
 
 class Shrinking(EmbeddedLog):
-    """Partitions whose broker loses a record once it is read."""
-
     lost = 0
 
     def partition(self, name: str) -> Partition:
@@ -62,7 +60,7 @@ class Shrinking(EmbeddedLog):
         return partition
 
 
-def test_a_partition_that_ends_before_what_is_read_is_refused(tmp_path: Path) -> None:
+def test_a_partition_that_ends_before_what_is_read_is_refused(tmp_path):
     """Otherwise the records that come in the place of those lost would be taken for read."""
     write(tmp_path / "log", {"one": [(START, b"poison")]})
     source = Shrinking(tmp_path / "log")
@@ -77,7 +75,7 @@ def test_a_partition_that_ends_before_what_is_read_is_refused(tmp_path: Path) ->
             engine.read_from(part, 3_000)
 
 
-def test_records_from_the_future_are_left(tmp_path: Path) -> None:
+def test_records_from_the_future_are_left(tmp_path):
     """A broker whose clock was ahead for a moment would make all that follows late for ever."""
     log = tmp_path / "log"
     with engine_of(tmp_path, EmbeddedLog(log)) as engine:
@@ -97,7 +95,7 @@ def test_records_from_the_future_are_left(tmp_path: Path) -> None:
         assert len(engine.rejects) == 3
 
 
-def test_what_is_given_back_from_the_future_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_given_back_from_the_future_is_damage(monkeypatch):
     """The state of its period would never be let go, and no engine has a timer for its end."""
     name = "reports-e1-p1"
     cluster = FakeCluster(name)
@@ -112,9 +110,7 @@ def test_what_is_given_back_from_the_future_is_damage(monkeypatch: pytest.Monkey
     assert [corrupt.position for corrupt in block.corrupt] == [1, 2]
 
 
-def test_a_document_that_no_broker_takes_stops_no_pipeline(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_document_that_no_broker_takes_stops_no_pipeline(caplog):
     sink = DocumentsSink(Broker("fake:9092"), "reports-estimates")
     sink.write([(b"key", b"x" * LARGEST)])
     assert "look for fewer candidates" in caplog.text
@@ -122,8 +118,6 @@ def test_a_document_that_no_broker_takes_stops_no_pipeline(
 
 @dataclass(frozen=True)
 class Deleted(EmbeddedLog):
-    """A log whose lanes can be deleted."""
-
     gone: bool = False
 
     def partition(self, name: str) -> Partition:
@@ -133,9 +127,7 @@ class Deleted(EmbeddedLog):
 
 
 @pytest.mark.parametrize("to_its_end", [True, False])
-def test_a_deleted_partition_ends_if_it_was_read_to_its_end(
-    tmp_path: Path, to_its_end: bool
-) -> None:
+def test_a_deleted_partition_ends_if_it_was_read_to_its_end(tmp_path, to_its_end):
     """An old epoch's topic may be deleted once it is aggregated, and not before."""
     write(tmp_path / "log", {"one": [(START, b"poison")]})
     source = Deleted(tmp_path / "log")

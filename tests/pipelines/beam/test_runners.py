@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import grpc
 import pytest
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
-from committed_states import committed, counted, projected
+from committed_states import committed, counted, empty_state, projected
 from fake_kafka import FakeCluster, copied, install
 from report_logs import faulty, honest, write
 from run_reference import expected
@@ -21,7 +19,6 @@ from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded import job
 from pipelines.bounded.run import aggregate
 from pipelines.storage import files
-from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.errors import AggregationError, ParameterError
 
@@ -31,8 +28,6 @@ HERE = (*PORTABLE, "--job_endpoint=embed")
 
 
 class JobServer(beam_job_api_pb2_grpc.JobServiceServicer):
-    """Says which options it knows, and nothing else."""
-
     def DescribePipelineOptions(self, request: object, context: object) -> object:  # noqa: N802
         kinds = beam_job_api_pb2.PipelineOptionType
         return beam_job_api_pb2.DescribePipelineOptionsResponse(
@@ -48,7 +43,7 @@ class JobServer(beam_job_api_pb2_grpc.JobServiceServicer):
 
 
 @pytest.fixture
-def endpoint() -> Iterator[str]:
+def endpoint():
     server = grpc.server(ThreadPoolExecutor(1))
     beam_job_api_pb2_grpc.add_JobServiceServicer_to_server(JobServer(), server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -57,14 +52,14 @@ def endpoint() -> Iterator[str]:
     server.stop(0).wait()
 
 
-def test_jobs_run_in_this_process_unless_a_runner_is_named() -> None:
+def test_jobs_run_in_this_process_unless_a_runner_is_named():
     assert EMBEDDED.embedded
     assert Runner(("--runner", "FnApiRunner")).embedded
     assert Runner(("--runner=fnapi", "--direct_num_workers=1")).embedded
     assert not Runner(HERE).embedded
 
 
-def test_options_of_a_job_server_are_known_too(endpoint: str) -> None:
+def test_options_of_a_job_server_are_known_too(endpoint):
     where = f"--job_endpoint={endpoint}"
     options = (*PORTABLE, where, "--state_backend", "rocksdb", "--object_reuse", "--parallelism=2")
     assert Runner(options).options == options
@@ -88,20 +83,18 @@ def test_options_of_a_job_server_are_known_too(endpoint: str) -> None:
         ("--runner PortableRunner --job_endpoint localhost:1", "--environment_type says how"),
     ],
 )
-def test_what_cannot_be_is_refused(options: str, why: str) -> None:
+def test_what_cannot_be_is_refused(options, why):
     with pytest.raises(ParameterError, match=why):
         Runner(tuple(options.split()))
 
 
-def test_a_job_server_that_does_not_answer_is_told() -> None:
+def test_a_job_server_that_does_not_answer_is_told():
     options = (*PORTABLE, "--job_endpoint=127.0.0.1:1", "--job_server_timeout=1", "--unknown=1")
     with pytest.raises(AggregationError, match="no job server answers at 127"):
         Runner(options)
 
 
-def test_the_command_passes_on_what_is_not_its_own(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_passes_on_what_is_not_its_own(tmp_path, capfd):
     plan = tmp_path / "plan.json"
     plan.write_bytes(plans()[0].to_json())
     ours = [
@@ -122,27 +115,23 @@ def test_the_command_passes_on_what_is_not_its_own(
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def log(tmp_path_factory):
     return write(tmp_path_factory.mktemp("runners") / "log", honest(10, 3, 11) + faulty(12))
 
 
-def test_another_runner_makes_the_same_files(log: Path, tmp_path: Path) -> None:
+def test_another_runner_makes_the_same_files(log, tmp_path):
     """With Beam's job service and its workers, as an engine has them; here in this process."""
-    directory = StateDirectory(tmp_path / "one")
-    with directory.lock():
-        directory.open()
-    shutil.copytree(directory.path, tmp_path / "other")
+    one, other = tmp_path / "one", tmp_path / "other"
+    shutil.copytree(empty_state(one), other)
     said: list[str] = []
-    aggregate(log, directory.path, plans(), max_reports=100)
-    aggregate(log, tmp_path / "other", plans(), max_reports=100, runner=Runner(HERE, said.append))
-    assert committed(directory.path) == committed(tmp_path / "other")
-    assert projected(directory.path) == projected(tmp_path / "other")
+    aggregate(log, one, plans(), max_reports=100)
+    aggregate(log, other, plans(), max_reports=100, runner=Runner(HERE, said.append))
+    assert committed(one) == committed(other)
+    assert projected(one) == projected(other)
     assert said[-1].startswith("done after ")
 
 
-def test_workers_read_topics_by_themselves(
-    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_read_topics_by_themselves(log, tmp_path, monkeypatch):
     """What the driver has kept of a topic is of no use to them, and is let go."""
     cluster = FakeCluster("reports-e1-p2")
     install(monkeypatch, cluster)
@@ -153,9 +142,7 @@ def test_workers_read_topics_by_themselves(
     assert aggregate(source, tmp_path / "state", plans()).runs == 0
 
 
-def test_what_a_worker_raises_is_the_reason(
-    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_worker_raises_is_the_reason(log, tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -165,9 +152,7 @@ def test_what_a_worker_raises_is_the_reason(
         aggregate(log, tmp_path / "state", plans(), runner=Runner(HERE))
 
 
-def test_workers_that_do_not_reach_the_files_are_told_of(
-    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_that_do_not_reach_the_files_are_told_of(log, tmp_path, monkeypatch):
     def nowhere(*_: object) -> None:
         raise FileNotFoundError
 
@@ -179,7 +164,7 @@ def test_workers_that_do_not_reach_the_files_are_told_of(
         aggregate(log, tmp_path / "state", plans(), runner=Runner(HERE))
 
 
-def test_what_a_worker_finds_is_the_reason(log: Path, tmp_path: Path) -> None:
+def test_what_a_worker_finds_is_the_reason(log, tmp_path):
     """And the run stays undertaken."""
     state = tmp_path / "state"
     stops = iter([False, True])

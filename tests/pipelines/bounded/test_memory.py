@@ -13,10 +13,10 @@ from pipelines.bounded.run import keep_freed_memory
 if sys.argv[1] == "keep" and not keep_freed_memory():
     sys.exit(3)
 def use():
-    bytearray(b"x") * (100 << 20)
+    bytearray(b"x") * (40 << 20)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 before = use()
-for _ in range(10):
+for _ in range(5):
     after = use()
 print(after - before)
 """
@@ -31,5 +31,6 @@ def faults(how: str) -> int:
     return int(done.stdout)
 
 
-def test_memory_is_kept() -> None:
+@pytest.mark.slow
+def test_memory_is_kept():
     assert faults("keep") < faults("default") / 4

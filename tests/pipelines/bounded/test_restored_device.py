@@ -38,7 +38,7 @@ def _life(folder: Path, log: Path, clock: FakeClock, seed: int) -> str:
     return pseudonym
 
 
-def test_both_copies_spend_from_one_budget_and_nothing_of_them_counts(tmp_path: Path) -> None:
+def test_both_copies_spend_from_one_budget_and_nothing_of_them_counts(tmp_path):
     original, copy, log = tmp_path / "original", tmp_path / "copy", tmp_path / "log"
     original.mkdir()
     begun = FakeClock()

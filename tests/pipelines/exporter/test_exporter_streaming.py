@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 from fake_kafka import FakeCluster, FakePartition, install
 from kafka import TopicPartition
 from step_plans import plans
-from watched import FakeDocuments, FakeStream, Watched, exposition, samples, sunk, value, watched
+from watched import FakeDocuments, FakeStream, exposition, samples, sunk, until, value, watched
 
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import Database
@@ -37,18 +35,18 @@ OTHERS = {"sotto_source_status", "sotto_state_bytes", "sotto_database_bytes"}
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+def job(tmp_path_factory):
     return watched(tmp_path_factory.mktemp("streaming"))
 
 
 @pytest.fixture
-def database(job: Watched, tmp_path: Path) -> str:
+def database(job, tmp_path):
     url = f"sqlite:///{tmp_path / 'sunk.db'}"
     sunk(job.state, url)
     return url
 
 
-def test_a_sink_s_database_says_what_the_job_s_own_does(job: Watched, database: str) -> None:
+def test_a_sink_s_database_says_what_the_job_s_own_does(job, database):
     aggregated = samples(exposition(job.state))
     streamed = samples(exposition(None, database=database, registry=Registry(plans())))
     compared = {name for name in aggregated if not name.startswith("sotto_exporter_")}
@@ -64,14 +62,14 @@ def test_a_sink_s_database_says_what_the_job_s_own_does(job: Watched, database: 
     assert not set(streamed) & {name for name in RUNS if name.startswith("sotto_run_")}
 
 
-def test_budgets_need_the_plans(database: str) -> None:
+def test_budgets_need_the_plans(database):
     streamed = samples(exposition(None, database=database))
     assert "sotto_period_spent_max_epsilon" in streamed
     assert "sotto_period_spent_max_ratio" not in streamed
 
 
-def test_lag_and_the_age_of_documents_are_kafkas(job: Watched, database: str) -> None:
-    documents = FakeDocuments(end=1000, newest=now_ms() - 30_000)
+def test_lag_and_the_age_of_documents_are_kafkas(job, database):
+    documents = FakeDocuments(end=1000, newest=now_ms() - 3_000_000)
     stream = FakeStream()
     found = samples(exposition(None, stream, database=database, documents=documents))
     assert stream.asked == [StateDirectory(job.state).manifest().positions]
@@ -83,49 +81,39 @@ def test_lag_and_the_age_of_documents_are_kafkas(job: Watched, database: str) ->
         name = f"reports-e1-p2/{number}"
         offset = value(found, "sotto_partition_offset", partition=name)
         assert (offset, value(found, "sotto_partition_lag_records", partition=name)) == progress
-    assert value(found, "sotto_lag_seconds") == pytest.approx(60, abs=20)
-    assert value(found, "sotto_document_age_seconds") == pytest.approx(30, abs=20)
+    assert value(found, "sotto_lag_seconds") == pytest.approx(6000, abs=1000)
+    assert value(found, "sotto_document_age_seconds") == pytest.approx(3000, abs=1000)
     taken = 1000 - value(found, "sotto_sink_lag_records")
     assert 0 < taken < 1000
 
 
 class Silent(FakeStream):
-    """A broker that takes its time not to answer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.go = threading.Event()
+    go = threading.Event()
 
     def lag(self, taken: Mapping[str, int]) -> Lag:
-        self.go.wait(20)
+        self.go.wait(600)
         raise BrokerError("nobody answers")
 
 
-def scraped(health: Health) -> dict[str, dict[tuple[str, ...], float]]:
-    """Return samples by name and labels."""
-    return {
-        family.name: {tuple(one.labels.values()): one.value for one in family.samples}
-        for family in health.collect()
-    }
-
-
-def test_a_silent_broker_keeps_nothing_else_from_being_told(database: str) -> None:
+def test_a_silent_broker_keeps_nothing_else_from_being_told(database):
     broker = Silent()
-    health = Health(Readers(None, Database(database, 100), broker).readings, 0.0, 0.5)
-    began = time.monotonic()
-    found = scraped(health)
-    assert time.monotonic() - began < 10
+    health = Health(Readers(None, Database(database, 100), broker).readings, 0.0, 0.1)
+
+    def scraped() -> dict[str, dict[tuple[str, ...], float]]:
+        return {
+            family.name: {tuple(one.labels.values()): one.value for one in family.samples}
+            for family in health.collect()
+        }
+
+    until(lambda: "sotto_estimate" in scraped())
+    found = scraped()
     assert found["sotto_source_status"]["database", "ok"] == 1
-    assert found["sotto_exporter_deadline_exceeded"][()] == 1
-    assert "sotto_estimate" in found
+    assert found["sotto_exporter_deadline_exceeded"][()] >= 1
     broker.go.set()
-    limit = time.monotonic() + 10
-    while ("log", "unreadable") not in (found := scraped(health)["sotto_source_status"]):
-        assert time.monotonic() < limit
-    assert found["log", "unreadable"] == 1
+    until(lambda: ("log", "unreadable") in scraped()["sotto_source_status"])
 
 
-def test_what_nobody_foresaw_is_told_without_its_words() -> None:
+def test_what_nobody_foresaw_is_told_without_its_words():
     def failing() -> Iterator[None]:
         raise RuntimeError("a value of somebody's")
 
@@ -134,7 +122,7 @@ def test_what_nobody_foresaw_is_told_without_its_words() -> None:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+def cluster(monkeypatch):
     made = FakeCluster("reports-e1-p2")
     install(monkeypatch, made)
     for number in (0, 0, 0, 1):
@@ -143,12 +131,11 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
 
 
 def lag_of(*offsets: int) -> Lag:
-    """Return the lag of a job that has read so far."""
     stream = WatchedStream(Broker("fake:9092"), [ReportTopic("reports", 1, 2)])
     return stream.lag({f"reports-e1-p2@one/{at}": offset for at, offset in enumerate(offsets)})
 
 
-def test_the_lag_of_a_job_is_what_is_behind_the_offsets_of_its_health(cluster: FakeCluster) -> None:
+def test_the_lag_of_a_job_is_what_is_behind_the_offsets_of_its_health(cluster):
     found = lag_of(1, 1)
     assert (found.records, found.lagging, found.size) == (2, 1, None)
     assert found.oldest == cluster.partition(0).records[1].timestamp
@@ -157,7 +144,7 @@ def test_the_lag_of_a_job_is_what_is_behind_the_offsets_of_its_health(cluster: F
     assert lag_of(3).partitions["reports-e1-p2/1"] == (0, 1)
 
 
-def test_what_is_given_back_is_read_too(cluster: FakeCluster) -> None:
+def test_what_is_given_back_is_read_too(cluster):
     requeue = TopicPartition("reports-requeue", 0)
     cluster.partitions[requeue], cluster.ids["reports-requeue"] = FakePartition(), "two"
     first = now_ms() - 5
@@ -174,9 +161,7 @@ def test_what_is_given_back_is_read_too(cluster: FakeCluster) -> None:
     )
 
 
-def test_a_topic_that_is_gone_and_a_job_that_has_said_nothing_are_missing(
-    cluster: FakeCluster, job: Watched, tmp_path: Path
-) -> None:
+def test_a_topic_that_is_gone_and_a_job_that_has_said_nothing_are_missing(cluster, job, tmp_path):
     cluster.ids.clear()
     with pytest.raises(MissingError, match="no topic of reports called reports"):
         lag_of(0)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Two plans, a log, and a state directory into which it is aggregated without the second."""
     made = tmp_path_factory.mktemp("requeue")
     for name, plan in (("first", FIRST_PLAN), ("late", LATE_PLAN)):
@@ -32,9 +32,7 @@ def sotto(folder: Path, *more: str, plans: tuple[str, ...] = ("first", "late")) 
     return main(["requeue", *given, *more])
 
 
-def test_what_waits_is_told_and_then_counted(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_waits_is_told_and_then_counted(folder, capsys):
     state = ("--state", str(folder / "state"))
     before = committed(folder / "state")
     assert sotto(folder, *state, "--dry-run") == 0
@@ -74,24 +72,18 @@ def test_what_waits_is_told_and_then_counted(
         (("--kafka", "l:1", "--topic", "a-e1-p1", "--database", "sqlite:///x"), "--database"),
     ],
 )
-def test_what_is_wrong_is_told(
-    folder: Path,
-    more: tuple[str, ...],
-    said: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_wrong_is_told(folder, more, said, capsys, monkeypatch):
     monkeypatch.chdir(folder)
     assert sotto(folder, *more) == 2
     assert said in capsys.readouterr().err
 
 
-def test_of_a_streaming_job_plans_are_given(capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_a_streaming_job_plans_are_given(capsys):
     assert main(["requeue", "--kafka", "localhost:9092", "--topic", "reports-e1-p8"]) == 2
     assert "--plan is missing" in capsys.readouterr().err
 
 
-def test_many_plans_that_nobody_gave_are_not_all_shown() -> None:
+def test_many_plans_that_nobody_gave_are_not_all_shown():
     from sotto.cli.requeue import waiting_lines
 
     waiting = {("unknown_plan", f"{number:064x}"): number + 1 for number in range(30)}

@@ -9,13 +9,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from committed_states import committed, counted, projected
+from committed_states import committed, counted, projected, rejects
 from crashes import Killed, kill_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_logs import START, Device, Sent, write
-from requeued import BOTH, CANDIDATES, FIRST_PLAN, LATE_PLAN, audits, rejects, reports
-from step_plans import DAY, HOUR, PERIOD
+from requeued import BOTH, CANDIDATES, FIRST_PLAN, LATE_PLAN, audits, reports
+from step_plans import DAY
 
 from pipelines.bounded.driver import STEPS
 from pipelines.bounded.run import aggregate
@@ -51,11 +51,11 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory):
     return World(tmp_path_factory.mktemp("requeue"))
 
 
-def test_it_is_as_if_the_plan_had_been_there(world: World) -> None:
+def test_it_is_as_if_the_plan_had_been_there(world):
     state = world.copy()
     before = StateDirectory(state).manifest()
     assert counted(state) != counted(world.known)
@@ -78,7 +78,7 @@ def test_it_is_as_if_the_plan_had_been_there(world: World) -> None:
     )
 
 
-def test_what_is_requeued_stays_in_quarantine_with_a_mark(world: World) -> None:
+def test_what_is_requeued_stays_in_quarantine_with_a_mark(world):
     state = world.copy()
     before = rejects(state)
     result = requeue(state, BOTH)
@@ -94,7 +94,7 @@ def test_what_is_requeued_stays_in_quarantine_with_a_mark(world: World) -> None:
     assert dict(watched(state).requeued) == {"unknown_plan": result.size}
 
 
-def test_doing_it_twice_changes_nothing(world: World) -> None:
+def test_doing_it_twice_changes_nothing(world):
     state = world.copy()
     requeue(state, BOTH)
     once = committed(state)
@@ -104,7 +104,7 @@ def test_doing_it_twice_changes_nothing(world: World) -> None:
 
 @settings(max_examples=3, deadline=None)
 @given(st.data())
-def test_requeued_at_any_moment_it_comes_to_the_same(data: st.DataObject) -> None:
+def test_requeued_at_any_moment_it_comes_to_the_same(data):
     """The plan is loaded, and what it cures requeued, between any two runs."""
     sent = reports(6, data.draw(st.integers(0, 2**16)))
     times = [one.append for one in sent]
@@ -127,7 +127,7 @@ def test_requeued_at_any_moment_it_comes_to_the_same(data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_killed_at_any_step_it_is_finished(world: World, step: str) -> None:
+def test_killed_at_any_step_it_is_finished(world, step):
     """By the next requeue, or by the next run if one comes first."""
     state = world.copy()
     with pytest.raises(Killed):
@@ -139,7 +139,7 @@ def test_killed_at_any_step_it_is_finished(world: World, step: str) -> None:
     assert projected(state) == projected(world.done)
 
 
-def test_an_interrupted_requeue_wants_its_plan(world: World) -> None:
+def test_an_interrupted_requeue_wants_its_plan(world):
     """The state directory has it, unless somebody has removed it."""
     state = world.copy()
     with pytest.raises(Killed):
@@ -154,47 +154,47 @@ def test_an_interrupted_requeue_wants_its_plan(world: World) -> None:
     assert counted(state) == counted(world.known)
 
 
-def test_an_interrupted_run_is_finished_first(world: World, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_finished_first(world, tmp_path):
     with pytest.raises(Killed):
         aggregate(world.log, tmp_path / "state", [FIRST_PLAN], checkpoint=kill_at("begun"))
     with pytest.raises(AggregationError, match="sotto aggregate"):
         requeue(tmp_path / "state", BOTH)
 
 
-def test_a_plan_that_a_run_was_given_need_not_be_given_again(world: World) -> None:
+def test_a_plan_that_a_run_was_given_need_not_be_given_again(world):
     state = world.copy()
     aggregate(world.log, state, [LATE_PLAN])
     assert requeue(state).runs
     assert counted(state) == counted(world.known)
 
 
-def test_it_waits_for_a_run(world: World) -> None:
+def test_it_waits_for_a_run(world):
     state = world.copy()
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
         with StateDirectory(state).lock():
             held.set()
-            done.wait(10)
+            done.wait(600)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(10)
+    assert held.wait(600)
     with pytest.raises(AggregationError, match="another run holds"):
         requeue(state, BOTH)
     threading.Timer(0.1, done.set).start()
-    assert requeue(state, BOTH, wait=10).size > 0
+    assert requeue(state, BOTH, wait=600).size > 0
     thread.join()
 
 
-def test_only_reasons_that_are_cured_and_asked_for_are_taken(world: World) -> None:
+def test_only_reasons_that_are_cured_and_asked_for_are_taken(world):
     for reason in set(Reason) - set(CURABLE):
         with pytest.raises(ParameterError, match=f"rejected as {reason.label}"):
             requeue(world.before, BOTH, reasons=[reason])
     assert requeue(world.copy(), BOTH, reasons=[Reason.UNKNOWN_VERSION]).size == 0
 
 
-def test_a_file_that_has_gone_or_is_damaged_is_told(world: World) -> None:
+def test_a_file_that_has_gone_or_is_damaged_is_told(world):
     state = world.copy()
     directory = StateDirectory(state)
     file = directory.files.quarantine(directory.manifest().quarantine[0].generation)
@@ -228,39 +228,11 @@ class Attack:
 
 
 @pytest.fixture
-def attack(tmp_path: Path) -> Attack:
+def attack(tmp_path):
     return Attack(tmp_path)
 
 
-def test_a_report_counted_meanwhile_is_a_duplicate(attack: Attack) -> None:
-    """The device has sent it again once the plan was there."""
-    (report,) = attack.device.chain(attack.colour, START + DAY, upto=1)
-    attack.aggregate(report)
-    attack.aggregate(report._replace(append=report.append + DAY), known=True)
-    once = counted(attack.state)
-    assert attack.requeue() == {}
-    assert counted(attack.state) == once
-    assert attack.total == 1
-    assert StateDirectory(attack.state).manifest().tally.duplicates == 1
-
-
-def test_time_is_that_of_the_first_judgement(attack: Attack) -> None:
-    """What came too early or too late did so for good; what came in time did too."""
-    sent = attack.device.chain(attack.colour, START + DAY, upto=1)
-    early = attack.device.chain(attack.colour, START + DAY, upto=1)[0]
-    early = early._replace(append=START + DAY - 3 * HOUR)
-    old = attack.device.chain(attack.colour, START + DAY - PERIOD, upto=1)[0]
-    old = old._replace(append=START + 11 * DAY)
-    clock = Device(FIRST_PLAN, random.Random(8)).chain(
-        FIRST_PLAN.metric("colour"), START + 10 * DAY, upto=1
-    )
-    attack.aggregate(early, *sent, old, *clock)
-    before = attack.total
-    assert attack.requeue() == {"future": 1, "late": 1}
-    assert attack.total == before + 1
-
-
-def test_a_closed_period_stays_closed(attack: Attack) -> None:
+def test_a_closed_period_stays_closed(attack):
     report = attack.device.chain(attack.colour, START + DAY, upto=1)
     later = Device(FIRST_PLAN, random.Random(8)).chain(
         FIRST_PLAN.metric("colour"), START + 60 * DAY, upto=1
@@ -273,7 +245,7 @@ def test_a_closed_period_stays_closed(attack: Attack) -> None:
     assert requeue(attack.state, BOTH).runs == 0
 
 
-def test_a_revoked_pseudonym_stays_revoked(attack: Attack) -> None:
+def test_a_revoked_pseudonym_stays_revoked(attack):
     """It contradicts itself under a plan that is known, and has sent more under the other."""
     device, colour = attack.device, attack.colour
     (held,) = device.chain(colour, START + DAY, upto=1)
@@ -290,7 +262,7 @@ def test_a_revoked_pseudonym_stays_revoked(attack: Attack) -> None:
     assert attack.total == 0
 
 
-def test_what_was_held_contradicts_what_was_sent_instead(attack: Attack) -> None:
+def test_what_was_held_contradicts_what_was_sent_instead(attack):
     """A device that randomizes anew while its plan is unknown is found out."""
     device, colour = attack.device, attack.colour
     row = Row(0, device.pseudonym, bytes(16), START, b"\0")
@@ -298,11 +270,4 @@ def test_what_was_held_contradicts_what_was_sent_instead(attack: Attack) -> None
     attack.aggregate(device.send(START + 2 * DAY, colour, row._replace(payload=b"\1")), known=True)
     assert attack.total == 1
     assert attack.requeue() == {"revoked": 2}
-    assert attack.total == 0
-
-
-def test_what_is_over_budget_is_so_however_it_comes(attack: Attack) -> None:
-    chains = [attack.device.chain(attack.colour, START + DAY) for _ in range(3)]
-    attack.aggregate(*(one for chain in chains for one in chain))
-    assert attack.requeue()["revoked"] > 0
     assert attack.total == 0

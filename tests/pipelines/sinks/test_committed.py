@@ -22,22 +22,22 @@ def published(*manifests: Manifest) -> list[SimpleNamespace]:
     return [SimpleNamespace(headers=[stamp_of(each)]) for each in manifests]
 
 
-def test_what_the_directory_has_committed_is_known() -> None:
+def test_what_the_directory_has_committed_is_known():
     now = manifest("a", "b", "c")
     check_stamps(published(manifest("a"), manifest("a", "b"), now), now, TOPIC)
 
 
 @pytest.mark.parametrize("other", [manifest("a", "b", "c", "d"), manifest("a", "x")])
-def test_what_it_has_not_is_told(other: Manifest) -> None:
+def test_what_it_has_not_is_told(other):
     with pytest.raises(BrokerError, match=f"does not know: .* delete {TOPIC}, create it again"):
         check_stamps(published(manifest("a"), other), manifest("a", "b", "c"), TOPIC)
 
 
-def test_generations_of_which_no_digest_is_kept_are_believed() -> None:
+def test_generations_of_which_no_digest_is_kept_are_believed():
     check_stamps(published(manifest("a")), manifest("y", "z", generation=500), TOPIC)
 
 
-def test_others_and_nonsense_say_nothing() -> None:
+def test_others_and_nonsense_say_nothing():
     others = published(manifest("x", "y", "z", state="theirs"))
     for headers in ([], [("else", b"ours 9 x")], [(STAMP, b"ours 9")], [(STAMP, None)]):
         others.append(SimpleNamespace(headers=headers))

@@ -4,58 +4,27 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
+from sink_documents import TABLES, window_row
 
 from pipelines.sinks import tables
 from pipelines.sinks.sql import Projection, Results, of_state
-from pipelines.sinks.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
+from pipelines.sinks.tables import ESTIMATES, QUARANTINE, WINDOWS
 from sotto.errors import AggregationError
 
-TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
 
-
-def window(start: int, revision: int, metric: str = "colour") -> dict[str, object]:
-    return {
-        "collector": "tests.example",
-        "plan": "step",
-        "version": 1,
-        "metric": metric,
-        "window_start": start,
-        "window_end": start + 10,
-        "type": "category",
-        "mechanism": "grr",
-        "n": 7,
-        "reports_by_level": [3, 4],
-        "revision": revision,
-    }
+def window(start: int, revision: int) -> dict[str, object]:
+    return {**window_row(start), "reports_by_level": [3, 4], "revision": revision}
 
 
 def estimate(start: int, item: str, value: float, revision: int = 1) -> dict[str, object]:
-    row = window(start, revision)
-    del row["type"], row["mechanism"]
-    return {
-        **row,
-        "kind": "share",
-        "item": item,
-        "position": 0,
-        "value": value,
-        "standard_error": math.inf,
-        "low": -math.inf,
-        "high": 1.0,
-        "display": None,
-        "detection_floor": None,
-        "significant": None,
-        "p_value": None,
-        "confounded_with": None,
-        "unit": "share",
-        "method": "unbiased",
-    }
+    row = {key: each for key, each in window(start, revision).items() if key in ESTIMATES.columns}
+    row |= {"kind": "share", "item": item, "position": 0, "unit": "share", "method": "unbiased"}
+    return {**row, "value": value, "standard_error": math.inf, "low": -math.inf, "high": 1.0}
 
 
 FIRST = Projection(
@@ -71,7 +40,7 @@ FIRST = Projection(
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Results]:
+def database(tmp_path):
     with Results(f"sqlite:///{tmp_path / 'results.db'}") as opened:
         assert opened.projected("mine") == 0
         yield opened
@@ -81,7 +50,7 @@ def content(database: Results) -> dict[str, list[dict[str, object]]]:
     return {table.name: database.table(table) for table in TABLES}
 
 
-def test_what_is_projected_is_there(database: Results) -> None:
+def test_what_is_projected_is_there(database):
     database.project(FIRST)
     assert database.projected("mine") == 3
     known, unknown = database.estimates()
@@ -98,7 +67,7 @@ def test_what_is_projected_is_there(database: Results) -> None:
     ]
 
 
-def test_changed_windows_are_replaced_and_others_left(database: Results) -> None:
+def test_changed_windows_are_replaced_and_others_left(database):
     database.project(FIRST)
     later = replace(
         FIRST,
@@ -116,7 +85,7 @@ def test_changed_windows_are_replaced_and_others_left(database: Results) -> None
 
 
 @pytest.mark.parametrize("generation", [2, 3])
-def test_a_generation_that_is_not_ahead_is_refused(database: Results, generation: int) -> None:
+def test_a_generation_that_is_not_ahead_is_refused(database, generation):
     database.project(FIRST)
     before = content(database)
     with pytest.raises(AggregationError, match="not behind"):
@@ -124,7 +93,7 @@ def test_a_generation_that_is_not_ahead_is_refused(database: Results, generation
     assert content(database) == before
 
 
-def test_another_state_directory_is_refused(database: Results) -> None:
+def test_another_state_directory_is_refused(database):
     database.project(FIRST)
     before = content(database)
     with pytest.raises(AggregationError, match="another state directory"):
@@ -134,9 +103,7 @@ def test_another_state_directory_is_refused(database: Results) -> None:
     assert content(database) == before
 
 
-def test_a_failure_leaves_everything_as_it_was(
-    database: Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_leaves_everything_as_it_was(database, monkeypatch):
     database.project(FIRST)
     before = content(database)
     whole = tables._insert
@@ -155,7 +122,7 @@ def test_a_failure_leaves_everything_as_it_was(
     assert database.projected("mine") == 4
 
 
-def test_estimates_are_found_by_metric_and_time(database: Results) -> None:
+def test_estimates_are_found_by_metric_and_time(database):
     database.project(FIRST)
     assert len(database.estimates("colour")) == 2
     assert database.estimates("shape") == []
@@ -164,7 +131,7 @@ def test_estimates_are_found_by_metric_and_time(database: Results) -> None:
     assert database.estimates(at=20) == []
 
 
-def test_a_database_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+def test_a_database_that_cannot_be_used_is_an_error(tmp_path):
     with pytest.raises(AggregationError, match="cannot be used"):
         Results("no url")
     with (
@@ -183,13 +150,13 @@ def test_a_database_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:x?mode=memory"])
-def test_results_are_not_kept_in_memory(url: str) -> None:
+def test_results_are_not_kept_in_memory(url):
     with pytest.raises(AggregationError, match="must be a file"):
         Results(url)
 
 
 @pytest.mark.parametrize("name", ["a?mode=ro", "pc%20x", "a#b"])
-def test_a_state_directory_may_have_any_name(tmp_path: Path, name: str) -> None:
+def test_a_state_directory_may_have_any_name(tmp_path, name):
     (tmp_path / name).mkdir()
     with Results(of_state(tmp_path / name)) as database:
         database.projected("mine")
@@ -197,7 +164,7 @@ def test_a_state_directory_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert (tmp_path / name / "results.db").exists()
 
 
-def test_who_reads_does_not_keep_a_run_from_writing(database: Results, tmp_path: Path) -> None:
+def test_who_reads_does_not_keep_a_run_from_writing(database, tmp_path):
     database.project(FIRST)
     with closing(sqlite3.connect(tmp_path / "results.db", isolation_level=None)) as reader:
         reader.execute("begin")
@@ -207,14 +174,7 @@ def test_who_reads_does_not_keep_a_run_from_writing(database: Results, tmp_path:
     assert database.projected("mine") == 4
 
 
-def test_a_window_without_estimates_is_removed(database: Results) -> None:
-    database.project(FIRST)
-    database.project(replace(FIRST, generation=4, changed=[([window(0, 4)], [])]))
-    for table in (WINDOWS, ESTIMATES):
-        assert [row["window_start"] for row in database.table(table)] == [10]
-
-
-def test_the_tables_are_made_in_postgresql_too() -> None:
+def test_the_tables_are_made_in_postgresql_too():
     from sqlalchemy.dialects import postgresql
 
     for table in TABLES:
@@ -222,7 +182,7 @@ def test_the_tables_are_made_in_postgresql_too() -> None:
         assert "PRIMARY KEY" in str(statement)
 
 
-def test_a_database_made_before_a_column_was_there_is_given_it(tmp_path: Path) -> None:
+def test_a_database_made_before_a_column_was_there_is_given_it(tmp_path):
     file = tmp_path / "results.db"
     with Results(f"sqlite:///{file}") as database:
         database.projected("mine")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +11,9 @@ from pathlib import Path
 import memory_files
 import pytest
 from committed_states import committed, counted, projected
-from crashes import Killed, kill_at
+from crashes import MAX_REPORTS, Killed, World, kill_at
 from memory_files import FILES
-from report_logs import faulty, honest, write
+from report_logs import honest, write
 from requeued import BOTH, FIRST_PLAN, reports
 from run_reference import expected
 from step_plans import plans, registry
@@ -21,7 +21,7 @@ from watched import exposition
 
 from pipelines.bounded import job
 from pipelines.bounded.job import Job
-from pipelines.bounded.run import RunResult, aggregate
+from pipelines.bounded.run import aggregate
 from pipelines.requeue.state import requeue
 from pipelines.sources.frozen import FrozenLog
 from pipelines.sources.log import source_of
@@ -35,54 +35,17 @@ from sotto.plan.registry import Registry
 pytestmark = pytest.mark.slow
 
 PLACE = "mem://bucket/sotto"
-MAX_REPORTS = 60
 
 
 @pytest.fixture(autouse=True)
-def no_files() -> Iterator[None]:
+def no_files():
     yield
     FILES.clear()
     memory_files.before.clear()
 
 
-class World:
-    """A log, an empty state with its files elsewhere, and what an undisturbed run makes of it."""
-
-    def __init__(self, folder: Path, place: str | None) -> None:
-        self.folder, self.place, self.number = folder, place, 0
-        self.log = write(folder / "log", honest(10, 3, 11) + faulty(12))
-        self.empty = folder / "empty"
-        directory = StateDirectory(self.empty)
-        with directory.lock():
-            directory.open(place)
-        self.done = self.new_state()
-        self.result = self.aggregate(self.done)
-        assert self.result.runs >= 3
-        self.files = dict(FILES)
-
-    def new_state(self) -> Path:
-        """Return a copy of the empty state; its files are none."""
-        FILES.clear()
-        self.number += 1
-        state = self.folder / f"state-{self.number}"
-        shutil.copytree(self.empty, state)
-        return state
-
-    def aggregate(
-        self, state: Path, checkpoint: Callable[[str], None] = lambda _: None
-    ) -> RunResult:
-        return aggregate(self.log, state, plans(), max_reports=MAX_REPORTS, checkpoint=checkpoint)
-
-    def check(self, state: Path) -> None:
-        """Finish, and compare everything with the undisturbed run."""
-        self.aggregate(state)
-        assert self.files == FILES
-        assert committed(state) == committed(self.done)
-        assert projected(state) == projected(self.done)
-
-
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory):
     return World(tmp_path_factory.mktemp("elsewhere"), PLACE)
 
 
@@ -104,7 +67,7 @@ def failing(change: str, occurrence: int, error: BaseException) -> Iterator[None
         memory_files.before.remove(fail)
 
 
-def test_files_elsewhere_are_those_that_a_local_state_has(world: World, tmp_path: Path) -> None:
+def test_files_elsewhere_are_those_that_a_local_state_has(world, tmp_path):
     """Byte for byte; the manifests differ in where the files are."""
     local = tmp_path / "local"
     shutil.copytree(world.empty, local)
@@ -124,7 +87,7 @@ def test_files_elsewhere_are_those_that_a_local_state_has(world: World, tmp_path
     assert of_both[0] == replace(of_both[1], files=None)
 
 
-def test_everything_that_reads_a_state_finds_its_files(tmp_path: Path) -> None:
+def test_everything_that_reads_a_state_finds_its_files(tmp_path):
     log, state = write(tmp_path / "log", reports(12, 41)), tmp_path / "state"
     aggregate(log, state, [FIRST_PLAN], elsewhere=PLACE)
     taken = requeue(state, BOTH)
@@ -135,9 +98,7 @@ def test_everything_that_reads_a_state_finds_its_files(tmp_path: Path) -> None:
     assert f'sotto_state_bytes{{part="states"}} {float(size)}' in shown
 
 
-def test_a_folder_elsewhere_is_its_owners_and_known_by_its_whole_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_elsewhere_is_its_owners_and_known_by_its_whole_path(tmp_path, monkeypatch):
     log, state = write(tmp_path / "log", honest(1, 1, 1)), tmp_path / "state"
     monkeypatch.chdir(tmp_path)
     aggregate(log, state, plans(), elsewhere="shared")
@@ -150,7 +111,7 @@ def test_a_folder_elsewhere_is_its_owners_and_known_by_its_whole_path(
     assert not (state / "counts").exists()
 
 
-def test_a_state_that_was_restored_from_a_copy_removes_nothing(world: World) -> None:
+def test_a_state_that_was_restored_from_a_copy_removes_nothing(world):
     state, stops = world.new_state(), iter([False, True])
     aggregate(world.log, state, plans(), max_reports=MAX_REPORTS, stop=lambda: next(stops))
     copy = (state / "MANIFEST.json").read_bytes()
@@ -163,7 +124,7 @@ def test_a_state_that_was_restored_from_a_copy_removes_nothing(world: World) -> 
     assert world.files == FILES
 
 
-def test_where_files_are_is_said_once(tmp_path: Path) -> None:
+def test_where_files_are_is_said_once(tmp_path):
     log, state = write(tmp_path / "log", honest(1, 1, 1)), tmp_path / "state"
     aggregate(log, state, plans(), elsewhere=PLACE)
     with pytest.raises(
@@ -180,7 +141,7 @@ def test_where_files_are_is_said_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["begun", "placed", "MANIFEST.json renamed", "committed"])
-def test_a_run_killed_at_any_step_goes_on(world: World, step: str) -> None:
+def test_a_run_killed_at_any_step_goes_on(world, step):
     state = world.new_state()
     with pytest.raises(Killed):
         world.aggregate(state, kill_at(step, 2))
@@ -190,9 +151,7 @@ def test_a_run_killed_at_any_step_goes_on(world: World, step: str) -> None:
 @pytest.mark.parametrize(
     ("change", "occurrence"), [("rename", 1), ("rename", 8), ("delete", 1), ("delete", 4)]
 )
-def test_a_run_killed_among_moves_or_removals_goes_on(
-    world: World, change: str, occurrence: int
-) -> None:
+def test_a_run_killed_among_moves_or_removals_goes_on(world, change, occurrence):
     state = world.new_state()
     with failing(change, occurrence, Killed()), pytest.raises(Killed):
         world.aggregate(state)
@@ -200,7 +159,7 @@ def test_a_run_killed_among_moves_or_removals_goes_on(
 
 
 @pytest.mark.parametrize("change", ["create", "rename", "delete"])
-def test_a_file_system_that_fails_stops_a_run_with_a_reason(world: World, change: str) -> None:
+def test_a_file_system_that_fails_stops_a_run_with_a_reason(world, change):
     state = world.new_state()
     error = OSError("the bucket is read-only")
     with (
@@ -211,7 +170,7 @@ def test_a_file_system_that_fails_stops_a_run_with_a_reason(world: World, change
     world.check(state)
 
 
-def test_a_missing_file_is_named(world: World) -> None:
+def test_a_missing_file_is_named(world):
     state = world.new_state()
     with pytest.raises(Killed):
         world.aggregate(state, kill_at("begun", 2))
@@ -249,9 +208,7 @@ class Zombie:
 @pytest.mark.parametrize(
     ("place", "known"), [(None, Registry(plans()[:1])), (PLACE, registry())], ids=["local", "away"]
 )
-def test_a_job_that_outlives_its_driver_changes_nothing(
-    world: World, tmp_path: Path, place: str | None, known: Registry, when: str
-) -> None:
+def test_a_job_that_outlives_its_driver_changes_nothing(world, tmp_path, place, known, when):
     """Also with other plans than the next driver has: what it writes is read by nobody."""
     state = world.new_state()
     manifest = StateDirectory(state).manifest()
@@ -287,7 +244,7 @@ def _contents(state: Path) -> dict[str, bytes]:
     return {name.removeprefix(root): content for name, content in FILES.items()}
 
 
-def test_a_job_whose_folder_is_gone_says_so(world: World, tmp_path: Path) -> None:
+def test_a_job_whose_folder_is_gone_says_so(world, tmp_path):
     """As a job of a killed driver finds it, or a worker that does not reach the state's files."""
     state = tmp_path / "state"
     shutil.copytree(world.empty, state)

@@ -14,14 +14,17 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from crashes import MAX_REPORTS
 from report_logs import faulty, honest, write
-from run_child import MAX_REPORTS, SHORT
+from run_child import SHORT
 from step_plans import plans
 
 from pipelines.bounded.run import aggregate
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateFiles
 from pipelines.storage.manifest import Manifest
+
+FORCED = "MANIFEST.json.new", "intent.json.new", ".", "states", "logs", "counts", "quarantine"
 
 
 class Disk:
@@ -118,13 +121,13 @@ def _named(root: Path, manifest: Manifest) -> set[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _(monkeypatch: pytest.MonkeyPatch) -> None:
+def _(monkeypatch):
     """Let runs write both snapshots and logs."""
     monkeypatch.setattr(storedstates, "SHORT", SHORT)
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def log(tmp_path_factory):
     return write(tmp_path_factory.mktemp("durability") / "log", honest(10, 3, 11) + faulty(12))
 
 
@@ -141,37 +144,19 @@ def aggregated(
     return disk
 
 
-def test_a_commit_forces_all_that_it_stands_on(
-    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_forces_all_that_it_stands_on(log, tmp_path, monkeypatch):
     disk = aggregated(log, tmp_path / "state", monkeypatch)
     assert disk.violations == []
     folders = {path.partition("/")[0] for path in disk.forced}
-    assert folders >= {".", "states", "logs", "counts", "quarantine", "MANIFEST.json.new"}
+    assert folders >= set(FORCED)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("what", "lost"),
-    [
-        ("states", lambda path: path.startswith("states/")),
-        ("logs", lambda path: path.startswith("logs/")),
-        ("counts", lambda path: path.startswith("counts/")),
-        ("quarantine", lambda path: path.startswith("quarantine/")),
-        ("the folder of states", lambda path: path == "states"),
-        ("the folder of logs", lambda path: path == "logs"),
-        ("the folder of counts", lambda path: path == "counts"),
-        ("the folder of quarantine", lambda path: path == "quarantine"),
-        ("the manifest", lambda path: path == "MANIFEST.json.new"),
-        ("the intent", lambda path: path == "intent.json.new"),
-        ("the directory", lambda path: path == "."),
-    ],
-)
-def test_without_one_kind_of_fsync_a_commit_would_not_hold(
-    log: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    what: str,
-    lost: Callable[[str], bool],
-) -> None:
-    assert aggregated(log, tmp_path / "state", monkeypatch, lost).violations, what
+@pytest.mark.parametrize("what", [*FORCED, "states/", "logs/", "counts/", "quarantine/"])
+def test_without_one_kind_of_fsync_a_commit_would_not_hold(log, tmp_path, monkeypatch, what):
+    """Of a file, of a folder, or of all files in a folder."""
+
+    def lost(path: str) -> bool:
+        return path == what or (what.endswith("/") and path.startswith(what))
+
+    assert aggregated(log, tmp_path / "state", monkeypatch, lost).violations

@@ -54,19 +54,19 @@ def intent(clock: int | None) -> Intent:
 BEGUN = intent(44).to_json()
 
 
-def test_it_comes_back_as_it_was_stored() -> None:
+def test_it_comes_back_as_it_was_stored():
     assert Manifest.from_json(manifest().to_json()) == manifest()
     assert Intent.from_json(intent(44).to_json()) == intent(44)
     written = JobOutput({(1, 2): LOGGED}, frozenset([4, -2]), {"late": 2}, Tally(9, 4, 3, 2, 1))
     assert JobOutput.from_json(written.to_json()) == written
 
 
-def test_a_commit_adds_to_the_tally() -> None:
+def test_a_commit_adds_to_the_tally():
     written = JobOutput(tally=Tally(9, -4, 3, 2, 1))
     assert advance(manifest(), intent(44), written, TERMS).tally == Tally(109, 46, 23, 7, 2)
 
 
-def test_any_byte_that_changes_or_is_missing_is_noticed() -> None:
+def test_any_byte_that_changes_or_is_missing_is_noticed():
     """One digit of ``clock`` or ``first_open`` would let a run reject all that comes as late."""
     for stored, read in ((manifest().to_json(), Manifest.from_json), (BEGUN, Intent.from_json)):
         for at, byte in enumerate(stored):
@@ -89,14 +89,14 @@ def test_any_byte_that_changes_or_is_missing_is_noticed() -> None:
         b"\xff",
     ],
 )
-def test_what_is_none_is_refused(content: bytes) -> None:
+def test_what_is_none_is_refused(content):
     with pytest.raises(AggregationError, match=r"MANIFEST\.json"):
         Manifest.from_json(content)
     with pytest.raises(AggregationError, match=r"intent\.json"):
         Intent.from_json(content)
 
 
-def test_a_commit_takes_over_what_was_written() -> None:
+def test_a_commit_takes_over_what_was_written():
     written = JobOutput({(1, 0): NEXT, (4, 0): NEW}, frozenset([3, 4]), {"malformed": 1})
     after = advance(manifest(), intent(44), written, TERMS)
     assert after == replace(
@@ -105,12 +105,7 @@ def test_a_commit_takes_over_what_was_written() -> None:
         clock=44,
         positions={"x": 100, "y": 70, "z": 30},
         last={**manifest().last, **LAST},
-        states={
-            (1, 0): NEXT,
-            (1, 2): LOGGED,
-            (3, 0): NEW,
-            (4, 0): NEW,
-        },
+        states={(1, 0): NEXT, (1, 2): LOGGED, (3, 0): NEW, (4, 0): NEW},
         parts={1: 4, 3: 1, 4: 1},
         pages={-1: 2, 3: 5, 4: 5},
         quarantine=(*manifest().quarantine, Quarantined(5, 44, {"malformed": 1})),
@@ -119,7 +114,7 @@ def test_a_commit_takes_over_what_was_written() -> None:
     assert len(after.lineage) == 1
 
 
-def test_a_period_is_closed_when_its_horizon_has_passed() -> None:
+def test_a_period_is_closed_when_its_horizon_has_passed():
     written = JobOutput({(1, 0): NEXT})
     before = advance(manifest(), intent(44), written, TERMS)
     assert (before.first_open, before.periods) == (1, {0: TWO})
@@ -131,12 +126,12 @@ def test_a_period_is_closed_when_its_horizon_has_passed() -> None:
     assert before.audit()[1] == after.audit()[1]
 
 
-def test_a_closed_period_stays_closed_whatever_later_plans_say() -> None:
+def test_a_closed_period_stays_closed_whatever_later_plans_say():
     longer = SimpleNamespace(**{**vars(TERMS), "horizon": 1000})
     assert advance(manifest(), intent(45), JobOutput(), longer).first_open == 1
 
 
-def test_quarantine_is_kept_for_its_retention() -> None:
+def test_quarantine_is_kept_for_its_retention():
     at_last = advance(manifest(), intent(44), JobOutput(), TERMS)
     assert [entry.generation for entry in at_last.quarantine] == [2, 4]
     after = advance(manifest(), intent(45), JobOutput(rejects={"late": 1}), TERMS)
@@ -147,7 +142,7 @@ def test_quarantine_is_kept_for_its_retention() -> None:
     assert much_later.expired == {"late": 12, "future": 2}
 
 
-def test_retention_begins_when_the_log_has_a_clock() -> None:
+def test_retention_begins_when_the_log_has_a_clock():
     none = Manifest(state="a", key=bytes(16))
     before = advance(none, intent(None), JobOutput(rejects={"corrupt_log": 1}), TERMS)
     assert (before.clock, before.first_open) == (None, None)
@@ -157,7 +152,7 @@ def test_retention_begins_when_the_log_has_a_clock() -> None:
     assert advance(first, intent(1030), JobOutput(), TERMS).expired == {"corrupt_log": 1}
 
 
-def test_a_requeue_marks_what_it_takes_and_moves_nothing_else() -> None:
+def test_a_requeue_marks_what_it_takes_and_moves_nothing_else():
     taken = (Requeue(2, "late", "ab", 1), Requeue(4, "late", "cd", 1), Requeue(2, "late", "cd", 2))
     requeue = Intent(5, 40, (), requeue=taken)
     assert Intent.from_json(requeue.to_json()) == requeue

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from step_plans import DAY, category, plan
 
@@ -16,7 +14,7 @@ SECOND = plan(4, 4, category("colour", 3, 0.5, 1))
 STRINGS = {FIRST.fingerprint: {"path": ("home", "away")}}
 
 
-def test_what_is_kept_is_found(tmp_path: Path) -> None:
+def test_what_is_kept_is_found(tmp_path):
     plans = StoredPlans(tmp_path)
     plans.keep([FIRST, SECOND], STRINGS)
     assert set(plans.load_all()) == {FIRST, SECOND}
@@ -26,7 +24,7 @@ def test_what_is_kept_is_found(tmp_path: Path) -> None:
     assert candidates[SECOND.fingerprint] == {}
 
 
-def test_what_is_given_takes_the_place_of_what_is_kept(tmp_path: Path) -> None:
+def test_what_is_given_takes_the_place_of_what_is_kept(tmp_path):
     plans = StoredPlans(tmp_path)
     plans.keep([FIRST, SECOND], STRINGS)
     later = replace(FIRST, owner="other@tests.example", minimum_reports=50)
@@ -40,7 +38,7 @@ def test_what_is_given_takes_the_place_of_what_is_kept(tmp_path: Path) -> None:
     assert plans.candidates(FIRST.fingerprint_hex) == {"path": ("abroad",)}
 
 
-def test_a_version_keeps_its_fingerprint(tmp_path: Path) -> None:
+def test_a_version_keeps_its_fingerprint(tmp_path):
     plans = StoredPlans(tmp_path)
     plans.keep([FIRST], {})
     with pytest.raises(PlanError, match=f"{FIRST.fingerprint_hex} is known already"):
@@ -48,7 +46,7 @@ def test_a_version_keeps_its_fingerprint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["json", "candidates"])
-def test_any_changed_byte_is_refused_by_name(tmp_path: Path, ending: str) -> None:
+def test_any_changed_byte_is_refused_by_name(tmp_path, ending):
     plans = StoredPlans(tmp_path)
     plans.keep([FIRST], STRINGS)
     path = tmp_path / f"{FIRST.fingerprint_hex}.{ending}"
@@ -65,7 +63,7 @@ def test_any_changed_byte_is_refused_by_name(tmp_path: Path, ending: str) -> Non
     assert plans.with_given([], {})[0].plans == (FIRST,)
 
 
-def test_a_plan_under_the_name_of_another_is_refused(tmp_path: Path) -> None:
+def test_a_plan_under_the_name_of_another_is_refused(tmp_path):
     plans = StoredPlans(tmp_path)
     plans.keep([FIRST, SECOND], {})
     plans.path(FIRST.fingerprint_hex).replace(plans.path(SECOND.fingerprint_hex))
