@@ -132,11 +132,7 @@ def unpack_page(data: bytes | memoryview) -> dict[WindowKey, Window]:
 def merge(
     page: Mapping[WindowKey, Window], changes: Iterable[tuple[WindowKey, Matrix]], revision: int
 ) -> dict[WindowKey, Window]:
-    """Return a page with changes added; a window that they leave as it was keeps its revision.
-
-    ``page``: as committed. ``changes`` (iterable of (WindowKey, (levels, length) int64)): what the
-    generation ``revision`` adds; negative where it retracts.
-    """
+    """Return a page with changes, negative where they retract; what stays keeps its revision."""
     merged = dict(page)
     for key, change in changes:
         if not change.any():
@@ -208,11 +204,7 @@ def _passes(catalog: Catalog, metric: NDArray[np.uint16]) -> Iterator[slice]:
 def _difference(
     mechanism: Mechanism, parts: tuple[Rows, ...], at: NDArray[np.intp], group: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Count rows of one metric by group: those of the first part less those of the others.
-
-    ``at`` numbers the rows of all parts one after another. They are never joined, since the
-    payloads of one may be much wider than another's.
-    """
+    """Count the first part's rows of one metric by group, less the others', which may be wider."""
     groups, first = int(group[-1]) + 1, 0
     counts = np.zeros((groups, mechanism.count_length), dtype=np.int64)
     for number, part in enumerate(parts):

@@ -42,11 +42,7 @@ class Arrivals(NamedTuple):
 def arrivals(
     block: Block, registry: Registry, first_open: int | None, parts: Parts | None = None
 ) -> Arrivals:
-    """Decode records of a partition by the plans in force.
-
-    ``first_open``: the first budget period that is not closed; None if none has been closed yet.
-    ``parts``: as of :func:`rows_of`.
-    """
+    """Decode records of a partition; periods before ``first_open`` are closed, if that is given."""
     decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)
     corrupt = [
         Reject(Reason.CORRUPT_LOG, bytes(stretch.body), stretch.append) for stretch in block.corrupt
@@ -66,10 +62,7 @@ def arrivals(
 
 
 def _seen(batch: Batch, registry: Registry) -> Batch:
-    """Return untimely rows of periods that had begun and were not over when the log took them.
-
-    This does not depend on where the log is cut into runs.
-    """
+    """Return untimely rows of periods under way when the log took them, wherever it is cut."""
     period = batch.event // registry.period
     first = (batch.append - registry.horizon) // registry.period
     at = np.flatnonzero((first <= period) & (period <= batch.append // registry.period))

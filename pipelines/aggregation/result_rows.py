@@ -46,11 +46,7 @@ _OF_PAYLOADS = (
 def estimate(
     metric: CompiledMetric, counts: Matrix, candidates: Sequence[str], least: int = 1
 ) -> Iterator[Item]:
-    """Yield all that the counts of a window tell about a metric; at least one item.
-
-    ``candidates``: for a string metric. ``least``: the plan's ``minimum_reports``: no stratum of a
-    number's reports is expected to have fewer.
-    """
+    """Yield all that counts tell; no stratum of a number is to have fewer than ``least``."""
     return metric.mechanism.estimate(counts, metric.context(candidates, least))
 
 

@@ -98,11 +98,7 @@ class Rows:
 
     @staticmethod
     def concat(parts: Sequence[Rows]) -> Rows:
-        """Return the rows of all parts, in order; at least one part, all of one shard and period.
-
-        Raises ``ParameterError``: if the parts differ in shard, period or a metric's width, or
-        there are none.
-        """
+        """Return the rows of all parts, one at least, in order; of one shard and period."""
         if not parts:
             raise ParameterError("concat needs at least one part")
         if len({(part.shard, part.period) for part in parts}) > 1:
@@ -172,10 +168,7 @@ class Rows:
 
 
 def padded_width(width: int) -> int:
-    """Return the width to which a payload of ``width`` bytes may be padded, beside wider ones.
-
-    Rows of one padded width belong in one matrix; a few of a greater one would make all wide.
-    """
+    """Return to what width, beside wider payloads, one of ``width`` bytes may be padded."""
     return max(width, _NARROW)
 
 

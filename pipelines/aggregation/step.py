@@ -141,13 +141,12 @@ def step(state: State, rows: Rows) -> Step:
 
     new = _first_of_each(placed.identity, rows.append, np.flatnonzero(placed.fresh & revoked))
     rejects = [*(part for _, part in back), rows.select(new)]
+    revoked_rows = tuple(
+        Rejects(part, np.full(len(part), Reason.REVOKED, dtype=np.uint8)) for part in rejects
+    )
     superseded = known - retracted.size - int(np.count_nonzero(revoked_now[new]))
     deltas = changes(state.catalog, plus, *(part for _, part in back + minus))
-    return Step(state, deltas, Rejected(tuple(map(_revoked, rejects)), superseded))
-
-
-def _revoked(rows: Rows) -> Rejects:
-    return Rejects(rows, np.full(len(rows), Reason.REVOKED, dtype=np.uint8))
+    return Step(state, deltas, Rejected(revoked_rows, superseded))
 
 
 def _check(state: State, rows: Rows) -> None:
@@ -236,11 +235,7 @@ def _charge(state: State, rows: Rows, placed: _Placed, promoted: NDArray[np.intp
 
 
 def _revoke(state: State, pseudonyms: NDArray[np.intp]) -> tuple[int, NDArray[np.intp]]:
-    """Let pseudonyms cost nothing.
-
-    Returns the number of their different countable reports, and their entries of which something
-    still counts.
-    """
+    """Let pseudonyms cost nothing; return how many countable reports they have, and what counts."""
     if not pseudonyms.size:
         return 0, pseudonyms
     state.pseudonyms["accepted"][pseudonyms] = 0
@@ -337,10 +332,7 @@ def in_order(blocks: Iterable[bytes]) -> list[Rows]:
 
 
 def joined(parts: Iterable[Rows]) -> Iterator[Rows]:
-    """Yield rows in pieces as large as may be: ``STEP_ROWS``, or ``STEP_BYTES`` of payload.
-
-    Rows of one padded width come together, so that few wide payloads do not widen all others.
-    """
+    """Yield rows in pieces as large as may be, those of one padded width together."""
     held: dict[int, list[Rows]] = {}
     numbers: Counter[int] = Counter()
     for part in parts:

@@ -207,11 +207,7 @@ def new_key() -> bytes:
 
 
 def keyed_hash(key: bytes, columns: Sequence[NDArray[np.generic]]) -> NDArray[np.uint64]:
-    """Hash rows of integer columns to 64 bits, to begin a search for them.
-
-    ``key``: 16 bytes. ``columns``: at least one; a row is hashed from its value in each of them, in
-    this order.
-    """
+    """Hash rows of integer columns to 64 bits, to begin a search; the key has 16 bytes."""
     first = np.uint64(int.from_bytes(key[:8], "little"))
     second = np.uint64(int.from_bytes(key[8:KEY_BYTES], "little"))
     hashes = mix64s(columns[0].astype(np.uint64) ^ first)

@@ -68,6 +68,8 @@ OPEN = ("state_bytes", "chains", "pseudonyms")
 _TOKEN = 16
 _GROUP = 16
 _START = struct.Struct("<q")
+#: Of a packed block: how many rows it has, and where that stands.
+_ROWS, _ROWS_AT = struct.Struct("<I"), 24
 
 
 @lru_cache(maxsize=1 << 12)
@@ -194,7 +196,8 @@ class Count(beam.DoFn):
         elif settles:
             settle.set(moment(next_settling(time, registry)))
         gathered.add(value)
-        head = head._replace(rows=head.rows + _rows_of(block), waiting=head.waiting + len(value))
+        (rows,) = _ROWS.unpack_from(block, _ROWS_AT)
+        head = head._replace(rows=head.rows + rows, waiting=head.waiting + len(value))
         if (head.rows >= ROWS or head.waiting >= BYTES) and not head.doubtful:
             head = yield from self._count(key, head, gathered, log, snapshot)
         if not (head.armed or self.stream.bounded):
@@ -287,7 +290,10 @@ class Count(beam.DoFn):
             return head
         period, shard = period_and_shard(key)
         blocks = [numbered(value) for value in gathered.read()]
-        registry = self._registry(bytes.fromhex(head.numbering), *(of for of, _ in blocks))
+        numberings = {bytes.fromhex(head.numbering), *(of for of, _ in blocks)}
+        registry = self.stream.plans.registry(
+            *{plan for numbering in numberings for plan in fingerprints_of(numbering)}
+        )
         rows = [_renumbered(block, of, registry) for of, block in blocks]
         state, head = self._state(period, shard, head, registry, log, snapshot)
         gathered.clear()
@@ -323,10 +329,7 @@ class Count(beam.DoFn):
     def _state(
         self, period: int, shard: int, head: Head, registry: Registry, log: Any, snapshot: Any
     ) -> tuple[State, Head]:
-        """Return the state under a registry; one of other plans is folded under those first.
-
-        Who was revoked by an earlier plan's budget stays so, as it does in a snapshot.
-        """
+        """Return the state under a registry, folded first under others: revoked stays so."""
         numbering = bytes.fromhex(head.numbering)
         if not head.token or numbering == numbering_of(registry):
             return self._restored(period, shard, head, registry, log, snapshot), head
@@ -370,10 +373,6 @@ class Count(beam.DoFn):
         yield beam.pvalue.TaggedOutput(NOTES, (b"", json.dumps(note).encode()))
         return head._replace(audited=now_ms(), due=False, reported=reported)
 
-    def _registry(self, *numberings: bytes) -> Registry:
-        wanted = {each for numbering in numberings for each in fingerprints_of(numbering)}
-        return self.stream.plans.registry(*wanted)
-
     def _late(self, numbering: bytes, block: bytes) -> tuple[list[Reject], Tally]:
         """Return rows of a closed period as rejects; those not countable have been rejected."""
         rows = Rows.from_bytes(block)
@@ -392,11 +391,6 @@ def _renumbered(block: bytes, numbering: bytes, registry: Registry) -> bytes:
 def _outputs(rejects: list[Reject], tally: Tally) -> Iterator[Any]:
     for name, value in rejected(rejects, tally):
         yield beam.pvalue.TaggedOutput(name, value)
-
-
-def _rows_of(block: bytes) -> int:
-    (rows,) = struct.unpack_from("<I", block, 24)
-    return int(rows)
 
 
 def _head(kept: Any) -> Head:

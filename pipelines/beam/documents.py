@@ -258,10 +258,7 @@ class WindowEstimates(_Subject):
         return found, now
 
     def _emptied(self, named: str, window: Window, start: int, pane: str) -> Published:
-        """Return the document that empties a window's former one: a lower version has come since.
-
-        Otherwise the same reports would stand under both versions.
-        """
+        """Return the document that empties a former name: a lower version has come since."""
         fingerprint, _, metric = named.partition(".")
         former = WindowKey(bytes.fromhex(fingerprint), int(metric), start)
         registry = self.stream.plans.registry(former.fingerprint)

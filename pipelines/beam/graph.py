@@ -30,11 +30,7 @@ Keyed: TypeAlias = tuple[bytes, bytes]
 def build(
     pipeline: beam.Pipeline, stream: Stream, sources: Sequence[Source]
 ) -> tuple[beam.PCollection[Keyed], beam.PCollection[bytes]]:
-    """Lay the graph into a pipeline.
-
-    Returns ``documents`` (PCollection of (bytes, bytes)): keys and values. ``rejects`` (PCollection
-    of bytes): packed rejects.
-    """
+    """Lay the graph into a pipeline; return documents (keys and values) and packed rejects."""
     read = [
         pipeline
         | f"Start with {source.label}" >> beam.Impulse()

@@ -36,11 +36,7 @@ class PlansFolder:
     path: str  #: a folder that all workers reach
 
     def registry(self, *fingerprints: bytes) -> Registry:
-        """Return the plans that are known here, at most ``LOOK_SECONDS`` old.
-
-        ``*fingerprints``: of plans that another worker knows: if one is not known here yet, the
-        folder is read.
-        """
+        """Return the plans, at most ``LOOK_SECONDS`` old, or new where one is missing."""
         registry = _looked(self.path).registry
         if any(each not in registry.by_fingerprint for each in fingerprints):
             registry = _look(self.path).registry
@@ -63,10 +59,7 @@ class PlansFolder:
         return _looked(self.path).candidates
 
     def numbered(self, numbering: bytes) -> Registry:
-        """Return the registry that numbers metrics in this way.
-
-        ``numbering``: fingerprints of 32 bytes, as of :func:`numbering_of`.
-        """
+        """Return the registry that numbers metrics as :func:`numbering_of` says."""
         fingerprints = fingerprints_of(numbering)
         registry = self.registry(*fingerprints)
         return registry if numbering_of(registry) == numbering else _ordered(registry, fingerprints)

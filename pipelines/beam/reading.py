@@ -246,10 +246,7 @@ class _Held:
         return True
 
     def idle_for(self, ms: int, position: int) -> bool:
-        """Return whether nothing has come for so long, and nothing waits after a position.
-
-        A broker that does not answer gives nothing either: it is asked, now and then.
-        """
+        """Return whether nothing came for so long, and the broker, now asked, has nothing."""
         now = time.monotonic()
         if now - self.moved <= ms / 1000 or now - self._asked < END_SECONDS:
             return False

@@ -33,7 +33,7 @@ from pipelines.sources.base import BoundedSource, Ranges
 from pipelines.storage.directory import LastRun, StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent, WorkItem
-from pipelines.storage.manifest import Terms, advance
+from pipelines.storage.manifest import advance
 from pipelines.storage.output import JobOutput
 from pipelines.storage.quarantine_files import QuarantineFiles
 from sotto.errors import AggregationError, BrokerError
@@ -161,7 +161,7 @@ class Driver:
             raise AggregationError(f"the run was not committed: {reason}") from error
 
     def _advance(self, intent: Intent, output: JobOutput) -> None:
-        manifest = advance(self.manifest, intent, output, Terms.of(self.registry))
+        manifest = advance(self.manifest, intent, output, self.registry)
         manifest = manifest.with_plans(self.registry.plans)
         self.directory.files.sync(manifest)
         self.checkpoint("synced")

@@ -126,11 +126,7 @@ class Job:
         return JobOutput(files={target: name})
 
     def output(self, patience: float = 0.0) -> JobOutput:
-        """Return what the job has written.
-
-        ``patience``: seconds to wait for a summary that others have written: NFS shows new names
-        late.
-        """
+        """Return what the job has written; wait ``patience`` seconds: NFS shows new names late."""
         folder, deadline = self.files.attempt(self.attempt), time.monotonic() + patience
         while (found := self._summary(folder)) is None:
             if time.monotonic() >= deadline:

@@ -144,10 +144,7 @@ def opened(
     elsewhere: str | None = None,
     wait: float = 0.0,
 ) -> Iterator[tuple[Driver, Callable[[], float]]]:
-    """Hold a state directory and its results; give their driver, and seconds since the start.
-
-    The parameters are those of :func:`aggregate`, and ``wait`` the seconds to wait for the lock.
-    """
+    """Hold what :func:`aggregate` is given; give its driver, and seconds since the start."""
     began = time.monotonic()
     directory = StateDirectory(state_dir)
     with directory.lock(wait), Results(database or of_state(directory.path)) as results:

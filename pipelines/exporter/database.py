@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import sqlalchemy as sql
@@ -60,21 +60,6 @@ class NewestWindow:
 
 
 @dataclass(frozen=True)
-class EstimateRow:
-    """An estimate of a newest window; None for what the reports do not determine."""
-
-    metric: MetricKey
-    kind: str
-    item: str
-    unit: str
-    method: str
-    value: float
-    standard_error: float | None
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True)
 class SinkState:
     """What a sink's database has besides."""
 
@@ -95,7 +80,7 @@ class Projected:
     clock: int | None  #: milliseconds
     levels: Mapping[MetricKey, tuple[int, ...]]  #: metric to the reports that count, by level
     windows: Mapping[MetricKey, NewestWindow]  #: metric to its newest window
-    estimates: tuple[EstimateRow, ...]  #: of the newest windows, the first of every metric first
+    estimates: tuple[sql.Row[Any], ...]  #: of the newest windows, the first of every metric first
     omitted: int  #: estimates beyond the limit
     #: ``rejected`` and ``requeued``: reports by reason: all that were rejected, and those requeued
     #: since, where that is known.
@@ -256,7 +241,7 @@ def _windows(
     return {key: tuple(numbers) for key, numbers in levels.items()}, newest
 
 
-def _estimates(connection: sql.Connection, most: int) -> tuple[tuple[EstimateRow, ...], int]:
+def _estimates(connection: sql.Connection, most: int) -> tuple[tuple[sql.Row[Any], ...], int]:
     """Return estimates of the newest windows, and how many there are beyond ``most``."""
     metric = [WINDOWS.c[name] for name in WINDOW_KEY[:-1]]
     newest = (
@@ -266,31 +251,22 @@ def _estimates(connection: sql.Connection, most: int) -> tuple[tuple[EstimateRow
     )
     same = [ESTIMATES.c[name] == newest.c[name] for name in WINDOW_KEY]
     joined = ESTIMATES.join(newest, sql.and_(*same))
-    names = (*MetricKey._fields, "kind", "item", "unit", "method")
-    numbers = ("value", "standard_error", "low", "high")
+    names = (*MetricKey._fields, "kind", "item", "value", "standard_error", "low", "high")
     order = ("position", *WINDOW_KEY[:-1], "kind", "item")
     known = ESTIMATES.c.value.is_not(None)
+    columns: list[sql.ColumnElement[Any]] = [
+        *(ESTIMATES.c[name] for name in names),
+        sql.func.coalesce(ESTIMATES.c.unit, "").label("unit"),
+        sql.func.coalesce(ESTIMATES.c.method, "unbiased").label("method"),
+    ]
     chosen = (
-        sql.select(*(ESTIMATES.c[name] for name in (*names, *numbers)))
+        sql.select(*columns)
         .select_from(joined)
         .where(known)
         .order_by(*(ESTIMATES.c[name] for name in order))
         .limit(most)
     )
-    rows = tuple(
-        EstimateRow(
-            MetricKey(row.plan, row.version, row.metric),
-            row.kind,
-            row.item,
-            row.unit or "",
-            row.method or "unbiased",
-            row.value,
-            row.standard_error,
-            row.low,
-            row.high,
-        )
-        for row in connection.execute(chosen)
-    )
+    rows = tuple(connection.execute(chosen))
     number = sql.select(sql.func.count()).select_from(joined).where(known)
     return rows, connection.execute(number).scalar_one() - len(rows)
 

@@ -73,11 +73,7 @@ class Samples:
 
 
 def families(snapshot: Snapshot | None, now: int, exceeded: int) -> Iterator[Metric]:
-    """Yield the metrics of a snapshot.
-
-    ``snapshot``: None if there has been none in time. ``now``: milliseconds of the wall clock, to
-    which ages are counted. ``exceeded``: scrapes that a reading did not answer in time.
-    """
+    """Yield the metrics of a snapshot, if there is one, with ages as of ``now``, ms."""
     samples = Samples()
     samples.add("sotto_exporter_deadline_exceeded_total", exceeded)
     if snapshot is not None:
@@ -199,7 +195,7 @@ def _database(samples: Samples, database: Projected) -> None:
         add("sotto_estimate_window_start_timestamp_seconds", window.start / _MILLI, *key)
         add("sotto_estimate_window_end_timestamp_seconds", window.end / _MILLI, *key)
     for row in database.estimates:
-        labels = (*row.metric, row.kind, row.item, row.unit, row.method)
+        labels = (row.plan, row.version, row.metric, row.kind, row.item, row.unit, row.method)
         add("sotto_estimate", row.value, *labels)
         add("sotto_estimate_standard_error", row.standard_error, *labels)
         add("sotto_estimate_low", row.low, *labels)

@@ -40,10 +40,7 @@ class Readers:
     registry: Registry | None = None  #: the plans, where there is no state directory
 
     def readings(self, before: Snapshot | None = None) -> Iterator[Snapshot]:
-        """Read all sources; yield what is known once the broker is asked, and when it has answered.
-
-        ``before``: exposed of the broker meanwhile: it may take long not to answer.
-        """
+        """Read all sources; yield what is known before the broker has answered, and after."""
         began, at = time.monotonic(), now_ms()
         path, database = self.state, self.database
         state = None if path is None else read(lambda: committed(path))

@@ -126,10 +126,7 @@ Watched: TypeAlias = WatchedLog | WatchedTopics
 
 
 class WatchedStream:
-    """Topics that a streaming job reads, whose lag is read again and again.
-
-    ``topics``: epochs of one name. The job reads later ones and the requeue topic as well.
-    """
+    """The topics of a name, later epochs and requeue included, that a streaming job reads."""
 
     def __init__(self, broker: Broker, topics: Sequence[ReportTopic]) -> None:
         self._broker = broker
@@ -139,11 +136,7 @@ class WatchedStream:
         self._requeued = RequeueTopic(broker, str(SinkTopic(self._name, "requeue")))
 
     def lag(self, taken: Mapping[str, int]) -> Lag:
-        """Return what is beyond the offsets up to which the job has read.
-
-        ``taken``: partition, ``TOPIC@ID/NUMBER``, to the offset of the record that is read next, as
-        the job's health reports it.
-        """
+        """Return what is beyond the next offsets, by ``TOPIC@ID/NUMBER``, that the job reports."""
         reports = self._reports.names()
         if not reports:
             raise MissingError(f"there is no topic of reports called {self._name}")
@@ -197,10 +190,7 @@ class WatchedDocuments:
         self._topic = str(topic)
 
     def read(self, taken: Mapping[tuple[str, int], int]) -> Documents:
-        """Return the age of the newest document and what the sink has not written.
-
-        ``taken``: topic and partition to the offset that the sink reads next.
-        """
+        """Return the age of the newest document, and what is beyond the sink's next offsets."""
         from kafka import TopicPartition
         from kafka.admin import OffsetSpec
 

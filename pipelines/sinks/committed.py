@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,9 +19,8 @@ from pipelines.sinks import documents
 from pipelines.sinks.sql import Projection
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.files import dump_document, load_document
-from pipelines.storage.manifest import Manifest, Quarantined
-from sotto.errors import AggregationError, BrokerError
+from pipelines.storage.manifest import Manifest
+from sotto.errors import BrokerError
 from sotto.plan.registry import Registry
 
 FORMAT = 2
@@ -97,12 +95,17 @@ def _periods(manifest: Manifest, registry: Registry) -> Iterator[dict[str, objec
 
 
 def _quarantine(manifest: Manifest) -> Iterator[dict[str, object]]:
-    kept = [(each.generation, each.rows, _requeued(each)) for each in manifest.quarantine]
+    kept = []
+    for each in manifest.quarantine:
+        again: Counter[str] = Counter()
+        for reason, _, rows in each.requeued:
+            again[reason] += rows
+        kept.append((each.generation, each.rows, again))
     gone = Counter(manifest.requeued)
     for _, _, requeued in kept:
         gone.subtract(requeued)
-    for generation, rows, requeued in [(0, manifest.expired, gone), *kept]:
-        for reason, number in rows.items():
+    for generation, rejected, requeued in [(0, manifest.expired, gone), *kept]:
+        for reason, number in rejected.items():
             yield {
                 "generation": generation,
                 "reason": reason,
@@ -111,21 +114,10 @@ def _quarantine(manifest: Manifest) -> Iterator[dict[str, object]]:
             }
 
 
-def _requeued(entry: Quarantined) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for reason, _, rows in entry.requeued:
-        total[reason] += rows
-    return total
-
-
 def documents_of(
     projection: Projection, collector: str, before: int | None
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the documents of what has changed: windows, then periods, then rejects.
-
-    ``projection``: its windows are iterated once. ``before``: the log's clock as of what was
-    published before, ms.
-    """
+    """Yield what changed since the log's clock was ``before``: windows, periods, rejects."""
     job, revision = projection.state, projection.generation
     for windows, estimates in projection.changed:
         of_window = defaultdict(list)
@@ -189,16 +181,11 @@ class Note:
     @classmethod
     def load(cls, directory: StateDirectory, name: str = NOTE) -> Note | None:
         """Return a note in a state directory; None if it is missing or damaged."""
-        try:
-            value = load_document((directory.path / name).read_bytes(), name, FORMAT)
-            return cls(**{each: value[each] for each in cls.__dataclass_fields__ if each in value})
-        except (OSError, AggregationError, TypeError):
-            return None
+        return files.find_note(cls, directory.path / name, FORMAT)
 
     def store(self, path: Path, name: str = NOTE) -> None:
         """Store the note in a state directory, if the disk takes it."""
-        with suppress(OSError):
-            files.replace(path / name, dump_document({"format": FORMAT, **asdict(self)}))
+        files.leave_note(self, path / name, FORMAT)
 
     def since(self, topic: str, id: str, manifest: Manifest) -> int:
         """Return the last generation that a topic has of what is committed; 0 for none."""

@@ -203,10 +203,7 @@ class PeriodDocument(Document):
 
 
 class RejectsDocument(Document):
-    """Numbers of reports by reason: all that a job has rejected, and those requeued since.
-
-    The latter is None where the job cannot know it.
-    """
+    """Numbers of reports by reason: all rejected, and those requeued since, None if not known."""
 
     kind: Literal["rejects"]
     collector: _Text
@@ -267,20 +264,14 @@ def rejects_document(
     revision: int,
     requeued: Mapping[str, int] | None = None,
 ) -> tuple[bytes, bytes]:
-    """Return key and value of a document of what was rejected since the job began, by reason.
-
-    ``requeued`` says how many of them have been taken again, where that is known.
-    """
+    """Return key and value of a document of what was rejected, and requeued if that is known."""
     return _packed(
         "rejects", job, revision, collector=collector, rejects=rejects, requeued=requeued
     )
 
 
 def health_document(job: str, collector: str, health: Row, revision: int) -> tuple[bytes, bytes]:
-    """Return key and value of a document of the state of a job.
-
-    Fields of :class:`Health` that are left out are null.
-    """
+    """Return key and value of a document of a job's state; fields that are left out are null."""
     names = Health.__annotations__
     if unknown := sorted(set(health) - set(names)):
         raise FormatError(f"health has no field {unknown[0]!r}")

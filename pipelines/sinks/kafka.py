@@ -131,10 +131,7 @@ class EstimatesTopic(_Published):
     def send(
         self, documents: Iterable[tuple[bytes, bytes]], last: tuple[bytes, bytes], headers: Headers
     ) -> dict[str, int]:
-        """Send documents, and one more once all others are acknowledged.
-
-        Returns dict of str to int: as of :func:`send_all`.
-        """
+        """Send documents, and one more once all others are acknowledged; see :func:`send_all`."""
         topic = str(self.topic)
         with producer_for(self.broker) as producer:
             ends = send_all(producer, topic, self._fitting(documents, headers))

@@ -145,10 +145,7 @@ def _digest(reject: Reject) -> bytes:
 
 
 class RejectsFolder:
-    """Writes a pipeline's packed rejects to files, each named by its content.
-
-    See :class:`pipelines.beam.graph.Sink`.
-    """
+    """Writes a pipeline's packed rejects to files, each named by its content."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

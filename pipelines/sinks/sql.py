@@ -82,7 +82,8 @@ class Database:
             if self._sqlite:
                 sql.event.listen(self.engine, "connect", _overwrite_deleted)
         except (SQLAlchemyError, ImportError) as error:
-            brings = "; pip install 'sotto[postgres]' brings it" if _lacks_psycopg(error) else ""
+            lacks = isinstance(error, ModuleNotFoundError) and error.name == "psycopg"
+            brings = "; pip install 'sotto[postgres]' brings it" if lacks else ""
             raise AggregationError(
                 f"the database cannot be used: {first_line(error)}{brings}"
             ) from error
@@ -168,10 +169,7 @@ class Results(Database):
     def estimates(
         self, metric: str | None = None, at: int | None = None
     ) -> list[dict[str, object]]:
-        """Return estimates, ordered by plan, version, metric, window and position.
-
-        ``metric``: only of this one. ``at``: only of windows that contain this time, ms.
-        """
+        """Return estimates in order, of one metric or a time in ms if these are given."""
         order = ("plan", "version", "metric", "window_start", "position")
         columns = tables.ESTIMATES.c
         query = sql.select(tables.ESTIMATES).order_by(*(columns[name] for name in order))
@@ -231,10 +229,7 @@ class DocumentDatabase(Database):
         return self._write(begin, documents)
 
     def add(self, job: str, documents: Sequence[Document]) -> Applied:
-        """Write documents that come from a pipeline directly, in one transaction.
-
-        Several workers may do so at the same time.
-        """
+        """Write documents from one of several workers of a pipeline, in one transaction."""
         with _mapped("the database cannot be used"):
             self._prepare()
         return self._write(lambda connection: tables.lock_for(connection, job), documents)
@@ -365,10 +360,6 @@ def _offsets(connection: sql.Connection, topic: str, id: str, replace: bool) -> 
     if replace and tables.replace_job(connection):
         return {}
     return {row.partition: row.next for row in found}
-
-
-def _lacks_psycopg(error: Exception) -> bool:
-    return isinstance(error, ModuleNotFoundError) and error.name == "psycopg"
 
 
 def first_line(error: Exception) -> str:

@@ -156,7 +156,13 @@ class Transfer:
             reached, before = consumer.position(each), self._next[each.partition]
             if reached is not None and reached > before:
                 read.append(Advance(each.partition, before, reached))
-        documents, poison = _documents(records)
+        documents: list[Document] = []
+        poison = 0
+        for record in records:
+            try:
+                documents.append(parse(record.key, record.value))
+            except FormatError:
+                poison += 1
         applied = self._database.apply(str(self._topic), self._id, read, documents)
         self._next |= {part.partition: part.end for part in read}
         self._committed()
@@ -171,13 +177,3 @@ class Transfer:
         consumer, self._consumer, self._next = self._consumer, None, {}
         if consumer is not None:
             kafka_reader.close_consumer(consumer)
-
-
-def _documents(records: Iterable[Any]) -> tuple[list[Document], int]:
-    documents, poison = [], 0
-    for record in records:
-        try:
-            documents.append(parse(record.key, record.value))
-        except FormatError:
-            poison += 1
-    return documents, poison

@@ -54,10 +54,7 @@ class Partition(Range, Protocol):
         """Names the partition for ever; a topic created again has other names."""
 
     def bounds(self, taken: int = 0) -> tuple[int, int]:
-        """Return the position of the first record, and that after the last whole one.
-
-        ``taken`` is a position that was read up to before, which spares scanning what precedes it.
-        """
+        """Return the first record's position, and that after the last; none precedes ``taken``."""
 
     def poll(self, start: int, stop: int, clock: int) -> Block | None:
         """Return records from ``start`` on, as many as one request gives; None for none.

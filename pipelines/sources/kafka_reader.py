@@ -136,9 +136,16 @@ class Reader:
         """
         while start < end:
             with self._lock:
-                piece = self._kept(partition, start) or self._fetch(partition, start)
-                if piece is not None:
-                    (self._keep if keep else self._drop)(partition, piece, end)
+                pieces = self._ahead.setdefault(partition, [])
+                kept = (each for each in pieces if each.start <= start < each.end)
+                piece = next(kept, None) or self._fetch(partition, start)
+                if piece is not None and keep and piece not in pieces:
+                    if self._held + piece.size <= AHEAD_BYTES:
+                        pieces.append(piece)
+                        self._held += piece.size
+                elif piece in pieces and not keep and piece.end <= end:
+                    pieces.remove(piece)
+                    self._held -= piece.size
             if piece is None:
                 yield None
                 return
@@ -146,11 +153,7 @@ class Reader:
             start = piece.end
 
     def poll(self, partition: PartitionId, start: int) -> Piece | None:
-        """Return what comes after an offset within some time; None if nothing does.
-
-        Returns Piece or None: one that begins later than ``start`` is empty: what lay between has
-        been deleted.
-        """
+        """Return what comes soon; what is empty and begins later stands for deletions."""
         from kafka.errors import OffsetOutOfRangeError
 
         with self._lock, map_kafka_errors(self._broker):
@@ -172,22 +175,6 @@ class Reader:
             self._ahead, self._held = {}, 0
             if made is not None:
                 close_consumer(made)
-
-    def _kept(self, partition: PartitionId, start: int) -> Piece | None:
-        found = self._ahead.get(partition, ())
-        return next((piece for piece in found if piece.start <= start < piece.end), None)
-
-    def _keep(self, partition: PartitionId, piece: Piece, end: int) -> None:
-        pieces = self._ahead.setdefault(partition, [])
-        if piece not in pieces and self._held + piece.size <= AHEAD_BYTES:
-            pieces.append(piece)
-            self._held += piece.size
-
-    def _drop(self, partition: PartitionId, piece: Piece, end: int) -> None:
-        pieces = self._ahead.get(partition, [])
-        if piece in pieces and piece.end <= end:
-            pieces.remove(piece)
-            self._held -= piece.size
 
     def _consumer(self) -> KafkaConsumer:
         if self._made is None:

@@ -40,8 +40,8 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -111,10 +111,7 @@ class StateFiles:
             files.make_folder(self.root / folder)
 
     def place(self, attempt: str, written: Mapping[str, str]) -> None:
-        """Move what an attempt has written, by folder and name, to where it counts.
-
-        After an ``OSError`` not all is moved, and the next attempt starts over.
-        """
+        """Move what an attempt wrote to where it counts; after an error the next starts over."""
         folder = self.attempt(attempt)
         moves = []
         for target, name in sorted(written.items()):
@@ -178,10 +175,7 @@ class StateDirectory:
 
     @contextmanager
     def lock(self, wait: float = 0.0) -> Iterator[None]:
-        """Hold the directory against every other run, in this process and in others.
-
-        ``wait``: seconds to wait for another run.
-        """
+        """Hold the directory against every other run; wait so many seconds for one."""
         try:
             # Pseudonyms are in it: its owner decides who else reads it.
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -189,20 +183,18 @@ class StateDirectory:
         except OSError as error:
             raise AggregationError(f"{self.path}: {error.strerror}") from error
         try:
-            self._hold(descriptor, time.monotonic() + wait)
+            deadline = time.monotonic() + wait
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError as error:
+                    if time.monotonic() >= deadline:
+                        raise AggregationError(f"another run holds {self.path}") from error
+                time.sleep(_LOOK)
             yield
         finally:
             os.close(descriptor)
-
-    def _hold(self, descriptor: int, deadline: float) -> None:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError as error:
-                if time.monotonic() >= deadline:
-                    raise AggregationError(f"another run holds {self.path}") from error
-            time.sleep(_LOOK)
 
     def manifest(self) -> Manifest:
         """Return what is committed."""
@@ -297,17 +289,8 @@ class LastRun:
     @classmethod
     def of(cls, state_dir: Path) -> LastRun | None:
         """Return the note in a state directory; one that is damaged is as good as none."""
-        try:
-            value = files.load_document((state_dir / cls.NAME).read_bytes(), cls.NAME, cls.FORMAT)
-            return cls(value["generation"], value["looked"], value["finished"], value["seconds"])
-        except (OSError, AggregationError, KeyError):
-            return None
+        return files.find_note(cls, state_dir / cls.NAME, cls.FORMAT)
 
     def leave(self, state_dir: Path) -> None:
-        """Leave the note in a state directory, or none where that is not possible.
-
-        What is committed is so without it: a full disk does not undo a run.
-        """
-        with suppress(OSError):
-            content = files.dump_document({"format": self.FORMAT, **asdict(self)})
-            files.replace(state_dir / self.NAME, content)
+        """Leave the note, or none where a full disk does not take it: what is committed is so."""
+        files.leave_note(self, state_dir / self.NAME, self.FORMAT)

@@ -17,15 +17,19 @@ import shutil
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from sotto.errors import AggregationError, FormatError
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from pipelines.storage.beam_files import BeamPath
 
+T = TypeVar("T")
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 #: Called with the name of each step just taken. Tests stop the process there.
@@ -66,10 +70,7 @@ def place_of(text: str) -> AnyPath:
 
 
 def create(path: AnyPath, parts: Sequence[Buffer]) -> None:
-    """Write a file that is not there yet; in a folder, durable only after :func:`sync`.
-
-    After an ``OSError`` the file may hold less than all.
-    """
+    """Write a file that is not there yet; in a folder, durable only after :func:`sync`."""
     if not isinstance(path, Path):
         path.create(parts)
         return
@@ -100,10 +101,7 @@ def _write_all(descriptor: int, part: Buffer) -> None:
 
 
 def with_checksum(kind: bytes, body: Buffer) -> tuple[Buffer, Buffer]:
-    """Return the content of a binary file: a head with its kind, of 8 bytes at most, and the body.
-
-    :func:`load` reads it back.
-    """
+    """Return the content of a binary file: a head with its kind, up to 8 bytes, and the body."""
     return _HEAD.pack(kind, _VERSION, zlib.crc32(body), len(body)), body
 
 
@@ -130,10 +128,7 @@ def load(path: AnyPath, kind: bytes) -> memoryview:
 
 
 def dump_document(value: Mapping[str, object]) -> bytes:
-    """Return a JSON document as it is stored: equal documents, equal bytes.
-
-    The key ``digest`` is added: the SHA-256, in hexadecimal, of the document without it.
-    """
+    """Return a JSON document as bytes, with the SHA-256 of the rest under the key ``digest``."""
     digest = hashlib.sha256(_canonical(value)).hexdigest()
     return _canonical({**value, "digest": digest}) + b"\n"
 
@@ -156,6 +151,22 @@ def load_document(content: bytes, name: str, known: int) -> Any:
     if dump_document(value) != content:
         raise AggregationError(f"{name} is damaged: its digest does not match its content")
     return value
+
+
+def find_note(kind: type[T], path: Path, known: int) -> T | None:
+    """Return a dataclass that :func:`leave_note` left; None if it is missing or damaged."""
+    try:
+        value = load_document(path.read_bytes(), path.name, known)
+        del value["format"]
+        return kind(**value)
+    except (OSError, AggregationError, TypeError):
+        return None
+
+
+def leave_note(note: DataclassInstance, path: Path, format: int) -> None:
+    """Store a dataclass on which nothing depends, if the disk takes it."""
+    with suppress(OSError):
+        replace(path, dump_document({"format": format, **asdict(note)}))
 
 
 def _canonical(value: Mapping[str, object]) -> bytes:
@@ -232,10 +243,7 @@ def listed(folder: AnyPath) -> list[AnyPath]:
 
 
 def make_folder(folder: AnyPath, mode: int = 0o770) -> None:
-    """Make a folder and those that it is in, where they are not there.
-
-    What is in it has pseudonyms: its owner reads it, and a group that the umask lets in.
-    """
+    """Make a folder for its owner, and a group that the umask lets in: it has pseudonyms."""
     if isinstance(folder, Path):
         folder.mkdir(mode=mode, parents=True, exist_ok=True)
     else:

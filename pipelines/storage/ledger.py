@@ -68,10 +68,7 @@ def pseudonym_ledger(
 
 
 def period_totals(state_dir: str | os.PathLike[str]) -> dict[int, Totals]:
-    """Return the audit of every budget period, open or closed, by the period's start in ms.
-
-    Raises ``AggregationError``: there is no such state, or it is damaged.
-    """
+    """Return the audit of every budget period, open or closed, by the period's start in ms."""
     directory = StateDirectory(state_dir)
     manifest = directory.manifest()
     length = _registry(directory, manifest).period if manifest.plans else 0

@@ -211,10 +211,7 @@ class Manifest:
     def renamed(
         self, windows: Iterable[tuple[WindowKey, Window]], registry: Registry, since: int
     ) -> list[tuple[WindowKey, Window]]:
-        """Return empty windows under the names that windows had as of a generation, if others.
-
-        A window is named by the lowest version of its plan; a lower one may have come since.
-        """
+        """Return empty windows under the names that they had as of a generation, if others."""
         former = []
         for key, window in windows:
             versions = registry.same[key.fingerprint, key.metric]
@@ -230,11 +227,7 @@ class Manifest:
         return plan in self.plans and (minimum is None or minimum.generation <= since)
 
     def check_plans(self, registry: Registry) -> None:
-        """Refuse a registry that lacks or contradicts plans under which reports have been counted.
-
-        Raises ``PlanError``: a plan has another fingerprint than before. ``AggregationError``:
-        plans are missing, and which.
-        """
+        """Refuse plans that lack, or contradict, those under which reports have been counted."""
         check_unchanged(self.plans, registry.plans)
         names = names_of(registry.plans)
         missing = {found: name for found, name in self.plans.items() if found not in names}
@@ -250,21 +243,7 @@ class Manifest:
         return _with_audits(self.periods, self.states)
 
 
-class Terms(NamedTuple):
-    """Times of the plans in force, ms, and the shards of the wire."""
-
-    period: int  #: length of a budget period
-    horizon: int  #: how long after its period's end a row may still arrive: the longest of any plan
-    retention: int  #: how long quarantine is kept: the shortest that any plan promises
-    shards: int
-
-    @classmethod
-    def of(cls, registry: Registry) -> Terms:
-        retention = min(plan.retention for plan in registry.plans)
-        return cls(registry.period, registry.horizon, retention, registry.shards)
-
-
-def advance(manifest: Manifest, intent: Intent, output: JobOutput, terms: Terms) -> Manifest:
+def advance(manifest: Manifest, intent: Intent, output: JobOutput, registry: Registry) -> Manifest:
     """Return the manifest that commits what a job has written.
 
     Periods whose horizon the clock has passed are closed: their states are dropped, their
@@ -274,15 +253,15 @@ def advance(manifest: Manifest, intent: Intent, output: JobOutput, terms: Terms)
     """
     generation, clock = intent.generation, intent.clock
     states = {**manifest.states, **output.states}
-    first_open = _first_open(manifest.first_open, clock, terms)
+    first_open = _first_open(manifest.first_open, clock, registry)
     closed = {
         key: held for key, held in states.items() if first_open is not None and key[0] < first_open
     }
     quarantine = tuple(entry.with_requeued(intent.requeue) for entry in manifest.quarantine)
     if output.rejects:
         quarantine = (*quarantine, Quarantined(generation, clock, dict(output.rejects)))
-    kept, removed = _expire(quarantine, clock, terms)
-    parts = manifest.parts_of(intent, terms.shards)
+    kept, removed = _expire(quarantine, clock, registry)
+    parts = manifest.parts_of(intent, registry.shards)
     opened = {key: held for key, held in states.items() if key not in closed}
     digest = _digest(manifest.lineage[-1] if manifest.lineage else "", intent.to_json())
     requeued = [(each.reason, each.rows) for each in intent.requeue]
@@ -309,21 +288,16 @@ def _digest(before: str, content: bytes) -> str:
     return hashlib.sha256(before.encode() + content).hexdigest()[:32]
 
 
-def _first_open(before: int | None, clock: int | None, terms: Terms) -> int | None:
-    """Return the first budget period whose end plus horizon lies after the clock; it never falls.
-
-    >>> terms = Terms(period=10, horizon=25, retention=100, shards=64)
-    >>> _first_open(None, 44, terms), _first_open(None, 45, terms), _first_open(3, 45, terms)
-    (1, 2, 3)
-    """
+def _first_open(before: int | None, clock: int | None, registry: Registry) -> int | None:
+    """Return the first period whose end plus horizon lies after the clock; it never falls."""
     if clock is None:
         return before
-    now = (clock - terms.horizon) // terms.period
+    now = (clock - registry.horizon) // registry.period
     return now if before is None else max(before, now)
 
 
 def _expire(
-    quarantine: tuple[Quarantined, ...], clock: int | None, terms: Terms
+    quarantine: tuple[Quarantined, ...], clock: int | None, registry: Registry
 ) -> tuple[tuple[Quarantined, ...], list[Quarantined]]:
     """Return what of a quarantine is kept, and what is not.
 
@@ -331,10 +305,11 @@ def _expire(
     """
     if clock is None:
         return quarantine, []
+    retention = min(plan.retention for plan in registry.plans)
     kept, removed = [], []
     for entry in quarantine:
         since = clock if entry.clock is None else entry.clock
-        if since + terms.retention > clock:
+        if since + retention > clock:
             kept.append(entry._replace(clock=since))
         else:
             removed.append(entry)

@@ -28,10 +28,7 @@ _WHAT_TO_DO = "restore it, or remove it and give the plan again with --plan"
 
 
 class StoredPlans:
-    """The plans in a folder: ``FINGERPRINT.json``, and ``FINGERPRINT.candidates`` if there are any.
-
-    ``folder``: need not exist yet to be read: then there are no plans.
-    """
+    """The plans of a folder, none if it is not there, each with its candidates, if it has any."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

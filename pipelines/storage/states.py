@@ -71,10 +71,7 @@ class StoredStates:
     def step(
         self, period: int, part: int, stored: StoredState | None, blocks: Iterable[bytes], made: int
     ) -> Taken:
-        """Take packed rows into a state, as the generation ``made``, in whatever order they come.
-
-        Raises ``FormatError, LostFileError, PlanError``: as :meth:`read` does.
-        """
+        """Take packed rows, in any order, into a state, as the generation ``made``."""
         state, logs = self._read(period, part, stored)
         packed = list(blocks)
         rows = tuple(in_order(packed))

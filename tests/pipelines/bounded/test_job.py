@@ -19,7 +19,7 @@ from pipelines.sources.frozen import FrozenLog
 from pipelines.sources.log import source_of
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.intent import Intent
-from pipelines.storage.manifest import Manifest, Terms, advance
+from pipelines.storage.manifest import Manifest, advance
 from pipelines.storage.output import JobOutput
 
 
@@ -37,7 +37,7 @@ class World:
             assert second is not None
             self.intent: Intent = second
             written = self.run_job(manifest, first)
-            self.manifest = advance(manifest, first, written, Terms.of(registry()))
+            self.manifest = advance(manifest, first, written, registry())
             self.directory.files.sync(self.manifest)
             self.directory.write_manifest(self.manifest, lambda step: None)
 

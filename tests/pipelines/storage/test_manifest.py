@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from pipelines.aggregation.audit import Totals
 from pipelines.aggregation.step import Tally
 from pipelines.storage.intent import Intent, LastRecord, Requeue, WorkItem
-from pipelines.storage.manifest import Manifest, Quarantined, Terms, advance
+from pipelines.storage.manifest import Manifest, Quarantined, advance
 from pipelines.storage.output import JobOutput, StoredFile, StoredState
 from sotto.errors import AggregationError
 
-TERMS = Terms(period=10, horizon=25, retention=30, shards=64)
+#: What of a registry decides.
+PLANS = [SimpleNamespace(retention=30)]
+TERMS = SimpleNamespace(period=10, horizon=25, shards=64, plans=PLANS)
 ONE = Totals(1, 0, 0, 2, 300, 400, 300, 400)
 TWO = Totals(5, 1, 2, 9, 900, 950, 200, 500)
 OLD, NEW = StoredState(ONE, StoredFile(3, 100)), StoredState(ONE, None, (StoredFile(4, 7),))
@@ -124,7 +127,7 @@ def test_a_period_is_closed_when_its_horizon_has_passed():
 
 
 def test_a_closed_period_stays_closed_whatever_later_plans_say():
-    longer = TERMS._replace(horizon=1000)
+    longer = SimpleNamespace(**{**vars(TERMS), "horizon": 1000})
     assert advance(manifest(), intent(45), JobOutput(), longer).first_open == 1
 
 
