@@ -292,12 +292,12 @@ def _parameter_problems(metric: CompiledMetric, name: str, kind: type[Mechanism]
     spec = metric.spec
     del spec["name"]
     fields = kind.parameters()
-    wanted = sorted(fields)
-    if sorted(spec) != wanted:
-        return [
-            f": mechanism {name} has the parameters {', '.join(wanted) or '(none)'}, not "
-            f"{', '.join(sorted(spec)) or '(none)'}"
-        ]
+    extra, lacking = sorted(spec.keys() - fields), sorted(fields.keys() - spec)
+    if extra or lacking:
+        wrong = f", not {', '.join(extra)}" if extra else ""
+        wrong += f"; the plan lacks {', '.join(lacking)}" if lacking else ""
+        wanted = ", ".join(sorted(fields)) or "(none)"
+        return [f": mechanism {name} has the parameters {wanted}{wrong}"]
     problems = []
     for key, value in spec.items():
         type_ = fields[key]
