@@ -482,7 +482,7 @@ def population(name: str, n: int) -> tuple[Mechanism, Any, Context, list[float]]
 
 def test_every_mechanism_of_the_registry_is_enumerated() -> None:
     named = {case.spec["name"] for case in CASES.values()}
-    assert set(REGISTRY) == named
+    assert set(REGISTRY) == named, "each has a small example in SPECS of tests/mechanisms/small.py"
     for name in REGISTRY:
         kind = mechanism_class(name)
         assert kind.name == name
@@ -558,6 +558,8 @@ def places(mechanism: Any, output: int, chain: bytes, pseudonym: bytes) -> list[
     if mechanism.name == "sampled_bit":
         exponent = (1 + coin % (2**mechanism.bits - 1)).bit_length() - 1
         return [(mechanism.bits - 1 - exponent) * (2 + mechanism.missing) + output]
+    said = hasattr(mechanism.chain, "width")
+    assert said, f"say above where {mechanism.name} is counted; ONE_COUNT, if at its output"
     width, start = mechanism.chain.width, 0
     if mechanism.name == "rappor":
         cohort = coins.hash_id(pseudonym, coins.cohort_domain("metric")) % mechanism.cohorts

@@ -91,6 +91,7 @@ def test_releases_have_the_law_of_permute_and_flip(sent, rows):
 
 def test_every_type_and_mechanism_is_there():
     metrics = every_plan().metrics
-    assert {metric.mechanism.name for metric in metrics} == set(REGISTRY)
+    named = {metric.mechanism.name for metric in metrics}
+    assert named == set(REGISTRY), "each has a line in KINDS of tests/pipelines/every_type.py"
     assert {metric.type for metric in metrics} == set(TYPES)
     assert {name for each in TYPES for name in mechanisms_for(each)} == set(REGISTRY)
