@@ -41,7 +41,13 @@ class Mechanism(ABC):
 
     A subclass is a frozen value (:func:`mechanisms.frozen.frozen`) whose first field is
     ``epsilon``. Level 0 is the weakest, released first. A parameter outside its range is a
-    ``ParameterError``.
+    ``ParameterError``. The other fields are the parameters, declared ``int``, ``bool``, ``str`` or
+    ``tuple[int, ...]``: a metric gives those named ``domain_size``, ``missing``, ``clip`` and
+    ``dimensions`` itself, a plan or :meth:`defaults` the others.
+
+    Most of what a subclass defines is there in :class:`~mechanisms.category.oracle.FrequencyOracle`
+    for shares of categories, :class:`~mechanisms.survey.mechanisms.SurveyMechanism` for yes or no,
+    and :mod:`mechanisms.number.mechanism` for numbers.
 
     Parameters
     ----------

@@ -50,7 +50,9 @@ class CategoryMechanism(Mechanism):
 class FrequencyOracle(CategoryMechanism):
     """A mechanism for one of several categories.
 
-    A report supports a category with probability p if it is the true one, and with q if not.
+    A report supports a category with probability p if it is the true one, and with q if not. Both
+    are the same for all categories; a subclass where they are not defines :meth:`frequencies`,
+    :meth:`variances`, :meth:`extremes` and :meth:`noise` itself.
     """
 
     types: ClassVar[tuple[str, ...]] = ("category", "boolean")

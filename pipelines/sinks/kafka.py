@@ -45,6 +45,7 @@ _LOGGER = logging.getLogger(__name__)
 
 #: Publishes what is committed and has not been published, and notes how far; raises
 #: :class:`~sotto.errors.BrokerError` where not all could be published: it can be tried again.
+#: Called after every commit, and where nothing is new; any other error ends the command.
 Publish: TypeAlias = Callable[[StateDirectory, Manifest, Registry, Candidates], None]
 
 
