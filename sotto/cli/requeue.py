@@ -45,6 +45,9 @@ examples:
       give it back to a streaming job
 
 Killed at any moment, it is finished by the next sotto requeue, or sotto aggregate.
+
+The dry run does not say what would count: of budget periods that are closed all is late. How to see
+what is in quarantine for other reasons, and its bytes, is in docs/operations.md.
 """
 
 #: Plans shown of what waits; anybody can send messages that name others.
