@@ -26,8 +26,9 @@ class Audit:
     pseudonym: NDArray[np.uint64]  #: (P, 2) uint64
     #: (P,) int64; distinct chains; one with two metrics or event times counts as two.
     chains: NDArray[np.int64]
-    accepted: NDArray[np.int64]  #: (P,) int64; micro-epsilon
-    observed: NDArray[np.int64]  #: (P,) int64; micro-epsilon
+    #: (P,) int64; micro-epsilon of what counts, and of every payload seen.
+    accepted: NDArray[np.int64]
+    observed: NDArray[np.int64]
     #: (P,) uint8; why the pseudonym is revoked, a :class:`~sotto.wire.reasons.Reason`; 0 where it
     #: is not.
     reason: NDArray[np.uint8]
@@ -65,9 +66,10 @@ class ChainLine:
     """One chain of a pseudonym, as the aggregator has it."""
 
     chain: str  #: hexadecimal
-    plan: str  #: what it is of
-    version: int  #: what it is of
-    metric: str  #: what it is of
+    #: What it is of.
+    plan: str
+    version: int
+    metric: str
     event: int  #: truncated time of the recording, ms
     counted: int | None  #: the level that counts, 0 the weakest
     accepted: int  #: certified micro-epsilon of that level; 0 where none counts

@@ -55,8 +55,9 @@ class Rows:
     widths: Mapping[int, int]  #: payload bytes of every metric that occurs, by registered id
     metric: NDArray[np.uint16]  #: (n,) uint16; registered id
     level: NDArray[np.uint8]  #: (n,) uint8; level, 0 the weakest
-    pseudonym: NDArray[np.uint64]  #: (n, 2) uint64; ids as little-endian halves
-    chain: NDArray[np.uint64]  #: (n, 2) uint64; ids as little-endian halves
+    #: (n, 2) uint64; ids as little-endian halves.
+    pseudonym: NDArray[np.uint64]
+    chain: NDArray[np.uint64]
     #: ``event`` and ``append``: (n,) int64; when the value was recorded and when the log took the
     #: report, ms.
     event: NDArray[np.int64]

@@ -116,8 +116,8 @@ def step(state: State, rows: Rows) -> Step:
     newer level of its chain counts. The number of all rejected rows of all calls is a function of
     the set of rows; of which it has the bytes is not.
 
-    Raises ``ParameterError`` if rows are of another shard or period or cannot have been decoded
-    with this registry; the state is then unchanged.
+    Raises ParameterError if rows are of another shard or period or cannot have been decoded with
+    this registry; the state is then unchanged.
     """
     _check(state, rows)
     placed = _place(state, rows)

@@ -53,7 +53,7 @@ class Runner:
     ``options``: as on a command line, without ``--runner`` for the embedded one. ``report``: called
     with the state of a job that does not run in this process.
 
-    Raises ``ParameterError``: Beam does not know an option, or the runner cannot be used so.
+    Raises ParameterError if Beam does not know an option, or the runner cannot be used so.
     """
 
     options: tuple[str, ...] = ()

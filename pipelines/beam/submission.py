@@ -183,7 +183,8 @@ def submit(
     from the beginning although the job has run before; its documents then are those of another job.
     ``**settings``: as of :class:`~pipelines.beam.stream.Stream`.
 
-    Raises ``SottoError``: it cannot run, or would do harm: what to do. Nothing has been submitted.
+    Raises SottoError, which says what to do, if it cannot run or would do harm; then nothing has
+    been submitted.
     """
     runner = Runner(tuple(options))
     if not settings.get("bounded"):

@@ -68,8 +68,8 @@ class Driver:
     ``manifest``: what is committed. ``unpublished``: why it could not be published, if so; then
     that is not tried again.
 
-    Raises ``AggregationError``: the directory cannot be used, or a plan is missing. ``PlanError``:
-    a plan has another fingerprint than one of its name and version had before.
+    Raises AggregationError if the directory cannot be used or a plan is missing, PlanError if a
+    plan has another fingerprint than one of its name and version had before.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class Driver:
     def commit(self, intent: Intent, source: BoundedSource | None) -> JobOutput:
         """Do what an intent that has begun lists; ``source`` has its ranges.
 
-        Raises ``AggregationError`` or ``BrokerError``: it was not committed, and a restart does it
-        again; or it was, and not projected.
+        Raises AggregationError or BrokerError if it was not committed, and a restart does it
+        again; or if it was, and was not projected.
         """
         began = time.monotonic()
         ranges, items = self._taken(intent, source)

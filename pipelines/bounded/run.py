@@ -111,8 +111,8 @@ def aggregate(
     without ``as_of``, records appended more than so many ms after now are left. ``clock``: returns
     the current time, ms.
 
-    Raises ``AggregationError``: it cannot go on. The last commit is intact, and another run goes on
-    from there. ``BrokerError``: so it is, for a broker. ``PlanError``: the plans are not of one
+    Raises AggregationError if it cannot go on, or BrokerError if that is for a broker: the last
+    commit is intact, and another run goes on from there. PlanError if the plans are not of one
     collector.
 
     Notes

@@ -51,8 +51,8 @@ def requeue(
     memory. ``wait``: seconds to wait for a run that holds the directory. All else is as of
     :func:`pipelines.bounded.run.aggregate`.
 
-    Raises ``ParameterError``: a reason is none that can be cured. ``AggregationError``: it cannot
-    go on. The last commit is intact.
+    Raises ParameterError if a reason is none that can be cured, AggregationError if it cannot go
+    on; the last commit is then intact.
     """
     check_reasons(reasons)
     StateDirectory(state_dir).manifest()  # Refuses what no run has made.

@@ -81,7 +81,7 @@ class RequeueTopics:
 
         with (
             closing(self._curable(found, progress)) as curable,
-            producer_for(self._broker, MAX_BATCH, advice=": do it again") as producer,
+            producer_for(self._broker, MAX_BATCH, f" for {self.target}: do it again") as producer,
         ):
             send_all(producer, str(self.target), cured())
         return found

@@ -221,7 +221,7 @@ def check_stamps(records: Iterable[Any], manifest: Manifest, topic: str) -> None
     ``records``: of the topic, as kafka-python returns them. Those of other jobs and without a valid
     stamp are ignored.
 
-    Raises ``BrokerError``: the message says what to do.
+    Raises BrokerError, which says what to do, if it has.
     """
     for record in records:
         for stamp in _stamps_in(record):

@@ -261,8 +261,8 @@ class RejectsSink(_TopicSink):
 def send_all(producer: KafkaProducer, topic: str, records: Iterable[Record]) -> dict[str, int]:
     """Send records and return once the broker has acknowledged all; at most 16 MiB wait for that.
 
-    Returns, by partition as text, the offset after the last record sent there. Raises
-    ``KafkaError`` where the broker did not take a record, or not within ``PATIENCE`` seconds.
+    Returns, by partition as text, the offset after the last record sent there. Raises KafkaError
+    if the broker did not take a record, or not within ``PATIENCE`` seconds.
     """
     waiting: list[Any] = []
     size = 0

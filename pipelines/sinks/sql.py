@@ -50,8 +50,9 @@ class Projection:
     #: rows of these windows are replaced, those of one without estimates are removed. Iterated
     #: once, within the transaction.
     changed: Iterable[tuple[Sequence[tables.Row], Sequence[tables.Row]]]
-    periods: Sequence[tables.Row]  #: all rows of these tables
-    quarantine: Sequence[tables.Row]  #: all rows of these tables
+    #: All rows of these tables.
+    periods: Sequence[tables.Row]
+    quarantine: Sequence[tables.Row]
     lineage: str | None = None  #: digest of the generation
     anew: bool = False  #: whether all that the database holds is removed first
 
@@ -64,8 +65,8 @@ def of_state(state_dir: str | os.PathLike[str]) -> sql.URL:
 class Database:
     """A SQL database; ``create`` is whether a SQLite file may be created.
 
-    Raises ``AggregationError`` here and in every method if the database cannot be used, or
-    ``ProjectionError`` if not now.
+    Raises AggregationError here and in every method if the database cannot be used, or
+    ProjectionError if not now.
     """
 
     def __init__(self, url: str | sql.URL, *, create: bool = True) -> None:

@@ -82,9 +82,9 @@ class Transfer:
     def run(self, stop: Callable[[], bool] = lambda: False) -> Transferred:
         """Write the topic's records up to its end of now.
 
-        Raises ``BrokerError``: the topic cannot be read; what was read is in the database.
-        ``ProjectionError``: the database cannot be used now. ``AggregationError``: topic and
-        database do not go together; the message says what to do.
+        Raises BrokerError if the topic cannot be read: what was read is in the database.
+        ProjectionError if the database cannot be used now; AggregationError, which says what to
+        do, if topic and database do not go together.
         """
         try:
             done = self._run(stop)

@@ -97,9 +97,8 @@ class BoundedSource(Source, Protocol):
     def open(self, registry: Registry | None) -> None:
         """Check that the source exists and can be used for reports of these plans.
 
-        Raises ``MissingError``: it does not exist, or the plans are None and it cannot be checked
-        without them. ``AggregationError, BrokerError``: it cannot be used; the message says what to
-        do.
+        Raises MissingError if it does not exist, or the plans are None and it cannot be checked
+        without them; AggregationError or BrokerError, which say what to do, if it cannot be used.
         """
 
     def partitions(self, taken: Mapping[str, int]) -> Sequence[Partition]:
@@ -108,7 +107,7 @@ class BoundedSource(Source, Protocol):
     def check(self, ends: Mapping[str, int], last: Mapping[str, LastRecord]) -> None:
         """Refuse a source that cannot be the one whose partitions were read up to ``ends``.
 
-        Raises ``AggregationError``: the message says what is missing or different.
+        Raises AggregationError, which says what is missing or different, if it cannot be.
         """
 
     def make_durable(self, intent: Intent) -> None:

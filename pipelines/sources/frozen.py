@@ -130,9 +130,9 @@ class FrozenLog:
 
     ``log``: a path is an embedded log's directory. ``manifest``: where its partitions are taken up
     to. ``as_of``: only records appended up to then, ms, are taken. ``trusted``: records that claim
-    to have been appended later are left as well. No error if it lies before what is committed.
+    to have been appended later are left as well; it may lie before what is committed.
 
-    Raises ``AggregationError``: a partition is not the one that it was when it was taken, or
+    Raises AggregationError if a partition is not the one that it was when it was taken, or
     ``as_of`` lies before that.
     """
 

@@ -53,10 +53,11 @@ class PartitionId(NamedTuple):
 class Piece:
     """The records that one request returned of a partition."""
 
-    start: int  #: the offsets that it covers: there is no record between them but these
-    end: int  #: the offsets that it covers: there is no record between them but these
-    offsets: NDArray[np.int64]  #: (n,) int64; of each record; the broker's append time, ms
-    times: NDArray[np.int64]  #: (n,) int64; of each record; the broker's append time, ms
+    #: The offsets that it covers: there is no record between them but these.
+    start: int
+    end: int
+    offsets: NDArray[np.int64]  #: (n,) int64; of each record
+    times: NDArray[np.int64]  #: (n,) int64; the broker's append time of each record, ms
     appended: NDArray[np.bool_]  #: (n,) bool; whether the time is the broker's, not the sender's
     data: bytes  #: the records' values, one behind the other
     at: NDArray[np.int64]  #: (n + 1,) int64; where they begin, and where the last ends

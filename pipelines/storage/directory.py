@@ -135,7 +135,7 @@ class StateFiles:
     def collect(self, manifest: Manifest) -> None:
         """Remove what attempts have left, and the files that a manifest does not name.
 
-        Raises ``AggregationError``: there are files of generations that the manifest does not know:
+        Raises AggregationError if there are files of generations that the manifest does not know:
         it is an old copy.
         """
         named, left = set(self.named(manifest)), []

@@ -19,8 +19,9 @@ class WorkItem(NamedTuple):
     """A range of one partition: what one read takes."""
 
     partition: str
-    start: int  #: positions between records
-    end: int  #: positions between records
+    #: Positions between records.
+    start: int
+    end: int
     #: The partition's clock at ``start``, ms: no append time in the range counts as earlier.
     floor: int
 

@@ -31,10 +31,12 @@ class PseudonymLedger:
     """What an aggregator has of one pseudonym in one budget period."""
 
     pseudonym: str  #: hexadecimal
-    period_start: int  #: milliseconds
-    period_end: int  #: milliseconds
-    accepted: int  #: micro-epsilon: of what counts, and of every payload seen
-    observed: int  #: micro-epsilon: of what counts, and of every payload seen
+    #: Milliseconds.
+    period_start: int
+    period_end: int
+    #: Micro-epsilon: of what counts, and of every payload seen.
+    accepted: int
+    observed: int
     budget: int  #: micro-epsilon above which a pseudonym is revoked
     revoked: str | None  #: why nothing of it counts
     chains: tuple[ChainLine, ...]
@@ -47,8 +49,8 @@ def pseudonym_ledger(
 
     ``state_dir``: of ``sotto aggregate``. ``pseudonym_hex``: 32 hexadecimal digits.
 
-    Raises ``ParameterError``: that is no pseudonym. ``AggregationError``: there is no such state,
-    or it is damaged.
+    Raises ParameterError if that is no pseudonym, AggregationError if there is no such state or it
+    is damaged.
     """
     try:
         pseudonym = bytes.fromhex(pseudonym_hex)

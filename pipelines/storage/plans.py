@@ -57,8 +57,8 @@ class StoredPlans:
         candidates those of the same metric. A plan that is given without candidates, as a
         compiled one always is, keeps those that it has.
 
-        Raises ``PlanError``: a version has another fingerprint than before, or the plans are not of
-        one collector. ``AggregationError``: there is no plan at all, or a file is damaged.
+        Raises PlanError if a version has another fingerprint than before, or the plans are not of
+        one collector; AggregationError if there is no plan at all, or a file is damaged.
         """
         kept = self.load_all()
         check_unchanged(names_of(kept), plans)

@@ -60,7 +60,8 @@ def test_a_window_is_replaced_whole(feed, url):
 
 
 def test_a_window_without_estimates_goes_and_does_not_come_back(feed, url):
-    feed.give(window(1), window(2, items=()))
+    feed.give(window(1))
+    feed.give(window(2, items=()))
     assert held(url)["windows"] == held(url)["estimates"] == []
     assert feed.give(window(1)) == Applied(stale=1)
     assert values(url) == {}

@@ -20,6 +20,7 @@ from pipelines.sources.kafka_reader import PartitionId, Reader
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import AggregationError, BrokerError, ParameterError
 from sotto.kafka.brokers import Broker
+from sotto.kafka.topics import FoundTopic, ReportTopic
 from sotto.wire.reasons import Reason
 
 NAME = "reports-e1-p2"
@@ -326,6 +327,19 @@ def test_a_broker_without_ids_is_too_old(cluster, tmp_path):
     cluster.ids[NAME] = ""
     with pytest.raises(BrokerError, match="too old"):
         taken(cluster, tmp_path)
+
+
+def test_partitions_that_were_added_keep_nothing_from_being_counted(cluster, monkeypatch, tmp_path):
+    """Publishers and the next epoch refuse such a topic; what it holds was acknowledged."""
+
+    def check(wanted: ReportTopic, horizon: int, *, reading: bool = False) -> FoundTopic:
+        found = FoundTopic(wanted.partitions + 1, 1, wanted.settings(horizon), "one")
+        assert wanted.faults(found, horizon, reading=reading) == []
+        return found
+
+    monkeypatch.setattr(cluster, "check", check)
+    cluster.partition(1).append(START + DAY, report(START, 1))
+    assert taken(cluster, tmp_path).tally.counted == 1
 
 
 def test_an_older_epoch_with_fewer_partitions_comes_first(monkeypatch, tmp_path):

@@ -64,6 +64,14 @@ def test_a_plan_that_lies_is_refused_and_the_error_says_why(lie):
     assert refusal(text).count(lie["says"]) >= 1
 
 
+def test_all_problems_are_said_at_once_but_not_without_end():
+    wrong = PLAN_YAML.replace("{every: 2}", "{every: 0}").replace("window: 364d", "window: 90m")
+    assert len(refusal(wrong).splitlines()) == 2
+    many = PLAN_YAML + "".join(f"  m{number}: {{}}\n" for number in range(100))
+    *said, last = refusal(many).splitlines()
+    assert (len(said), last) == (20, "and 80 more")
+
+
 def refusal(text):
     with pytest.raises(PlanError) as caught:
         parse_plan(text)
