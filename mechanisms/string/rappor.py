@@ -148,6 +148,8 @@ class Rappor(Mechanism):
     def encode_many(self, symbols: Any, chains: Words, pseudonyms: Words, source: Source) -> Words:
         import numpy as np
 
+        if not isinstance(symbols, list | tuple) and np.ndim(symbols) != 1:
+            raise ParameterError("strings must be one row")
         width = 8 * self.chain.words
         known: dict[tuple[bytes, int], bytes] = {}
         rows = []
@@ -221,10 +223,11 @@ class Rappor(Mechanism):
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
         from mechanisms.planner.targets import Precision
-        from mechanisms.string.decoding import string_variances
 
         if not assumed.candidates:
             raise ParameterError("strings need candidates: how many there are, or which")
+        from mechanisms.string.decoding import string_variances
+
         number = len(assumed.candidates)
         share = 1 / number if assumed.share is None else assumed.share
         shares = [share] + [(1 - share) / max(number - 1, 1)] * (number - 1)

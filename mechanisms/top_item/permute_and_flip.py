@@ -219,7 +219,7 @@ class ReleaseChain(SymbolChain):
 
     def exact_at(self, level: int) -> tuple[Probabilities, ...]:
         """Return the largest and the smallest probability of an item."""
-        return (degraded(*self.selection, self.steps[level:]),)
+        return (degraded(*self.selection, self.steps[range(self.levels)[level] :]),)
 
     def ratio(self, level: int) -> Fraction:
         [(most, least)] = self.exact_at(level)

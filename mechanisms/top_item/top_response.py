@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mechanisms.arrays import Ints, Words
 from mechanisms.base import Epsilon
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
+from mechanisms.estimators.variance import share_variance
 from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
@@ -78,6 +79,11 @@ class TopResponse(TopItemMechanism):
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         ties = self._ties(symbol)
         return ties[uniform_below(len(ties), source)]
+
+    def extremes(self, level: int) -> tuple[float, float]:
+        """Return the same as for other mechanisms, by the standard library alone."""
+        pair = self.probabilities(level)[0]
+        return share_variance(*pair, 0.0), share_variance(*pair, 1.0)
 
     def _ties(self, symbol: Any) -> list[int]:
         counts = self.counts(symbol)

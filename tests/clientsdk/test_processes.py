@@ -136,16 +136,21 @@ def test_a_store_in_memory_stays_with_the_parent(path, kind):
 client = device(metric("colour", "every", 9), state=NO_LIFETIME_BOUND)
 client.record("colour", "a")
 client.clock.advance(hours=3)
+client.record("colour", "a")
+assert client._store.buffer
 def work():
     assert client.record("colour", "a") is Outcome.STORE_FULL
+    # What the parent has noted is in its memory alone.
+    assert client._store.buffer == []
     try:
         client.flush()
     except Exception as error:
         assert "forked" in str(error)
     assert client.publisher.messages == []
 wait(fork(work))
+client.clock.advance(hours=3)
 assert client.record("colour", "a") is Outcome.ACCEPTED
-assert client.flush().sent == 1
+assert client.flush().sent == 2
 """
     run(FORK + code, path, kind)
 

@@ -132,6 +132,16 @@ def test_a_clock_set_back_is_clamped_to_the_start_of_the_period():
     assert [period.number for period in client.ledger().periods] == [2003]
 
 
+def test_a_clock_set_back_does_not_bring_an_expired_plan_back():
+    """A ledger that is in the period after it records nothing under it any more."""
+    client = device(plan={"expires": START + WEEK})
+    client.clock.now = START + WEEK
+    client.flush()
+    client.clock.now = START
+    assert client.record("colour", "a") is Outcome.EXPIRED
+    assert client.ledger().pending == ()
+
+
 def test_times_before_the_epoch():
     client = device(clock=FakeClock(-WEEK - 1))
     assert client.record("colour", "a") is Outcome.ACCEPTED

@@ -36,6 +36,7 @@ RAPPOR: dict[str, object] = {"name": "rappor", "bits": 8, "hashes": 2, "cohorts"
         ({"name": "grr", "domain_size": 2.0}, [1], "domain_size must be of type int"),
         ({"name": "grr", "domain_size": math.nan}, [1], "domain_size must be of type int"),
         ({**GRR, "bits": 3, "a": 1}, [1], "takes domain_size, not a, bits"),
+        ({"name": "hadamard", "domain_size": 4, "blocks": 0}, [10**6], "blocks must be chosen"),
         ({"name": "grr", "domain_size": 1}, [1], r"domain_size must lie in \[2, 1048576\], not 1"),
         ({"name": "grr", "domain_size": 2**20 + 1}, [1], "domain_size must lie in"),
         ({"name": "oue", "domain_size": 2**16 + 1}, [1], r"domain_size must lie in \[2, 65536\]"),

@@ -32,6 +32,12 @@ def with_ceilings(period, lifetime, **changes):
     return plan(ceilings={"period": period, "lifetime": lifetime}, **changes)
 
 
+def test_the_ledger_refuses_to_spend_what_was_not_reserved(path):
+    device(path).close()
+    with closing(sqlite3.connect(path)) as connection, pytest.raises(sqlite3.IntegrityError):
+        connection.execute("INSERT INTO ledger VALUES (1, 5, 6, '{}')")
+
+
 # Pins.
 
 

@@ -12,6 +12,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate
 from mechanisms.ordinal.brr import BipartiteRandomizedResponse
 from mechanisms.ordinal.estimates import groups_of, ordinal
+from mechanisms.planner.targets import Assumed
 from mechanisms.testing import SeededSource
 from tests.statistical import check_at_least, check_normal
 
@@ -146,6 +147,11 @@ def test_few_reports_take_the_largest_variance() -> None:
     few = ordinal(ladder, np.array([[30, 0, 0, 0, 0, 0]])).group_shares[1]
     many = ordinal(ladder, np.array([[3000, 0, 0, 0, 0, 0]])).group_shares[1]
     assert few.standard_error > many.standard_error * 10
+
+
+def test_the_smallest_epsilon_among_many_points_still_has_a_precision() -> None:
+    ladder = BipartiteRandomizedResponse((1e-6, 1.5, 9.0), 300, 87, missing=True)
+    assert ladder.precision(0, Assumed(), 1.0).variance(1) == pytest.approx(4.62e16, rel=0.01)
 
 
 @pytest.mark.parametrize("numbers", [[0.0, 1.0], [0.0, 2.0, 1.0], [0.0, 1.0, math.inf]])

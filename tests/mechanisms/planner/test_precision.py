@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from mechanisms.planner.targets import Assumed
 from mechanisms.registry import build
 from mechanisms.string.decoding import string_variances
 
+ROOT = Path(__file__).parents[3]
 SEED = 20261125
 LADDER = [500_000, 1_000_000, 2_000_000]
 N, REPEATS = 2000, 150
@@ -31,6 +35,31 @@ CATEGORY = [
 
 def label(spec: Any, level: int) -> str:
     return f"{spec} rung {level}, seed {SEED}"
+
+
+def test_what_needs_no_arrays_is_said_without_numpy() -> None:
+    code = """
+import sys
+sys.modules["numpy"] = None
+from mechanisms.errors import ParameterError
+from mechanisms.planner.targets import Assumed
+from mechanisms.registry import build
+top = build({"name": "top_response", "domain_size": 6, "clip": 3}, [1_000_000], "m")
+print(top.precision(0, Assumed(share=0.1), 1.0).standard_error(1))
+strings = build({"name": "rappor", "bits": 8, "hashes": 1, "cohorts": 2}, [1_000_000], "m")
+try:
+    strings.precision(0, Assumed(), 1.0)
+except ParameterError:
+    print("candidates")
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    error, asked = done.stdout.split()
+    top = build({"name": "top_response", "domain_size": 6, "clip": 3}, [1_000_000], "m")
+    here = top.precision(0, Assumed(share=0.1), 1.0).standard_error(1)
+    assert (float(error), asked) == (here, "candidates")
+    grr = build({"name": "grr", "domain_size": 6}, [1_000_000], "m")
+    assert here == pytest.approx(grr.precision(0, Assumed(share=0.1), 1.0).standard_error(1))
 
 
 @pytest.mark.parametrize("spec", CATEGORY, ids=lambda spec: spec["name"])

@@ -56,6 +56,13 @@ def test_filters_that_cannot_be_are_refused(bits: int, hashes: int) -> None:
         expected_differing_bits(bits, hashes)
 
 
+@pytest.mark.parametrize("strings", [np.array([[b"a", b"b"]]), np.array(b"a"), b"a", "a"])
+def test_strings_that_are_not_in_one_row_are_refused(strings: object) -> None:
+    ids = np.zeros((1, 2), dtype=np.uint64)
+    with pytest.raises(ParameterError, match="one row"):
+        Rappor(1.0, 8, 1, 1).randomize(strings, ids, ids, SeededSource(1))
+
+
 def test_the_loss_of_filters_loses_nothing_near_no_privacy_and_near_none() -> None:
     assert differing_bits_epsilon(4, 1 - 2**-40) == pytest.approx(8 * 2**-40, rel=1e-11)
     assert differing_bits_epsilon(2, 1e-300) == pytest.approx(2 * math.log(2e300), rel=1e-14)

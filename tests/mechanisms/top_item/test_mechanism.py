@@ -182,3 +182,11 @@ def test_words_above_the_last_multiple_are_drawn_again() -> None:
         drawn = uniforms_below(bound, 1, ScriptedSource(words))
         assert drawn.tolist() == [(GRAINS - 2) % bound]
     assert uniforms_below(4, 1, ScriptedSource([GRAINS - 1])).tolist() == [3]
+
+
+def test_levels_are_counted_from_the_last_too() -> None:
+    spec = {"name": "permute_and_flip", "domain_size": 3, "clip": 2}
+    flips = build(spec, [500_000, 1_000_000, 2_000_000], "m")
+    assert [flips.exact(level) for level in (-1, -3)] == [flips.exact(2), flips.exact(0)]
+    with pytest.raises(IndexError):
+        flips.exact(3)

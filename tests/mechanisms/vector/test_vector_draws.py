@@ -186,3 +186,19 @@ def test_columns_of_different_lengths_are_refused() -> None:
     bits = ladder(SPECS["bits"])
     with pytest.raises(ParameterError, match="one-dimensional"):
         bits.randomize(values, ids(4), ids(4), SeededSource(1))
+
+
+@every_spec
+def test_true_answers_of_many_are_those_of_each(spec: dict[str, Any]) -> None:
+    """Values of which nothing is rounded at random: corners, and numbers that meet thresholds."""
+    mechanism, n = ladder(spec), 60
+    seeds, source = mechanism.seeds(ids(n)), SeededSource(SEED)
+    size = getattr(mechanism, "dimensions", 0)
+    values: list[Any] = [i % 2 for i in range(n)]
+    if size:
+        exact = spec["name"] == "sampled_vector" and not spec["bits"]
+        middle = [0.3, 0.6] if exact else [0.0, 1.0]
+        values = [tuple(middle[(i + j) % 2] for j in range(size)) for i in range(n)]
+    many = mechanism.true_answers_many(values, seeds, source)
+    each = [mechanism.true_answers(u, int(s), source) for u, s in zip(values, seeds, strict=True)]
+    assert many.tolist() == each

@@ -218,6 +218,10 @@ class TestVector:
             vector.encode(value)
         assert "secret" not in str(caught.value)
 
+    def test_a_wrong_length_is_said_without_the_numbers(self):
+        with pytest.raises(ValueTypeError, match=r"got 2$"):
+            metric(self.VECTOR).encode([0.8125, 0.125])
+
     def test_what_is_refused(self):
         assert "cannot be missing" in refusal(f"{self.VECTOR}, missing: true")
         assert "dimensions must lie in" in refusal(self.VECTOR.replace("3", "0"))
