@@ -126,6 +126,7 @@ def differences(epochs: str, events: Events, order: int) -> list[str]:
     return [name for name in wanted._fields if getattr(outcome, name) != getattr(wanted, name)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epochs", list(EPOCHS))
 @settings(max_examples=15, deadline=None, phases=PHASES)
 @given(events=EVENTS, order=st.integers(0, 2**32))
