@@ -326,7 +326,8 @@ class ExponentialMechanism(SelectionMechanism):
 
     def exact_pmf(self, scores: Sequence[int]) -> tuple[Fraction, ...]:
         weights = [self.thresholds(gap) for gap in gaps(scores)]
-        return tuple(Fraction(weight, sum(weights)) for weight in weights)
+        total = sum(weights)
+        return tuple(Fraction(weight, total) for weight in weights)
 
     def select(self, scores: Sequence[int], source: Source) -> int:
         weights = {place: self.thresholds(gap) for place, gap in enumerate(gaps(scores))}
