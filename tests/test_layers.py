@@ -40,6 +40,7 @@ IMPORTED_LATE = {
     "sotto.plan.": "a device loads the mechanisms that its plan names",
     "sotto.log.reader": "a log can be read and written without numpy",
     "sotto.kafka.producers": "kafka-python is optional",
+    "pipelines.collector.stores": "kafka-python is optional",
     "pipelines.sources.kafka_reader": "kafka-python is optional",
     "pipelines.storage.files": "a state in a folder needs no Beam",
     "sotto.cli.": "a command loads what it runs, and --help nothing",

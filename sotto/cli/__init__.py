@@ -26,6 +26,7 @@ COMMANDS = (
     "exporter",
     "stream",
     "sink",
+    "collect",
 )
 
 #: What a missing module is part of.

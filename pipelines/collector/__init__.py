@@ -1,0 +1,1 @@
+"""The HTTP collector: takes messages from devices and writes them to the log or to Kafka."""

@@ -1,0 +1,234 @@
+"""The collector's HTTP interface, as an ASGI application.
+
+A request is read, checked for framing, size and plan, and answered once its messages are durable.
+Whether a report is acceptable is decided later, by whoever aggregates. Nothing of a request but
+its messages is kept or logged: no address, header, cookie or user agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.middleware.cors import CORSMiddleware
+
+from pipelines.collector.commits import GroupCommit, OverloadError
+from pipelines.collector.keys import AppKeys
+from pipelines.collector.limits import Limits, TokenBucket
+from pipelines.collector.plans import Plans
+from sotto.errors import FormatError, PublishError
+from sotto.wire.batch import split_messages
+from sotto.wire.format import HEADER, pseudonym_of
+
+#: Seconds after which a client may try again: the collector is overloaded, its disk or broker has
+#: failed, it does not know the plan.
+_BUSY, _FAILED, _UNKNOWN = 5, 60, 3600
+_WHO = "anybody"
+
+_PROBLEM: dict[str, Any] = {
+    "application/problem+json": {
+        "schema": {
+            "type": "object",
+            "properties": {"title": {"type": "string"}, "status": {"type": "integer"}},
+            "required": ["title", "status"],
+        }
+    }
+}
+
+
+class ProblemError(Exception):
+    """A request that is refused: its status, why, and when to come again."""
+
+    def __init__(self, status: int, title: str, retry_after: float | None = None) -> None:
+        super().__init__(title)
+        self.status, self.title, self.retry_after = status, title, retry_after
+
+
+def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    texts = {
+        400: "not a body of messages",
+        401: "no key of an app",
+        404: "no such collector",
+        408: "the request did not arrive in time",
+        413: "too large",
+        422: "a plan that the collector does not know",
+        429: "too many requests of this app",
+        503: "overloaded, or the disk or broker has failed",
+    }
+    return {status: {"description": texts[status], "content": _PROBLEM} for status in statuses}
+
+
+def application(
+    commits: GroupCommit,
+    plans: Callable[[], Plans],
+    keys: AppKeys | None = None,
+    limits: Limits | None = None,
+    origins: Sequence[str] = ("*",),
+) -> FastAPI:
+    """Return the application.
+
+    Parameters
+    ----------
+    commits : GroupCommit
+        Takes the messages; closed when the application shuts down.
+    plans : callable
+        Returns the plans that are known now.
+    keys : AppKeys, optional
+        Without it no request needs a key, and all share one limit of rate.
+    limits : Limits, optional
+    origins : sequence of str
+        Web origins whose pages may send.
+    """
+    bounds = limits or Limits()
+    buckets: dict[str, TokenBucket] = {}
+
+    def admit(request: Request) -> None:
+        """Refuse a request without a key, or one too many."""
+        app = _WHO
+        if keys is not None:
+            scheme, _, key = request.headers.get("authorization", "").partition(" ")
+            given = key if scheme.lower() == "bearer" else request.query_params.get("key", "")
+            found = keys.app_of(given)
+            if found is None:
+                raise ProblemError(401, "a key of an app is needed: Authorization: Bearer KEY")
+            app = found
+        bucket = buckets.get(app)
+        if bucket is None:
+            bucket = buckets[app] = TokenBucket(bounds.requests_per_second, bounds.burst)
+        wait = bucket.take()
+        if wait:
+            raise ProblemError(429, "too many requests of this app", wait)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await commits.close()
+
+    app = FastAPI(
+        title="Sotto collector",
+        version="1",
+        description=__doc__,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=list(origins),
+        allow_methods=["GET", "POST"],
+        allow_headers=["authorization", "content-type", "if-none-match"],
+        expose_headers=["etag", "retry-after"],
+        max_age=86_400,
+    )
+
+    @app.exception_handler(ProblemError)
+    async def _problem(_: Request, problem: ProblemError) -> Response:
+        headers = {"cache-control": "no-store"}
+        if problem.retry_after is not None:
+            headers["retry-after"] = str(max(1, math.ceil(problem.retry_after)))
+        if problem.status == 401:
+            headers["www-authenticate"] = "Bearer"
+        body = json.dumps({"title": problem.title, "status": problem.status})
+        return Response(body, problem.status, headers, "application/problem+json")
+
+    @app.post(
+        "/v1/reports",
+        status_code=204,
+        response_class=Response,
+        summary="Take messages of a device",
+        responses=_responses(400, 401, 408, 413, 422, 429, 503),
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {
+                    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+                },
+            },
+            "parameters": [
+                {
+                    "name": "key",
+                    "in": "query",
+                    "required": False,
+                    "description": "a key of an app, where no header can be sent",
+                    "schema": {"type": "string"},
+                }
+            ],
+        },
+    )
+    async def post_reports(request: Request) -> Response:
+        """Answer 204 once all messages of the body are durable: they need not be sent again.
+
+        The body is one or more messages, each after its length as an unsigned 32-bit number,
+        little-endian. After any other answer the same bytes may be sent again, not before
+        Retry-After if there is one; what arrives twice is counted once.
+        """
+        admit(request)
+        body = await _body(request, bounds)
+        messages = _checked(body, plans().fingerprints)
+        try:
+            await commits.write(messages)
+        except OverloadError:
+            raise ProblemError(503, "overloaded", _BUSY) from None
+        except PublishError:
+            raise ProblemError(503, "messages cannot be kept now", _FAILED) from None
+        return Response(status_code=204)
+
+    @app.get(
+        "/v1/plans/{collector}",
+        summary="The collector's compiled plans",
+        responses={304: {"description": "not changed"}, **_responses(404)},
+    )
+    async def get_plans(request: Request, collector: str) -> Response:
+        """Return all plans whose reports are taken, as `sotto plan compile` writes them."""
+        known = plans()
+        if collector != known.collector:
+            raise ProblemError(404, "no such collector")
+        headers = {"etag": known.etag, "cache-control": "public, max-age=300"}
+        if known.etag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(known.body, 200, headers, "application/json")
+
+    @app.get("/healthz", summary="Whether the collector answers", response_class=Response)
+    async def get_health() -> Response:
+        return Response("ok\n", media_type="text/plain")
+
+    return app
+
+
+async def _body(request: Request, limits: Limits) -> bytes:
+    """Return the request's body, if it arrives in time and is not too large."""
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > limits.body_bytes:
+        raise ProblemError(413, f"a body has at most {limits.body_bytes} bytes")
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > limits.body_bytes:
+                    raise ProblemError(413, f"a body has at most {limits.body_bytes} bytes")
+                parts.append(part)
+    except TimeoutError:
+        raise ProblemError(408, "the body did not arrive in time") from None
+    return b"".join(parts)
+
+
+def _checked(body: bytes, fingerprints: set[bytes]) -> list[tuple[int, bytes]]:
+    """Return the body's messages, each with its shard."""
+    found = []
+    try:
+        for message in split_messages(body):
+            pseudonym_of(message)
+            _, _, _, shard, _, fingerprint = HEADER.unpack_from(message)
+            if fingerprint not in fingerprints:
+                raise ProblemError(422, "a message of a plan that is not known here", _UNKNOWN)
+            found.append((shard, message))
+    except FormatError as error:
+        raise ProblemError(400, str(error)) from None
+    return found

@@ -1,0 +1,169 @@
+"""Where the collector writes messages: the embedded log, or a Kafka topic.
+
+A store has one method, ``write``, which returns once all the messages that it is given are
+durable, and raises PublishError otherwise: then some may be there and others not, and the devices
+send all of them again, as the same bytes, which are counted once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from sotto.clocks import now_ms
+from sotto.errors import BrokerError, PublishError
+from sotto.kafka.brokers import Broker
+from sotto.kafka.topics import MAX_BATCH, ReportTopic
+from sotto.log.writer import LogWriter
+
+if TYPE_CHECKING:
+    from kafka import KafkaProducer
+
+#: Of the log: where a collector of that name writes.
+PARTITION = "collector"
+#: Messages for one Kafka partition go together up to this.
+_BATCH_BYTES = 256 << 10
+#: A record's own time in Kafka: none. Brokers note when they append it.
+_NO_TIME = 0
+
+
+class Store(Protocol):
+    """Takes messages durably. One thread at a time calls it."""
+
+    def write(self, messages: Sequence[tuple[int, bytes]]) -> None:
+        """Write messages, each with its shard; return once all of them are durable.
+
+        Raises
+        ------
+        PublishError
+            Not all of them are.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close files and connections."""
+        ...
+
+
+class LogStore:
+    """Appends messages to a partition of an embedded log, and forces them to disk.
+
+    Parameters
+    ----------
+    directory : path
+        The log.
+    name : str
+        The partition's. Two collectors that write to one log have two names.
+    granularity : int
+        Milliseconds to which append times are truncated: messages of one slice of time differ in
+        nothing but their order, which is random within a group.
+    clock : callable
+        Returns milliseconds since the epoch.
+
+    Raises
+    ------
+    PublishError
+        The log cannot be written, or another collector has the name.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        name: str = PARTITION,
+        granularity: int = 1000,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self._directory = directory
+        self._name = name
+        self._granularity = granularity
+        self._clock = clock
+        self._writer: LogWriter | None = self._open()
+
+    def write(self, messages: Sequence[tuple[int, bytes]]) -> None:
+        """Append all messages at one time, and force them to disk."""
+        if self._writer is None:
+            self._writer = self._open()
+        now = self._clock()
+        append_time = now - now % self._granularity
+        try:
+            for _, message in messages:
+                self._writer.append(message, append_time)
+            self._writer.sync()
+        except PublishError:
+            # A full disk lets it go on; after a failed fsync it must be opened again. Either way
+            # opening it again is right, and what it held is sent again.
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let the partition go."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with suppress(PublishError):
+                writer.close()
+
+    def _open(self) -> LogWriter:
+        return LogWriter(self._directory, self._name, clock=self._clock)
+
+
+class KafkaStore:
+    """Sends messages to a topic of reports, and waits until all replicas have them.
+
+    Parameters
+    ----------
+    broker : Broker
+    topic : ReportTopic
+    timeout : float
+        Seconds within which a group of messages is acknowledged, or has failed.
+    """
+
+    def __init__(self, broker: Broker, topic: ReportTopic, timeout: float = 10.0) -> None:
+        self._broker = broker
+        self._topic = topic
+        self._timeout = timeout
+        self._producer: KafkaProducer | None = None
+
+    def write(self, messages: Sequence[tuple[int, bytes]]) -> None:
+        """Send all messages, each to the partition of its shard, and wait for the brokers."""
+        from kafka.errors import KafkaError
+
+        deadline = time.monotonic() + self._timeout
+        try:
+            producer = self._producer = self._producer or self._connect()
+            sent = [
+                producer.send(
+                    str(self._topic),
+                    value=message,
+                    partition=self._topic.partition(shard),
+                    timestamp_ms=_NO_TIME,
+                )
+                for shard, message in messages
+            ]
+            for future in sent:
+                future.get(timeout=max(0.0, deadline - time.monotonic()))
+        except (KafkaError, BrokerError, ValueError) as error:
+            self.close()
+            raise PublishError(f"the brokers took no messages ({type(error).__name__})") from error
+
+    def close(self) -> None:
+        """Disconnect."""
+        from sotto.kafka.producers import end_producer
+
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            end_producer(producer)
+
+    def _connect(self) -> KafkaProducer:
+        from sotto.kafka.producers import make_producer
+
+        return make_producer(
+            self._broker,
+            self._timeout,
+            compression="zstd",
+            batch=_BATCH_BYTES,
+            largest=MAX_BATCH,
+            linger_ms=0,
+        )

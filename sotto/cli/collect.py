@@ -1,0 +1,126 @@
+"""Take reports over HTTP, and write them to the embedded log or to Kafka.
+
+Devices post messages to /v1/reports and are answered once these are durable; what a plan says is
+served at /v1/plans/COLLECTOR, and the interface is described at /openapi.json. Plan files that
+are put into the folder --plans are served without a restart.
+
+No address, header, cookie or user agent is logged or kept. Messages that arrive within --hold are
+written together, in random order. The service itself listens on loopback and speaks plain HTTP
+unless it is told otherwise: put a reverse proxy before it that ends TLS, or give --certificate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sotto.cli import options
+from sotto.errors import ParameterError
+
+if TYPE_CHECKING:
+    from pipelines.collector.plans import Plans
+    from pipelines.collector.stores import Store
+
+HELP = "take reports over HTTP"
+
+PORT = 8470
+
+EXAMPLES = """\
+examples:
+  sotto collect --plan plan.yaml --log build/log
+      http://127.0.0.1:8470/v1/reports, until interrupted; sotto aggregate --log build/log counts
+  sotto collect --plan plan.yaml --kafka localhost:9092 --topic reports-e1-p8
+      write to a topic
+  sotto collect --keys keys.json --new-key myapp
+      print a new key for an app, note its hash in keys.json, and exit
+  sotto collect --plan plan.yaml --log build/log --keys keys.json
+      take requests with such a key only; the file is read again when it changes
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = partial(options.add, parser)
+    options.add_plans(parser, "whose reports are taken", required=False)
+    add("--plans DIR", "a folder of such files, read again every few seconds")
+    where = parser.add_mutually_exclusive_group()
+    options.add(where, "--log DIR", "an embedded log")
+    options.add_broker(where)
+    add("--topic NAME", "the topic of reports to write to, by its full name")
+    add("--name NAME", "partition of the log that it writes", "collector")
+    add("--keys FILE", "hashes of app keys; without it no key is asked for")
+    add("--new-key APP", "make a key for an app, print it once, and exit")
+    add("--drop-key KEY", "remove a key from the file, and exit")
+    add("--listen ADDRESS", "where to listen", "127.0.0.1")
+    add("--port N", "where to listen", PORT, type=options.whole(0, 65535))
+    add("--certificate FILE", "for TLS without a proxy (PEM)")
+    add("--private-key FILE", "of the certificate (PEM)")
+    origins = "web pages that may send, such as https://app.example; without it all may"
+    add("--origin ORIGIN", origins, [], action="append")
+    hold = "for how long messages are gathered before they are written"
+    add("--hold SECONDS", hold, 0.01, type=options.above_zero)
+    add("--rate N", "requests a second of one app, on average", 1000.0, type=options.above_zero)
+
+
+def run(args: argparse.Namespace) -> int:
+    from pipelines.collector import keys
+
+    if args.new_key is not None or args.drop_key is not None:
+        if args.keys is None:
+            raise ParameterError("--new-key and --drop-key need --keys, the file to change")
+        if args.new_key is not None:
+            print(keys.new_key(args.keys, args.new_key))
+        else:
+            print(f"removed a key of {keys.drop_key(args.keys, args.drop_key)}")
+        return 0
+    return _serve(args)
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from pipelines.collector.application import application
+    from pipelines.collector.commits import GroupCommit
+    from pipelines.collector.keys import AppKeys
+    from pipelines.collector.limits import Limits
+    from pipelines.collector.server import serve
+
+    logging.basicConfig(level=logging.WARNING, format="sotto: %(message)s")
+    if (args.certificate is None) != (args.private_key is None):
+        raise ParameterError("--certificate and --private-key go together")
+    limits = Limits(requests_per_second=args.rate, burst=max(1, int(2 * args.rate)))
+    keys = None if args.keys is None else AppKeys(args.keys)
+    plans = _plans(args)
+    commits = GroupCommit(_store(args), args.hold)
+    app = application(commits, plans, keys, limits, args.origin or ("*",))
+    scheme = "http" if args.certificate is None else "https"
+    host = f"[{args.listen}]" if ":" in args.listen else args.listen
+    print(f"{scheme}://{host}:{args.port}/v1/reports", flush=True)
+    serve(
+        app,
+        args.listen,
+        args.port,
+        limits,
+        ssl_certfile=args.certificate,
+        ssl_keyfile=args.private_key,
+    )
+    return 0
+
+
+def _store(args: argparse.Namespace) -> Store:
+    from pipelines.collector.stores import KafkaStore, LogStore
+
+    if args.log is not None:
+        return LogStore(args.log, args.name)
+    if args.kafka is None and args.broker is None:
+        raise ParameterError("--log, --kafka or --broker must say where reports go")
+    topics = options.topics_of([] if args.topic is None else [args.topic])
+    return KafkaStore(options.broker_of(args), topics[0])
+
+
+def _plans(args: argparse.Namespace) -> Callable[[], Plans]:
+    from pipelines.collector.plans import PlanFiles
+
+    if not args.plan and args.plans is None:
+        raise ParameterError("--plan or --plans must say whose reports are taken")
+    return PlanFiles(args.plan, args.plans, options.warn)

@@ -1,0 +1,264 @@
+"""Messages over HTTP: taken once durable, the same bytes again, never unbounded."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from device_plans import reporter
+
+from clientsdk.publishers.http import HttpPublisher
+from sotto.errors import ParameterError, PublishError
+from sotto.wire.batch import split_messages
+from sotto.wire.format import Row, encode_message
+
+
+def message(pseudonym: bytes = b"p" * 16) -> bytes:
+    return encode_message(bytes(32), 3, [(0, [Row(0, pseudonym, os.urandom(16), 0, b"\1")])])
+
+
+class Collector(ThreadingHTTPServer):
+    """A server that keeps what it is sent, and answers as a test says."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.taken: list[tuple[tuple[str, int], dict[str, str], bytes]] = []
+        self.answer: Callable[[Handler], None] = Handler.take
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [body for _, _, body in self.taken]
+
+    @property
+    def connections(self) -> list[tuple[str, int]]:
+        return [address for address, _, _ in self.taken]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    server: Collector
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        assert self.path == "/v1/reports"
+        self.server.taken.append((self.client_address, dict(self.headers), body))
+        self.server.answer(self)
+
+    def take(self) -> None:
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def refuse(status: int, *headers: tuple[str, str]) -> Callable[[Handler], None]:
+    def answer(handler: Handler) -> None:
+        handler.send_response(status)
+        for header in (*headers, ("Content-Length", "0")):
+            handler.send_header(*header)
+        handler.end_headers()
+
+    return answer
+
+
+@pytest.fixture
+def collector():
+    with Collector() as server:
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def publisher(collector):
+    publisher = HttpPublisher(collector.url, key="secret", timeout=5)
+    yield publisher
+    publisher.close()
+
+
+def test_a_request_holds_the_message_and_nothing_about_the_device(collector, publisher):
+    sent = message()
+    publisher.publish(3, sent)
+    ((_, headers, body),) = collector.taken
+    assert split_messages(body) == [sent]
+    assert headers == {
+        "Host": f"127.0.0.1:{collector.server_port}",
+        "Accept-Encoding": "identity",
+        "Content-Length": str(len(body)),
+        "Content-Type": "application/octet-stream",
+        "Authorization": "Bearer secret",
+    }
+
+
+def test_a_connection_is_for_one_pseudonym(collector, publisher):
+    for name in (b"a", b"a", b"b", b"b", b"a"):
+        publisher.publish(3, message(name * 16))
+    first, again, other, same, back = collector.connections
+    assert first == again != other == same != back != first
+
+
+@pytest.mark.parametrize(
+    ("headers", "hint"),
+    [
+        ([("Retry-After", "120")], 120.0),
+        ([("Retry-After", "Wed, 21 Oct 2026 07:28:00 GMT")], None),
+        ([("Retry-After", "-5")], None),
+        ([], None),
+    ],
+)
+def test_a_refusal_says_when_to_come_again(collector, publisher, headers, hint):
+    collector.answer = refuse(503, *headers)
+    with pytest.raises(PublishError, match="status 503") as caught:
+        publisher.publish(3, message())
+    assert caught.value.retry_after == hint
+    collector.answer = Handler.take
+    publisher.publish(3, message())
+
+
+def test_redirects_are_not_followed(collector, publisher):
+    collector.answer = refuse(307, ("Location", f"{collector.url}/v1/reports"))
+    with pytest.raises(PublishError, match="status 307"):
+        publisher.publish(3, message())
+    assert len(collector.taken) == 1
+
+
+def test_a_connection_that_was_closed_meanwhile_is_made_anew(collector, publisher):
+    def take_and_close(handler: Handler) -> None:
+        handler.take()
+        handler.connection.shutdown(socket.SHUT_RDWR)
+        handler.close_connection = True
+
+    collector.answer = take_and_close
+    for _ in range(3):
+        publisher.publish(3, message())
+    assert len(collector.taken) == 3
+
+
+def silence(handler: Handler) -> None:
+    time.sleep(30)
+
+
+def trickle(handler: Handler) -> None:
+    for _ in range(300):
+        handler.wfile.write(b"H")
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("answer", [silence, trickle])
+def test_no_call_is_unbounded(collector, answer):
+    collector.answer = answer
+    publisher = HttpPublisher(collector.url, timeout=0.5)
+    begin = time.monotonic()
+    with pytest.raises(PublishError, match="in time"):
+        publisher.publish(3, message())
+    assert time.monotonic() - begin < 10
+    publisher.close()
+
+
+def test_what_was_given_up_is_not_sent_later(collector, monkeypatch):
+    """As when the look-up of the name takes long: consent may be withdrawn meanwhile."""
+    may_go_on, ended = threading.Event(), threading.Event()
+    original = socket.create_connection
+
+    def slow(*arguments, **options):
+        may_go_on.wait(60)
+        try:
+            return original(*arguments, **options)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(socket, "create_connection", slow)
+    publisher = HttpPublisher(collector.url, timeout=0.5)
+    with pytest.raises(PublishError, match="in time"):
+        publisher.publish(3, message())
+    may_go_on.set()
+    assert ended.wait(60)
+    for thread in threading.enumerate():
+        if thread.name == "sotto-http":
+            thread.join(60)
+    assert collector.taken == []
+
+
+def test_nobody_there_is_an_error_without_an_address(collector):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        publisher = HttpPublisher(f"http://127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(PublishError) as caught:
+            publisher.publish(3, message())
+    assert str(caught.value) == "the collector cannot be reached (ConnectionRefusedError)"
+
+
+def test_certificates_are_checked(tmp_path):
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    files = ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "cert")]
+    subprocess.run([*made, *names, *files], check=True, capture_output=True)
+    server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server_side.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    with Collector() as server:
+        server.socket = server_side.wrap_socket(server.socket, server_side=True)
+        url = f"https://localhost:{server.server_port}"
+        with pytest.raises(PublishError, match="SSLCertVerificationError"):
+            HttpPublisher(url).publish(3, message())
+        known = ssl.create_default_context(cafile=str(tmp_path / "cert"))
+        with pytest.raises(PublishError, match="SSLCertVerificationError"):
+            HttpPublisher(url.replace("localhost", "127.0.0.1"), context=known).publish(
+                3, message()
+            )
+        assert server.taken == []
+        publisher = HttpPublisher(url, context=known)
+        publisher.publish(3, message())
+        assert len(server.taken) == 1
+        publisher.close()
+        server.shutdown()
+
+
+def test_a_client_sends_the_same_bytes_again(collector, publisher):
+    client = reporter(publisher)
+    client.clock.advance(hours=2)
+    collector.answer = refuse(503)
+    assert client.flush().error is not None
+    collector.answer = Handler.take
+    assert client.flush().sent == 1
+    assert collector.bodies[0] == collector.bodies[1]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://telemetry.example",
+        "telemetry.example",
+        "ftp://telemetry.example",
+        "https://",
+        "https://user@telemetry.example",
+        "https://telemetry.example?key=1",
+        "https://telemetry.example:port",
+        None,
+        7,
+    ],
+)
+def test_other_urls_are_refused(url):
+    with pytest.raises(ParameterError, match="https://"):
+        HttpPublisher(url)
+
+
+@pytest.mark.parametrize("options", [{"timeout": 0.1}, {"timeout": float("nan")}, {"key": "a b"}])
+def test_options_are_checked(options):
+    with pytest.raises(ParameterError):
+        HttpPublisher("https://telemetry.example", **options)

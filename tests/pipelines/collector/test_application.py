@@ -1,0 +1,272 @@
+"""The collector's interface: what it takes, what it refuses, and what it keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from contextlib import asynccontextmanager
+
+import pytest
+from device_plans import metric, plan
+
+from pipelines.collector.application import application
+from pipelines.collector.commits import GroupCommit
+from pipelines.collector.keys import AppKeys, drop_key, new_key
+from pipelines.collector.limits import Limits
+from pipelines.collector.plans import Plans
+from sotto.errors import PublishError
+from sotto.wire.batch import join_messages
+from sotto.wire.format import Row, encode_message
+
+PLAN = plan(metric("colour"))
+REPORTS = "/v1/reports"
+
+
+class MemoryStore:
+    """Keeps the groups that it was given."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.groups: list[list[tuple[int, bytes]]] = []
+        self.failure = failure
+        self.closed = False
+
+    def write(self, messages) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.groups.append(list(messages))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Answer:
+    """What a request was answered with."""
+
+    def __init__(self, status, headers, body) -> None:
+        self.status, self.headers, self.body = status, headers, body
+
+
+def message(shard=3, rows=1, fingerprint=PLAN.fingerprint) -> bytes:
+    pseudonym = os.urandom(16)
+    made = [Row(0, pseudonym, os.urandom(16), 0, b"\1") for _ in range(rows)]
+    return encode_message(fingerprint, shard, [(0, made)])
+
+
+async def ask(app, method, path, *body, headers=(), pause=0.0) -> Answer:
+    """Make one request of an ASGI application; the parts of the body come one by one."""
+    parts = list(body)
+    sent = []
+
+    async def receive():
+        if parts:
+            part = parts.pop(0)
+            return {"type": "http.request", "body": part, "more_body": bool(parts)}
+        await asyncio.sleep(pause)
+        return {"type": "http.request", "body": b"", "more_body": bool(pause)}
+
+    async def send(event):
+        sent.append(event)
+
+    route, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": route,
+        "raw_path": route.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers],
+        "server": ("collector", 80),
+        "client": ("203.0.113.9", 4711),
+        "state": {},
+    }
+    await app(scope, receive, send)
+    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return Answer(sent[0]["status"], found, b"".join(each.get("body", b"") for each in sent[1:]))
+
+
+@asynccontextmanager
+async def serving(store=None, hold=0.001, waiting_bytes=1 << 20, **options):
+    """An application and its store."""
+    store = MemoryStore() if store is None else store
+    commits = GroupCommit(store, hold, waiting_bytes)
+    known = Plans([PLAN])
+    yield application(commits, lambda: known, **options), store
+    await commits.close()
+    assert store.closed
+
+
+def run(check) -> None:
+    asyncio.run(check())
+
+
+def test_messages_are_answered_once_they_are_stored() -> None:
+    async def check() -> None:
+        async with serving() as (app, store):
+            sent = [message(shard) for shard in (1, 2)]
+            answer = await ask(app, "POST", REPORTS, join_messages(sent))
+            assert (answer.status, answer.body) == (204, b"")
+            assert sorted(store.groups[0]) == sorted(zip((1, 2), sent, strict=True))
+
+    run(check)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "title"),
+    [
+        (b"", 400, "a body holds at least one message"),
+        (b"\1\0", 400, "the body ends within the length of a message"),
+        (b"\0\0\0\0", 400, "a message of 0 bytes; 1 to 1048576 are allowed"),
+        (b"\xff\xff\xff\xff", 400, "a message of 4294967295 bytes; 1 to 1048576 are allowed"),
+        (b"\5\0\0\0abc", 400, "the body ends within a message"),
+        (join_messages([b"abc"]), 400, "a message has at least 40 bytes, not 3"),
+        (join_messages([message()[:-1]]), 400, "the message ends within a group"),
+        (
+            join_messages([message(), message(fingerprint=bytes(32))]),
+            422,
+            "a message of a plan that is not known here",
+        ),
+    ],
+    ids=["empty", "length", "nothing", "long", "short", "bytes", "group", "plan"],
+)
+def test_what_is_no_message_is_refused_whole(body, status, title) -> None:
+    async def check() -> None:
+        async with serving() as (app, store):
+            answer = await ask(app, "POST", REPORTS, body)
+            assert answer.status == status
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert json.loads(answer.body) == {"title": title, "status": status}
+            assert store.groups == []
+
+    run(check)
+
+
+def test_messages_of_two_pseudonyms_in_one_are_refused() -> None:
+    rows = [Row(0, bytes([each]) * 16, bytes(16), 0, b"\1") for each in (1, 2)]
+    body = join_messages([encode_message(PLAN.fingerprint, 3, [(0, rows)])])
+
+    async def check() -> None:
+        async with serving() as (app, _):
+            assert (await ask(app, "POST", REPORTS, body)).status == 400
+
+    run(check)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_body_that_is_too_large_is_not_read(declared) -> None:
+    part = bytes(600)
+    headers = [("content-length", "1200")] if declared else []
+
+    async def check() -> None:
+        async with serving(limits=Limits(body_bytes=1000)) as (app, _):
+            answer = await ask(app, "POST", REPORTS, part, part, headers=headers)
+            assert answer.status == 413
+
+    run(check)
+
+
+def test_a_body_that_trickles_in_is_refused() -> None:
+    async def check() -> None:
+        async with serving(limits=Limits(body_seconds=0.05)) as (app, _):
+            answer = await ask(app, "POST", REPORTS, b"a", headers=(), pause=0.02)
+            assert answer.status in (400, 408)
+            answer = await ask(app, "POST", REPORTS, pause=0.02)
+            assert answer.status == 408
+
+    run(check)
+
+
+def test_an_overloaded_collector_refuses_before_it_holds_more() -> None:
+    async def check() -> None:
+        async with serving(waiting_bytes=100, hold=0.2) as (app, store):
+            first = asyncio.create_task(ask(app, "POST", REPORTS, join_messages([message()])))
+            await asyncio.sleep(0.02)
+            second = await ask(app, "POST", REPORTS, join_messages([message()]))
+            assert (second.status, second.headers["retry-after"]) == (503, "5")
+            assert (await first).status == 204
+            assert len(store.groups) == 1
+
+    run(check)
+
+
+@pytest.mark.parametrize("failure", [PublishError("full"), ValueError("a bug")])
+def test_a_store_that_fails_is_a_503_without_its_reason(failure) -> None:
+    async def check() -> None:
+        async with serving(MemoryStore(failure)) as (app, store):
+            answer = await ask(app, "POST", REPORTS, join_messages([message()]))
+            assert (answer.status, answer.headers["retry-after"]) == (503, "60")
+            assert str(failure).encode() not in answer.body
+            store.failure = None
+            answer = await ask(app, "POST", REPORTS, join_messages([message()]))
+            assert answer.status == 204
+
+    run(check)
+
+
+def test_keys_say_which_app_and_can_be_changed_while_serving(tmp_path) -> None:
+    path = tmp_path / "keys.json"
+    key, other = new_key(path, "app"), new_key(path, "other")
+    assert key not in path.read_text()
+    keys = AppKeys(path)
+    body = join_messages([message()])
+
+    async def status(app, key, query="") -> int:
+        headers = [("authorization", f"Bearer {key}")] if key else []
+        return (await ask(app, "POST", REPORTS + query, body, headers=headers)).status
+
+    async def check() -> None:
+        limits = Limits(requests_per_second=0.001, burst=2)
+        async with serving(keys=keys, limits=limits) as (app, _):
+            assert await status(app, "") == 401
+            assert await status(app, key[:-1]) == 401
+            assert [await status(app, key) for _ in range(3)] == [204, 204, 429]
+            assert await status(app, "", f"?key={other}") == 204
+            assert drop_key(path, other) == "other"
+            keys.reload()
+            assert await status(app, other) == 401
+
+    run(check)
+
+
+def test_plans_are_served_with_a_tag() -> None:
+    async def check() -> None:
+        async with serving() as (app, _):
+            answer = await ask(app, "GET", "/v1/plans/fleet.example")
+            assert json.loads(answer.body) == {"plans": [json.loads(PLAN.to_json())]}
+            tag = [("if-none-match", answer.headers["etag"])]
+            again = await ask(app, "GET", "/v1/plans/fleet.example", headers=tag)
+            assert (again.status, again.body) == (304, b"")
+            assert (await ask(app, "GET", "/v1/plans/other.example")).status == 404
+
+    run(check)
+
+
+def test_pages_of_other_origins_may_send() -> None:
+    async def check() -> None:
+        asked = [("origin", "https://app.example"), ("access-control-request-method", "POST")]
+        async with serving() as (app, _):
+            answer = await ask(app, "OPTIONS", REPORTS, headers=asked)
+            assert answer.headers["access-control-allow-origin"] == "*"
+        async with serving(origins=["https://other.example"]) as (app, _):
+            answer = await ask(app, "OPTIONS", REPORTS, headers=asked)
+            assert "access-control-allow-origin" not in answer.headers
+
+    run(check)
+
+
+def test_nothing_of_a_request_is_logged(caplog) -> None:
+    async def check() -> None:
+        headers = [("user-agent", "planted"), ("cookie", "planted"), ("x-real-ip", "planted")]
+        async with serving() as (app, store):
+            await ask(app, "POST", REPORTS, join_messages([message()]), headers=headers)
+            store.failure = PublishError("full")
+            await ask(app, "POST", REPORTS, join_messages([message()]), headers=headers)
+            assert b"planted" not in b"".join(body for _, body in store.groups[0])
+
+    caplog.set_level(0)
+    run(check)
+    assert "planted" not in caplog.text
+    assert "203.0.113.9" not in caplog.text
