@@ -104,7 +104,7 @@ def _check(args: argparse.Namespace) -> int:
 
 def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
     """Warn of what a plan asks much of; return the exit status."""
-    from sotto.cli import linking
+    from sotto.cli.plan import linking
     from sotto.clocks import now_ms
     from sotto.design.spending import Levels, warnings
 
