@@ -25,7 +25,6 @@ from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.wire.format import Row, decode_message
 
-
 _HIDDEN = (
     "To be sent: randomized answers. Noise hides the true values, which this device has not stored."
 )

@@ -106,9 +106,7 @@ def words_problems(**texts: str | None) -> list[str]:
 def are_words(text: str | None) -> bool:
     """Whether a text can stand in a sentence, a table and a terminal; None is no text."""
     return text is None or (
-        0 < len(text) <= MAX_WORDS
-        and " ".join(text.split()) == text
-        and not _CONTROLS.search(text)
+        0 < len(text) <= MAX_WORDS and " ".join(text.split()) == text and not _CONTROLS.search(text)
     )
 
 

@@ -43,8 +43,10 @@ FORMAT = 2
 MINIMUM_REPORTS = 20
 #: Keys of a compiled plan that are left out where they have their defaults.
 DEFAULTS: Mapping[str, Any] = {
-    **{"authentication": "none", "minimum_reports": MINIMUM_REPORTS},
-    **{"description": None, "purpose": None},
+    "authentication": "none",
+    "minimum_reports": MINIMUM_REPORTS,
+    "description": None,
+    "purpose": None,
 }
 #: Fields of a compiled plan that are in its document as they are.
 _PLAIN: Mapping[str, type] = {

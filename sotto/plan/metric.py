@@ -304,6 +304,26 @@ class CompiledMetric:
             return None if scaled is None and self.missing else scaled or 0.0
         raise self._refused(_EXPECTED[self.type], value)
 
+    def within(self, value: object) -> bool:
+        """Whether a value is one that the plan names or whose range it lies in, for tests of apps.
+
+        Of any other :meth:`encode` makes what ``outside`` says. Raises ValueTypeError as that does.
+        """
+        self.encode(value)
+        if value is None:
+            return True
+        if self.domain is not None:
+            return value in self.domain or value == self.outside
+        if self.range is None:
+            return True
+        low, high = self.range
+        numbers = cast(Any, value) if self.type == "vector" else (value,)
+        return all(low <= number <= high or self._is_gone(number) for number in numbers)
+
+    def _is_gone(self, number: Any) -> bool:
+        """Whether a number stands for a missing value."""
+        return self.missing and bool(number != number)
+
     @property
     def _missing_symbol(self) -> Symbol:
         if self.type == "number":
