@@ -227,7 +227,7 @@ def test_what_draws_from_seeds_is_not_even_imported_by_an_app():
 
 def test_values_that_a_plan_clips_or_counts_as_another_are_flagged():
     client = WatchedClient(
-        plan(metric("colour", "every", 9), number("size", kind="every", limit=9))
+        plan(metric("colour", "every", 2), number("size", kind="every", limit=2))
     )
     inside = [("colour", "a"), ("colour", "other"), ("size", 0), ("size", 10.0), ("size", None)]
     with warnings.catch_warnings():
