@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -247,22 +247,35 @@ class Client:
         """
         return self._consent.read()
 
-    def give_consent(self, *, again: bool = False) -> bool:
-        """Write down that the person agrees; return whether consent is given now.
+    @property
+    def group_consent(self) -> dict[str, Consent]:
+        """What the person has said of each of the plan's groups, by name; errors as ``consent``."""
+        return self._consent.groups()
 
-        To be called where the person has said so, at every start if that is convenient. After a
-        withdrawal it only warns, once: an app that calls it at every start must not undo what the
-        person has said since. ``again`` says that the person, having withdrawn, has agreed once
-        more. Where the kill switch is on no file is touched, and consent is not given.
+    def give_consent(self, *, groups: Iterable[str] | None = None, again: bool = False) -> bool:
+        """Write down that the person agrees, and return whether what was asked for is given now.
+
+        To be called where the person has said so, at every start if that is convenient. With
+        ``groups`` the person agrees to these of the plan's groups, and to no others unless they
+        did before. After a withdrawal it only warns, once: an app that calls it at every start must
+        not undo what the person has said since. ``again`` says that the person, having withdrawn,
+        has agreed once more. Where the kill switch is on no file is touched, and consent is not
+        given.
 
         Another process on the same file notices within a twentieth of a second. If the disk takes
         the consent and not the rollback guard beside the file, values are recorded, and sent once
         the guard can be written; after a withdrawal, which the guard may note, that is an error.
         Raises StoreError if it could not be written; nothing is recorded then.
         """
-        return self._consent.give(None, again)
+        return self._consent.give(None, again, self._consent.named(groups))
 
-    def renew_consent(self, ceilings: Ceilings | None = None, *, again: bool = False) -> bool:
+    def renew_consent(
+        self,
+        ceilings: Ceilings | None = None,
+        *,
+        groups: Iterable[str] | None = None,
+        again: bool = False,
+    ) -> bool:
         """Write down that the person agrees to other ceilings, higher ones included.
 
         In micro-epsilon, by default the plan's, which in any case bound what is spent, as do those
@@ -270,14 +283,16 @@ class Client:
         client was made with give way to these. The rest is as for :meth:`give_consent`; without
         ``again`` a withdrawal stands, and no ceiling changes.
         """
-        return self._consent.renew(ceilings, again)
+        return self._consent.renew(ceilings, again, self._consent.named(groups))
 
-    def withdraw_consent(self) -> bool:
+    def withdraw_consent(self, *, groups: Iterable[str] | None = None) -> bool:
         """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
 
         What was reserved and spent stays in the ledger, so that agreeing again in the same period
         starts where it stopped. The kill switch does not keep a person from withdrawing: then this
-        alone opens the file, if there is one, also where the disk is full.
+        alone opens the file, if there is one, also where the disk is full. With ``groups`` it is
+        about these alone, once this returns; where that cannot be written now, everything is
+        withdrawn, and :attr:`consent` says so.
 
         A flush under way in another thread or process hands its publisher no further message, nor
         does it ask it any more to sync. What may still go out is what that publisher has by then:
@@ -297,9 +312,10 @@ class Client:
         PlanError, and changes nothing, if this client is switched off and the file is of another
         budget.
         """
+        named = self._consent.named(groups)
         if self.settings.disabled:
-            return self._consent.withdraw_though_disabled(self._file, self._source())
-        return self._consent.withdraw()
+            return self._consent.withdraw_though_disabled(self._file, self._source(), named)
+        return self._consent.withdraw() if named is None else self._consent.withdraw_groups(named)
 
     def flush(self, timeout: float | None = None) -> FlushResult:
         """Send every report that is due now; of a chain with several levels due, the newest alone.

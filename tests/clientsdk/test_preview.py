@@ -141,7 +141,10 @@ def test_words_are_shown_and_no_repr_has_them(tmp_path):
     shown, ledger = client.preview(), client.ledger()
     line = next(line for line in str(shown).splitlines() if "trial/size" in line)
     assert line.startswith("2008-05-01 ")
-    assert "of about 2008-05-01 02:00, release 1 of 3 (epsilon 0.5 in all), says: " in line
+    assert (
+        "of about 2008-05-01 02:00, release 1 of 3 (epsilon 0.5 in all), randomized answer: "
+        in line
+    )
     assert line.endswith((" cm", "missing"))
     hidden = [each.chain.hex() for each in shown.reports] + [shown.reports[0].pseudonym.hex()]
     text = repr(shown) + repr(ledger)
@@ -226,11 +229,18 @@ KINDS = {
     "subset": (CATEGORY.replace("NAME", "subset"), "b", "one of '"),
     "hadamard": (CATEGORY.replace("NAME", "hadamard"), "b", "one of '|none of the values"),
     "hashing": (CATEGORY.replace("NAME", "local_hashing"), "b", "one of '|none of the values"),
-    "threshold": (NUMBER.replace("NAME", "threshold"), 3, "above |at most |missing"),
-    "duchi": (NUMBER.replace("NAME", "duchi"), 3, "0 s|10 s|missing"),
-    "hybrid": (NUMBER.replace("NAME", "hybrid"), 3, "answer number "),
+    "threshold": (NUMBER.replace("NAME", "threshold"), 3, "above about |at most about |missing"),
+    "duchi": (NUMBER.replace("NAME", "duchi"), 3, "about 0 s|about 10 s|missing"),
+    "hybrid": (NUMBER.replace("NAME", "hybrid"), 3, "about |missing"),
+    "wave": (NUMBER.replace("NAME", "square_wave"), 3, "about |missing"),
+    "piecewise": (NUMBER.replace("NAME", "piecewise"), 3, "about |missing"),
+    "bits": (
+        NUMBER.replace("NAME", "{bit_aware: sampled, bits: 6, count: 2}"),
+        3,
+        "bit |missing",
+    ),
     "bit": (NUMBER.replace("NAME", "{bit_aware: sampled, bits: 6}"), 3, "bit |missing"),
-    "split": (NUMBER.replace("NAME", "{bit_aware: split, bits: 6}"), 3, "answer"),
+    "split": (NUMBER.replace("NAME", "{bit_aware: split, bits: 6}"), 3, "about |missing"),
     "mood": ("{type: ordinal, values: [low, mid, high], TIMES}", "mid", "'"),
     "points": ("{type: ordinal, range: [0, 9], points: 4, outside: clip, TIMES}", 4, "'"),
     "flag": ("{type: boolean, TIMES}", True, "'true'|'false'"),
@@ -244,7 +254,7 @@ KINDS = {
     "place": (
         "{type: vector, range: [-1, 1], dimensions: 4, outside: clip, TIMES}",
         [0, 1, 0, 1],
-        "answers to be read together, ",
+        "number 1: |number 2: |number 3: |number 4: ",
     ),
 }
 
