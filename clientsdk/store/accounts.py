@@ -96,7 +96,8 @@ class Accounts:
         if self.lifetime_spent + lifetime > ceilings.lifetime:
             return False
         charged = connection.execute(
-            "UPDATE ledger SET spent = spent + ? WHERE period = ? AND spent + ? <= min(reserved, ?)",
+            "UPDATE ledger SET spent = spent + ?"
+            " WHERE period = ? AND spent + ? <= min(reserved, ?)",
             (cost, period, cost, ceilings.period),
         )
         if charged.rowcount == 0:
