@@ -38,7 +38,7 @@ class Plans:
         registry = Registry(plans)
         self.collector = registry.collector
         self.fingerprints = set(registry.by_fingerprint)
-        documents = [plan.to_json().strip() for plan in registry.plans]
+        documents = [plan.to_json() for plan in registry.plans]
         self.body = b'{"plans":[' + b",".join(documents) + b"]}"
         self.etag = f'"{hashlib.sha256(self.body).hexdigest()[:32]}"'
 
