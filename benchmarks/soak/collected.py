@@ -89,7 +89,7 @@ class HttpStage(Stage):
             raise FaultError("the collector has ended by itself: see collector.log")
         process.send_signal(number)
         status = process.wait(PATIENCE)
-        if number == signal.SIGTERM and status:
+        if status not in (0, -number):
             raise FaultError(f"the collector ended with {status}: see collector.log")
 
     def limit_files(self, room: int) -> None:
