@@ -39,6 +39,8 @@ examples:
       write plan.json beside it and print its fingerprint
   sotto plan compile plan.yaml -o - > compiled.json
       write it to standard output, and the fingerprint to standard error
+  sotto plan compile --development plan.yaml
+      write plan.dev.json, under which a budget period lasts a minute, of a collector of its own
   sotto plan fingerprint plan.yaml
       print the fingerprint, by which an app that fetches its plan pins it
   sotto plan disclose plan.yaml
@@ -74,7 +76,8 @@ _PARAMETERS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     to_output = "standard output"
-    outputs = {_compile: "the plan's name with .json", _generate: to_output, _disclose: to_output}
+    compiled = "the plan's name with .json or .dev.json"
+    outputs = {_compile: compiled, _generate: to_output, _disclose: to_output}
     for action, help in (
         (_check, "print what a plan collects and what it costs"),
         (_compile, "write the JSON that devices and aggregators read"),
@@ -89,6 +92,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if action in outputs:
             written = f"where to write; {outputs[action]} if left out, standard output for -"
             command.add_argument("-o", "--output", metavar="FILE", help=written)
+        if action is _compile:
+            fast = "for trials: a budget period lasts a minute, and no real collector takes reports"
+            options.add(command, "--development", fast)
         if action in (_check, _compile):
             _add_warnings(command)
         if action is _disclose:
@@ -135,12 +141,14 @@ def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
 
 def _compile(args: argparse.Namespace) -> int:
     """Compile a plan to canonical JSON and print its fingerprint."""
-    from sotto.plan.compile import load_plan
+    from sotto.plan.development import development_plan
 
-    plan = load_plan(args.plan).compile()
-    output = args.output or args.plan.with_suffix(".json")
-    _write(args.plan, output, plan.to_json())
-    print(plan.fingerprint_hex, file=sys.stderr if output == "-" else sys.stdout)
+    plan = options.load(args.plan).plan
+    compiled = development_plan(plan) if args.development else plan
+    ending = ".dev.json" if args.development else ".json"
+    output = args.output or args.plan.with_suffix(ending)
+    _write(args.plan, output, compiled.to_json())
+    print(compiled.fingerprint_hex, file=sys.stderr if output == "-" else sys.stdout)
     return _warned(plan, args)
 
 
