@@ -95,8 +95,8 @@ class Client:
         By default what the environment's variables say, read now and never again. Of
         ``SOTTO_DISABLED``, ``SOTTO_CEILING_*`` and the app's own the stricter holds.
     expect : str, optional
-        The fingerprint of the plan that the app was made for, as ``sotto plan fingerprint`` prints
-        it; another plan is refused. For plans that the app fetches.
+        What pins the plan that the app was made for, as ``sotto plan fingerprint`` prints it: its
+        fingerprint, or with ``--document`` the digest of all of it; another plan is refused.
 
     Raises
     ------
@@ -257,10 +257,8 @@ class Client:
 
         To be called where the person has said so, at every start if that is convenient. With
         ``groups`` the person agrees to these of the plan's groups, and to no others unless they
-        did before. After a withdrawal it only warns, once: an app that calls it at every start must
-        not undo what the person has said since. ``again`` says that the person, having withdrawn,
-        has agreed once more. Where the kill switch is on no file is touched, and consent is not
-        given.
+        did before. After a withdrawal it only warns, once, unless ``again`` says that the person
+        has agreed once more. Where the kill switch is on no file is touched, nor consent given.
 
         Another process on the same file notices within a twentieth of a second. If the disk takes
         the consent and not the rollback guard beside the file, values are recorded, and sent once
@@ -291,26 +289,23 @@ class Client:
         What was reserved and spent stays in the ledger, so that agreeing again in the same period
         starts where it stopped. The kill switch does not keep a person from withdrawing: then this
         alone opens the file, if there is one, also where the disk is full. With ``groups`` it is
-        about these alone, once this returns; where that cannot be written now, everything is
-        withdrawn, and :attr:`consent` says so.
+        about these alone; where that cannot be written now, everything is withdrawn, and
+        :attr:`consent` says so.
 
         A flush under way in another thread or process hands its publisher no further message, nor
         does it ask it any more to sync. What may still go out is what that publisher has by then:
         the messages since its last sync, of at most 4,096 reports, all of them charged.
 
-        First this client stops, in memory. Then the withdrawal is noted in bytes that the rollback
-        guard beside the file already has, for all processes and across restarts, until consent is
-        given ``again``. Then the file is written; where that fails, as on a full disk, the note
-        stands, and whoever next opens the file, records or sends writes the withdrawal and erases
-        first.
+        It is noted first, for all processes and across restarts, in bytes that the rollback guard
+        beside the file already has. Where the file cannot be written, as on a full disk, the note
+        stands, and whoever next opens the file, records or sends writes and erases first.
 
         Returns whether no trace is left in the file. If not, because another process was reading it
         or it could not be written, erasing is tried again at each flush, at :meth:`close` and at
         the next start. Raises StoreError if neither the file nor the guard could be written: this
-        client then records and sends nothing from now on and tries again at its next flush, and
-        another process, or a later one, knows nothing of it; say so to the person. Raises
-        PlanError, and changes nothing, if this client is switched off and the file is of another
-        budget.
+        client then records and sends nothing and tries again at its next flush, and no other
+        process knows of it; say so to the person. Raises PlanError, and changes nothing, if this
+        client is switched off and the file is of another budget.
         """
         named = self._consent.named(groups)
         if self.settings.disabled:

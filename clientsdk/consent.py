@@ -56,13 +56,13 @@ class ConsentKeeper:
         return Consent.WITHDRAWN if store.stopped or store.guard.withdrawal_noted() else said
 
     def groups(self) -> dict[str, Consent]:
-        """Return what was said of each of the plan's groups; the whole comes first."""
-        store, whole = self._store, self.read()
-        said = store.said
-        return {
-            name: consent_groups.of(said, name) if whole is Consent.GIVEN else whole
-            for name, _ in self._plan.groups
-        }
+        """Return what was said of each of the plan's groups; the whole comes before a yes."""
+        whole = self.read()
+        said = {name: consent_groups.of(self._store.said, name) for name, _ in self._plan.groups}
+        if whole is Consent.GIVEN:
+            return said
+        gone = Consent.WITHDRAWN
+        return {name: gone if each is gone else whole for name, each in said.items()}
 
     def named(self, groups: Iterable[str] | None) -> frozenset[str] | None:
         """Return the groups that an app names, None for all; ParameterError for others."""

@@ -198,6 +198,9 @@ def read(
             "SELECT collector, period_ms, ceiling_period, ceiling_lifetime, consent, period"
             " FROM device"
         ).fetchone()
+        carried, damaged, restored = (
+            connection.execute(_CARRIED_OVER).fetchone() if version >= 4 else (0, 0, 0)
+        )
         return Ledger(
             collector,
             Consent(consent),
@@ -206,7 +209,9 @@ def read(
             _periods(connection, period_ms, version),
             _pending(connection, plan or stored_plan),
             charges(connection) if version >= 3 else (),
-            *(connection.execute(_CARRIED_OVER).fetchone() if version >= 4 else (0, 0, 0)),
+            carried,
+            damaged,
+            restored,
             _groups(connection) if version >= 6 else (),
         )
     except (TypeError, ValueError):

@@ -199,6 +199,7 @@ def test_a_no_that_came_first_holds(path):
     client = device(path, consent=False)
     assert client.withdraw_consent(groups=["use"])
     assert client.consent is NEVER_GIVEN
+    assert client.group_consent == {"look": NEVER_GIVEN, "use": WITHDRAWN}
     assert not client.give_consent()
     assert client.consent is GIVEN
     assert open_groups(client) == {"look"}

@@ -5,13 +5,28 @@ from __future__ import annotations
 import json
 
 import pytest
-from device_plans import CONSTANT, DAY, HOUR, START, WEEK, items, metric, number, plan, string
+from device_plans import (
+    CONSTANT,
+    DAY,
+    HOUR,
+    START,
+    WEEK,
+    items,
+    make_older,
+    metric,
+    number,
+    plan,
+    string,
+    tables,
+)
 from slow_publishers import Failing
 
 from clientsdk import Ceilings, PendingChain, Settings
-from clientsdk.preview import meaning
+from clientsdk.preview import meaning, preview_file
+from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient, reported
 from mechanisms.testing import SeededSource
+from sotto.cli import main
 from sotto.errors import PublishError, StoreError
 from sotto.plan.compile import parse_plan
 from sotto.wire.format import Row
@@ -204,6 +219,68 @@ def test_of_a_level_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_pat
     assert client.flush().sent == 1
     assert shown() == "0.5 sent or passed over, 1 sent, 2 to come"
     assert reported(client).only().level == 2
+
+
+def test_a_file_is_shown_without_the_app_and_not_changed(tmp_path):
+    client = device(tmp_path)
+    fill(client)
+    client.clock.advance(hours=3)
+    client.flush()
+    before = contents(tmp_path)
+    shown = preview_file(tmp_path / "device.db", client.clock.now)
+    assert shown == client.preview()
+    assert shown.reports
+    after = contents(tmp_path)
+    assert [name for name in after if after[name] != before[name]] == []
+    client.close()
+    assert preview_file(tmp_path / "device.db", client.clock.now) == shown
+    with device(tmp_path) as again:
+        again.withdraw_consent()
+    assert preview_file(tmp_path / "device.db", client.clock.now).messages == ()
+
+
+@pytest.mark.parametrize("version", [2, 4, 5])
+def test_a_file_of_an_older_version_is_shown_and_stays_one(tmp_path, version):
+    with device(tmp_path) as client:
+        fill(client)
+        shown = client.preview()
+    make_older(tmp_path / "device.db", version)
+    found = preview_file(tmp_path / "device.db", client.clock.now)
+    # Version 2 has no permanent responses, but the chains that were drawn from them.
+    assert found == shown
+    assert tables(tmp_path / "device.db")[0] == version
+
+
+def test_a_withdrawal_that_is_only_noted_counts(tmp_path):
+    with device(tmp_path) as client:
+        fill(client)
+    rollback_guard.note_withdrawal(str(tmp_path / "device.db"))
+    assert preview_file(tmp_path / "device.db", START).messages == ()
+
+
+def test_what_is_no_device_s_file_is_an_error(tmp_path):
+    with pytest.raises(StoreError, match="cannot be read as a device's file"):
+        preview_file(tmp_path / "none.db", START)
+    (tmp_path / "text.db").write_text("text")
+    with pytest.raises(StoreError, match="cannot be read as a device's file"):
+        preview_file(tmp_path / "text.db", START)
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_the_command_shows_what_was_sent_and_what_is_to_be(tmp_path, capsys, monkeypatch):
+    described = plan(metric("colour", description="Its colour"))
+    client = SeededClient(described, seed=1, state=tmp_path / "device.db", clock=FakeClock(START))
+    client.record("colour", "a")
+    client.clock.advance(hours=3)
+    client.flush()
+    client.close()
+    monkeypatch.setattr("sotto.clocks.now_ms", lambda: START + 3 * HOUR)
+    assert main(["preview", str(tmp_path / "device.db")]) == 0
+    told = capsys.readouterr().out
+    assert "epsilon 0.5 sent, 1 to come, 2 to come; next at" in told
+    assert "To be sent: randomized answers. Noise hides the true values" in told
+    assert "trial/colour (Its colour) of about 2008-05-01 00:00, release 2 of 3" in told
+    assert main(["preview", str(tmp_path / "none.db")]) == 2
 
 
 MECHANISMS = """
