@@ -9,6 +9,7 @@ as a whole is given. Functions with a connection belong in a transaction of the 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from sqlite3 import Connection
 from typing import TypeAlias
 
@@ -18,7 +19,7 @@ from clientsdk.store.plans import Plans
 from sotto.errors import StoreError
 from sotto.plan.compiled import CompiledPlan
 
-GIVEN, WITHDRAWN = Consent.GIVEN, Consent.WITHDRAWN
+GIVEN, WITHDRAWN, NEVER_GIVEN = Consent.GIVEN, Consent.WITHDRAWN, Consent.NEVER_GIVEN
 #: What was said, by group.
 Said: TypeAlias = Mapping[str, Consent]
 #: No names of groups: metrics without one, and all that is not named.
@@ -58,13 +59,39 @@ def given(
     if whole is not GIVEN:
         # What was agreed to before it is asked anew does not count.
         found = {name: each for name, each in said.items() if each is WITHDRAWN}
-        if groups is not None:
-            found[OTHERS] = whole
+        if groups is not None or found:
+            found.setdefault(OTHERS, whole)
     for group in names(plan) if groups is None else groups:
         if again or of(found, group) is not WITHDRAWN:
             found[group] = GIVEN
     usual = found.get(OTHERS, GIVEN)
     return {name: each for name, each in found.items() if name == OTHERS or each is not usual}
+
+
+def withdrawn(connection: Connection, plans: Plans, said: Said, groups: Collection[str]) -> Said:
+    """Return what is said once some groups are withdrawn.
+
+    It stays what it was of all others that are known now, and is not yes of what a later plan may
+    call otherwise: its groups, or metrics that have none any more.
+    """
+    own, known = plans.opened.plan, set(names(plans.opened))
+    for _, plan in readable(connection, plans):
+        known |= {name for name in names(plan) if name != NONE or plan.plan != own}
+    return {
+        OTHERS: NEVER_GIVEN,
+        **said,
+        **{name: of(said, name) for name in known},
+        **dict.fromkeys(groups, WITHDRAWN),
+    }
+
+
+def readable(connection: Connection, plans: Plans) -> list[tuple[int, CompiledPlan]]:
+    """Return the store's plans by number, but for those that cannot be read."""
+    found = []
+    for (number,) in connection.execute("SELECT id FROM plan").fetchall():
+        with suppress(StoreError):
+            found.append((int(number), plans.get(connection, int(number))))
+    return found
 
 
 def erase(connection: Connection, plans: Plans, groups: Collection[str]) -> None:
@@ -73,13 +100,9 @@ def erase(connection: Connection, plans: Plans, groups: Collection[str]) -> None
     A metric is known by plan and name: what an earlier version recorded of it, in another group or
     none, goes too. So do all chains of a plan that cannot be read.
     """
-    numbers = [int(number) for (number,) in connection.execute("SELECT id FROM plan").fetchall()]
-    known = {}
-    for number in numbers:
-        try:
-            known[number] = plans.get(connection, number)
-        except StoreError:
-            connection.execute("DELETE FROM chain WHERE plan = ?", (number,))
+    known = dict(readable(connection, plans))
+    unreadable = f"DELETE FROM chain WHERE plan NOT IN ({','.join('?' * len(known))})"
+    connection.execute(unreadable, [*known])
     tallies = {
         tally_name(plan.plan, metric.name)
         for plan in known.values()

@@ -381,7 +381,7 @@ class Store:
 
     def withdraw_groups(self, connection: Connection, groups: Collection[str]) -> None:
         """Write down that the person says no to some groups, and erase what is stored of them."""
-        said = {**self.said, **dict.fromkeys(groups, WITHDRAWN)}
+        said = consent_groups.withdrawn(connection, self.plans, self.said, groups)
         self.set_consent(connection, self.consent)
         if self.consent is not WITHDRAWN:
             self._say(connection, said)

@@ -135,7 +135,7 @@ def test_a_withdrawal_erases_the_group_and_nothing_else(path):
     assert client.group_consent == {"look": GIVEN, "use": WITHDRAWN}
     after = client.ledger()
     assert {each.metric for each in after.pending} == {"trial/colour", "trial/late"}
-    assert after.groups == (("use", WITHDRAWN),)
+    assert after.groups == (("*", NEVER_GIVEN), ("look", GIVEN), ("use", WITHDRAWN))
     # What was reserved stays, so that agreeing again gives nothing for free.
     assert after.reserved == before.reserved
     assert [each.held for each in after.permanent] == [False]
@@ -246,6 +246,35 @@ def test_other_plans_of_the_collector_follow(path):
     assert {each.metric for each in bare.ledger().pending} == {"bare/colour"}
     assert bare.record("colour", "a") is Outcome.PERIOD_FULL
     assert other.record("size", "a") is Outcome.NO_CONSENT
+
+
+def test_another_name_for_a_group_is_no_yes(path):
+    """Neither a version that calls it otherwise nor one without groups records what was refused."""
+    with device(path) as client:
+        client.withdraw_consent(groups=["use"])
+    shape = metric("shape", group="used")
+    renamed = grouped(shape, version=2, groups={"used": "What is used"})
+    for compiled in (renamed, plan(metric("shape"), version=3)):
+        client = device(path, compiled=compiled, consent=False)
+        assert client.record("shape", "a") is Outcome.NO_CONSENT
+        client.close()
+    client = device(path, compiled=renamed, consent=False)
+    assert client.group_consent == {"used": NEVER_GIVEN}
+    # A person who is asked again may agree.
+    assert client.give_consent(groups=["used"])
+    assert client.record("shape", "a") is Outcome.ACCEPTED
+
+
+def test_a_no_before_consent_leaves_no_yes_to_later_groups(path):
+    with device(path, consent=False) as client:
+        client.withdraw_consent(groups=["use"])
+        client.give_consent()
+    later = grouped(
+        metric("colour", group="look"), metric("new", group="new"), version=2,
+        groups={"look": "How it looks", "new": "What is new"},
+    )  # fmt: skip
+    client = device(path, compiled=later, consent=False)
+    assert client.group_consent == {"look": GIVEN, "new": NEVER_GIVEN}
 
 
 def test_what_an_earlier_version_recorded_without_a_group_goes_too(path):
