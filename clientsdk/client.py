@@ -256,45 +256,38 @@ class Client:
         """Write down that the person agrees, and return whether what was asked for is given now.
 
         To be called where the person has said so, at every start if that is convenient. With
-        ``groups`` the person agrees to these of the plan's groups, and to no others unless they
-        did before. After a withdrawal it only warns, once, unless ``again`` says that the person
-        has agreed once more. Where the kill switch is on no file is touched, nor consent given.
+        ``groups`` the person agrees to these, and to no others unless they did before. After a
+        withdrawal it only warns, once, unless ``again`` says that the person has agreed once more.
+        Where the kill switch is on no file is touched, nor consent given.
 
-        Another process on the same file notices within a twentieth of a second. If the disk takes
-        the consent and not the rollback guard beside the file, values are recorded, and sent once
-        the guard can be written; after a withdrawal, which the guard may note, that is an error.
-        Raises StoreError if it could not be written; nothing is recorded then.
+        Another process on the same file notices within a twentieth of a second. While the rollback
+        guard beside the file cannot be written, values are recorded and not sent; after a
+        withdrawal that is an error. Raises StoreError if it could not be written; nothing is
+        recorded then.
         """
         return self._consent.give(None, again, self._consent.named(groups))
 
-    def renew_consent(
-        self,
-        ceilings: Ceilings | None = None,
-        *,
-        groups: Iterable[str] | None = None,
-        again: bool = False,
-    ) -> bool:
+    def renew_consent(self, ceilings: Ceilings | None = None, *, again: bool = False) -> bool:
         """Write down that the person agrees to other ceilings, higher ones included.
 
         In micro-epsilon, by default the plan's, which in any case bound what is spent, as do those
         of the settings and the environment, here and in other clients. The ``ceilings`` that this
-        client was made with give way to these. The rest is as for :meth:`give_consent`; without
-        ``again`` a withdrawal stands, and no ceiling changes.
+        client was made with give way to these. The rest is as for :meth:`give_consent`, but that
+        what was said of groups stays; without ``again`` a withdrawal stands, and no ceiling
+        changes.
         """
-        return self._consent.renew(ceilings, again, self._consent.named(groups))
+        return self._consent.renew(ceilings, again)
 
     def withdraw_consent(self, *, groups: Iterable[str] | None = None) -> bool:
         """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
 
-        What was reserved and spent stays in the ledger, so that agreeing again in the same period
-        starts where it stopped. The kill switch does not keep a person from withdrawing: then this
-        alone opens the file, if there is one, also where the disk is full. With ``groups`` it is
-        about these alone; where that cannot be written now, everything is withdrawn, and
-        :attr:`consent` says so.
+        With ``groups`` of these alone, or of everything where that cannot be written now. What was
+        reserved and spent stays in the ledger, so that agreeing again in the same period starts
+        where it stopped. The kill switch does not keep a person from withdrawing.
 
-        A flush under way in another thread or process hands its publisher no further message, nor
-        does it ask it any more to sync. What may still go out is what that publisher has by then:
-        the messages since its last sync, of at most 4,096 reports, all of them charged.
+        A flush under way in another thread or process hands its publisher no further message. What
+        the publisher has by then may still go out: the messages since its last sync, of at most
+        4,096 reports, all of them charged.
 
         It is noted first, for all processes and across restarts, in bytes that the rollback guard
         beside the file already has. Where the file cannot be written, as on a full disk, the note

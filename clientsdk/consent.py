@@ -69,9 +69,11 @@ class ConsentKeeper:
         if groups is None:
             return None
         known = [name for name, _ in self._plan.groups]
-        if isinstance(groups, str) or not all(isinstance(each, str) for each in (*groups,)):
+        several = isinstance(groups, Iterable) and not isinstance(groups, str)
+        listed = [*groups] if several else [None]
+        if not all(isinstance(each, str) for each in listed):
             raise ParameterError("groups must be a list of names, or None for all")
-        found = frozenset(groups)
+        found = frozenset(map(str, listed))
         if unknown := sorted(found.difference(known)):
             raise ParameterError(
                 f"groups {', '.join(map(repr, unknown))}: plan {self._plan.plan!r} has "
@@ -114,7 +116,7 @@ class ConsentKeeper:
             return store.consented
         if not written and not again:
             return self._stay_withdrawn()
-        return self._given(groups)
+        return self._given(groups) if ceilings is None else self.read() is Consent.GIVEN
 
     def _given(self, groups: Collection[str] | None) -> bool:
         """Whether consent is given to all that was asked for; warn if a group's no stands."""
@@ -126,10 +128,10 @@ class ConsentKeeper:
             diagnostics.warn("consent to groups", _STAYS_PARTLY, quiet=math.inf)
         return all(each is Consent.GIVEN for each in said)
 
-    def renew(self, ceilings: Ceilings | None, again: bool, groups: Collection[str] | None) -> bool:
+    def renew(self, ceilings: Ceilings | None, again: bool) -> bool:
         agreed = self._plan.ceilings if ceilings is None else checked_ceilings(ceilings)
         agreed = self._settings.lowered(agreed)
-        given = self.give(agreed, again, groups)
+        given = self.give(agreed, again)
         if given:
             warn_if_nothing_fits(self._plan, agreed)
         return given
@@ -154,8 +156,10 @@ class ConsentKeeper:
                 store.advance(connection, self._plan.period_of(self._now()))
                 if store.consent is Consent.WITHDRAWN and store.consents != undone:
                     return False
-                anew = ceilings is not None
-                store.agree(connection, groups, again=store.consents == undone, anew=anew)
+                if ceilings is None or not store.consented:
+                    store.agree(connection, groups, again=store.consents == undone)
+                else:
+                    store.set_consent(connection, Consent.GIVEN)
                 if ceilings is not None:
                     store.pin(connection, ceilings)
                     # What the app said when it made this client no longer holds; its settings do.

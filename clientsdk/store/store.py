@@ -367,15 +367,10 @@ class Store:
             # Which it was of says nothing any more.
             self._say(connection, {})
 
-    def agree(
-        self, connection: Connection, groups: Collection[str] | None, *, again: bool, anew: bool
-    ) -> None:
-        """Write down that consent is given, to some groups or to all; see ``consent_groups``.
-
-        ``anew`` writes it also where nothing else is said than before.
-        """
+    def agree(self, connection: Connection, groups: Collection[str] | None, *, again: bool) -> None:
+        """Write down that consent is given, to some groups or to all; see ``consent_groups``."""
         said = consent_groups.given(self.said, self.consent, self.plans.opened, groups, again=again)
-        if anew or said != self.said or self.consent is not GIVEN:
+        if said != self.said or self.consent is not GIVEN:
             self.set_consent(connection, GIVEN)
             self._say(connection, said)
 

@@ -105,7 +105,7 @@ def test_what_is_named_is_recorded_and_nothing_else(path):
         "You do not agree to: all others."
     )
     # Agreeing to more takes nothing away, at once and without again.
-    assert client.give_consent(groups=["use"])
+    assert client.give_consent(groups=iter(["use"]))
     assert client.record("shape", "a") is Outcome.ACCEPTED
     assert client.group_consent == {"look": GIVEN, "use": GIVEN}
 
@@ -365,6 +365,56 @@ print([each.metric for each in reports(client.publisher.messages)])
         assert run(code, place, hooks).split() == ["[0]"]
 
 
+def test_another_process_that_sends_all_the_time_stops_at_once(path):
+    """Of what was refused it hands out no message but one that it had at that moment."""
+    code = (
+        FORK
+        + """
+GROUPS = {"look": "How it looks", "use": "What is used"}
+METRICS = [metric("colour", "every", 10**5, group="look", ladder=[(1000, 0)]),
+           metric("shape", "every", 10**5, group="use", ladder=[(1000, 0)])]
+PLAN = plan(*METRICS, groups=GROUPS, ceilings=VAST)
+over, done = path.with_name("over"), path.with_name("done")
+
+class Watching(MemoryPublisher):
+    late = 0
+    def publish(self, shard, message):
+        late = over.exists()
+        self.late += late and any(each.metric for each in reports([(shard, message)]))
+        super().publish(shard, message)
+
+def work():
+    publisher = Watching()
+    client = Device(PLAN, START, publisher, state=path)
+    outcomes = set()
+    rounds = 0
+    while rounds < 20:
+        rounds += over.exists()
+        for _ in range(5):
+            outcomes.add(client.record("colour", "a"))
+            last = client.record("shape", "a")
+        client.clock.advance(hours=3)
+        assert client.flush().error is None
+        done.touch()
+    assert outcomes == {Outcome.ACCEPTED}, outcomes
+    assert last is Outcome.NO_CONSENT
+    assert publisher.late <= 1, publisher.late
+
+client = Device(PLAN, START, MemoryPublisher(), state=path)
+client.give_consent()
+pid = fork(work)
+while not done.exists():
+    time.sleep(0.001)
+assert client.withdraw_consent(groups=["use"]) in (True, False)
+over.touch()
+reap(pid)
+assert client.group_consent == {"look": Consent.GIVEN, "use": Consent.WITHDRAWN}
+assert "trial/shape" not in {each.metric for each in client.ledger().pending}
+"""
+    )
+    run(code, path, "hooks")
+
+
 def test_an_older_copy_put_back_does_not_undo_it(path):
     """It does not know of the no; the guard beside it does, though not of which group it was."""
     client = device(path)
@@ -578,19 +628,28 @@ def test_switched_off_and_without_a_file_that_opens_all_is_withdrawn(path, monke
 
 def test_renewing_consent_keeps_to_groups(path):
     client = device(path, consent=False)
-    assert client.renew_consent(groups=["look"])
+    client.give_consent(groups=["look"])
+    assert client.renew_consent()
     assert client.group_consent == {"look": GIVEN, "use": NEVER_GIVEN}
+    client.withdraw_consent(groups=["look"])
+    assert client.renew_consent(again=True)
+    assert client.group_consent == {"look": WITHDRAWN, "use": NEVER_GIVEN}
+    client.withdraw_consent()
+    assert not client.renew_consent()
+    assert client.renew_consent(again=True)
+    assert client.group_consent == {"look": GIVEN, "use": GIVEN}
 
 
 def test_groups_that_are_none_are_refused(path):
     client = device(path)
-    for call in (client.give_consent, client.withdraw_consent, client.renew_consent):
+    for call in (client.give_consent, client.withdraw_consent):
         with pytest.raises(ParameterError, match="'looks': plan 'trial' has look, use"):
             call(groups=["looks"])
         with pytest.raises(ParameterError, match="must be a list of names"):
             call(groups="look")
-        with pytest.raises(ParameterError, match="must be a list of names"):
-            call(groups=[1])
+        for wrong in ([1], 1, [["look"]]):
+            with pytest.raises(ParameterError, match="must be a list of names"):
+                call(groups=wrong)
     bare = device(path, compiled=plan(), consent=False)
     with pytest.raises(ParameterError, match="plan 'trial' has no groups"):
         bare.give_consent(groups=["look"])
