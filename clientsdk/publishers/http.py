@@ -44,6 +44,9 @@ class HttpPublisher:
         One of these is not as it should be.
     """
 
+    #: What it connects to.
+    _peer = "collector"
+
     def __init__(
         self,
         url: str,
@@ -54,7 +57,7 @@ class HttpPublisher:
     ) -> None:
         if not 0.5 <= timeout <= 600:
             raise ParameterError(f"timeout {timeout} must be in [0.5, 600] seconds")
-        self._https, self._host, self._port, self._path = _parsed(url)
+        self._https, self._host, self._port, self._path = parsed(url)
         if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
             raise ParameterError("key must be the text that sotto collect --new-key has printed")
         self._headers = {"Content-Type": "application/octet-stream"}
@@ -103,27 +106,28 @@ class HttpPublisher:
             # The collector has closed it since, as it does after some seconds.
         self._conclude(self._attempt(self._connect(), body))
 
-    def _attempt(self, connection: http.client.HTTPConnection, body: bytes) -> _Request:
+    def _attempt(self, connection: http.client.HTTPConnection, body: bytes) -> Request:
         """Send a request in a thread of its own, which ends when it will: no call is unbounded."""
-        request = _Request(connection, self._path, body, self._headers)
+        request = self._request(connection, body)
         request.start()
         request.wait(self._timeout)
         return request
 
-    def _conclude(self, request: _Request) -> None:
+    def _request(self, connection: http.client.HTTPConnection, body: bytes) -> Request:
+        return Request(connection, self._path, body, self._headers)
+
+    def _conclude(self, request: Request) -> None:
         """Keep the connection of a request that has succeeded; raise for any other."""
-        if request.status // 100 == 2:
+        if request.status and not request.refusal:
             self._connection = request.connection
         elif not request.over or request.error == "TimeoutError":
             request.give_up()
-            raise PublishError("the collector did not answer in time")
+            raise PublishError(f"the {self._peer} did not answer in time")
         elif request.status:
             request.connection.close()
-            raise PublishError(
-                f"the collector answered with status {request.status}", retry_after=request.hint
-            )
+            raise PublishError(request.refusal, retry_after=request.hint)
         else:
-            raise PublishError(f"the collector cannot be reached ({request.error})")
+            raise PublishError(f"the {self._peer} cannot be reached ({request.error})")
 
     def _connect(self) -> http.client.HTTPConnection:
         if not self._https:
@@ -149,7 +153,7 @@ class HttpPublisher:
             self._process = os.getpid()
 
 
-class _Request(threading.Thread):
+class Request(threading.Thread):
     """A request under way."""
 
     def __init__(
@@ -163,6 +167,8 @@ class _Request(threading.Thread):
         self.connection = connection
         #: Of the answer; 0 if there was none.
         self.status = 0
+        #: Why the message was not taken, if there was an answer; and when it may come again.
+        self.refusal = ""
         self.hint: float | None = None
         #: The type of what went wrong: its text may hold addresses.
         self.error = ""
@@ -187,18 +193,23 @@ class _Request(threading.Thread):
             with suppress(OSError):
                 socket_.shutdown(socket.SHUT_RDWR)
 
+    def judge(self, status: int, hint: float | None, body: bytes) -> tuple[str, float | None]:
+        """Return why the message is not taken, empty if it is, and when it may come again."""
+        return ("" if status // 100 == 2 else f"the collector answered with status {status}", hint)
+
     def run(self) -> None:
         """Send, and read the answer."""
-        path, body, headers = self._sent
+        path, sent, headers = self._sent
         try:
             if self.connection.sock is None:
                 self.connection.connect()
             if self._unwanted:
                 raise TimeoutError
-            self.connection.request("POST", path, body, headers)
+            self.connection.request("POST", path, sent, headers)
             answer = self.connection.getresponse()
-            answer.read(_ANSWER_BYTES)
-            self.hint = _seconds(answer.headers.get("Retry-After"))
+            body = answer.read(_ANSWER_BYTES)
+            hint = seconds(answer.headers.get("Retry-After"))
+            self.refusal, self.hint = self.judge(answer.status, hint, body)
             if not answer.isclosed():
                 self.connection.close()
             self.status = answer.status
@@ -209,12 +220,12 @@ class _Request(threading.Thread):
             self._done.set()
 
 
-def _seconds(text: str | None) -> float | None:
+def seconds(text: str | None) -> float | None:
     """Return the seconds of ``Retry-After``; no dates: a device's clock may be off."""
     return float(text) if text is not None and text.isascii() and text.isdecimal() else None
 
 
-def _parsed(url: str) -> tuple[bool, str, int | None, str]:
+def parsed(url: str) -> tuple[bool, str, int | None, str]:
     """Return whether TLS is used, host, port and path."""
     expected = "must be such as 'https://telemetry.example'"
     try:
