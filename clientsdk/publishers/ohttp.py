@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from clientsdk.publishers.binary_http import decode_response, encode_request
 from clientsdk.publishers.encapsulation import Exchange, KeyConfiguration
-from clientsdk.publishers.http import HttpPublisher, Request, parsed, seconds
-from sotto.errors import FormatError
+from clientsdk.publishers.http import ANSWER_BYTES, Address, HttpPublisher, Request, seconds
+from sotto.errors import FormatError, PublishError
 
 #: Statuses by which gateways refuse a key that they do not have (any more).
 _KEY_REFUSED = (400, 401, 422)
@@ -56,8 +56,6 @@ class ObliviousPublisher(HttpPublisher):
     .. [2] M. Thomson and C. A. Wood, "Binary Representation of HTTP Messages", RFC 9292, 2022.
     """
 
-    _peer = "relay"
-
     def __init__(
         self,
         relay: str,
@@ -69,43 +67,60 @@ class ObliviousPublisher(HttpPublisher):
         context: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(relay, key=key, timeout=timeout, context=context)
+        named = Address(collector, timeout, None)
+        parts = urlsplit(collector)
+        self._target = parts.scheme, parts.netloc, named.path + "/v1/reports"
         self._path = urlsplit(relay).path or "/"
         self._inner_fields = [(name.lower(), value) for name, value in self._headers.items()]
-        self._headers = {"Content-Type": "message/ohttp-req"}
-        https, host, port, self._inner_path = parsed(collector)
-        self._scheme = "https" if https else "http"
-        named = f"[{host}]" if ":" in host else host
-        self._authority = named if port is None else f"{named}:{port}"
         self._configuration = KeyConfiguration.parse(gateway_keys)
 
-    def _request(self, connection: http.client.HTTPConnection, body: bytes) -> Request:
-        inner = encode_request(
-            self._scheme, self._authority, self._inner_path, self._inner_fields, body
-        )
-        encapsulated, exchange = self._configuration.encapsulate(inner)
-        return _Encapsulated(exchange, connection, self._path, encapsulated, self._headers)
+    def _attempt(
+        self, connection: http.client.HTTPConnection, body: bytes, deadline: float
+    ) -> Request:
+        inner = encode_request(*self._target, self._inner_fields, body)
+        request = _Encapsulated(connection, self._path, *self._configuration.encapsulate(inner))
+        request.send(deadline)
+        return request
 
 
 class _Encapsulated(Request):
     """A request whose answer holds the collector's, encrypted."""
 
+    receiver = "relay or gateway"
+
     def __init__(
         self,
-        exchange: Exchange,
         connection: http.client.HTTPConnection,
         path: str,
-        body: bytes,
-        headers: dict[str, str],
+        encapsulated: bytes,
+        exchange: Exchange,
     ) -> None:
-        super().__init__(connection, path, body, headers)
+        headers = {"Content-Type": "message/ohttp-req"}
+        super().__init__(connection, "POST", path, encapsulated, headers, ANSWER_BYTES)
         self._exchange = exchange
 
-    def judge(self, status: int, hint: float | None, body: bytes) -> tuple[str, float | None]:
-        if status != 200:
-            why = "; does the app have its current keys?" if status in _KEY_REFUSED else ""
-            return f"the relay or gateway answered with status {status}{why}", hint
+    def require_success(self) -> None:
+        """Raise PublishError unless the collector's answer says that it has the message."""
         try:
-            inner = decode_response(self._exchange.decapsulate(body))
+            super().require_success()
+        except PublishError as error:
+            if self.status in _KEY_REFUSED:
+                why = f"{error}; does the app have its current keys?"
+                raise PublishError(why, retry_after=error.retry_after) from None
+            raise
+        try:
+            self._require_inner_success()
+        except PublishError:
+            self.connection.close()
+            raise
+
+    def _require_inner_success(self) -> None:
+        try:
+            status, fields, _ = decode_response(self._exchange.decapsulate(self.answer))
         except FormatError as error:
-            return f"the gateway's answer cannot be read: {error}", hint
-        return super().judge(inner.status, seconds(inner.fields.get("retry-after")), inner.content)
+            raise PublishError(f"the gateway's answer cannot be read: {error}") from None
+        if status // 100 != 2:
+            raise PublishError(
+                f"the collector answered with status {status}",
+                retry_after=seconds(fields.get("retry-after")),
+            )
