@@ -7,12 +7,14 @@ import csv
 import http.client
 import json
 import os
+import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,10 +31,11 @@ from deploy.ohttp import service
 from deploy.ohttp.service import LocalGateway
 from deploy.ports import free_ports
 from sotto.clocks import now_ms
+from sotto.errors import PublishError
 from sotto.log.reader import partitions
 from sotto.log.writer import LogReader
 from sotto.plan.compile import load_plan
-from sotto.wire.format import pseudonym_of
+from sotto.wire.format import Row, encode_message, pseudonym_of
 
 pytestmark = pytest.mark.slow
 
@@ -103,14 +106,7 @@ class Collector:
                 stdout=said,
                 stderr=said,
             )
-        for _ in range(1200):
-            assert self.process.poll() is None, self.said.read_text()
-            try:
-                with urllib.request.urlopen(f"{self.url}/healthz", timeout=5):
-                    return
-            except OSError:
-                time.sleep(0.05)
-        pytest.fail("the collector does not answer")
+        served(f"{self.url}/healthz")
 
     def stop(self) -> None:
         if self.process is not None:
@@ -432,3 +428,114 @@ def test_a_damaged_file_of_keys_is_an_error_without_the_keys(gateway, content, r
         gateway.start(ORIGIN, "http://127.0.0.1:1")
     assert not gateway.running
     assert "0000" not in gateway.log_file.read_text()
+
+
+@contextlib.contextmanager
+def caddy(folder: Path, name: str, **settings: str):
+    """Run Caddy with one of the shipped configurations."""
+    program = shutil.which("caddy")
+    assert program is not None
+    folder.mkdir()
+    places = {"XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    with open(folder / "caddy.log", "wb") as log:
+        process = subprocess.Popen(
+            [program, "run", "--config", str(service.SOURCE.parent / f"Caddyfile.{name}")],
+            env={**os.environ, **places, **settings},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield folder / "caddy.log"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@pytest.mark.skipif(shutil.which("caddy") is None, reason="no caddy on the path")
+def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path, gateway, target):
+    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    relay_port, gateway_port = free_ports(2)
+    before_gateway = f"http://127.0.0.1:{gateway_port}"
+    of_gateway = {"SOTTO_GATEWAY": before_gateway, "SOTTO_GATEWAY_PORT": str(gateway.port)}
+    with Target() as between:
+        of_relay = {
+            "SOTTO_RELAY": f"https://localhost:{relay_port}",
+            "SOTTO_GATEWAY": f"http://127.0.0.1:{between.server_port}",
+        }
+        with caddy(tmp_path / "relay", "relay", **of_relay) as said:
+            context = trusted(tmp_path / "relay", relay_port)
+            planted = ("Cookie", "User-Agent", "X-Forwarded-For", "X-Real-IP", "Forwarded", "Via")
+            wanted = {"Content-Type": "message/ohttp-req"}
+            for path, headers, status in (
+                ("/ohttp", {**dict.fromkeys(planted, "planted"), **wanted}, 204),
+                ("/ohttp", {"Content-Type": "text/plain"}, 404),
+                ("/other", wanted, 404),
+            ):
+                connection = http.client.HTTPSConnection(
+                    "localhost", relay_port, context=context, timeout=60
+                )
+                connection.request("POST", path, b"encrypted", headers)
+                assert connection.getresponse().status == status
+                connection.close()
+            ((_, path, headers, body),) = between.asked
+            assert (path, body) == ("/gateway", b"encrypted")
+            assert headers.pop("Accept-Encoding") == "gzip"
+            own = {"Host": f"127.0.0.1:{between.server_port}", "Content-Length": "9"}
+            # An empty one keeps Caddy from naming itself.
+            headers.pop("User-Agent", "")
+            assert headers == wanted | own
+        between.shutdown()
+    of_relay["SOTTO_GATEWAY"] = before_gateway
+    with (
+        caddy(tmp_path / "again", "relay", **of_relay) as said_by_relay,
+        caddy(tmp_path / "gateway-proxy", "gateway", **of_gateway) as said_by_gateway,
+    ):
+        context = trusted(tmp_path / "again", relay_port)
+        keys = served(f"{before_gateway}/ohttp-keys")
+        assert keys == gateway.public_keys()
+        publisher = ObliviousPublisher(
+            f"https://localhost:{relay_port}/ohttp",
+            f"https://{ORIGIN}",
+            keys,
+            context=context,
+            timeout=60,
+        )
+        publisher.publish(3, message())
+        publisher.close()
+        assert len(target.asked) == 1
+        gateway.stop()
+        with pytest.raises(PublishError, match="status 502"):
+            publisher.publish(3, message())
+        publisher.close()
+    for log in (said, said_by_relay, said_by_gateway):
+        text = log.read_text()
+        assert "planted" not in text
+        assert "remote" not in text
+
+
+def message() -> bytes:
+    return encode_message(bytes(32), 3, [(0, [Row(0, bytes(16), os.urandom(16), 0, b"\1")])])
+
+
+def served(url: str) -> bytes:
+    """What is at a URL, once there is somebody."""
+    for _ in range(1200):
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.read()
+        except OSError:
+            time.sleep(0.05)
+    return pytest.fail(f"nobody serves {url}")
+
+
+def trusted(folder: Path, port: int) -> ssl.SSLContext:
+    """What trusts Caddy's own authority, once Caddy answers."""
+    root = folder / "caddy/pki/authorities/local/root.crt"
+    for _ in range(1200):
+        if root.exists():
+            context = ssl.create_default_context(cafile=root)
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as raw:
+                context.wrap_socket(raw, server_hostname="localhost").close()
+                return context
+        time.sleep(0.05)
+    return pytest.fail("Caddy does not answer")
