@@ -21,6 +21,7 @@ BENCHMARKS = {
     "signatures": "signatures",
     "kafka": "kafka",
     "flink": "flink",
+    "oblivious": "oblivious",
 }
 
 

@@ -7,6 +7,7 @@ not by whom. The extra ``ohttp`` brings what is needed.
 from __future__ import annotations
 
 import hmac
+import os
 import struct
 from typing import NamedTuple
 
@@ -86,13 +87,15 @@ class KeyConfiguration(NamedTuple):
     def encapsulate(self, request: bytes) -> tuple[bytes, Exchange]:
         """Encrypt a request; return it with what decrypts its answer.
 
-        The randomness is the operating system's, new in each call: nothing joins two of them.
+        The randomness is the operating system's, fresh in each call and each forked process:
+        nothing joins two of them.
         """
         suite = CipherSuite.new(_KEM, _KDF, self.aead)
         header = _HEADER.pack(self.key_id, _KEM.value, _KDF.value, self.aead.value)
         enc, context = suite.create_sender_context(
             suite.kem.deserialize_public_key(self.public_key),
             info=_REQUEST_LABEL + b"\0" + header,
+            eks=suite.kem.derive_key_pair(os.urandom(_KEY_BYTES)),
         )
         return header + enc + context.seal(request), Exchange(suite, enc, context)
 

@@ -72,7 +72,8 @@ func main() {
 		Handler:           routes,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       20 * time.Second,
-		IdleTimeout:       60 * time.Second,
+		// Longer than a proxy before it keeps an idle connection: two minutes.
+		IdleTimeout: 180 * time.Second,
 		// What it would log names the addresses of connections.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
@@ -84,6 +85,8 @@ func newClient() *http.Client {
 	transport.Proxy = nil
 	transport.DisableCompression = true
 	transport.MaxIdleConnsPerHost = 64
+	// Shorter than the collector keeps an idle connection: 15 seconds.
+	transport.IdleConnTimeout = 10 * time.Second
 	return &http.Client{
 		Transport: transport,
 		Timeout:   30 * time.Second,

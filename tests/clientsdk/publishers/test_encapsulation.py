@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from oblivious import Gateway
 from pyhpke import AEADId, CipherSuite, KEMId, KEMKeyPair
+from scripts import ROOT
 
 from clientsdk.publishers.encapsulation import Exchange, KeyConfiguration
 from sotto.errors import FormatError, ParameterError
@@ -33,7 +37,7 @@ def test_the_vector_of_the_rfc(monkeypatch):
     def with_ephemeral_key(suite, public, **options):
         private = suite.kem.deserialize_private_key(EPHEMERAL)
         pair = KEMKeyPair(private, suite.kem.deserialize_public_key(SENT[7:39]))
-        return original(suite, public, eks=pair, **options)
+        return original(suite, public, **{**options, "eks": pair})
 
     monkeypatch.setattr(CipherSuite, "create_sender_context", with_ephemeral_key)
     sent, exchange = configuration.encapsulate(REQUEST)
@@ -62,6 +66,24 @@ def test_there_and_back(aead):
     # Beside the request: header, encapsulated secret and tag.
     assert len(sent) == len(b"request") + 7 + 32 + 16
     assert exchange.decapsulate(answer) == b"answer"
+
+
+FORKS = """\
+import os, sys
+from clientsdk.publishers.encapsulation import KeyConfiguration
+configuration = KeyConfiguration.parse(bytes.fromhex(sys.argv[1]))
+configuration.encapsulate(b"request")
+os.fork(), os.fork()
+os.write(1, configuration.encapsulate(b"request")[0][7:39].hex().encode() + b"\\n")
+"""
+
+
+def test_forked_processes_share_no_key():
+    command = [sys.executable, "-c", FORKS, CONFIGURATION.hex()]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        keys = process.stdout.read().split()
+    assert len(keys) == len(set(keys)) == 4
 
 
 def test_nothing_is_the_same_in_two_encapsulations_of_one_request():
