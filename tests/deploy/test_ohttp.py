@@ -227,6 +227,7 @@ def test_from_devices_to_estimates_with_faults(tmp_path, gateway, collector, aft
     secrets = [*pseudonyms, compiled.fingerprint, collector.key.encode(), ORIGIN.encode()]
     assert not any(secret in seen for secret in secrets)
     assert len({len(passed.body) for passed in relay.passed}) == 1
+    assert {len(answer) for status, answer in relay.answers if status == 200} == {512 + 32}
     assert gateway.log_file.read_bytes() == b""
     assert "127.0.0.1" not in collector.said.read_text().replace(collector.url, "")
 

@@ -30,8 +30,10 @@ const (
 	mostAnswer  = 64 << 10
 	// What a request begins with: key identifier, KEM, KDF, AEAD, and the encapsulated secret.
 	headBytes = 7 + 32
-	reports   = "/v1/reports"
-	seedBytes = 32
+	// Answers are padded to a multiple of this, a power of two.
+	answerStep = 512
+	reports    = "/v1/reports"
+	seedBytes  = 32
 
 	keyProblem = `{"type":"https://iana.org/assignments/http-problem-types#ohttp-key",` +
 		`"title":"key identifier unknown"}` + "\n"
@@ -232,7 +234,8 @@ func answerOf(status int, fields http.Header, body []byte) []byte {
 	if err != nil {
 		return answerOf(http.StatusBadGateway, nil, nil)
 	}
-	return encoded
+	// Zeros at the end are padding: a relay does not learn from the length what was answered.
+	return append(encoded, make([]byte, -len(encoded)&(answerStep-1))...)
 }
 
 // wellFormed reports whether no part of a request of known length claims to be longer than what
