@@ -6,6 +6,8 @@ import hmac
 import os
 import struct
 import threading
+import time
+import urllib.request
 from collections.abc import Callable
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -64,6 +66,17 @@ def known(status: int, *fields: bytes, content: bytes = b"") -> bytes:
     """A response of known length."""
     section = prefixed(*fields)
     return b"\1" + varint(status) + prefixed(section, content) + b"\0"
+
+
+def served(url: str) -> bytes:
+    """What is at a URL, once there is somebody."""
+    for _ in range(1200):
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.read()
+        except OSError:
+            time.sleep(0.05)
+    raise TimeoutError(f"nobody serves {url}")
 
 
 class Passed(NamedTuple):
