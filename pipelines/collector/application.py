@@ -14,7 +14,7 @@ import math
 import os
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -159,7 +159,8 @@ def application(
         where = f"{type(error).__name__}, {os.path.basename(place.filename)}:{place.lineno}"
         if where not in faults:
             faults.add(where)
-            warn(f"an error in the collector ({where})")
+            with suppress(OSError):
+                warn(f"an error in the collector ({where})")
         return _answer(500, "an error in the collector", {"cache-control": "no-store"})
 
     @app.post(

@@ -9,7 +9,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httptools
@@ -157,7 +157,8 @@ class _Server(uvicorn.Server):
         what = type(context.get("exception")).__name__
         if what not in self._warned:
             self._warned.add(what)
-            self._warn(f"an error in the server ({what})")
+            with suppress(OSError):
+                self._warn(f"an error in the server ({what})")
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -202,10 +203,8 @@ def serve(
 
     async def look() -> None:
         for each in reload:
-            try:
+            with suppress(OSError):
                 await asyncio.to_thread(each)
-            except Exception as error:
-                warn(f"a file could not be read again ({type(error).__name__})")
 
     sockets = _bind(host, port)
     for name in ("uvicorn.error", "uvicorn.asgi", "uvicorn.access", "asyncio"):
