@@ -248,7 +248,7 @@ def _bind(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for each in made:
             each.close()
-        why = error.strerror.partition(" (")[0]
+        why = str(error.strerror or error).partition(" (")[0]
         raise ParameterError(f"--listen {host} --port {port}: {why}") from None
     return made
 
