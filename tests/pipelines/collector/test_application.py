@@ -16,6 +16,7 @@ from pipelines.collector.keys import AppKeys, drop_key, new_key
 from pipelines.collector.limits import Limits
 from pipelines.collector.plans import Plans
 from sotto.errors import PublishError
+from sotto.plan.development import development_plan
 from sotto.wire.batch import join_messages
 from sotto.wire.format import Row, encode_message
 
@@ -129,8 +130,13 @@ def test_messages_are_answered_once_they_are_stored() -> None:
             422,
             "a message of a plan that is not known here",
         ),
+        (
+            join_messages([message(fingerprint=development_plan(PLAN).fingerprint)]),
+            422,
+            "a message of a plan that is not known here",
+        ),
     ],
-    ids=["empty", "length", "nothing", "long", "short", "bytes", "group", "plan"],
+    ids=["empty", "length", "nothing", "long", "short", "bytes", "group", "plan", "development"],
 )
 def test_what_is_no_message_is_refused_whole(body, status, title) -> None:
     async def check() -> None:
