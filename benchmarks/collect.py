@@ -110,7 +110,7 @@ class _Connection(asyncio.Protocol):
         self._client.free(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._client.lost()
+        self._client.lost(self)
 
 
 class _Client:
@@ -134,8 +134,11 @@ class _Client:
         self.statuses[status] += 1
         self.latencies.append(time.perf_counter() - due)
 
-    def lost(self) -> None:
-        if not self._ended:
+    def lost(self, connection: _Connection) -> None:
+        if connection in self._free:
+            # It was idle for long.
+            self._free.remove(connection)
+        elif not self._ended:
             self.statuses[b"cut"] += 1
 
     def free(self, connection: _Connection) -> None:

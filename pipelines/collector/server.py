@@ -25,7 +25,7 @@ from sotto.errors import ParameterError
 LOOK = 2.0
 #: Seconds that a connection may be idle between requests; that a TLS handshake or the head of a
 #: request may take; that a request and its answer may take; and that closing may take.
-_IDLE, _HEAD, _REQUEST, _CLOSE = 15, 10.0, 60.0, 5.0
+_IDLE, _HEAD, _REQUEST, _CLOSE = 15, 10.0, 60.0, 30.0
 _HEAD_BYTES = 64 << 10
 #: Descriptors that are kept for other things than connections.
 _FILES = 64
@@ -92,15 +92,20 @@ class _Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._stop_timer()
         super().on_response_complete()
+        self._limit_closing()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        # Closing waits for a client that does not read its answer.
-        self._limit(_CLOSE)
+        self._limit_closing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
+
+    def _limit_closing(self) -> None:
+        """Have a connection that is being closed wait no longer for who does not read."""
+        if self.transport.is_closing():
+            self._limit(_CLOSE)
 
     def _limit(self, seconds: float) -> None:
         self._stop_timer()
@@ -219,7 +224,6 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
-        date_header=False,
         proxy_headers=False,
         timeout_keep_alive=_IDLE,
         timeout_graceful_shutdown=30,

@@ -342,6 +342,7 @@ def test_what_stands_in_the_way_of_starting_is_said(collector, tmp_path, capsys)
     wrong = failed(*log, "--certificate", str(plan), "--private-key", str(plan))
     assert "are no certificate and its key in PEM" in wrong
     assert "go together" in failed(*log, "--certificate", str(plan))
+    assert "such as https://app.example" in failed(*log, "--origin", "https://app.example/")
     assert main(["collect", "--new-key", "app"]) == 2
     capsys.readouterr()
 
