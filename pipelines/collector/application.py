@@ -132,6 +132,14 @@ def application(
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
+        # It would export addresses and headers where the environment asks it to.
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+            "auto_configure": False,
+        },
     )
     app.add_middleware(
         CORSMiddleware,

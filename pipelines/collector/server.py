@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pipelines.collector.certificates import Certificate
 from pipelines.collector.limits import Limits
-from sotto.errors import ParameterError
+from sotto.errors import ParameterError, SottoError
 
 #: Seconds between two looks at files that may have changed: keys, plans, certificates.
 LOOK = 2.0
@@ -135,6 +135,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            raise SottoError("the collector's application did not start")
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._report)
         timeout = None if self._context is None else _HEAD

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 from device_plans import metric, plan
+from fastapi import FastAPI
 
 from pipelines.collector.application import application
 from pipelines.collector.commits import GroupCommit
@@ -318,6 +319,48 @@ def test_bodies_that_are_being_read_count_as_waiting() -> None:
             assert (await ask(app, "POST", REPORTS, bytes(200))).status == 400
 
     run(check)
+
+
+def test_the_framework_reports_no_request(monkeypatch, caplog) -> None:
+    """FastAPI traces requests where it finds who takes that, or the environment names one."""
+    trace = pytest.importorskip("opentelemetry.trace")
+
+    class Provider:
+        """Takes traces."""
+
+        asked = 0
+
+        def get_tracer(self, *_: object, **__: object) -> object:
+            Provider.asked += 1
+            return trace.NoOpTracer()
+
+    monkeypatch.setattr(trace, "get_tracer_provider", Provider)
+    monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+
+    async def check() -> None:
+        started = asyncio.Event()
+
+        async def receive():
+            if started.is_set():
+                return {"type": "lifespan.shutdown"}
+            return {"type": "lifespan.startup"}
+
+        async def send(_: object) -> None:
+            started.set()
+
+        app = application(GroupCommit(MemoryStore()), lambda: Plans([PLAN]))
+        await app({"type": "lifespan", "state": {}}, receive, send)
+        async with serving() as (app, _):
+            await ask(app, "POST", REPORTS, join_messages([message()]))
+        # What is looked for can be seen.
+        assert Provider.asked == 0
+        other = FastAPI()
+        await ask(other, "GET", "/")
+        assert Provider.asked > 0
+
+    run(check)
+    assert "telemetry" not in caplog.text
 
 
 def test_nothing_of_a_request_is_logged(caplog) -> None:
