@@ -19,6 +19,7 @@ BENCHMARKS = {
     "growth": "run.growth",
     "costs": "run.costs",
     "signatures": "signatures",
+    "collect": "collect",
     "kafka": "kafka",
     "flink": "flink",
     "oblivious": "oblivious",
