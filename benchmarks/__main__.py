@@ -19,8 +19,10 @@ BENCHMARKS = {
     "growth": "run.growth",
     "costs": "run.costs",
     "signatures": "signatures",
+    "collect": "collect",
     "kafka": "kafka",
     "flink": "flink",
+    "oblivious": "oblivious",
 }
 
 
