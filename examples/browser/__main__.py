@@ -2,7 +2,7 @@
 
 The page holds what it needs of the plan, as an app that is shipped does, and the page that is
 printed needs no other file. It asks for the plan's categories, as far as `reporter.js` can report
-them: by generalized randomized response, once in a budget period, and without a panel.
+them: by generalized randomized response, and once in a budget period.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def pinned(plan: CompiledPlan) -> dict[str, Any]:
 
 def _is_simple(metric: CompiledMetric) -> bool:
     grr = isinstance(metric.mechanism, GeneralizedRandomizedResponse)
-    once = metric.kind == "first" and metric.panel == 1 and not metric.missing
+    once = metric.kind == "first" and not metric.missing
     return metric.type == "category" and grr and once and len(metric.symbols) <= 256
 
 
@@ -81,6 +81,7 @@ def _metric(metric: CompiledMetric) -> dict[str, Any]:
         "index": metric.index,
         "symbols": metric.symbols,
         "outside": metric.symbols.get(str(metric.outside), len(metric.symbols)),
+        "panel": metric.panel,
         "cost": metric.cost,
         "after": [level.after for level in metric.ladder],
         # Texts, because numbers of JavaScript have 53 bits.

@@ -1,7 +1,7 @@
 // Reports of categories under local differential privacy, made and sent by a page.
 //
 // An example of docs/formats.md, not an SDK: it knows one mechanism (generalized randomized
-// response, with any number of levels), repeat {once: first}, no panels and no signatures.
+// response, with any number of levels), repeat {once: first}, and no signatures.
 // `plan` is what `python -m examples.browser` makes of a compiled plan: a page pins it.
 "use strict";
 
@@ -66,6 +66,16 @@ function newPseudonym() {
   return drawn;
 }
 
+// Whether it is this browser's turn: it draws one period of each cycle of `panel` periods.
+function inPanel(panel, period, turns) {
+  const cycle = Math.floor(period / panel);
+  if (turns[panel]?.cycle !== cycle) {
+    const turn = Number(crypto.getRandomValues(new BigUint64Array(1))[0] % BigInt(panel));
+    turns[panel] = { cycle, turn };
+  }
+  return period - cycle * panel === turns[panel].turn;
+}
+
 class Reporter {
   constructor(plan, url) {
     this.plan = plan;
@@ -76,8 +86,14 @@ class Reporter {
   // What is stored of a browser: its ledger, and messages that are still to be sent.
   read() {
     const { period, lifetime } = this.plan.ceilings;
-    const fresh = { consent: false, period: null, spent: 0, inPeriod: 0, pending: [] };
-    const state = JSON.parse(localStorage.getItem(this.key)) ?? { ...fresh, ceilings: { period, lifetime } };
+    const state = JSON.parse(localStorage.getItem(this.key)) ?? {
+      consent: false,
+      ceilings: { period, lifetime },
+      period: null,
+      spent: 0,
+      turns: {},
+      pending: [],
+    };
     // A later plan may lower the ceilings, never raise them.
     state.ceilings.period = Math.min(state.ceilings.period, period);
     state.ceilings.lifetime = Math.min(state.ceilings.lifetime, lifetime);
@@ -118,6 +134,7 @@ class Reporter {
       if (period !== state.period) {
         Object.assign(state, { period, inPeriod: 0, answered: [], pseudonym: toHex(newPseudonym()) });
       }
+      if (!inPanel(metric.panel, period, state.turns)) return "not_in_panel";
       if (state.answered.includes(name)) return "period_full";
       if (state.inPeriod + metric.cost > state.ceilings.period) return "over_budget";
       if (state.spent + metric.cost > state.ceilings.lifetime) return "over_budget";

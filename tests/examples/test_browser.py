@@ -155,6 +155,24 @@ def test_a_page_charges_before_it_sends_and_never_more_than_the_ceilings() -> No
 
 
 @needs_node
+def test_a_browser_answers_in_one_period_of_each_cycle_of_its_panel() -> None:
+    cycles = node(
+        """
+        const found = [];
+        for (let browser = 0; browser < 200; browser++) {
+          const turns = {};
+          const mine = [...Array(15).keys()].filter((n) => inPanel(5, n, turns));
+          found.push(mine);
+        }
+        done(found);
+        """
+    )
+    assert all([period // 5 for period in each] == [0, 1, 2] for each in cycles)
+    # Each of 3 * 5 periods is missing with a probability of 0.8 ** 200.
+    assert {period for each in cycles for period in each} == set(range(15))
+
+
+@needs_node
 def test_what_fails_is_sent_again_as_the_same_bytes_and_a_withdrawal_erases_it() -> None:
     posted, left, erased = node(
         BROWSER
