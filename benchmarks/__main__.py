@@ -19,6 +19,7 @@ BENCHMARKS = {
     "growth": "run.growth",
     "costs": "run.costs",
     "signatures": "signatures",
+    "small": "small",
     "kafka": "kafka",
     "flink": "flink",
 }

@@ -110,3 +110,25 @@ def test_refused_connections_end_at_once(proxy, connection):
 def test_half_closed_connections_end(proxy, connection):
     proxy.become(Network.HALF_CLOSED)
     assert ended(connection)
+
+
+def test_what_is_torn_ends_in_its_middle(proxy, connection):
+    proxy.become(Network.TORN)
+    connection.sendall(b"12345678")
+    assert ended(connection)
+    proxy.become(Network.WHOLE)
+    with socket.create_connection((HOST, proxy.port), timeout=60) as another:
+        assert said(another, b"after") == b"after"
+
+
+def test_a_slow_network_loses_nothing(proxy, connection):
+    sent = bytes(range(200)) * 3
+    proxy.become(Network.SLOW)
+    connection.sendall(sent)
+    first = connection.recv(1000)
+    assert len(first) < len(sent)
+    proxy.become(Network.WHOLE)
+    found = first
+    while len(found) < len(sent):
+        found += connection.recv(1000)
+    assert found == sent
