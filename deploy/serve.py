@@ -80,14 +80,20 @@ Ctrl-C ends it; what is not counted yet is counted after the next start."""
 
 
 def commands(plan: Path, data: Path, port: int) -> dict[str, list[str]]:
-    """Return the programs that collect and count, by name; the collector listens on loopback."""
+    """Return the programs that collect and count, by name; the collector listens on loopback.
+
+    Where ``data`` has a file ``apps.json``, requests need one of the keys in it.
+    """
     log = data / "log"
     log.mkdir(exist_ok=True)
     sotto = [sys.executable, "-m", "sotto.cli"]
     shared = ["--plans" if plan.is_dir() else "--plan", str(plan), "--log", str(log)]
     counted = ["--state", str(data / "state"), "--follow", "--every", EVERY]
+    collect = [*sotto, "collect", *shared, "--port", str(port)]
+    if (data / "apps.json").exists():
+        collect += ["--keys", str(data / "apps.json")]
     return {
-        "sotto collect": [*sotto, "collect", *shared, "--port", str(port)],
+        "sotto collect": collect,
         "sotto aggregate": [*sotto, "aggregate", *shared, *counted],
     }
 

@@ -107,6 +107,28 @@ def test_what_is_missing_is_said_before_anything_starts(tmp_path, monkeypatch, c
     assert "cannot be used" in capsys.readouterr().err
 
 
+def test_a_site_is_served_by_caddy_and_keys_are_asked_for_where_there_are_some(
+    tmp_path, monkeypatch
+) -> None:
+    for name in ("SOTTO_SITE", "SOTTO_COLLECTOR", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr(serve.shutil, "which", lambda name: f"/bin/{name}")
+    port = str(free_ports(1)[0])
+    arguments = ["--plan", str(PLAN.parent), "--data", str(tmp_path), "--port", port]
+    args = serve.parser().parse_args([*arguments, "--site", "t.example"])
+    programs, said = serve.prepare(args)
+    assert programs["caddy"] == ["/bin/caddy", "run", "--config", str(serve.CADDYFILE)]
+    assert os.environ["SOTTO_SITE"] == "t.example"
+    assert os.environ["SOTTO_COLLECTOR"] == f"{HOST}:{port}"
+    assert "reports go to  https://t.example\n" in said
+    collect = _parsed(programs["sotto collect"][3:])
+    assert (collect.certificate, collect.keys, collect.listen) == (None, None, HOST)
+    assert collect.plans == PLAN.parent
+    (tmp_path / "apps.json").write_text("{}")
+    programs, _ = serve.prepare(args)
+    assert _parsed(programs["sotto collect"][3:]).keys == tmp_path / "apps.json"
+
+
 @contextmanager
 def caddy(folder: Path, upstream: int) -> Iterator[tuple[str, ssl.SSLContext]]:
     """Run Caddy with the shipped configuration; yield its URL and what trusts it."""
