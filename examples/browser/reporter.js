@@ -59,6 +59,8 @@ function encode(plan, metric, row) {
 const toHex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
 const fromHex = (text) => Uint8Array.from(text.match(/../g), (pair) => parseInt(pair, 16));
 const random = (count) => crypto.getRandomValues(new Uint8Array(count));
+// In [0, 1): for times, never for answers.
+const chance = () => crypto.getRandomValues(new Uint32Array(1))[0] / 2 ** 32;
 
 function newPseudonym() {
   const drawn = random(16);
@@ -91,6 +93,7 @@ class Reporter {
       ceilings: { period, lifetime },
       period: null,
       spent: 0,
+      quiet: 0,
       turns: {},
       pending: [],
     };
@@ -145,10 +148,9 @@ class Reporter {
       const outputs = chain(metric.draws, metric.symbols[value] ?? metric.outside, words);
       const ids = { pseudonym: fromHex(state.pseudonym), chain: random(16) };
       outputs.forEach((payload, level) => {
-        const jitter = (plan.resolution * crypto.getRandomValues(new Uint32Array(1))[0]) / 2 ** 32;
-        const due = event + plan.resolution + metric.after[level] + jitter;
+        const due = event + plan.resolution * (1 + chance()) + metric.after[level];
         const message = encode(plan, metric, { ...ids, level, event, payload });
-        state.pending.push({ due, message: toHex(message) });
+        state.pending.push({ due, pseudonym: state.pseudonym, message: toHex(message) });
       });
       return "accepted";
     });
@@ -156,9 +158,20 @@ class Reporter {
 
   // Send what is due, always as the same bytes; return how many reports the collector has taken.
   async flush() {
-    const due = this.read().pending.filter((each) => each.due <= Date.now());
+    const batch = await this.change((state) => {
+      const now = Date.now();
+      // Messages of two pseudonyms leave at least a minute apart, so that no moment joins them.
+      // Whether over two connections is up to the browser.
+      const [first, ...rest] = state.pending.filter(
+        (each) => each.due <= now && (each.pseudonym === state.sent || now >= state.quiet),
+      );
+      if (first === undefined) return [];
+      state.sent = first.pseudonym;
+      state.quiet = now + 60_000 * (1 + chance());
+      return [first, ...rest.filter((each) => each.pseudonym === first.pseudonym)];
+    });
     let sent = 0;
-    for (const { message } of due) {
+    for (const { message } of batch) {
       const bytes = fromHex(message);
       const body = new Uint8Array(4 + bytes.length);
       new DataView(body.buffer).setUint32(0, bytes.length, true);

@@ -207,6 +207,31 @@ def test_what_fails_is_sent_again_as_the_same_bytes_and_a_withdrawal_erases_it()
     assert (erased["consent"], erased["pending"], erased["spent"]) == (False, [], 2_000_000)
 
 
+@needs_node
+def test_reports_of_two_periods_leave_at_different_times() -> None:
+    posted = node(
+        BROWSER
+        + """
+        const r = new Reporter(PLAN, "https://c.example");
+        await r.giveConsent();
+        await r.record("theme", "dark");
+        now += 3_600_000;
+        await r.record("theme", "dark");
+        now += 600_000;
+        const found = [];
+        for (const wait of [0, 1000, 59_000, 60_000]) {
+          now += wait;
+          await r.flush();
+          found.push(posted.splice(0).map(([, body]) => body.slice(2 * 53, 2 * 69)));
+        }
+        done(found);
+        """
+    )
+    assert [len(each) for each in posted] == [3, 0, 0, 3]
+    (one,), (other,) = {*posted[0]}, {*posted[3]}
+    assert one != other
+
+
 def test_a_page_is_made_of_a_plan_that_it_can_report(tmp_path, capsys) -> None:
     path = tmp_path / "plan.json"
     path.write_bytes(PLAN.to_json())
