@@ -288,7 +288,7 @@ def checked_path(state: str | os.PathLike[str] | Forgetful) -> str | None:
     path = "" if state is None else os.fspath(state)
     if path in ("", ":memory:"):
         raise ParameterError(
-            "state must be the path of a file; clientsdk.NO_LIFETIME_BOUND keeps everything in "
+            "state must be the path of a file; NO_LIFETIME_BOUND keeps everything in "
             "memory, and then nothing bounds what a device gives in more than one process"
         )
     return path

@@ -2,6 +2,18 @@
 
 from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
 
+#: What pip knows this by: in an app it is a part of the wheel that ``deploy/device`` builds.
+DISTRIBUTION = "sottovoce" if __name__.startswith("sottovoce.") else "sottovoce-tools"
+
+
+def install_hint(extra: str) -> str:
+    """Return what errors say where an optional package is missing, by the extra that brings it.
+
+    >>> install_hint("kafka")
+    "pip install 'sottovoce-tools[kafka]' brings it"
+    """
+    return f"pip install '{DISTRIBUTION}[{extra}]' brings it"
+
 
 class PlanError(ParameterError):
     """A plan cannot be honoured; the message names the metric, the level and what is allowed."""
@@ -47,6 +59,7 @@ class AggregationError(SottoError):
 
 
 __all__ = [
+    "DISTRIBUTION",
     "AggregationError",
     "BrokerError",
     "FormatError",
@@ -58,4 +71,5 @@ __all__ = [
     "UnknownMetricError",
     "UnrelatedLevelsError",
     "ValueTypeError",
+    "install_hint",
 ]

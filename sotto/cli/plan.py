@@ -43,6 +43,8 @@ examples:
       print the fingerprint, by which an app that fetches its plan pins it
   sotto plan generate plan.yaml -o metrics.py
       write a Python module with the compiled plan inside and a typed attribute a metric
+  sotto plan generate --sdk sottovoce plan.yaml -o metrics.py
+      the same for an app that ships the package sottovoce
 """
 
 
@@ -75,6 +77,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if action in outputs:
             written = f"where to write; {outputs[action]} if left out, standard output for -"
             command.add_argument("-o", "--output", metavar="FILE", help=written)
+        if action is _generate:
+            imported = "what the module imports: sottovoce if the app ships that; default clientsdk"
+            names = ("clientsdk", "sottovoce")
+            command.add_argument("--sdk", choices=names, default=names[0], help=imported)
         if action in (_check, _compile):
             _add_warnings(command)
 
@@ -139,7 +145,7 @@ def _generate(args: argparse.Namespace) -> int:
 
     plan = options.load(args.plan).plan
     output = args.output or "-"
-    _write(args.plan, output, module_text(plan).encode("utf-8"))
+    _write(args.plan, output, module_text(plan, args.sdk).encode("utf-8"))
     if output != "-":
         print(plan.fingerprint_hex)
     return 0

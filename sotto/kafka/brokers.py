@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sotto.errors import BrokerError, ParameterError
+from sotto.errors import BrokerError, ParameterError, install_hint
 from sotto.kafka.client_logs import Secret, restrain
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def require_client() -> None:
 
     It logs no message from then on.
     """
-    brings = "pip install 'sotto[kafka]' brings it"
+    brings = install_hint("kafka")
     try:
         import kafka
     except ModuleNotFoundError:
