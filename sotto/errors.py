@@ -19,6 +19,25 @@ class PlanError(ParameterError):
     """A plan cannot be honoured; the message names the metric, the level and what is allowed."""
 
 
+def wrong_type(name: str, expected: str, got: object) -> ParameterError:
+    """Return the error of an argument of a wrong type; what it holds is not in the message.
+
+    >>> str(wrong_type("timeout", "a number of seconds", "5"))
+    'timeout must be a number of seconds; got str'
+    """
+    return ParameterError(f"{name} must be {expected}; got {type(got).__name__}")
+
+
+def is_int(value: object) -> bool:
+    """Whether a value is a whole number, and none of True and False."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is an int or a float, and none of True and False."""
+    return isinstance(value, float) or is_int(value)
+
+
 class FormatError(SottoError):
     """Bytes that are not what the report format or the log's framing says."""
 
@@ -72,4 +91,7 @@ __all__ = [
     "UnrelatedLevelsError",
     "ValueTypeError",
     "install_hint",
+    "is_int",
+    "is_number",
+    "wrong_type",
 ]

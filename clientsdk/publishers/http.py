@@ -11,7 +11,7 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from clientsdk.publishers import pseudonym_in
-from sotto.errors import ParameterError, PublishError
+from sotto.errors import ParameterError, PublishError, is_number, wrong_type
 from sotto.wire.batch import join_messages
 
 _PATH = "/v1/reports"
@@ -52,9 +52,15 @@ class HttpPublisher:
         timeout: float = 10.0,
         context: ssl.SSLContext | None = None,
     ) -> None:
+        if not is_number(timeout):
+            raise wrong_type("timeout", "a number of seconds", timeout)
+        if not isinstance(context, ssl.SSLContext | None):
+            raise wrong_type("context", "an ssl.SSLContext, or None", context)
         if not 0.5 <= timeout <= 600:
             raise ParameterError(f"timeout {timeout} must be in [0.5, 600] seconds")
         self._https, self._host, self._port, self._path = _parsed(url)
+        if not isinstance(key, str | None):
+            raise wrong_type("key", "a text, or None", key)
         if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
             raise ParameterError("key must be the text that sotto collect --new-key has printed")
         self._headers = {"Content-Type": "application/octet-stream"}
@@ -216,14 +222,17 @@ def _seconds(text: str | None) -> float | None:
 
 def _parsed(url: str) -> tuple[bool, str, int | None, str]:
     """Return whether TLS is used, host, port and path."""
-    expected = "must be such as 'https://telemetry.example'"
+    # Never with the address itself: it may hold a password.
+    expected = "url must be such as 'https://telemetry.example'"
+    if not isinstance(url, str):
+        raise wrong_type("url", "a text, such as 'https://telemetry.example'", url)
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
-    except (ValueError, AttributeError, TypeError):
-        raise ParameterError(f"url {url!r} {expected}") from None
+    except ValueError:
+        raise ParameterError(expected) from None
     if parts.scheme not in ("https", "http") or not host or parts.query or parts.username:
-        raise ParameterError(f"url {url!r} {expected}")
+        raise ParameterError(expected)
     if parts.scheme == "http" and host not in _LOOPBACK:
-        raise ParameterError(f"url {url!r} must begin with https://: http is for loopback alone")
+        raise ParameterError("url must begin with https://: http is for loopback alone")
     return parts.scheme == "https", host, port, parts.path.rstrip("/") + _PATH
