@@ -31,6 +31,8 @@ _SWITCH = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
 }
+#: Below this a reading with a fraction is one in seconds, or meaningless: until 1973 in ms.
+_SECONDS = 1e11
 _DECIMALS = 6
 _DIGITS = 12
 
@@ -319,12 +321,17 @@ def checked_publisher(publisher: Publisher) -> Publisher:
 
 
 def checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
-    expected = "a function that returns milliseconds since the epoch as an int"
+    expected = "a function that returns milliseconds since the epoch"
     if not callable(clock):
         raise wrong_type("clock", expected, clock)
     reading = clock()
-    if not is_int(reading):
-        raise wrong_type("clock", f"{expected}, such as time.time_ns() // 1_000_000", reading)
+    if not is_number(reading):
+        raise wrong_type("clock", f"{expected}; it returns another type", reading)
+    if isinstance(reading, float) and not abs(reading) >= _SECONDS:
+        raise ParameterError(
+            f"clock must be {expected}, such as lambda: time.time_ns() // 1_000_000; time.time and "
+            "its like return seconds"
+        )
     return clock
 
 

@@ -103,6 +103,12 @@ class Database(lifecycle.Forkable):
             self._unusable = "it is closed"
             self.disconnect()
 
+    def __del__(self) -> None:
+        # Of a client that is dropped; Python 3.13 and later warn of one that is left to be closed.
+        connection = getattr(self, "connection", None)
+        if connection is not None:
+            connection.close()
+
     def disown(self, what: str = "another file") -> StoreError:
         """Make the store unusable: the file is not the one that was opened. Return the error."""
         self._unusable = f"{what} has taken its place"
