@@ -117,6 +117,12 @@ class LogWriter:
         """The position after the last record."""
         return self._base + self._size
 
+    @property
+    def usable(self) -> bool:
+        """Whether it takes records; else the partition must be opened again."""
+        mine = self._segment >= 0 and self._process == os.getpid()
+        return mine and self._fault is None
+
     def append(self, body: bytes, append_time: int | None = None) -> int:
         """Write one record of 1 to ``MAX_BODY`` bytes and return its position.
 

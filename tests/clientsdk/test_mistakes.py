@@ -22,7 +22,7 @@ from clientsdk import (
     Quota,
     Settings,
 )
-from clientsdk.publishers.http import HttpPublisher
+from clientsdk.publishers.http import HttpPublisher, fetch_plan
 from clientsdk.testing import (
     FakeClock,
     SeededClient,
@@ -129,6 +129,7 @@ CALLS: dict[str, Call] = {
     **made(EmbeddedLogPublisher, directory="log"),
     **made(KafkaPublisher, broker="localhost:1", topic="reports-e1-p8"),
     **made(HttpPublisher, url="https://telemetry.example"),
+    **made(fetch_plan, url="http://127.0.0.1:1", collector="c", expect="0" * 64, timeout=0.5),
     **made(Broker, servers="localhost:9092"),
 }
 #: What names something that is not a value of a person's: the message says which it cannot use.
