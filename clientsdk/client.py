@@ -146,11 +146,11 @@ class Client:
         settings: Settings | None = None,
         expect: str | None = None,
     ) -> None:
-        self.plan = read_plan(plan, expect)
+        self.plan: CompiledPlan = read_plan(plan, expect)
         if self.plan.signed:
             require_signatures()
         publisher = checked_publisher(publisher)
-        self.settings = configured(settings, background=background, quota=quota)
+        self.settings: Settings = configured(settings, background=background, quota=quota)
         if self.settings.log is not None:
             diagnostics.set_level(self.settings.log)
         self._clock, self._now = checked_clock(clock), _bounded(clock)

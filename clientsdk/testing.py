@@ -38,6 +38,8 @@ class FakeClock:
     82800000
     """
 
+    now: int
+
     def __init__(self, now: int = 1_750_000_000_000) -> None:
         self.now = now
 
@@ -65,6 +67,9 @@ class SeededClient(Client):
     >>> client.record("colour", "red"), client.record("colour", "red")
     (<Outcome.ACCEPTED: 'accepted'>, <Outcome.PERIOD_FULL: 'period_full'>)
     """
+
+    clock: FakeClock
+    publisher: Publisher
 
     def __init__(
         self,

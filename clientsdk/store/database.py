@@ -62,6 +62,12 @@ class Database(lifecycle.Forkable):
     what lies beside the file has one place, by whatever name it is opened.
     """
 
+    path: str | None
+    sending: threading.RLock
+    flushing: bool
+    process: int
+    look_again: float
+
     def __init__(self, path: str | None) -> None:
         self.path = None if path is None else os.path.realpath(path)
         #: Held by the thread that sends, so that one process sends one batch at a time.
@@ -399,6 +405,9 @@ def _unusable(error: BaseException) -> StoreError:
 
 class Erasure:
     """What is still to be erased from one file: how often erasing was owed, and is done."""
+
+    owed: int
+    done: int
 
     def __init__(self, database: Database) -> None:
         self._database = database
