@@ -23,6 +23,9 @@ ACCEPTED = Outcome.ACCEPTED
 
 
 class Recorder:
+    counter: ItemCounter
+    decisions: Decisions
+
     def __init__(self, store: Store, plan: CompiledPlan, source: Source) -> None:
         self._store = store
         self._plan = plan

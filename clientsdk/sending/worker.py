@@ -48,6 +48,9 @@ class Pause(NamedTuple):
 class Worker(lifecycle.Forkable):
     """The background thread of one client; not ``idle`` once it is started."""
 
+    idle: bool
+    sent: int
+
     def __init__(
         self,
         store: Store,

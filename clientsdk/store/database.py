@@ -62,6 +62,12 @@ class Database(lifecycle.Forkable):
     what lies beside the file has one place, by whatever name it is opened.
     """
 
+    path: str | None
+    sending: threading.RLock
+    flushing: bool
+    process: int
+    look_again: float
+
     def __init__(self, path: str | None) -> None:
         self.path = None if path is None else os.path.realpath(path)
         #: Held by the thread that sends, so that one process sends one batch at a time.
@@ -102,6 +108,12 @@ class Database(lifecycle.Forkable):
         with Hold(self):
             self._unusable = "it is closed"
             self.disconnect()
+
+    def __del__(self) -> None:
+        # Of a client that is dropped; Python 3.13 and later warn of one that is left to be closed.
+        connection = getattr(self, "connection", None)
+        if connection is not None:
+            connection.close()
 
     def disown(self, what: str = "another file") -> StoreError:
         """Make the store unusable: the file is not the one that was opened. Return the error."""
@@ -393,6 +405,9 @@ def _unusable(error: BaseException) -> StoreError:
 
 class Erasure:
     """What is still to be erased from one file: how often erasing was owed, and is done."""
+
+    owed: int
+    done: int
 
     def __init__(self, database: Database) -> None:
         self._database = database

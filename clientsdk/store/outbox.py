@@ -43,6 +43,10 @@ class Chain(NamedTuple):
 class Outbox:
     """What this process knows of the outbox of one store, whose file may have so many bytes."""
 
+    soonest: int
+    room: int
+    named: bool
+
     def __init__(self, bytes: int) -> None:
         self._bytes = bytes
         #: When the first report that this process knows of is due (ms): never later than that.

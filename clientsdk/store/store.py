@@ -73,6 +73,21 @@ class Store:
     traces are to be erased, see :meth:`finish_erasure`.
     """
 
+    database: Database
+    path: str | None
+    accounts: Accounts
+    outbox: Outbox
+    erasure: Erasure
+    guard: RollbackGuard
+    plans: Plans
+    consent: Consent
+    consents: int
+    ceilings: Ceilings
+    identity: Identity
+    lapsed: int
+    withdrew: bool
+    stop_number: int
+
     def __init__(
         self,
         path: str | None,

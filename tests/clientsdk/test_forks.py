@@ -86,7 +86,9 @@ drawn = os.read(drawing[0], 1 << 16)
 words = {drawn[at : at + 8] for at in range(0, len(drawn), 8)}
 assert len(words) == len(drawn) // 8 == 36
 import sqlite3
-rows = sqlite3.connect(path).execute("SELECT id, payloads FROM chain").fetchall()
+connection = sqlite3.connect(path)
+rows = connection.execute("SELECT id, payloads FROM chain").fetchall()
+connection.close()
 assert len(rows) == 46
 for column in zip(*rows):
     assert len(set(column)) == 46, column

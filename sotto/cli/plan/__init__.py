@@ -49,6 +49,8 @@ examples:
       a draft of the file that Apple asks for; policy, dpia and google are other formats
   sotto plan generate plan.yaml -o metrics.py
       write a Python module with the compiled plan inside and a typed attribute a metric
+  sotto plan generate --sdk sottovoce plan.yaml -o metrics.py
+      the same for an app that ships the package sottovoce
 """
 
 
@@ -92,6 +94,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if action in outputs:
             written = f"where to write; {outputs[action]} if left out, standard output for -"
             command.add_argument("-o", "--output", metavar="FILE", help=written)
+        if action is _generate:
+            imported = "what the module imports: sottovoce if the app ships that; default clientsdk"
+            names = ("clientsdk", "sottovoce")
+            command.add_argument("--sdk", choices=names, default=names[0], help=imported)
         if action is _compile:
             fast = "for trials: a budget period lasts a minute, and no real collector takes reports"
             options.add(command, "--development", fast)
@@ -164,7 +170,7 @@ def _generate(args: argparse.Namespace) -> int:
 
     plan = options.load(args.plan).plan
     output = args.output or "-"
-    _write(args.plan, output, module_text(plan).encode("utf-8"))
+    _write(args.plan, output, module_text(plan, args.sdk).encode("utf-8"))
     if output != "-":
         print(plan.fingerprint_hex)
     return 0
