@@ -167,10 +167,10 @@ def identity(connection: Connection, period: int, *, signed: bool) -> Identity |
 
 def remember(connection: Connection, period: int, identity: Identity) -> None:
     """Keep the identity of a period for as long as that has chains."""
-    pseudonym, seed = identity
-    if seed is not None:
+    pseudonym = identity.pseudonym
+    if identity.seed is not None:
         connection.execute(
-            "INSERT OR IGNORE INTO signing VALUES (?, ?, ?)", (period, pseudonym, seed)
+            "INSERT OR IGNORE INTO signing VALUES (?, ?, ?)", (period, pseudonym, identity.seed)
         )
         pseudonym = b""
     connection.execute(
