@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from sqlite3 import Connection, Cursor
-from typing import NamedTuple
 
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.schema import NEVER
+from mechanisms.frozen import NamedTuple
 
 #: Bytes that a row takes beside its payloads, at most but for what pages leave free.
 ROW = 80
