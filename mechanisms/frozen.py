@@ -28,6 +28,7 @@ else:
             fields = body["__annotations__"]
             defaults = [body[field] for field in fields if field in body]
             made = namedtuple(name, fields, defaults=defaults, module=body["__module__"])
+            made.__new__.__annotations__ = fields
             for attribute, value in body.items():
                 if attribute not in fields:
                     setattr(made, attribute, value)
