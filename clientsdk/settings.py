@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from clientsdk import diagnostics
 from clientsdk.publishers import Publisher
@@ -177,7 +177,8 @@ def configured(settings: Settings | None, **arguments: Any) -> Settings:
     return replace(settings, **given).stricter_with_environment()
 
 
-class Variable(NamedTuple):
+@frozen
+class Variable:
     """A variable of the environment."""
 
     field: str  #: What it sets, or after a dot what of that.

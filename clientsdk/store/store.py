@@ -12,7 +12,6 @@ import sqlite3
 from contextlib import suppress
 from sqlite3 import Connection
 from time import monotonic
-from typing import NamedTuple
 
 from clientsdk import ledger
 from clientsdk.ledger import Consent, Ledger
@@ -35,7 +34,7 @@ from clientsdk.store.outbox import Chain, Outbox
 from clientsdk.store.plans import Plans
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.rollback_guard import ForeignGuardError, GuardRecord, RollbackGuard
-from mechanisms.frozen import replace
+from mechanisms.frozen import NamedTuple, replace
 from mechanisms.randomness import Source
 from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings, CompiledPlan
