@@ -32,6 +32,7 @@ class Terms:
     cost: int  #: Of a chain at the last level that is sent, in micro-epsilon.
     own: bool  #: Whether each value is a chain of its own, so that memory alone decides about it.
     panels: int  #: The device answers in one of so many periods.
+    group: str | None  #: To which the person agrees, if the plan has groups.
 
 
 @frozen
@@ -90,6 +91,7 @@ class Decisions:
             metric.mechanism.certified(metric.sent - 1),
             metric.kind in ("first", "every") and metric.type != "top_item",
             metric.panel,
+            metric.group,
         )
 
     def ignore_panels(self) -> None:
@@ -126,6 +128,9 @@ class Decisions:
             store.lapsed += store.expire(connection, now)
         if store.consent is not GIVEN:
             return Outcome.NO_CONSENT
+        if not store.agreed(terms.group):
+            store.deny(plan, Outcome.NO_CONSENT, terms.group)
+            return Outcome.NO_CONSENT
         if now >= plan.expires:
             return Outcome.EXPIRED
         if terms.panels > 1 and not self._is_turn(terms):
@@ -143,7 +148,7 @@ class Decisions:
     def decide_in_memory(self, terms: Terms, now: int) -> Outcome | int | None:
         """Decide without a transaction, while the store is held; None if one is needed."""
         store, plan = self._store, self._plan
-        if not store.buffering or store.consent is not GIVEN:
+        if not store.buffering or not store.agreed(terms.group):
             return None
         if now // plan.period != store.accounts.period or now >= plan.expires:
             return None

@@ -293,7 +293,7 @@ def read_plan(
             "expect must be a plan's fingerprint, 64 hexadecimal digits, as sotto plan fingerprint "
             "prints it"
         )
-    if plan.fingerprint_hex != expect.lower():
+    if expect.lower() not in (plan.fingerprint_hex, plan.digest.hex()):
         raise PlanError(
             f"plan {plan.plan!r} version {plan.version} has the fingerprint "
             f"{plan.fingerprint_hex}, and this app expects {expect.lower()}: it is not the plan "

@@ -57,9 +57,12 @@ def release(connection: Connection, period: int, tally: str, holder: bytes) -> N
     )
 
 
-def abandon(connection: Connection) -> None:
-    """Take every claim from its holder; whoever counts again pays again."""
-    connection.execute("UPDATE counting SET holder = ?, cost = 0", (NOBODY,))
+def abandon(connection: Connection, tally: str | None = None) -> None:
+    """Take every claim, or those to one metric, from its holder; who counts again pays again."""
+    connection.execute(
+        "UPDATE counting SET holder = ?, cost = 0 WHERE ? IS NULL OR tally = ?",
+        (NOBODY, tally, tally),
+    )
 
 
 def forget(connection: Connection, period: int) -> None:

@@ -69,8 +69,11 @@ def keep(connection: Connection, binding: bytes, tally: str, cost: int, drawn: b
         )
 
 
-def erase(connection: Connection) -> None:
-    connection.execute("UPDATE permanent SET response = x''")
+def erase(connection: Connection, tally: str | None = None) -> None:
+    """Erase all responses, or those of one metric, and keep what they have cost."""
+    connection.execute(
+        "UPDATE permanent SET response = x'' WHERE ? IS NULL OR tally = ?", (tally, tally)
+    )
 
 
 def charges(connection: Connection) -> tuple[PermanentCharge, ...]:

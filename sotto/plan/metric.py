@@ -316,7 +316,7 @@ class CompiledMetric:
         if self.range is None:
             return True
         low, high = self.range
-        numbers = cast(Any, value) if self.type == "vector" else (value,)
+        numbers = cast(Sequence[float], value if self.type == "vector" else (value,))
         return all(low <= number <= high or self._is_gone(number) for number in numbers)
 
     def _is_gone(self, number: Any) -> bool:

@@ -42,7 +42,8 @@ examples:
   sotto plan compile --development plan.yaml
       write plan.dev.json, under which a budget period lasts a minute, of a collector of its own
   sotto plan fingerprint plan.yaml
-      print the fingerprint, by which an app that fetches its plan pins it
+      print the fingerprint, by which an app that fetches its plan pins it; with --document a
+      digest that pins its texts and dates too
   sotto plan disclose plan.yaml
       what a person should read before agreeing; figures follow from the certified epsilons
   sotto plan disclose plan.yaml --format apple -o PrivacyInfo.xcprivacy
@@ -101,6 +102,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if action is _compile:
             fast = "for trials: a budget period lasts a minute, and no real collector takes reports"
             options.add(command, "--development", fast)
+        if action is _fingerprint:
+            whole = "the SHA-256 of the whole document instead, which also pins texts and dates"
+            options.add(command, "--document", whole)
         if action in (_check, _compile):
             _add_warnings(command)
         if action is _disclose:
@@ -160,7 +164,8 @@ def _compile(args: argparse.Namespace) -> int:
 
 def _fingerprint(args: argparse.Namespace) -> int:
     """Print what names the plan on the wire, for Client(..., expect=...)."""
-    print(options.load(args.plan).plan.fingerprint_hex)
+    plan = options.load(args.plan).plan
+    print(plan.digest.hex() if args.document else plan.fingerprint_hex)
     return 0
 
 
@@ -183,14 +188,17 @@ def _disclose(args: argparse.Namespace) -> int:
     from sotto.disclosure import forms, texts
 
     plan = options.load(args.plan).plan
-    made = {
-        "consent": texts.consent_text,
-        "policy": texts.policy_text,
-        "dpia": forms.assessment,
-        "apple": forms.apple_manifest,
-        "google": forms.google_answers,
-    }[args.format](plan)
-    _write(args.plan, args.output or "-", made.encode("utf-8") if isinstance(made, str) else made)
+    if args.format == "apple":
+        made = forms.apple_manifest(plan)
+    else:
+        text = {
+            "consent": texts.consent_text,
+            "policy": texts.policy_text,
+            "dpia": forms.assessment,
+            "google": forms.google_answers,
+        }[args.format](plan)
+        made = text.encode("utf-8")
+    _write(args.plan, args.output or "-", made)
     for line in forms.gaps(plan, args.format):
         options.warn(line)
     return 0
