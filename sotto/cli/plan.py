@@ -20,7 +20,7 @@ from sotto.plan.checks import amount
 from sotto.plan.durations import duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -43,6 +43,8 @@ examples:
       print the fingerprint, by which an app that fetches its plan pins it
   sotto plan generate plan.yaml -o metrics.py
       write a Python module with the compiled plan inside and a typed attribute a metric
+  sotto plan sampler plan.yaml -o sampler.json
+      write the integers that devices compare random words with, for clients in other languages
 """
 
 
@@ -61,12 +63,17 @@ _PARAMETERS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    outputs = {_compile: "the plan's name with .json", _generate: "standard output"}
+    outputs = {
+        _compile: "the plan's name with .json",
+        _generate: "standard output",
+        _sampler: "standard output",
+    }
     for action, help in (
         (_check, "print what a plan collects and what it costs"),
         (_compile, "write the JSON that devices and aggregators read"),
         (_fingerprint, "print the fingerprint that an app pins"),
         (_generate, "write a Python module with a typed attribute for each metric"),
+        (_sampler, "write the integers of its samplers, for clients in other languages"),
     ):
         name = action.__name__.removeprefix("_")
         command = actions.add_parser(name, help=help, description=action.__doc__)
@@ -137,9 +144,21 @@ def _generate(args: argparse.Namespace) -> int:
     """Write a Python module for apps: the compiled plan, and its metrics, typed."""
     from sotto.plan.generate import module_text
 
+    return _write_part(args, lambda plan: module_text(plan).encode("utf-8"))
+
+
+def _sampler(args: argparse.Namespace) -> int:
+    """Write the integers that follow from a plan, for clients that do not compute them."""
+    from sotto.plan.sampler import sampler_json
+
+    return _write_part(args, sampler_json)
+
+
+def _write_part(args: argparse.Namespace, made: Callable[[CompiledPlan], bytes]) -> int:
+    """Write what is made of a plan, and print the fingerprint if that goes to a file."""
     plan = options.load(args.plan).plan
     output = args.output or "-"
-    _write(args.plan, output, module_text(plan).encode("utf-8"))
+    _write(args.plan, output, made(plan))
     if output != "-":
         print(plan.fingerprint_hex)
     return 0

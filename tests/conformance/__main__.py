@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.conformance import devices, draws, identities, plans, scenarios, values
+from tests.conformance import devices, draws, exchange, identities, plans, scenarios, values
 
 #: Failures of a file that are printed.
 _SHOWN = 5
@@ -36,6 +36,7 @@ PARTS = {
         name: Part(partial(scenarios.check, name), partial(devices.write, name))
         for name in devices.FILES
     },
+    "exchange": Part(exchange.check, exchange.write),
 }
 
 

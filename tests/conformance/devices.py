@@ -11,6 +11,8 @@ DAY = 24 * HOUR
 WEEK = 7 * DAY
 #: Within a budget period, not at its beginning.
 START = 2888 * WEEK + 2 * DAY + 123_456
+#: From when on plan "soon" has expired.
+EXPIRY = 2888 * WEEK + 5 * DAY
 
 Step = dict[str, Any]
 
@@ -147,8 +149,10 @@ LEDGER: dict[str, list[Step]] = {
         AGREE,
         _record("colour"),
         _flush(START + DAY + 3 * HOUR),
-        _flush(1_752_105_600_000),
-        _record("colour", 1_752_105_600_000),
+        _flush(EXPIRY - 1),
+        _record("colour", EXPIRY - 1),
+        _flush(EXPIRY),
+        _record("colour", EXPIRY),
     ],
     "a full outbox refuses, and charges nothing": [
         *OPENED,
@@ -222,7 +226,7 @@ OUTBOX: dict[str, list[Step]] = {
         _round(START + WEEK + 4 * HOUR + HOUR // 2, 0, publisher="refuses"),
         _round(START + WEEK + 4 * HOUR + HOUR // 2 + 1, 0),
     ],
-    "the most urgent pseudonym goes first, and shortens the rest of the others": [
+    "the most urgent pseudonym goes first, whatever chance would choose": [
         _open(age=5 * DAY + 2 * HOUR),
         AGREE,
         _record("twice"),

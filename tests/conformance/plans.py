@@ -82,7 +82,7 @@ def _plans() -> dict[str, CompiledPlan]:
         "device": _head("device", 9, 24) + _DEVICE,
         "narrow": _head("device", 3, 6, version=2) + one,
         "signed": _head("signed", 9, 24, more=signed) + one,
-        "soon": _head("soon", 9, 24).replace("2100-01-01", "2025-07-10") + one,
+        "soon": _head("soon", 9, 24).replace("2100-01-01", "2025-05-12") + one,
         "other": _head("other", 9, 24, collector="other.example") + one,
     }
     return {name: parse_plan(text).compile() for name, text in texts.items()}
