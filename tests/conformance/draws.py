@@ -44,24 +44,31 @@ _VALUES: dict[str, list[Any]] = {
     "flips": [[0, 0, 0, 0, 0], [5, 4, 0, 1, 2], [0, 3, 5, 5, 0]],
     "top": [[0, 0, 0, 0, 0], [5, 4, 0, 1, 2], [0, 3, 5, 5, 5]],
 }
-#: Random streams of each value; one is all zeros, one all ones while that ends.
-_STREAMS = 3
+#: Streams of each value that are near the integers that decide.
+_STREAMS = 5
 #: Bytes that no drawing of these plans needs more of.
 _PLENTY = 1 << 14
 
 
 class _Borders:
-    """Draws any bits, but of words some that are next to the integers that decide."""
+    """Draws any bits, but of words some that are next to the integers that decide.
 
-    def __init__(self, seed: int, integers: list[int]) -> None:
+    ``integers`` are of one level after another, the strongest first, or the same for all.
+    """
+
+    def __init__(self, seed: int, integers: list[list[int]]) -> None:
         self._random, self._integers = random.Random(seed), integers
         self.drawn, self.size = 0, 0
 
     def bits(self, n: int) -> int:
         found = self._random.getrandbits(n)
-        if n == 64 and self._integers and self._random.random() < 0.75:
-            near = self._random.choice(self._integers) - self._random.randrange(2)
-            found = min(max(near, 0), 2**64 - 1)
+        if n % 64 == 0 and self._integers:
+            for level in range(n // 64):
+                if self._random.random() < 0.75:
+                    near = self._random.choice(self._integers[level % len(self._integers)])
+                    word = min(max(near - self._random.randrange(2), 0), 2**64 - 1)
+                    found &= ~((2**64 - 1) << 64 * level)
+                    found |= word << 64 * level
         self.drawn |= found << self.size
         self.size += n
         return found
@@ -120,7 +127,8 @@ def _planes(chain: dict[str, Any], below: int) -> bytes:
 
 def _streams(metric: CompiledMetric, sampler: dict[str, Any], number: int) -> list[bytes]:
     name = metric.name
-    integers = list(integers_in(sampler["chain"]))
+    chain = sampler["chain"].get("single", sampler["chain"])
+    integers = [list(integers_in(each)) for each in chain.get("draws", [chain])]
     made = random.Random(f"{name} {number}")
     found = [made.randbytes(_PLENTY), bytes(_PLENTY)]
     for attempt in range(_STREAMS):
