@@ -13,6 +13,8 @@ WEEK = 7 * DAY
 START = 2888 * WEEK + 2 * DAY + 123_456
 #: From when on plan "soon" has expired.
 EXPIRY = 2888 * WEEK + 5 * DAY
+#: Until when aggregators accept a report of a metric without delays that was recorded at the start.
+LAST = START // HOUR * HOUR + WEEK + DAY
 
 Step = dict[str, Any]
 
@@ -98,6 +100,13 @@ LEDGER: dict[str, list[Step]] = {
         _flush(START + WEEK + 10 * HOUR),
         _flush(START + 2 * WEEK + 10 * HOUR),
     ],
+    "a reservoir that was erased by a withdrawal hands nothing over": [
+        *OPENED,
+        _record("sample"),
+        WITHDRAW,
+        AGAIN,
+        *[_record("sample", START + hour * HOUR) for hour in range(9)],
+    ],
     "panels: a device answers in its turn": [
         *OPENED,
         *[_record("seldom", START + weeks * WEEK) for weeks in range(6)],
@@ -169,6 +178,12 @@ LEDGER: dict[str, list[Step]] = {
         _record("colour", START),
         _record("colour", START + 2 * WEEK),
     ],
+    "a clock that is set back finds due what is due at the period's beginning": [
+        *OPENED,
+        _record("colour"),
+        _record("twice", START + WEEK),
+        _flush(START),
+    ],
     "periods that were left out are not made up for": [
         *OPENED,
         _record("colour"),
@@ -226,15 +241,17 @@ OUTBOX: dict[str, list[Step]] = {
         _round(START + WEEK + 4 * HOUR + HOUR // 2, 0, publisher="refuses"),
         _round(START + WEEK + 4 * HOUR + HOUR // 2 + 1, 0),
     ],
-    "the most urgent pseudonym goes first, whatever chance would choose": [
-        _open(age=5 * DAY + 2 * HOUR),
+    "the most urgent pseudonym goes first, and the rest of the others is short": [
+        _open(age=6 * HOUR),
         AGREE,
-        _record("twice"),
-        _record("twice", START + 5 * DAY),
-        _round(START + 5 * DAY + 3 * HOUR, 1, (9, 10)),
-        _round(START + 5 * DAY + 3 * HOUR + 1, 1, (9, 10)),
+        _record("twice", START + 5 * DAY - HOUR),
+        _record("twice", START + 5 * DAY + HOUR // 2),
+        _round(START + 5 * DAY + 5 * HOUR, 1, (9, 10)),
+        _round(START + 5 * DAY + 5 * HOUR + 1, 1, (9, 10)),
+        _round(START + 5 * DAY + 6 * HOUR, 1, (9, 10)),
     ],
-    "what would be refused as late lapses": [*OPENED, _record("twice"), _flush(START + 9 * WEEK)],
+    "what would not be late yet is sent": [*OPENED, _record("twice"), _flush(LAST)],
+    "what would be refused as late lapses": [*OPENED, _record("twice"), _flush(LAST + 1)],
     "what could not be delivered for too long lapses": [
         _open(age=2 * DAY),
         AGREE,
@@ -318,6 +335,25 @@ GUARD: dict[str, list[Step]] = {
         _record("twice", START + 5 * HOUR),
         _record("twice", START + WEEK),
     ],
+    "an older copy, since which one flush has sent something": [
+        *OPENED,
+        _record("colour"),
+        _COPY,
+        _flush(START + 3 * HOUR),
+        CLOSE,
+        _restore("state"),
+        _open(START + 4 * HOUR),
+    ],
+    "an older copy of a device that had sent before": [
+        *OPENED,
+        _record("colour"),
+        _flush(START + 3 * HOUR),
+        _COPY,
+        _flush(START + 2 * DAY),
+        CLOSE,
+        _restore("state"),
+        _open(START + 2 * DAY),
+    ],
     "an older copy that has not been sent from since: nothing is lost": [
         *OPENED,
         CLOSE,
@@ -336,6 +372,16 @@ GUARD: dict[str, list[Step]] = {
         AGREE,
         _record("colour", START + 4 * HOUR),
         _record("colour", START + WEEK),
+    ],
+    "a state file that is lost: turns begin with the next cycle": [
+        _open(START + WEEK),
+        AGREE,
+        _flush(START + WEEK),
+        CLOSE,
+        _lose("state"),
+        _open(START + WEEK + HOUR),
+        AGREE,
+        *[_record("seldom", START + weeks * WEEK) for weeks in range(2, 7)],
     ],
     "a guard that is lost": [
         *OPENED,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mechanisms.errors import ParameterError
+from mechanisms.number import grid
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from tests.conformance import files
 from tests.conformance.given import GivenBits, UsedUpError
@@ -53,19 +54,22 @@ _PLENTY = 1 << 14
 class _Borders:
     """Draws any bits, but of words some that are next to the integers that decide.
 
-    ``integers`` are of one level after another, the strongest first, or the same for all.
+    ``integers`` are of one level after another, the strongest first, or the same for all;
+    ``rounding`` are those with which a number is rounded, by a word that is drawn alone.
     """
 
-    def __init__(self, seed: int, integers: list[list[int]]) -> None:
+    def __init__(self, seed: int, integers: list[list[int]], rounding: list[int]) -> None:
         self._random, self._integers = random.Random(seed), integers
+        self._rounding = rounding
         self.drawn, self.size = 0, 0
 
     def bits(self, n: int) -> int:
         found = self._random.getrandbits(n)
         if n % 64 == 0 and self._integers:
+            by_level = [self._rounding] if n == 64 and self._rounding else self._integers
             for level in range(n // 64):
                 if self._random.random() < 0.75:
-                    near = self._random.choice(self._integers[level % len(self._integers)])
+                    near = self._random.choice(by_level[level % len(by_level)])
                     word = min(max(near - self._random.randrange(2), 0), 2**64 - 1)
                     found &= ~((2**64 - 1) << 64 * level)
                     found |= word << 64 * level
@@ -130,18 +134,32 @@ def _streams(metric: CompiledMetric, sampler: dict[str, Any], number: int) -> li
     chain = sampler["chain"].get("single", sampler["chain"])
     integers = [list(integers_in(each)) for each in chain.get("draws", [chain])]
     made = random.Random(f"{name} {number}")
+    rounding = _rounding(metric, _VALUES[name][number])
     found = [made.randbytes(_PLENTY), bytes(_PLENTY)]
     for attempt in range(_STREAMS):
-        given = _Borders(made.getrandbits(64), integers)
+        given = _Borders(made.getrandbits(64), integers, rounding)
         value = _VALUES[name][number]
         _drawn(metric, value, bytes(16), bytes(16), given)
         found.append(given.stream + bytes(_PLENTY))
         if attempt < 2 and sampler["chain"]["kind"] == "bits":
-            rounding = bytes(8) if metric.type == "number" and value not in (None, 0) else b""
-            found.append(rounding + _planes(sampler["chain"], attempt) + bytes(_PLENTY))
+            found.append(bytes(8 * len(rounding)) + _planes(sampler["chain"], attempt) + bytes(_PLENTY))
     if sampler["chain"]["kind"] not in ("hadamard", "subset") and metric.type != "top_item":
         found.append(b"\xff" * _PLENTY)
     return found
+
+
+def _rounding(metric: CompiledMetric, value: Any) -> list[int]:
+    """Return the integers with which the numbers of a value are rounded."""
+    spec = metric.spec
+    if metric.type not in ("number", "vector") or value is None or spec["name"] == "threshold":
+        return []
+    bits, points = spec.get("bits"), spec.get("points", 2)
+    if bits == 0:
+        return []
+    steps = 2**bits - 1 if isinstance(bits, int) else int(str(points)) - 1
+    symbol: Any = metric.encode(value)
+    grains = [grid.split(u, steps)[1] for u in (symbol if metric.type == "vector" else [symbol])]
+    return [each for each in grains if each]
 
 
 def _drawn(
@@ -189,7 +207,7 @@ def _weaker_vectors(plan: CompiledPlan) -> list[dict[str, Any]]:
         made = random.Random(f"weaker {metric.name}")
         for _ in range(2):
             value = made.choice(_VALUES[metric.name])
-            last = _drawn(metric, value, bytes(16), bytes(16), _Borders(made.getrandbits(64), []))
+            last = _drawn(metric, value, bytes(16), bytes(16), _Borders(made.getrandbits(64), [], []))
             source = GivenBits(stream := made.randbytes(_PLENTY))
             payloads = metric.mechanism.weaker(last[-1], source)
             vectors.append(

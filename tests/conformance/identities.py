@@ -8,13 +8,14 @@ from typing import Any
 
 from clientsdk.store import panels, pseudonyms
 from mechanisms import coins
+from mechanisms.number import grid
 from mechanisms.number.several import coin
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.format import Row, encode_message
 from sotto.wire.signatures import Signer
 from tests.conformance import files
 from tests.conformance.given import GivenBits
-from tests.conformance.reference import wire
+from tests.conformance.reference import drawing, wire
 
 #: Of this secret the hash for collector tests.example and period 2800 begins as signed
 #: pseudonyms do.
@@ -32,6 +33,10 @@ def _ours(kind: str, given: dict[str, Any]) -> Any:
         return str(coins.hash_id(_bytes(given["id"]), coins.domain(given["purpose"])))
     if kind == "coin":
         return str(coin(int(given["seed"]), given["index"]))
+    if kind == "threshold":
+        return grid.threshold_of(int(given["coin"]))
+    if kind == "exponent":
+        return grid.exponent_of(int(given["coin"]), given["bits"])
     if kind == "shard":
         return coins.shard_of(_bytes(given["pseudonym"]), given["shards"])
     if kind == "bloom":
@@ -59,6 +64,10 @@ def _by_the_page(kind: str, given: dict[str, Any]) -> Any:
         return str(wire.public_hash(_bytes(given["id"]), given["purpose"]))
     if kind == "coin":
         return str(wire.coin(int(given["seed"]), given["index"]))
+    if kind == "threshold":
+        return drawing.threshold(int(given["coin"]))
+    if kind == "exponent":
+        return drawing.exponent(int(given["coin"]), given["bits"])
     if kind == "shard":
         return wire.public_hash(_bytes(given["pseudonym"]), "sotto.shard") % given["shards"]
     if kind == "bloom":
@@ -91,6 +100,9 @@ def _given() -> list[tuple[str, dict[str, Any]]]:
     found += [("coin", {"seed": str(made.getrandbits(64)), "index": i}) for i in (0, 1, 63)]
     found.append(("coin", {"seed": str(2**64 - 1), "index": 0}))
     found += [("shard", {"pseudonym": some(16), "shards": n}) for n in (1, 2, 64, 1000, 65536)]
+    for each in (0, 2047, 2048, 2**63, 2**64 - 1, made.getrandbits(64)):
+        found.append(("threshold", {"coin": str(each)}))
+        found += [("exponent", {"coin": str(each), "bits": bits}) for bits in (1, 6, 32)]
     for string, cohort, hashes, bits in (("Åre", 3, 2, 128), ("", 0, 8, 65536), ("\0", 7, 1, 1)):
         given = {"string": string, "cohort": cohort, "hashes": hashes, "bits": bits}
         found.append(("bloom", given))

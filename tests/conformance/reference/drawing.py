@@ -93,11 +93,11 @@ def _round(u: float, steps: int, bits: Bits) -> int:
     return below + (bits.word() < part) if part else below
 
 
-def _threshold(given: int) -> float:
+def threshold(given: int) -> float:
     return ((given >> 11) + 0.5) / 2.0**53
 
 
-def _exponent(given: int, bits: int) -> int:
+def exponent(given: int, bits: int) -> int:
     return (1 + given % (2**bits - 1)).bit_length() - 1
 
 
@@ -134,7 +134,7 @@ def _input(
 def _number(spec: dict[str, Any], u: float | None, seed: int, bits: Bits) -> Any:
     name = spec["name"]
     if name == "threshold":
-        return 2 if u is None else int(u > _threshold(seed))
+        return 2 if u is None else int(u > threshold(seed))
     if name == "duchi":
         return 2 if u is None else _round(u, 1, bits)
     if name in ("piecewise", "hybrid", "square_wave"):
@@ -142,12 +142,12 @@ def _number(spec: dict[str, Any], u: float | None, seed: int, bits: Bits) -> Any
         return steps + 1 if u is None else _round(u, steps, bits)
     steps = 2 ** spec["bits"] - 1
     if name == "sampled_bit":
-        return 2 if u is None else _round(u, steps, bits) >> _exponent(seed, spec["bits"]) & 1
+        return 2 if u is None else _round(u, steps, bits) >> exponent(seed, spec["bits"]) & 1
     if name == "sampled_bits":
         if u is None:
             return [2] * spec["count"]
         return [
-            _round(u, steps, bits) >> _exponent(coin(seed, i), spec["bits"]) & 1
+            _round(u, steps, bits) >> exponent(coin(seed, i), spec["bits"]) & 1
             for i in range(spec["count"])
         ]
     if u is None:
@@ -171,9 +171,9 @@ def _vector(spec: dict[str, Any], values: Sequence[float], seed: int, bits: Bits
         asked = coin(seed, sampled + i)
         if spec["bits"]:
             point = _round(values[place], 2 ** spec["bits"] - 1, bits)
-            answers.append(point >> _exponent(asked, spec["bits"]) & 1)
+            answers.append(point >> exponent(asked, spec["bits"]) & 1)
         else:
-            answers.append(int(values[place] > _threshold(asked)))
+            answers.append(int(values[place] > threshold(asked)))
     return answers
 
 
