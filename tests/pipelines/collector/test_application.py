@@ -16,6 +16,7 @@ from pipelines.collector.keys import AppKeys, drop_key, new_key
 from pipelines.collector.limits import Limits
 from pipelines.collector.plans import Plans
 from sotto.errors import PublishError
+from sotto.plan.development import development_plan
 from sotto.wire.batch import join_messages
 from sotto.wire.format import Row, encode_message
 
@@ -89,10 +90,10 @@ async def ask(app, method, path, *body, headers=(), pause=0.0) -> Answer:
 
 
 @asynccontextmanager
-async def serving(store=None, hold=0.001, waiting_bytes=1 << 20, **options):
+async def serving(store=None, hold=0.001, **options):
     """An application and its store."""
     store = MemoryStore() if store is None else store
-    commits = GroupCommit(store, hold, waiting_bytes)
+    commits = GroupCommit(store, hold, pause=0)
     known = Plans([PLAN])
     yield application(commits, lambda: known, **options), store
     await commits.close()
@@ -129,8 +130,13 @@ def test_messages_are_answered_once_they_are_stored() -> None:
             422,
             "a message of a plan that is not known here",
         ),
+        (
+            join_messages([message(fingerprint=development_plan(PLAN).fingerprint)]),
+            422,
+            "a message of a plan that is not known here",
+        ),
     ],
-    ids=["empty", "length", "nothing", "long", "short", "bytes", "group", "plan"],
+    ids=["empty", "length", "nothing", "long", "short", "bytes", "group", "plan", "development"],
 )
 def test_what_is_no_message_is_refused_whole(body, status, title) -> None:
     async def check() -> None:
@@ -181,7 +187,7 @@ def test_a_body_that_trickles_in_is_refused() -> None:
 
 def test_an_overloaded_collector_refuses_before_it_holds_more() -> None:
     async def check() -> None:
-        async with serving(waiting_bytes=100, hold=0.2) as (app, store):
+        async with serving(limits=Limits(waiting_bytes=100), hold=0.2) as (app, store):
             first = asyncio.create_task(ask(app, "POST", REPORTS, join_messages([message()])))
             await asyncio.sleep(0.02)
             second = await ask(app, "POST", REPORTS, join_messages([message()]))
