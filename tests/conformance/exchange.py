@@ -239,7 +239,7 @@ async def _collect(case: dict[str, Any], folder: Path) -> dict[str, Any]:
         burst=given.get("burst", 100),
     )
     store = _Store(fails=given.get("store") == "fails")
-    commits = GroupCommit(store, 0.0)
+    commits = GroupCommit(store, 0.0, warn=lambda _: None)
     known = Plans([CompiledPlan.from_json(files.plan(name)) for name in _PLANS])
     app = application(commits, lambda: known, keys, limits)
     answers, etag = [], ""

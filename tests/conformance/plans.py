@@ -77,12 +77,15 @@ def _plans() -> dict[str, CompiledPlan]:
     every = "".join(f"  {name}: {{{line}, {_LADDER}}}\n" for name, line in _EVERY.items())
     one = f"  colour: {{{_COLOUR}, {_SHORT}}}\n"
     signed = "authentication: required\n"
+    words = "description: What people do\npurpose: To do it better\ngroups: {look: How it looks}\n"
+    said = f"{{{_COLOUR}, {_SHORT}, group: look, description: The colour, data_type: usage}}"
     texts = {
         "every": _head("every", 100, 1000) + every,
         "device": _head("device", 9, 24) + _DEVICE,
         "narrow": _head("device", 3, 6, version=2) + one,
         "signed": _head("signed", 9, 24, more=signed) + one,
         "soon": _head("soon", 9, 24).replace("2100-01-01", "2025-05-12") + one,
+        "words": _head("words", 9, 24, more=words) + f"  colour: {said}\n",
         "other": _head("other", 9, 24, collector="other.example") + one,
     }
     return {name: parse_plan(text).compile() for name, text in texts.items()}

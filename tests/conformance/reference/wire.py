@@ -12,7 +12,7 @@ _TAG = bytes.fromhex("ed2519")
 _COVERED = ["collector", "plan", "version", "period", "resolution", "grace", "shards", "ceilings"]
 _COVERED += ["authentication"]
 _OF_METRIC = ["name", "type", "mechanism", "missing", "window", "repeat", "ladder", "panel"]
-_OF_METRIC += ["domain", "outside", "range"]
+_OF_METRIC += ["domain", "outside", "range", "group"]
 
 
 def sha(*parts: bytes) -> bytes:
