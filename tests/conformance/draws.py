@@ -114,7 +114,8 @@ def _planes(chain: dict[str, Any], below: int) -> bytes:
     symmetric = all(int(each["one"]) + int(each["zero"]) == 1 << 64 for each in ladders)
     names = ["zero"] if symmetric else ["zero", "one"]
     rows = [[int(each[name]) for each in ladders] for name in names]
-    rows += [list(map(int, step)) for step in zip(*(each["flips"] for each in ladders))]
+    flips = [each["flips"] for each in ladders]
+    rows += [list(map(int, step)) for step in zip(*flips, strict=True)]
     out, size, batch = 0, 0, width.bit_length() + 2
     for row in rows:
         thresholds = (row * width)[:width]
@@ -142,7 +143,9 @@ def _streams(metric: CompiledMetric, sampler: dict[str, Any], number: int) -> li
         _drawn(metric, value, bytes(16), bytes(16), given)
         found.append(given.stream + bytes(_PLENTY))
         if attempt < 2 and sampler["chain"]["kind"] == "bits":
-            found.append(bytes(8 * len(rounding)) + _planes(sampler["chain"], attempt) + bytes(_PLENTY))
+            found.append(
+                bytes(8 * len(rounding)) + _planes(sampler["chain"], attempt) + bytes(_PLENTY)
+            )
     if sampler["chain"]["kind"] not in ("hadamard", "subset") and metric.type != "top_item":
         found.append(b"\xff" * _PLENTY)
     return found
@@ -207,7 +210,9 @@ def _weaker_vectors(plan: CompiledPlan) -> list[dict[str, Any]]:
         made = random.Random(f"weaker {metric.name}")
         for _ in range(2):
             value = made.choice(_VALUES[metric.name])
-            last = _drawn(metric, value, bytes(16), bytes(16), _Borders(made.getrandbits(64), [], []))
+            last = _drawn(
+                metric, value, bytes(16), bytes(16), _Borders(made.getrandbits(64), [], [])
+            )
             source = GivenBits(stream := made.randbytes(_PLENTY))
             payloads = metric.mechanism.weaker(last[-1], source)
             vectors.append(

@@ -41,9 +41,7 @@ def _ours(kind: str, given: dict[str, Any]) -> Any:
         return coins.shard_of(_bytes(given["pseudonym"]), given["shards"])
     if kind == "bloom":
         string = given["string"].encode()
-        return list(
-            coins.bloom_positions(string, given["cohort"], given["hashes"], given["bits"])
-        )
+        return list(coins.bloom_positions(string, given["cohort"], given["hashes"], given["bits"]))
     if kind == "ratchet":
         return pseudonyms.advance(_bytes(given["secret"]), GivenBits(_bytes(given["fresh"]))).hex()
     if kind == "turn":
@@ -118,9 +116,7 @@ def _given() -> list[tuple[str, dict[str, Any]]]:
 
 
 def write() -> None:
-    vectors = [
-        {"kind": kind, "given": given, "is": _ours(kind, given)} for kind, given in _given()
-    ]
+    vectors = [{"kind": kind, "given": given, "is": _ours(kind, given)} for kind, given in _given()]
     files.write(
         "identities",
         "Hashes that both sides compute, and what a device derives from its secrets; integers of "

@@ -1,8 +1,10 @@
-"""The plans of the vectors: read, named on the wire, certified, turned into integers; or refused."""
+"""The plans of the vectors: read and named, or refused, and the integers of their samplers."""
 
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 from sotto.errors import PlanError
@@ -12,81 +14,30 @@ from sotto.plan.sampler import sampler_document
 from tests.conformance import files
 from tests.conformance.reference import integers, wire
 
-#: A metric of every mechanism, its ladder apart.
-_EVERY = {
-    "grr": "type: category, domain: [light, dark, high-contrast], outside: other, missing: true, mechanism: grr",
-    "two": "type: boolean, mechanism: grr",
-    "sue": "type: category, domain: [a, b, c, d], outside: d, mechanism: sue",
-    "oue": "type: category, domain: [a, b, c, d], outside: other, mechanism: oue",
-    "hashing": "type: category, domain: [a, b, c, d, e, f, g], outside: other, mechanism: {local_hashing: {buckets: 3}}",
-    "subset": "type: category, domain: [a, b, c, d, e], outside: other, mechanism: {subset: {subset_size: 2}}",
-    "hadamard": "type: category, domain: [a, b, c, d, e, f], outside: other, mechanism: {hadamard: {blocks: 2}}",
-    "rappor": "type: string, bits: 32, hashes: 2, cohorts: 8, missing: true",
-    "rank": "type: ordinal, values: [bad, ok, good], outside: ok, mechanism: grr",
-    "brr": "type: ordinal, values: [xs, s, m, l, xl], outside: missing, missing: true, mechanism: {brr: {subset_size: 2}}",
-    "points": "type: ordinal, range: [0, 100], points: 11, outside: clip, mechanism: {brr: {subset_size: 3}}",
-    "warner": "type: survey, question: Did you, mechanism: warner",
-    "simmons": "type: survey, question: Did you, mechanism: {simmons: {unrelated: 30}}",
-    "cards": "type: survey, question: Did you, mechanism: {christofides: {cards: [6, 1, 90]}}",
-    "threshold": "type: number, range: [-30, 180], unit: min, outside: clip, missing: true, mechanism: threshold",
-    "duchi": "type: number, range: [0, 100], outside: clip, missing: true, mechanism: duchi",
-    "bit": "type: number, range: [0, 100], outside: clip, missing: true, mechanism: {bit_aware: sampled, bits: 6}",
-    "bits": "type: number, range: [0, 100], outside: clip, missing: true, mechanism: {bit_aware: sampled, bits: 6, count: 3}",
-    "split": "type: number, range: [0, 100], outside: clip, missing: true, mechanism: {bit_aware: split, bits: 4}",
-    "piecewise": "type: number, range: [0, 100], outside: clip, mechanism: {piecewise: {points: 9}}",
-    "hybrid": "type: number, range: [0, 100], outside: clip, missing: true, mechanism: {hybrid: {points: 17}}",
-    "wave": "type: number, range: [0, 100], outside: clip, mechanism: {square_wave: {points: 9}}",
-    "thresholds": "type: vector, range: [-1, 1], dimensions: 5, outside: clip, mechanism: {sampled: 3}",
-    "vector_bits": "type: vector, range: [-1, 1], dimensions: 3, outside: clip, mechanism: {sampled: 2, bits: 6}",
-    "vector_grid": "type: vector, range: [-1, 1], dimensions: 3, outside: clip, mechanism: {sampled_hybrid: {sampled: 2, points: 9}}",
-    "flips": "type: top_item, domain: [a, b, c, d], clip: 5, outside: other, mechanism: permute_and_flip",
-    "top": "type: top_item, domain: [a, b, c, d], clip: 5, outside: other, mechanism: top_response",
-}  # fmt: skip
-_LADDER = "window: 7d, ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 3, after: 3d}]"
-_HEAD = """\
-collector: {collector}
-plan: {plan}
-version: {version}
-owner: nobody@example.org
-expires: 2100-01-01
-period: 7d
-resolution: 1h
-shards: 8
-ceilings: {{period: {period}, lifetime: {lifetime}}}
-{more}metrics:
-"""
-_COLOUR = "type: category, domain: [red, green, blue], outside: other, mechanism: grr, window: 7d"
-_SHORT = "ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 2, after: 7d}]"
-_LATE = "ladder: [{epsilon: 0.5, after: 7d}, {epsilon: 1.5, after: 14d}]"
-_DEVICE = f"""\
-  colour: {{{_COLOUR}, {_SHORT}}}
-  twice: {{{_COLOUR}, repeat: {{every: 2}}, ladder: [{{epsilon: 1}}]}}
-  sample: {{{_COLOUR}, repeat: {{once: reservoir}}, {_LATE}}}
-  lasting: {{{_COLOUR}, repeat: {{constant: true}}, ladder: [{{epsilon: 0.5}}, {{epsilon: 1, after: 1d}}, {{epsilon: 2}}]}}
-  seldom: {{{_COLOUR}, panel: 1/3, ladder: [{{epsilon: 1}}]}}
-  item: {{type: top_item, domain: [a, b, c], clip: 5, outside: other, mechanism: top_response, window: 7d, ladder: [{{epsilon: 1}}]}}
-"""
-
-
-def _head(plan: str, period: float, lifetime: float, **more: Any) -> str:
-    given = {"collector": "tests.example", "version": 1, "more": "", **more}
-    return _HEAD.format(plan=plan, period=period, lifetime=lifetime, **given)
+_FOLDER = Path(__file__).parent
+#: The text of a plan up to its first metric.
+_ONE = re.compile(r"metrics:\n  colour: .*\n")
 
 
 def _plans() -> dict[str, CompiledPlan]:
-    every = "".join(f"  {name}: {{{line}, {_LADDER}}}\n" for name, line in _EVERY.items())
-    one = f"  colour: {{{_COLOUR}, {_SHORT}}}\n"
-    signed = "authentication: required\n"
-    words = "description: What people do\npurpose: To do it better\ngroups: {look: How it looks}\n"
-    said = f"{{{_COLOUR}, {_SHORT}, group: look, description: The colour, data_type: usage}}"
+    every, device = ((_FOLDER / f"{name}.yaml").read_text("utf-8") for name in ("every", "device"))
+    match = _ONE.search(device)
+    assert match is not None
+    one = device[: match.end()]
+    narrow = one.replace("period: 9, lifetime: 24", "period: 3, lifetime: 6")
+    groups = "groups: {look: How it looks}\nmetrics:"
+    words = "description: What people do\npurpose: To do it better\n" + one
+    words = words.replace("metrics:", groups).replace(
+        "colour: {", "colour: {group: look, description: The colour, data_type: usage, "
+    )
     texts = {
-        "every": _head("every", 100, 1000) + every,
-        "device": _head("device", 9, 24) + _DEVICE,
-        "narrow": _head("device", 3, 6, version=2) + one,
-        "signed": _head("signed", 9, 24, more=signed) + one,
-        "soon": _head("soon", 9, 24).replace("2100-01-01", "2025-05-12") + one,
-        "words": _head("words", 9, 24, more=words) + f"  colour: {said}\n",
-        "other": _head("other", 9, 24, collector="other.example") + one,
+        "every": every,
+        "device": device,
+        "narrow": narrow.replace("version: 1", "version: 2"),
+        "signed": "authentication: required\n" + one.replace("plan: device", "plan: signed"),
+        "soon": one.replace("plan: device", "plan: soon").replace("2100-01-01", "2025-05-12"),
+        "words": words.replace("plan: device", "plan: words"),
+        "other": one.replace("plan: device", "plan: other").replace("tests.", "other."),
     }
     return {name: parse_plan(text).compile() for name, text in texts.items()}
 

@@ -17,7 +17,6 @@ from typing import Any
 from unittest import mock
 
 from clientsdk import FlushResult
-from clientsdk.outcomes import Lapses
 from clientsdk.sending import backoff, sender
 from clientsdk.sending.tasks import FlushTask
 from clientsdk.settings import Quota, Settings
@@ -26,7 +25,7 @@ from clientsdk.testing import FakeClock
 from sotto.errors import PlanError, PublishError, StoreError
 from sotto.plan.compiled import Ceilings
 from tests.conformance import files
-from tests.conformance.given import Device, DeviceBits, GivenBits
+from tests.conformance.given import Device, DeviceBits
 
 Step = dict[str, Any]
 _STATE = "device.db"
@@ -162,7 +161,7 @@ class Runner:
         task = FlushTask(one_pseudonym=True, window=step["window"])
         chance = step["chance"][0] / step["chance"][1]
         with (
-            mock.patch.object(backoff, "chance", lambda: chance),
+            mock.patch.object(backoff, "chance", return_value=chance),
             mock.patch.object(sender.draws, "below", lambda _, bound: step["choice"] % bound),
         ):
             result = self.device._flush(task)
@@ -212,7 +211,7 @@ def _nothing() -> Iterator[None]:
 
 
 def _result(result: FlushResult) -> dict[str, Any]:
-    lapses = {name: count for name, count in zip(Lapses._fields, result.lapses) if count}
+    lapses = {name: count for name, count in result.lapses._asdict().items() if count}
     found: dict[str, Any] = {"sent": result.sent, "remaining": result.remaining}
     if lapses:
         found["lapses"] = lapses

@@ -101,9 +101,7 @@ def exponent(given: int, bits: int) -> int:
     return (1 + given % (2**bits - 1)).bit_length() - 1
 
 
-def _input(
-    metric: dict[str, Any], known: Any, chain: bytes, pseudonym: bytes, bits: Bits
-) -> Any:
+def _input(metric: dict[str, Any], known: Any, chain: bytes, pseudonym: bytes, bits: Bits) -> Any:
     spec = metric["mechanism"]
     name = spec["name"]
     seed = public_hash(chain, f"sotto.coin:{metric['name']}")

@@ -50,9 +50,7 @@ def _through(p: Fraction, q: Fraction, step: tuple[int, int]) -> tuple[Fraction,
     return p * (keep - other) + other, q * (keep - other) + other
 
 
-def _symbols(
-    size: int, amounts: Sequence[Fraction | int]
-) -> tuple[dict[str, Any], list[Fraction]]:
+def _symbols(size: int, amounts: Sequence[Fraction | int]) -> tuple[dict[str, Any], list[Fraction]]:
     other = up(WORDS / (of_micro(amounts[-1]) + size - 1))
     draws = [(WORDS - (size - 1) * other, other)]
     p, q = (Fraction(each, WORDS) for each in draws[0])

@@ -20,9 +20,7 @@ def sha(*parts: bytes) -> bytes:
 
 
 def canonical(document: Any) -> bytes:
-    return json.dumps(
-        document, sort_keys=True, separators=(",", ":"), ensure_ascii=False
-    ).encode()
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def fingerprint(plan: dict[str, Any]) -> bytes:
@@ -76,9 +74,9 @@ def signing_seed(collector: str, period: int, secret: bytes) -> bytes:
 
 def signed_pseudonym(collector: str, period: int, public_key: bytes) -> bytes:
     number = period.to_bytes(8, "little", signed=True)
-    return _TAG + sha(
-        b"sotto.pseudonym.signed\0", collector.encode(), b"\0", number, public_key
-    )[:13]
+    return (
+        _TAG + sha(b"sotto.pseudonym.signed\0", collector.encode(), b"\0", number, public_key)[:13]
+    )
 
 
 def turn(secret: bytes, panels: int, cycle: int) -> int:
