@@ -20,6 +20,7 @@ BENCHMARKS = {
     "costs": "run.costs",
     "signatures": "signatures",
     "collect": "collect",
+    "small": "small",
     "kafka": "kafka",
     "flink": "flink",
     "oblivious": "oblivious",

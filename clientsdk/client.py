@@ -27,8 +27,10 @@ from clientsdk.settings import (
     Quota,
     Settings,
     checked_ceilings,
+    checked_clock,
     checked_path,
     checked_publisher,
+    checked_time,
     checked_timeout,
     configured,
     lowered,
@@ -144,14 +146,14 @@ class Client:
         settings: Settings | None = None,
         expect: str | None = None,
     ) -> None:
-        self.plan = read_plan(plan, expect)
+        self.plan: CompiledPlan = read_plan(plan, expect)
         if self.plan.signed:
             require_signatures()
         publisher = checked_publisher(publisher)
-        self.settings = configured(settings, background=background, quota=quota)
+        self.settings: Settings = configured(settings, background=background, quota=quota)
         if self.settings.log is not None:
             diagnostics.set_level(self.settings.log)
-        self._clock, self._now = clock, _bounded(clock)
+        self._clock, self._now = checked_clock(clock), _bounded(clock)
         self._metrics = {metric.name: metric for metric in self.plan.metrics}
         source = self._source()
         pinned = self.settings.lowered(self.plan.ceilings)
@@ -234,8 +236,11 @@ class Client:
             return outcome
         except BaseException as error:
             # Also an interrupt: no frame that it came through keeps the value.
+            unhashable = isinstance(error, TypeError) and metric.__hash__ is None
             del metric, value
             drop_locals(error)
+            if unhashable:
+                raise UnknownMetricError("metric must be the name of one; got no text") from None
             raise
 
     @property
@@ -443,8 +448,7 @@ class Client:
         self._refuse_if_disabled("what would be sent cannot be read")
         now = self._now()
         self._settle(now)
-        moment = now if at is None else at
-        return preview(self._store, self._sender, moment, once=at is not None)
+        return preview(self._store, self._sender, checked_time(at, now), once=at is not None)
 
     def _flush(self, task: FlushTask) -> FlushResult:
         if self.settings.disabled:

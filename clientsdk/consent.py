@@ -17,7 +17,7 @@ from clientsdk.store.database import DURABLE, READ
 from clientsdk.store.rollback_guard import GuardError
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source
-from sotto.errors import ParameterError, PlanError, StoreError
+from sotto.errors import ParameterError, PlanError, StoreError, wrong_type
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
 _SWITCHED_OFF = "consent is not written: the SDK is switched off (SOTTO_DISABLED or its settings)"
@@ -89,6 +89,8 @@ class ConsentKeeper:
         A note of the withdrawal is erased only while the file says the same, in a durable commit:
         whatever stops this in between leaves consent withdrawn.
         """
+        if not isinstance(again, bool):
+            raise wrong_type("again", "True or False", again)
         if self._settings.disabled:
             diagnostics.warn("switched off", _SWITCHED_OFF, quiet=math.inf)
             return False

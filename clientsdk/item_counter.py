@@ -26,6 +26,12 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 class Count:
     """The items of one metric in one period; its ``repr`` never shows them."""
 
+    period: int
+    holder: bytes
+    jitter: int
+    event: int
+    due: int
+
     def __init__(
         self, store: Store, plan: CompiledPlan, metric: CompiledMetric, tally: str, source: Source
     ) -> None:

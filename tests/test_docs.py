@@ -6,7 +6,9 @@ block every line that begins with ``$ sotto`` must succeed. One that ends with `
 document ends, and is waited for until it has printed a line; 8470 stands for a port that is free.
 The blocks of one document run in order in one empty folder; a block may be named by a comment
 ``<!-- file: NAME -->`` above it, which writes it there instead. Each line of a block under
-``<!-- printed -->`` is one that the commands above it have printed.
+``<!-- printed -->`` is one that the commands above it have printed. A block under
+``<!-- served -->`` finds what ``make serve PLAN=plan.dev.json`` starts, and one under
+``<!-- counted -->`` finds its estimates.
 """
 
 from __future__ import annotations
@@ -15,14 +17,17 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import cast
 
 import pytest
+from serving import counted, served, wait_until
 
 from benchmarks.__main__ import BENCHMARKS
 from sotto import cli
@@ -36,7 +41,7 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES = [*DOCUMENTS, ROOT / "CONTRIBUTING.md"]
 BLOCK = re.compile(
-    r"(?:<!-- (?:file: (?P<file>\S+)|(?P<printed>printed)) -->\n)?"
+    r"(?:<!-- (?:file: (?P<file>\S+)|(?P<printed>printed)|(?P<needs>served|counted)) -->\n)?"
     r"^```(?P<language>\w+)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -69,17 +74,38 @@ def test_what_the_document_shows_works(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "metrics", raising=False)
+    text = document.read_text(encoding="utf-8")
+    if "<!-- served -->" in text and shutil.which("openssl") is None:
+        pytest.skip("no openssl on the path")
+    with ExitStack() as ends:
+        _show(text, document.name, tmp_path, ends, background)
+
+
+def _show(
+    text: str,
+    name: str,
+    tmp_path: Path,
+    ends: ExitStack,
+    background: list[subprocess.Popen[str]],
+) -> None:
+    """Run a document's blocks in a folder."""
     names: dict[str, object] = {"__name__": "__main__"}
     printed: list[str] = []
     port = str(_free_port())
-    for match in BLOCK.finditer(document.read_text(encoding="utf-8")):
-        language, body = match["language"], match["body"].replace("8470", port)
+    for match in BLOCK.finditer(text):
+        language, body = match["language"], match["body"]
+        if match["needs"] == "served":
+            _, url = ends.enter_context(served(tmp_path, tmp_path / "plan.dev.json"))
+            body = body.replace("https://localhost:8470", url)
+        elif match["needs"] == "counted":
+            wait_until(lambda: counted(tmp_path / "build/serve/state"))
+        body = body.replace("8470", port)
         if match["file"]:
             (tmp_path / match["file"]).write_text(body, encoding="utf-8")
         if language == "python":
-            exec(compile(body, f"{document.name}", "exec"), names)  # noqa: S102
-            for name in re.findall(r"^def (test_\w+)\(", body, re.MULTILINE):
-                cast(Callable[[], None], names[name])()
+            exec(compile(body, name, "exec"), names)  # noqa: S102
+            for test in re.findall(r"^def (test_\w+)\(", body, re.MULTILINE):
+                cast(Callable[[], None], names[test])()
         elif language == "yaml" and body.startswith("collector:"):
             plan = tmp_path / (match["file"] or "plan.yaml")
             plan.write_text(body, encoding="utf-8")

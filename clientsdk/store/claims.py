@@ -9,13 +9,15 @@ belong in a transaction of the caller.
 from __future__ import annotations
 
 from sqlite3 import Connection
-from typing import NamedTuple
+
+from mechanisms.frozen import frozen
 
 #: Holds the claim of a count that is lost, whose reservation another client may use.
 NOBODY = b""
 
 
-class Claim(NamedTuple):
+@frozen
+class Claim:
     """A row of the table ``counting``."""
 
     holder: bytes  #: 16 random bytes that the client alone knows, or :data:`NOBODY`.

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 from sqlite3 import Connection
-from typing import NamedTuple
 
 from mechanisms.digests import sha256
+from mechanisms.frozen import NamedTuple
 from sotto.errors import StoreError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.metric import WORDS

@@ -22,10 +22,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from sqlite3 import Connection
-from typing import NamedTuple
 
 from clientsdk.store import schema
 from mechanisms.digests import sha256
+from mechanisms.frozen import NamedTuple
 from sotto.errors import StoreError
 from sotto.files import force, force_folder, open_file, try_lock, unlock
 from sotto.plan.compiled import Ceilings
@@ -87,6 +87,10 @@ def budget_of(collector: str, period_ms: int) -> bytes:
 
 class RollbackGuard:
     """The guard of one open store. Methods with a connection belong in a transaction."""
+
+    generation: int
+    damaged: int
+    restored: int
 
     def __init__(self, path: str | None, budget: bytes) -> None:
         self.path = path

@@ -13,7 +13,6 @@ from collections.abc import Collection
 from contextlib import suppress
 from sqlite3 import Connection
 from time import monotonic
-from typing import NamedTuple
 
 from clientsdk import ledger
 from clientsdk.ledger import Consent, Ledger
@@ -37,7 +36,7 @@ from clientsdk.store.outbox import Chain, Outbox
 from clientsdk.store.plans import Plans
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.rollback_guard import ForeignGuardError, GuardRecord, RollbackGuard
-from mechanisms.frozen import replace
+from mechanisms.frozen import NamedTuple, replace
 from mechanisms.randomness import Source
 from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings, CompiledPlan
@@ -75,6 +74,21 @@ class Store:
     a transaction that had something else to do wrote a withdrawal noted beside the file: then
     traces are to be erased, see :meth:`finish_erasure`.
     """
+
+    database: Database
+    path: str | None
+    accounts: Accounts
+    outbox: Outbox
+    erasure: Erasure
+    guard: RollbackGuard
+    plans: Plans
+    consent: Consent
+    consents: int
+    ceilings: Ceilings
+    identity: Identity
+    lapsed: int
+    withdrew: bool
+    stop_number: int
 
     def __init__(
         self,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from mechanisms.frozen import frozen, replace
@@ -395,7 +394,11 @@ class CompiledMetric:
 
 def _is_number(value: object) -> bool:
     """Whether a value is a real number; a bool is none."""
-    return isinstance(value, Real) and not isinstance(value, bool)
+    if isinstance(value, float | int):
+        return not isinstance(value, bool)
+    from numbers import Real
+
+    return isinstance(value, Real)
 
 
 def _float(number: int | float) -> float:

@@ -132,6 +132,13 @@ def test_the_same_plan_gives_the_same_bytes_compiled_or_not(folder, capfd):
     assert (folder / "plan.json").read_bytes() == loaded(made(folder)).PLAN
 
 
+def test_an_app_that_ships_the_package_imports_that(folder, capfd):
+    text = (folder / "metrics.py").read_text("utf-8")
+    assert main(["plan", "generate", "--sdk", "sottovoce", str(folder / "plan.yaml")]) == 0
+    shipped = text.replace("from clientsdk", "from sottovoce")
+    assert capfd.readouterr().out == shipped != text
+
+
 def test_what_is_recorded_is_recorded_under_the_name_in_the_plan(folder):
     module = loaded(made(folder))
     client = SeededClient(module.PLAN, seed=1)
