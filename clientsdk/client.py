@@ -254,7 +254,7 @@ class Client:
 
     @property
     def group_consent(self) -> dict[str, Consent]:
-        """What the person has said of each of the plan's groups, by name; errors as ``consent``."""
+        """What the person has said of each of the plan's groups; errors are as of ``consent``."""
         return self._consent.groups()
 
     def give_consent(self, *, groups: Iterable[str] | None = None, again: bool = False) -> bool:
@@ -267,8 +267,7 @@ class Client:
 
         Another process on the same file notices within a twentieth of a second. While the rollback
         guard beside the file cannot be written, values are recorded and not sent; after a
-        withdrawal that is an error. Raises StoreError if it could not be written; nothing is
-        recorded then.
+        withdrawal that is an error. Raises StoreError, and records nothing, if it was not written.
         """
         return self._consent.give(None, again, self._consent.named(groups))
 
@@ -277,9 +276,8 @@ class Client:
 
         In micro-epsilon, by default the plan's, which in any case bound what is spent, as do those
         of the settings and the environment, here and in other clients. The ``ceilings`` that this
-        client was made with give way to these. The rest is as for :meth:`give_consent`, but that
-        what was said of groups stays; without ``again`` a withdrawal stands, and no ceiling
-        changes.
+        client was made with give way to these. The rest is as for :meth:`give_consent`, but what was
+        said of groups stays; without ``again`` a withdrawal stands, and no ceiling changes.
         """
         return self._consent.renew(ceilings, again)
 
@@ -288,11 +286,9 @@ class Client:
 
         With ``groups`` of these alone, or of everything where that cannot be written now. What was
         reserved and spent stays in the ledger, so that agreeing again in the same period starts
-        where it stopped. The kill switch does not keep a person from withdrawing.
-
-        A flush under way in another thread or process hands its publisher no further message. What
-        the publisher has by then may still go out: the messages since its last sync, of at most
-        4,096 reports, all of them charged.
+        where it stopped. The kill switch does not keep a person from withdrawing. A flush under way
+        elsewhere hands its publisher no further message; what that has by then may still go out:
+        the messages since its last sync, of at most 4,096 reports, all of them charged.
 
         It is noted first, for all processes and across restarts, in bytes that the rollback guard
         beside the file already has. Where the file cannot be written, as on a full disk, the note
