@@ -276,7 +276,7 @@ class Client:
 
         In micro-epsilon, by default the plan's, which in any case bound what is spent, as do those
         of the settings and the environment, here and in other clients. The ``ceilings`` that this
-        client was made with give way to these. The rest is as for :meth:`give_consent`, but what was
+        client was made with give way to these. The rest is as for :meth:`give_consent`, but what is
         said of groups stays; without ``again`` a withdrawal stands, and no ceiling changes.
         """
         return self._consent.renew(ceilings, again)
