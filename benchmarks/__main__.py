@@ -20,8 +20,10 @@ BENCHMARKS = {
     "costs": "run.costs",
     "signatures": "signatures",
     "collect": "collect",
+    "small": "small",
     "kafka": "kafka",
     "flink": "flink",
+    "oblivious": "oblivious",
 }
 
 
