@@ -38,6 +38,9 @@ _EXTRAS = {
     "prometheus_client": "exporter",
     "matplotlib": "plots",
     "cryptography": "signatures",
+    "fastapi": "collector",
+    "httptools": "collector",
+    "uvicorn": "collector",
 }
 
 _DESCRIPTION = """\
