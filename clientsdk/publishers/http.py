@@ -18,7 +18,7 @@ from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
 from clientsdk.publishers import pseudonym_in
-from sotto.errors import ParameterError, PlanError, PublishError
+from sotto.errors import ParameterError, PlanError, PublishError, is_number, wrong_type
 from sotto.plan.compiled import CompiledPlan, canonical
 from sotto.wire.batch import join_messages
 
@@ -63,6 +63,8 @@ class HttpPublisher:
         context: ssl.SSLContext | None = None,
     ) -> None:
         self._collector = Address(url, timeout, context)
+        if not isinstance(key, str | None):
+            raise wrong_type("key", "a text, or None", key)
         if key is not None and not re.fullmatch(r"[!-~]{1,512}", key):
             raise ParameterError("key must be the text that sotto collect --new-key has printed")
         self._headers = {"Content-Type": "application/octet-stream"}
@@ -178,7 +180,10 @@ def fetch_plan(
     PlanError
         It serves no plan with one of these fingerprints.
     """
-    pinned = {expect} if isinstance(expect, str) else set(expect)
+    if not isinstance(collector, str):
+        raise wrong_type("collector", "the name in the plan", collector)
+    given = [expect] if isinstance(expect, str) or not isinstance(expect, Collection) else expect
+    pinned = {each for each in given if isinstance(each, str)}
     if not pinned or not all(re.fullmatch(r"[0-9a-fA-F]{64}", each) for each in pinned):
         raise ParameterError(
             "expect must be fingerprints, 64 hexadecimal digits each, as sotto plan fingerprint "
@@ -306,21 +311,26 @@ class Address:
     """Where a collector is."""
 
     def __init__(self, url: str, timeout: float, context: ssl.SSLContext | None) -> None:
-        expected = "must be such as 'https://telemetry.example'"
+        # Never with the address itself: it may hold a password.
+        expected = "url must be such as 'https://telemetry.example'"
+        if not isinstance(url, str):
+            raise wrong_type("url", "a text, such as 'https://telemetry.example'", url)
+        if not is_number(timeout):
+            raise wrong_type("timeout", "a number of seconds", timeout)
+        if not isinstance(context, ssl.SSLContext | None):
+            raise wrong_type("context", "an ssl.SSLContext, or None", context)
         if not 0.5 <= timeout <= 600:
             raise ParameterError(f"timeout {timeout} must be in [0.5, 600] seconds")
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
-        except (ValueError, AttributeError, TypeError):
-            raise ParameterError(f"url {url!r} {expected}") from None
+        except ValueError:
+            raise ParameterError(expected) from None
         if parts.scheme not in ("https", "http") or not host or parts.query or parts.username:
-            raise ParameterError(f"url {url!r} {expected}")
+            raise ParameterError(expected)
         self._https = parts.scheme == "https"
         if not self._https and host not in _LOOPBACK:
-            raise ParameterError(
-                f"url {url!r} must begin with https://: http is for loopback alone"
-            )
+            raise ParameterError("url must begin with https://: http is for loopback alone")
         self.path = parts.path.rstrip("/")
         self._host, self._port = host, port
         self._context = context
