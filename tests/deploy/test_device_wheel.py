@@ -45,15 +45,15 @@ AFTER = '''\
 >>> from sottovoce import Client
 """
 from sottovoce.errors import PlanError  # as sottovoce.errors says, not sotto.nothing
-import os; from  sottovoce.mechanisms.exact import (
+import os; from  sottovoce._mechanisms.exact import (
     MICRO,
 )
 from sottovoce import store
 import sottovoce.client as ours
-LAZY = {"a": "sottovoce.wire.format", "ü": "sottovoce.mechanisms.exact:MICRO", "tag": "sotto.shard"}
+LAZY = {"a": "sottovoce.wire.format", "ü": "sottovoce._mechanisms.exact:MICRO", "tag": "sotto.shard"}
 class Kind:
     name: str
-    """What :func:`sottovoce.mechanisms.exact.f` takes."""
+    """What :func:`sottovoce._mechanisms.exact.f` takes."""
     def of(self, mechanisms):
         from sottovoce.wire import format
         return mechanisms.exact, "sotto", f"sotto-{self}", "see sotto.errors", "docs/sotto.errors"
