@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -97,8 +97,8 @@ class Client:
         By default what the environment's variables say, read now and never again. Of
         ``SOTTO_DISABLED``, ``SOTTO_CEILING_*`` and the app's own the stricter holds.
     expect : str, optional
-        The fingerprint of the plan that the app was made for, as ``sotto plan fingerprint`` prints
-        it; another plan is refused. For plans that the app fetches.
+        What pins the plan that the app was made for, as ``sotto plan fingerprint`` prints it: its
+        fingerprint, or with ``--document`` the digest of all of it; another plan is refused.
 
     Raises
     ------
@@ -252,59 +252,63 @@ class Client:
         """
         return self._consent.read()
 
-    def give_consent(self, *, again: bool = False) -> bool:
-        """Write down that the person agrees; return whether consent is given now.
+    @property
+    def group_consent(self) -> dict[str, Consent]:
+        """What the person has said of each of the plan's groups, by name; errors as ``consent``."""
+        return self._consent.groups()
 
-        To be called where the person has said so, at every start if that is convenient. After a
-        withdrawal it only warns, once: an app that calls it at every start must not undo what the
-        person has said since. ``again`` says that the person, having withdrawn, has agreed once
-        more. Where the kill switch is on no file is touched, and consent is not given.
+    def give_consent(self, *, groups: Iterable[str] | None = None, again: bool = False) -> bool:
+        """Write down that the person agrees, and return whether what was asked for is given now.
 
-        Another process on the same file notices within a twentieth of a second. If the disk takes
-        the consent and not the rollback guard beside the file, values are recorded, and sent once
-        the guard can be written; after a withdrawal, which the guard may note, that is an error.
-        Raises StoreError if it could not be written; nothing is recorded then.
+        To be called where the person has said so, at every start if that is convenient. With
+        ``groups`` the person agrees to these, and to no others unless they did before. After a
+        withdrawal it only warns, once, unless ``again`` says that the person has agreed once more.
+        Where the kill switch is on no file is touched, nor consent given.
+
+        Another process on the same file notices within a twentieth of a second. While the rollback
+        guard beside the file cannot be written, values are recorded and not sent; after a
+        withdrawal that is an error. Raises StoreError if it could not be written; nothing is
+        recorded then.
         """
-        return self._consent.give(None, again)
+        return self._consent.give(None, again, self._consent.named(groups))
 
     def renew_consent(self, ceilings: Ceilings | None = None, *, again: bool = False) -> bool:
         """Write down that the person agrees to other ceilings, higher ones included.
 
         In micro-epsilon, by default the plan's, which in any case bound what is spent, as do those
         of the settings and the environment, here and in other clients. The ``ceilings`` that this
-        client was made with give way to these. The rest is as for :meth:`give_consent`; without
-        ``again`` a withdrawal stands, and no ceiling changes.
+        client was made with give way to these. The rest is as for :meth:`give_consent`, but that
+        what was said of groups stays; without ``again`` a withdrawal stands, and no ceiling
+        changes.
         """
         return self._consent.renew(ceilings, again)
 
-    def withdraw_consent(self) -> bool:
+    def withdraw_consent(self, *, groups: Iterable[str] | None = None) -> bool:
         """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
 
-        What was reserved and spent stays in the ledger, so that agreeing again in the same period
-        starts where it stopped. The kill switch does not keep a person from withdrawing: then this
-        alone opens the file, if there is one, also where the disk is full.
+        With ``groups`` of these alone, or of everything where that cannot be written now. What was
+        reserved and spent stays in the ledger, so that agreeing again in the same period starts
+        where it stopped. The kill switch does not keep a person from withdrawing.
 
-        A flush under way in another thread or process hands its publisher no further message, nor
-        does it ask it any more to sync. What may still go out is what that publisher has by then:
-        the messages since its last sync, of at most 4,096 reports, all of them charged.
+        A flush under way in another thread or process hands its publisher no further message. What
+        the publisher has by then may still go out: the messages since its last sync, of at most
+        4,096 reports, all of them charged.
 
-        First this client stops, in memory. Then the withdrawal is noted in bytes that the rollback
-        guard beside the file already has, for all processes and across restarts, until consent is
-        given ``again``. Then the file is written; where that fails, as on a full disk, the note
-        stands, and whoever next opens the file, records or sends writes the withdrawal and erases
-        first.
+        It is noted first, for all processes and across restarts, in bytes that the rollback guard
+        beside the file already has. Where the file cannot be written, as on a full disk, the note
+        stands, and whoever next opens the file, records or sends writes and erases first.
 
         Returns whether no trace is left in the file. If not, because another process was reading it
         or it could not be written, erasing is tried again at each flush, at :meth:`close` and at
         the next start. Raises StoreError if neither the file nor the guard could be written: this
-        client then records and sends nothing from now on and tries again at its next flush, and
-        another process, or a later one, knows nothing of it; say so to the person. Raises
-        PlanError, and changes nothing, if this client is switched off and the file is of another
-        budget.
+        client then records and sends nothing and tries again at its next flush, and no other
+        process knows of it; say so to the person. Raises PlanError, and changes nothing, if this
+        client is switched off and the file is of another budget.
         """
+        named = self._consent.named(groups)
         if self.settings.disabled:
-            return self._consent.withdraw_though_disabled(self._file, self._source())
-        return self._consent.withdraw()
+            return self._consent.withdraw_though_disabled(self._file, self._source(), named)
+        return self._consent.withdraw() if named is None else self._consent.withdraw_groups(named)
 
     def flush(self, timeout: float | None = None) -> FlushResult:
         """Send every report that is due now; of a chain with several levels due, the newest alone.

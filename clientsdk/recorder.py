@@ -161,9 +161,9 @@ class Recorder:
         payloads: tuple[bytes, ...],
     ) -> Chain:
         store, plan = self._store, self._plan
-        resolution, period = plan.resolution, store.accounts.period
+        resolution, period, number = plan.resolution, store.accounts.period, store.plans.number
         began = period * plan.period
         event = now - now % resolution if now > began else began
         due = event + resolution + jitter + metric.ladder[0].after
-        drawn_under = store.plans.number, metric.index, event, jitter
-        return Chain(period, due, chain_id, *drawn_under, 0, 0, b"".join(payloads))
+        outputs = b"".join(payloads)
+        return Chain(period, due, chain_id, number, metric.index, event, jitter, 0, 0, outputs)

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from clientsdk import diagnostics
 from clientsdk.publishers import Publisher
@@ -177,7 +177,8 @@ def configured(settings: Settings | None, **arguments: Any) -> Settings:
     return replace(settings, **given).stricter_with_environment()
 
 
-class Variable(NamedTuple):
+@frozen
+class Variable:
     """A variable of the environment."""
 
     field: str  #: What it sets, or after a dot what of that.
@@ -292,7 +293,7 @@ def read_plan(
             "expect must be a plan's fingerprint, 64 hexadecimal digits, as sotto plan fingerprint "
             "prints it"
         )
-    if plan.fingerprint_hex != expect.lower():
+    if expect.lower() not in (plan.fingerprint_hex, plan.digest.hex()):
         raise PlanError(
             f"plan {plan.plan!r} version {plan.version} has the fingerprint "
             f"{plan.fingerprint_hex}, and this app expects {expect.lower()}: it is not the plan "

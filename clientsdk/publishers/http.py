@@ -24,7 +24,7 @@ from sotto.wire.batch import join_messages
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Bytes of an answer that are read: what is posted is answered with a line, plans are larger.
-_ANSWER_BYTES, _PLANS_BYTES = 4096, 4 << 20
+ANSWER_BYTES, _PLANS_BYTES = 4096, 4 << 20
 #: Seconds without a message after which a connection is not used again: the collector has closed
 #: it, or is about to.
 _IDLE = 10.0
@@ -62,7 +62,7 @@ class HttpPublisher:
         timeout: float = 10.0,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        self._collector = _Address(url, timeout, context)
+        self._collector = Address(url, timeout, context)
         if not isinstance(key, str | None):
             raise wrong_type("key", "a text, or None", key)
         if key is not None and not re.fullmatch(r"[!-~]{1,512}", key):
@@ -116,13 +116,13 @@ class HttpPublisher:
 
     def _attempt(
         self, connection: http.client.HTTPConnection, body: bytes, deadline: float
-    ) -> _Request:
+    ) -> Request:
         path = self._collector.path + "/v1/reports"
-        request = _Request(connection, "POST", path, body, self._headers, _ANSWER_BYTES)
+        request = Request(connection, "POST", path, body, self._headers, ANSWER_BYTES)
         request.send(deadline)
         return request
 
-    def _conclude(self, request: _Request) -> None:
+    def _conclude(self, request: Request) -> None:
         """Keep the connection of a request that has succeeded; raise for any other."""
         request.require_success()
         if request.connection.sock is not None:
@@ -189,9 +189,9 @@ def fetch_plan(
             "expect must be fingerprints, 64 hexadecimal digits each, as sotto plan fingerprint "
             "prints them"
         )
-    address = _Address(url, timeout, context)
+    address = Address(url, timeout, context)
     path = f"{address.path}/v1/plans/{quote(collector, safe='')}"
-    request = _Request(address.connection(), "GET", path, None, {}, _PLANS_BYTES)
+    request = Request(address.connection(), "GET", path, None, {}, _PLANS_BYTES)
     request.send(time.monotonic() + timeout)
     request.connection.close()
     request.require_success()
@@ -217,8 +217,11 @@ def _plan(document: object) -> CompiledPlan | None:
         return None
 
 
-class _Request(threading.Thread):
+class Request(threading.Thread):
     """A request in a thread of its own, which ends when it will: so no call is unbounded."""
+
+    #: Who answers.
+    receiver = "collector"
 
     def __init__(
         self,
@@ -261,12 +264,12 @@ class _Request(threading.Thread):
         if self.status // 100 == 2:
             return
         if self.given_up or self._error == "TimeoutError":
-            raise PublishError("the collector did not answer in time")
+            raise PublishError(f"the {self.receiver} did not answer in time")
         if not self.status:
-            raise PublishError(f"the collector cannot be reached ({self._error})")
+            raise PublishError(f"the {self.receiver} cannot be reached ({self._error})")
         self.connection.close()
         raise PublishError(
-            f"the collector answered with status {self.status}", retry_after=self._hint
+            f"the {self.receiver} answered with status {self.status}", retry_after=self._hint
         )
 
     def run(self) -> None:
@@ -280,7 +283,7 @@ class _Request(threading.Thread):
             self.connection.request(method, path, body, headers)
             answer = self.connection.getresponse()
             content = answer.read(self._most)
-            self._hint = _seconds(answer.headers.get("Retry-After"))
+            self._hint = seconds(answer.headers.get("Retry-After"))
             if not answer.isclosed():
                 self.connection.close()
             self.answer, self.status = content, answer.status
@@ -299,12 +302,12 @@ class _Request(threading.Thread):
                 socket_.shutdown(socket.SHUT_RDWR)
 
 
-def _seconds(text: str | None) -> float | None:
+def seconds(text: str | None) -> float | None:
     """Return the seconds of ``Retry-After``; no dates: a device's clock may be off."""
     return float(text) if text is not None and text.isascii() and text.isdecimal() else None
 
 
-class _Address:
+class Address:
     """Where a collector is."""
 
     def __init__(self, url: str, timeout: float, context: ssl.SSLContext | None) -> None:

@@ -82,6 +82,7 @@ class Database(lifecycle.Forkable):
         self.use: int | None = None
         self._suspended = False
         self.process = getpid()
+        self._unforked = lifecycle.wiped_by_forks()
         self._unusable: str | None = None
         #: Of the file, as far as memory agrees with it; None if it may not.
         self.version: int | None = None
@@ -120,13 +121,26 @@ class Database(lifecycle.Forkable):
         self._unusable = f"{what} has taken its place"
         return StoreError(f"the device's store cannot be used: {self._unusable}")
 
+    def forked(self) -> bool:
+        """Whether a fork that ran no hooks has made this another process."""
+        unforked = self._unforked
+        if unforked is None:
+            return self.process != getpid()
+        if unforked[0]:
+            return False
+        # Before the comparison: of a fork in between the child finds zero once more.
+        unforked[0] = 1
+        if self.process == getpid():
+            return False
+        unforked[0] = 0
+        return True
+
     def check_process(self) -> None:
         """Notice a fork that ran no hooks, and open the file anew in the child."""
-        if self.process == getpid():
-            return
-        with lifecycle.no_fork():
-            if self.process != getpid():
-                self.after_fork_in_child()
+        if self.forked():
+            with lifecycle.no_fork():
+                if self.process != getpid():
+                    self.after_fork_in_child()
 
     def before_fork(self) -> None:
         self._suspended = self._lock.acquire(timeout=schema.LOCK_PATIENCE)
@@ -218,7 +232,7 @@ class Database(lifecycle.Forkable):
         if self._unusable is not None or access is DURABLE:
             connection = self.connected()
             self._contents.prepare_guard(connection)
-        if self.process != getpid():
+        if self.forked():
             # Of a fork without hooks there are two that would write to the same place.
             raise sqlite3.ProgrammingError("the process was forked in the middle of a transaction")
         self.cursor.execute("COMMIT")
@@ -268,7 +282,7 @@ class Database(lifecycle.Forkable):
 
     def hold(self, use: int) -> None:
         """Keep other threads out, or raise StoreError; what follows must end in :meth:`let_go`."""
-        if self.process != getpid():
+        if self.forked():
             self.check_process()
         thread = get_ident()
         if self._holder == thread:

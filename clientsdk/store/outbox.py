@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from sqlite3 import Connection, Cursor
-from typing import NamedTuple
 
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.schema import NEVER
+from mechanisms.frozen import NamedTuple
 
 #: Bytes that a row takes beside its payloads, at most but for what pages leave free.
 ROW = 80
@@ -171,10 +171,10 @@ def identity(connection: Connection, period: int, *, signed: bool) -> Identity |
 
 def remember(connection: Connection, period: int, identity: Identity) -> None:
     """Keep the identity of a period for as long as that has chains."""
-    pseudonym, seed = identity
-    if seed is not None:
+    pseudonym = identity.pseudonym
+    if identity.seed is not None:
         connection.execute(
-            "INSERT OR IGNORE INTO signing VALUES (?, ?, ?)", (period, pseudonym, seed)
+            "INSERT OR IGNORE INTO signing VALUES (?, ?, ?)", (period, pseudonym, identity.seed)
         )
         pseudonym = b""
     connection.execute(

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+from collections.abc import Collection
 from contextlib import suppress
 from sqlite3 import Connection
 from time import monotonic
-from typing import NamedTuple
 
 from clientsdk import ledger
 from clientsdk.ledger import Consent, Ledger
@@ -21,6 +21,7 @@ from clientsdk.settings import Quota, lowered
 from clientsdk.store import (
     accounts,
     claims,
+    consent_groups,
     damaged_files,
     outbox,
     panels,
@@ -35,7 +36,7 @@ from clientsdk.store.outbox import Chain, Outbox
 from clientsdk.store.plans import Plans
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.rollback_guard import ForeignGuardError, GuardRecord, RollbackGuard
-from mechanisms.frozen import replace
+from mechanisms.frozen import NamedTuple, replace
 from mechanisms.randomness import Source
 from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings, CompiledPlan
@@ -64,7 +65,8 @@ class Store:
 
     ``consent`` is withdrawn also where the guard beside the file notes it and the file does not
     yet; ``consents`` counts how often it was given or taken back: what was read under one number
-    must not leave the device under another, since it may have been wiped in between. ``ceilings``
+    must not leave the device under another, since it may have been wiped in between. ``said`` is
+    what was said of single groups of metrics. ``ceilings``
     are those pinned for all processes, ``own`` what this client may spend at most whatever is
     pinned. ``identity`` is of the current period, for reports under the plan that was opened.
     ``refusals``, by metric, are forgotten whenever they might no longer hold. ``lapsed`` counts
@@ -108,6 +110,7 @@ class Store:
         self.refusals: dict[str, Refusal] = {}
         self.consent = Consent.NEVER_GIVEN
         self.consents = 0
+        self.said: consent_groups.Said = {}
         self.ceilings = own
         self.identity = Identity(b"")
         self.panel: panels.Panel
@@ -135,6 +138,17 @@ class Store:
     @property
     def consented(self) -> bool:
         return self.consent is GIVEN
+
+    def agreed(self, group: str | None) -> bool:
+        """Whether a metric of a group, or of none, may be recorded."""
+        return self.consent is GIVEN and (
+            not self.said or consent_groups.of(self.said, group) is GIVEN
+        )
+
+    @property
+    def group_withdrawn(self) -> bool:
+        """Whether consent to some group is withdrawn, apart from the whole."""
+        return WITHDRAWN in self.said.values()
 
     # Stopping: at once and in memory, whatever becomes of the file.
 
@@ -277,6 +291,7 @@ class Store:
         self.identity = kept or self._identity_in(period, secret)
         self.outbox.named = kept is not None
         self.consent, self.ceilings = Consent(consent), Ceilings(*ceilings)
+        self.said = consent_groups.read(connection)
         self.consents, self.panel = consents, panel
         self.erasure.owed, self.erasure.done = owed, done
 
@@ -336,11 +351,15 @@ class Store:
         if erased.rowcount:
             self.erasure.schedule(connection)
 
-    def deny(self, plan: CompiledPlan, outcome: Outcome) -> None:
-        """Remember for a moment what becomes of all values, so that not each one reads the file."""
+    def deny(self, plan: CompiledPlan, outcome: Outcome, group: str | None = None) -> None:
+        """Remember for a moment what becomes of all values, so that not each one reads the file.
+
+        With ``group``, of those of that group's metrics.
+        """
         stale = monotonic() + FORGET_AFTER
         for metric in plan.metrics:
-            self.refusals[metric.name] = Refusal(outcome, metric.plain, None, stale)
+            if group is None or metric.group == group:
+                self.refusals[metric.name] = Refusal(outcome, metric.plain, None, stale)
 
     def set_consent(self, connection: Connection, consent: Consent) -> None:
         """Write down what the person has said; if it is no, erase every chain and its traces."""
@@ -358,6 +377,30 @@ class Store:
             self.forget_periods(connection)
             self.outbox.named = False
             self.erasure.schedule(connection)
+        if consent is WITHDRAWN:
+            # Which it was of says nothing any more.
+            self._say(connection, {})
+
+    def agree(self, connection: Connection, groups: Collection[str] | None, *, again: bool) -> None:
+        """Write down that consent is given, to some groups or to all; see ``consent_groups``."""
+        said = consent_groups.given(self.said, self.consent, self.plans.opened, groups, again=again)
+        if said != self.said or self.consent is not GIVEN:
+            self.set_consent(connection, GIVEN)
+            self._say(connection, said)
+
+    def withdraw_groups(self, connection: Connection, groups: Collection[str]) -> None:
+        """Write down that the person says no to some groups, and erase what is stored of them."""
+        said = consent_groups.withdrawn(connection, self.plans, self.said, groups)
+        self.set_consent(connection, self.consent)
+        if self.consent is not WITHDRAWN:
+            self._say(connection, said)
+        consent_groups.erase(connection, self.plans, groups)
+        self.forget_periods(connection)
+        self.erasure.schedule(connection)
+
+    def _say(self, connection: Connection, said: consent_groups.Said) -> None:
+        consent_groups.write(connection, said)
+        self.said = said
 
     def pin(self, connection: Connection, ceilings: Ceilings) -> None:
         if ceilings != self.ceilings:
@@ -429,7 +472,7 @@ class Store:
         return self.erasure.finish(self._erase_copies)
 
     def _erase_copies(self) -> bool:
-        path = self.path if self.consent is WITHDRAWN else None
+        path = self.path if self.consent is WITHDRAWN or self.group_withdrawn else None
         return path is None or damaged_files.erase_all(path)
 
     def erase_old_copies(self, connection: Connection, now: int) -> None:

@@ -39,6 +39,7 @@ _EXTRAS = {
     "matplotlib": "plots",
     "cryptography": "signatures",
     "fastapi": "collector",
+    "httptools": "collector",
     "uvicorn": "collector",
 }
 
