@@ -44,7 +44,7 @@ from clientsdk.store.recovery import open_store
 from clientsdk.store.schema import LOCK_PATIENCE, NEVER
 from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
-from sotto.errors import StoreError, UnknownMetricError
+from sotto.errors import StoreError, UnknownMetricError, ValueTypeError
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.plan.metric import Symbol
 from sotto.wire.signatures import require_signatures
@@ -239,9 +239,9 @@ class Client:
             unhashable = isinstance(error, TypeError) and metric.__hash__ is None
             del metric, value
             drop_locals(error)
-            if unhashable:
-                raise UnknownMetricError("metric must be the name of one; got no text") from None
-            raise
+            if not unhashable:
+                raise
+        raise ValueTypeError("metric must be the name of one, a str; got a list, dict or the like")
 
     @property
     def consent(self) -> Consent:

@@ -16,7 +16,7 @@ from sqlite3 import Connection
 
 from clientsdk import draws
 from clientsdk.outcomes import FlushResult, Lapses
-from clientsdk.publishers import Buffered, Publisher, Revocable
+from clientsdk.publishers import Buffered, Publisher, is_buffered, is_revocable
 from clientsdk.sending import backoff
 from clientsdk.sending.lock import Pseudonym, Rest, SendLock, SentElsewhereError
 from clientsdk.sending.tasks import FlushTask
@@ -78,7 +78,7 @@ class Sender:
         self._lock = SendLock(store.path)
         self._thread: int | None = None
         # Asking a protocol at each flush would cost more than the flush.
-        self._buffered = publisher if isinstance(publisher, Buffered) else None
+        self._buffered = publisher if is_buffered(publisher) else None
         self._unreadable: dict[int, StoreError] = {}
 
     def over(self, store: Store, publisher: Publisher) -> Sender:
@@ -334,7 +334,7 @@ class Sender:
             with _publish_errors_only():
                 buffered.sync()
             return published
-        if isinstance(buffered, Revocable):
+        if is_revocable(buffered):
             with _publish_errors_only():
                 buffered.discard()
         return []
