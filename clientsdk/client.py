@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from clientsdk import diagnostics
+from clientsdk.clock import EARLIEST, if_known, plausible
 from clientsdk.consent import ConsentKeeper
 from clientsdk.diagnostics import drop_locals
 from clientsdk.ledger import Consent, Ledger
@@ -21,8 +22,6 @@ from clientsdk.sending.sender import Sender, out_of_time
 from clientsdk.sending.tasks import FlushTask, run_in_thread, start_call
 from clientsdk.sending.worker import Worker
 from clientsdk.settings import (
-    BEGINNING,
-    END,
     Forgetful,
     Quota,
     Settings,
@@ -58,6 +57,7 @@ _FORGETS = (
     "there is no state file (NO_LIFETIME_BOUND): no lifetime bound survives this process, nor does "
     "what is not sent"
 )
+_BAD_CLOCK = "values are being dropped: the clock says a time before 2020, or from 2100 on"
 _DISABLED = "the SDK is switched off (SOTTO_DISABLED or its settings)"
 
 
@@ -81,9 +81,9 @@ class Client:
     publisher : Publisher
         Takes the messages. The client never closes it, since several clients may share it.
     clock : callable
-        Returns milliseconds since the epoch. Budget periods only advance: one reading far in the
-        future, once used, moves the ledger there for good. Every recording until that time counts
-        as made then, and beyond the plan's ``expires`` nothing is recorded or sent any more.
+        Returns milliseconds since the epoch. Before 2020 and from 2100 on it cannot be right:
+        nothing is recorded or sent then. A clock that was ahead is followed back, and what was
+        recorded meanwhile is erased; what was charged for it stays charged.
     ceilings : Ceilings, optional
         In micro-epsilon (``Ceilings.of_epsilon(3, 60)`` takes epsilons). The lowest of these, the
         settings', the environment's and the plan's are pinned in a new store. In an existing one
@@ -131,6 +131,9 @@ class Client:
     (<Outcome.ACCEPTED: 'accepted'>, 1, 1)
     """
 
+    #: Before which reading of the clock it cannot be right (ms).
+    _earliest = EARLIEST
+
     def __init__(
         self,
         plan: CompiledPlan | bytes | str | os.PathLike[str],
@@ -151,7 +154,7 @@ class Client:
         self.settings = configured(settings, background=background, quota=quota)
         if self.settings.log is not None:
             diagnostics.set_level(self.settings.log)
-        self._clock, self._now = clock, _bounded(clock)
+        self._clock, self._now = clock, plausible(clock, self._earliest)
         self._metrics = {metric.name: metric for metric in self.plan.metrics}
         source = self._source()
         pinned = self.settings.lowered(self.plan.ceilings)
@@ -163,12 +166,13 @@ class Client:
             path = None
         elif path is None:
             self._warn_that_it_forgets()
-        self._store = open_store(path, self.plan, pinned, self._now(), source, quota)
+        self._store = open_store(path, self.plan, pinned, if_known(self._now), source, quota)
         warn_if_nothing_fits(self.plan, self._store.ceilings)
         self._refusals = self._store.refusals
         if disabled:
             self._refusals = {
-                each.name: Refusal(Outcome.DISABLED, each.plain, None) for each in self.plan.metrics
+                each.name: Refusal(Outcome.DISABLED, each.plain, None, 0)
+                for each in self.plan.metrics
             }
         self._recorder = Recorder(self._store, self.plan, source)
         self._consent = ConsentKeeper(
@@ -176,7 +180,7 @@ class Client:
         )
         self._tally = Tally(self._metrics)
         self._outcomes = self._tally.outcomes
-        self._sender = Sender(self._store, self.plan.period, publisher, quota.age)
+        self._sender = Sender(self._store, publisher, quota.age)
         self._worker = (
             Worker(self._store, self.plan.resolution, self._now, self.next_due, self._flush)
             if self.settings.background and not disabled
@@ -202,11 +206,11 @@ class Client:
         try:
             refusal = self._refusals.get(metric)
             if refusal is not None:
-                outcome, plain, until, stale = refusal
+                outcome, plain, since, until, stale = refusal
                 if type(value) not in plain:
                     # Only whether it is of the right type: what becomes of it is the same.
                     self._metrics[metric].encode(value)
-                if (until is None or self._clock() < until) and (
+                if (since is None or since <= self._clock() < until) and (
                     stale is None or monotonic() < stale
                 ):
                     self._outcomes[outcome][metric] += 1
@@ -422,7 +426,7 @@ class Client:
         """
         now, totals = self._now(), None
         with suppress(StoreError), self._store.transaction(READ) as connection:
-            totals = outbox.totals(connection, self._store.moment(now))
+            totals = outbox.totals(connection, now)
         return self._tally.stats(totals)
 
     def preview(self, at: int | None = None) -> Preview:
@@ -464,6 +468,8 @@ class Client:
                 outcome = self._recorder.record(metric, symbol, now)
             if outcome is STORE_FULL:
                 diagnostics.warn("quota", "values are being dropped: the quota is used up")
+            elif outcome is Outcome.BAD_CLOCK:
+                diagnostics.warn("clock", _BAD_CLOCK)
         except (StoreError, OSError) as error:
             # The second where the operating system gives no randomness.
             outcome = STORE_FULL
@@ -482,15 +488,3 @@ class Client:
     def _refuse_if_disabled(self, what: str) -> None:
         if self.settings.disabled:
             raise StoreError(f"{what}: {_DISABLED}")
-
-
-def _bounded(clock: Callable[[], int]) -> Callable[[], int]:
-    """Return a clock whose times, and sums of two of them, are numbers that the file can hold."""
-
-    def now() -> int:
-        time = int(clock())
-        if BEGINNING < time < END:
-            return time
-        return END if time > 0 else BEGINNING
-
-    return now

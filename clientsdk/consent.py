@@ -9,9 +9,10 @@ from contextlib import suppress
 from sqlite3 import Connection
 
 from clientsdk import diagnostics
+from clientsdk.clock import if_known
 from clientsdk.item_counter import ItemCounter
 from clientsdk.ledger import Consent
-from clientsdk.settings import BEGINNING, Settings, checked_ceilings, warn_if_nothing_fits
+from clientsdk.settings import Settings, checked_ceilings, warn_if_nothing_fits
 from clientsdk.store import damaged_files, recovery, rollback_guard
 from clientsdk.store.database import DURABLE, READ
 from clientsdk.store.rollback_guard import GuardError
@@ -43,6 +44,7 @@ class ConsentKeeper:
         self._settings = settings
         self._counter = counter
         self._now = now
+        self._now_if_known = if_known(now)
 
     def read(self) -> Consent:
         store = self._store
@@ -100,7 +102,7 @@ class ConsentKeeper:
         try:
             with store.transaction(DURABLE) as connection:
                 owed = store.erasure.owed
-                store.advance(connection, self._plan.period_of(self._now()))
+                store.follow(connection, self._now())
                 if store.consent is Consent.WITHDRAWN and store.consents != undone:
                     return False
                 if ceilings is not None or not store.consented:
@@ -155,8 +157,8 @@ class ConsentKeeper:
             # It may have been found damaged, and set aside.
             return damaged_files.erase_all(path)
         try:
-            now, ceilings = self._now_if_known(), self._store.ceilings
-            store = recovery.open_store(path, self._plan, ceilings, now, source)
+            ceilings = self._store.ceilings
+            store = recovery.open_store(path, self._plan, ceilings, self._now_if_known, source)
             try:
                 with suppress(GuardError), store.transaction(DURABLE) as connection:
                     store.set_consent(connection, Consent.WITHDRAWN)
@@ -203,16 +205,9 @@ class ConsentKeeper:
         self._store.set_consent(connection, Consent.WITHDRAWN)
         # Without randomness the period cannot be advanced, which raises before anything changes.
         with suppress(StoreError):
-            self._store.advance(connection, self._plan.period_of(self._now_if_known()))
+            self._store.follow(connection, self._now_if_known())
         # An item that another thread was counting meanwhile goes too.
         self._counter.forget()
-
-    def _now_if_known(self) -> int:
-        """Return the time by the app's clock, or where that raises one that moves nothing on."""
-        try:
-            return self._now()
-        except Exception:
-            return BEGINNING
 
 
 def _is_lifted(store: Store) -> bool:

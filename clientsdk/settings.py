@@ -25,8 +25,8 @@ from sotto.plan.compiled import Ceilings, CompiledPlan
 LEAST_CEILING = 1_000
 #: Pages of the smallest file that holds a ledger and something to send, in bytes.
 SMALLEST_QUOTA = 1 << 17
-#: Earlier and later than any clock says, in milliseconds since the epoch.
-BEGINNING, END = -(1 << 62), 1 << 62
+#: The time of a clock that cannot be right: earlier than any, in milliseconds since the epoch.
+BEGINNING = -(1 << 62)
 _SWITCH = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),

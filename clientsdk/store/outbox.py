@@ -193,6 +193,15 @@ def forget(connection: Connection, period: int) -> bool:
     return any(each.rowcount > 0 for each in erased)
 
 
+def erase_after(connection: Connection, period: int) -> int:
+    """Erase the chains and identities of periods after ``period``; return how many chains."""
+    erased = [
+        connection.execute(f"DELETE FROM {table} WHERE period > ?", (period,)).rowcount
+        for table in ("chain", "pseudonym", "signing")
+    ]
+    return erased[0]
+
+
 def write_charged(connection: Connection, chains: Iterable[Chain]) -> None:
     connection.executemany(
         "UPDATE chain SET charged = ? WHERE period = ? AND due = ? AND id = ?",

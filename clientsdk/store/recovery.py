@@ -8,6 +8,7 @@ chains is sent, and consent has to be given again.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import closing, suppress
 from sqlite3 import Connection
 
@@ -35,7 +36,7 @@ def open_store(
     path: str | None,
     plan: CompiledPlan,
     ceilings: Ceilings,
-    now: int,
+    clock: Callable[[], int],
     source: Source,
     quota: Quota | None = None,
 ) -> Store:
@@ -43,11 +44,13 @@ def open_store(
 
     ``path`` is None for a store in memory. A new store is pinned to the plan's collector and period
     length and to ``ceilings``, which lower those of an existing one, and starts in the budget
-    period of ``now``, in milliseconds since the epoch. Raises PlanError if the store belongs to
-    another budget, and StoreError if the file cannot be used.
+    period that ``clock`` says, which returns milliseconds since the epoch and raises nothing.
+    Raises PlanError if the store belongs to another budget, and StoreError if the file cannot be
+    used.
     """
+    now = clock()
     for last in (False, True):
-        store = Store(path, plan, ceilings, source, quota)
+        store = Store(path, plan, ceilings, source, clock, quota)
         try:
             _open(store, plan, ceilings, now, source)
             break
@@ -93,7 +96,7 @@ def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source
             store.plans.add_opened(connection)
             _reconcile(store, connection, plan, period, fresh=fresh, new_panel=new_panel)
             _agree_on_withdrawal(store, connection)
-            store.advance(connection, period)
+            store.follow(connection, now)
             store.expire(connection, now)
             store.erase_old_copies(connection, now)
             if store.forget_periods(connection):

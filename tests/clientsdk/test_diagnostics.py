@@ -211,6 +211,7 @@ def test_nor_does_an_error_at_any_stage(monkeypatch, tmp_path, stage, error):
     assert_nothing_is_kept(caught.value)
     assert client.ledger() == before
     client._store.outbox.room = 0
+    client._store.refusals.clear()
     assert client.record("word", "w") is Outcome.ACCEPTED
 
 

@@ -62,7 +62,8 @@ def test_a_full_outbox_refuses_and_drops_nothing(state, caplog):
     assert client.record("word", "dark") is Outcome.ACCEPTED
 
 
-def test_periods_go_on_in_a_full_outbox(state):
+def test_periods_go_on_in_a_full_outbox(state, monkeypatch):
+    monkeypatch.setattr("clientsdk.store.store.FORGET_AFTER", 0)
     client = device(state, quota=Quota(bytes=SMALLEST_QUOTA))
     while client.record("word", "dark") is Outcome.ACCEPTED:
         pass
