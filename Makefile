@@ -14,6 +14,10 @@ KAFKA_PORT ?= 9092
 FLINK_PORT ?= 8081
 JOB_PORT ?= 8099
 POOL_PORT ?= 50000
+# Of the small deployment: a plan or a folder of plans, where it keeps what it takes, its public name.
+PLAN ?= examples/compose/plan.yaml
+DATA ?= build/serve
+SITE ?=
 # Of the containers: flink, or aggregate.
 ENGINE ?= flink
 # Of the fault runs: how many faults have to hit, and within which time.
@@ -23,7 +27,7 @@ KILLS ?= 1000
 MINUTES ?= 45
 PEERS_STAMP := $(PEERS)/.installed
 
-.PHONY: help venv demo test test-unit lint docs bench bench-peers kafka kafka-stop flink flink-stop soak soak-sdk compose-up compose-down lock clean
+.PHONY: help venv demo test test-unit lint docs bench bench-peers serve kafka kafka-stop flink flink-stop soak soak-sdk compose-up compose-down lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -65,6 +69,9 @@ $(PEERS_STAMP): benchmarks/peers/requirements.lock
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	touch $@
 
+serve: venv  ## collect and estimate on this machine, without Kafka (PLAN=plan.yaml, SITE=telemetry.example; docs/small.md)
+	@$(BIN)/python -m deploy.serve --plan $(PLAN) --data $(DATA) $(if $(SITE),--site $(SITE))
+
 kafka:  ## start Apache Kafka on loopback (PROFILE=tls for TLS and SASL/SCRAM, KAFKA_PORT=9092)
 	$(PYTHON) -m deploy.kafka start --profile $(PROFILE) --port $(KAFKA_PORT)
 
@@ -77,8 +84,9 @@ flink: venv  ## start Flink, Beam's job server and workers on loopback (FLINK_PO
 flink-stop: venv  ## stop it; checkpoints and savepoints stay in build/flink
 	$(BIN)/python -m deploy.flink stop
 
-soak: venv  ## bounded runs and the pipeline on Flink under faults: nothing lost, nothing twice
+soak: venv  ## bounded runs, the collector and the pipeline on Flink under faults: nothing lost, nothing twice
 	$(BIN)/python -m benchmarks.soak runs --faults $(FAULTS) --minutes $(MINUTES)
+	$(BIN)/python -m benchmarks.soak http --faults $(FAULTS) --minutes $(MINUTES)
 	$(BIN)/python -m benchmarks.soak flink --faults $(FLINK_FAULTS) --minutes $(MINUTES)
 
 soak-sdk: venv  ## devices killed with -9 at random instants (KILLS=1000)

@@ -14,6 +14,7 @@ from clientsdk.stats import Stats
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
 if TYPE_CHECKING:
+    from clientsdk.publishers.http import HttpPublisher, fetch_plan
     from clientsdk.publishers.kafka import KafkaPublisher
     from clientsdk.publishers.log import EmbeddedLogPublisher
     from sotto.kafka.brokers import Broker
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 _LAZY = {
     "Broker": "sotto.kafka.brokers",
     "EmbeddedLogPublisher": "clientsdk.publishers.log",
+    "HttpPublisher": "clientsdk.publishers.http",
     "KafkaPublisher": "clientsdk.publishers.kafka",
+    "fetch_plan": "clientsdk.publishers.http",
 }
 
 __all__ = [
@@ -34,6 +37,7 @@ __all__ = [
     "Consent",
     "EmbeddedLogPublisher",
     "FlushResult",
+    "HttpPublisher",
     "KafkaPublisher",
     "Lapses",
     "Ledger",
@@ -46,6 +50,7 @@ __all__ = [
     "Quota",
     "Settings",
     "Stats",
+    "fetch_plan",
 ]
 
 

@@ -6,19 +6,28 @@ publish. The store itself is only read.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
+import sqlite3
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
+from clientsdk import ledger
 from clientsdk.publishers import MemoryPublisher
 from clientsdk.sending.sender import Sender
 from clientsdk.sending.tasks import FlushTask
-from clientsdk.store.database import READ
+from clientsdk.store import panels, rollback_guard, schema
+from clientsdk.store.database import READ, WRITE
+from clientsdk.store.plans import stored_plan
 from clientsdk.store.store import Store
 from clientsdk.wording import epsilon, minute
 from mechanisms.randomness import SystemSource
 from sotto.errors import StoreError
-from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.wire.format import Row, decode_message
+
+_HIDDEN = (
+    "To be sent: randomized answers. Noise hides the true values, which this device has not stored."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +37,8 @@ class PreviewedReport:
     ``metric`` is ``"plan/metric"``; ``level`` counts from 1, and all that is sent of the value up
     to it costs ``epsilon``, in micro-epsilon. The value was recorded at ``event``, truncated, and
     this is sent when it is ``due``, in milliseconds since the epoch. ``meaning`` is what the
-    payload says, in words: a randomized output, not the value.
+    payload says, in words: a randomized output, not the value. ``description`` is what the plan
+    says of the metric, empty where it says nothing.
     """
 
     metric: str
@@ -41,13 +51,15 @@ class PreviewedReport:
     pseudonym: bytes = field(repr=False)
     chain: bytes = field(repr=False)
     payload: bytes = field(repr=False)
+    description: str = ""
 
     def in_words(self) -> str:
         """Return it in a sentence; times are in UTC."""
+        what = f" ({self.description})" if self.description else ""
         return (
-            f"{minute(self.due)}: {self.metric} of about {minute(self.event)}, release "
-            f"{self.level} of {self.levels} (epsilon {epsilon(self.epsilon)} in all), says: "
-            f"{self.meaning}"
+            f"{minute(self.due)}: {self.metric}{what} of about {minute(self.event)}, release "
+            f"{self.level} of {self.levels} (epsilon {epsilon(self.epsilon)} in all), randomized "
+            f"answer: {self.meaning}"
         )
 
 
@@ -73,7 +85,9 @@ class Preview:
 
     def in_words(self) -> str:
         """Return all of it in sentences that a user can be shown."""
-        return "\n".join(each.in_words() for each in self.reports) or "Nothing is to be sent."
+        if not self.messages:
+            return "Nothing is to be sent."
+        return "\n".join([_HIDDEN, *(each.in_words() for each in self.reports)])
 
     __str__ = in_words
 
@@ -82,29 +96,70 @@ def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
     """Return what flushes would send: one now, or unless ``once`` one whenever something is due."""
     # Opened before the transaction: a fork keeps new stores away, and waits for transactions.
     copy = store.blank_copy(SystemSource())
-    publisher = MemoryPublisher()
-    messages: list[PreviewedMessage] = []
-    moment = now
     try:
         with store.transaction(READ) as connection:
             if store.stopped or not store.consented:
                 return Preview(())
             copy.fill_from(store, connection)
-        sender = original.over(copy, publisher)
-        while True:
-            sender.flush(moment, FlushTask())
-            plans = copy.plans.by_fingerprint()
-            messages += [_read(*each, moment, plans) for each in publisher.messages]
-            publisher.messages.clear()
-            following = None if once else _due_after(copy, moment)
-            if following is None:
-                break
-            moment = following
+        publisher = MemoryPublisher()
+        return _played(copy, original.over(copy, publisher), publisher, now, once=once)
     finally:
         # What was interrupted may still hold the copy, until the interrupt has gone through.
         with suppress(StoreError):
             copy.close()
-    return Preview(tuple(messages))
+
+
+def preview_file(path: str | os.PathLike[str], now: int) -> Preview:
+    """Return all that is still to be sent from a device's file, which is read and not changed.
+
+    Values that an app's quota lets lapse before they are due are shown too: the file does not say
+    what quota the app has. Raises StoreError if there is no such file, or it is no device's.
+    """
+    copy: Store | None = None
+    try:
+        with closing(ledger.reader(path)) as connection:
+            schema.check(connection)
+            period, *ceilings = connection.execute(
+                "SELECT period_ms, ceiling_period, ceiling_lifetime FROM device"
+            ).fetchone()
+            numbers = connection.execute("SELECT id FROM plan ORDER BY id DESC").fetchall()
+            if not numbers or rollback_guard.withdrawal(os.path.realpath(path)):
+                return Preview(())
+            plan = stored_plan(connection, int(numbers[0][0]))
+            copy = Store(None, plan, Ceilings(*ceilings), SystemSource())
+            copy.database.open(copy)
+            connection.backup(copy.database.connected())
+        # A file that no app has opened since an older version lacks tables.
+        with copy.transaction(WRITE) as memory:
+            schema.prepare(memory)
+            panels.prepare(memory, SystemSource())
+            copy.adopt(memory)
+        if not copy.consented:
+            return Preview(())
+        publisher = MemoryPublisher()
+        return _played(copy, Sender(copy, period, publisher), publisher, now, once=False)
+    except (sqlite3.Error, TypeError, ValueError) as error:
+        raise StoreError(f"{os.fspath(path)} cannot be read as a device's file: {error}") from error
+    finally:
+        if copy is not None:
+            copy.close()
+
+
+def _played(
+    copy: Store, sender: Sender, publisher: MemoryPublisher, now: int, *, once: bool
+) -> Preview:
+    """Send what a copy of a store holds, into memory, and return what that was."""
+    messages: list[PreviewedMessage] = []
+    moment = now
+    while True:
+        sender.flush(moment, FlushTask())
+        plans = copy.plans.by_fingerprint()
+        messages += [_read(*each, moment, plans) for each in publisher.messages]
+        publisher.messages.clear()
+        following = None if once else _due_after(copy, moment)
+        if following is None:
+            return Preview(tuple(messages))
+        moment = following
 
 
 def _due_after(copy: Store, moment: int) -> int | None:
@@ -135,6 +190,7 @@ def _read(shard: int, data: bytes, due: int, plans: dict[bytes, CompiledPlan]) -
             pseudonym=row.pseudonym,
             chain=row.chain,
             payload=row.payload,
+            description=metric.description or "",
         )
         for run in message.groups
         for metric in (plan.metrics[run.metric],)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, overload
 
@@ -20,7 +21,7 @@ from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
 from sotto.errors import ParameterError
-from sotto.plan.compiled import Ceilings, CompiledPlan
+from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.wire.format import decode_message
 
 #: Of the reports that were there instead, an error shows so many.
@@ -113,8 +114,27 @@ class Recorded(NamedTuple):
     outcome: Outcome
 
 
+class OutsideDomainWarning(UserWarning):
+    """An app has recorded a value that its plan does not name, or that lies outside its range."""
+
+
 class WatchedClient(SeededClient):
-    """A seeded client that also keeps the values: what an app ``recorded``, for its tests alone."""
+    """A seeded client that also keeps the values: what an app ``recorded``, for its tests alone.
+
+    ``outside`` are those that the plan clips or counts as another value, for each of which there is
+    an :class:`OutsideDomainWarning` too: a device would say nothing, since what becomes of a value
+    must not depend on it, and the app's developer would never know.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     client = WatchedClient(small_plan())
+    ...     outcome = client.record("colour", "mauve")
+    >>> str(caught[0].message)
+    "metric 'colour': a value that the plan does not name counts as 'other'"
+    >>> client.outside
+    [Recorded(metric='colour', value='mauve', outcome=<Outcome.ACCEPTED: 'accepted'>)]
+    """
 
     def __init__(
         self,
@@ -129,6 +149,7 @@ class WatchedClient(SeededClient):
         settings: Settings | None = None,
     ) -> None:
         self.recorded: list[Recorded] = []
+        self.outside: list[Recorded] = []
         super().__init__(
             plan,
             seed=seed,
@@ -142,7 +163,12 @@ class WatchedClient(SeededClient):
 
     def record(self, metric: str, value: object) -> Outcome:
         outcome = super().record(metric, value)
-        self.recorded.append(Recorded(metric, value, outcome))
+        recorded = Recorded(metric, value, outcome)
+        self.recorded.append(recorded)
+        known = self.plan.metric(metric)
+        if not known.within(value):
+            self.outside.append(recorded)
+            warnings.warn(_outside(known), OutsideDomainWarning, stacklevel=2)
         return outcome
 
     def values(self, metric: str) -> list[object]:
@@ -153,6 +179,16 @@ class WatchedClient(SeededClient):
             for each in self.recorded
             if each.metric == metric and each.outcome is Outcome.ACCEPTED
         ]
+
+
+def _outside(metric: CompiledMetric) -> str:
+    """Return what becomes of a value outside a metric's domain; not which value it is."""
+    if metric.range is None:
+        what = f"a value that the plan does not name counts as {metric.outside!r}"
+    else:
+        low, high = metric.range
+        what = f"a value outside [{low:g}, {high:g}] is clipped"
+    return f"metric {metric.name!r}: {what}"
 
 
 def move_to_turn(client: SeededClient, metric: str, *, turn: bool = True) -> None:

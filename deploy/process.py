@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -124,6 +125,39 @@ def wait_until_ready(
             last = processes[-1]
             raise DeployError(f"the {last.name} is not ready in {seconds:g} s: {last.last_error()}")
         time.sleep(0.05)
+
+
+def together(programs: Mapping[str, Sequence[str]]) -> int:
+    """Run programs, by name, until one of them ends or this process is told to end; end them all.
+
+    Returns the status of the first that ended; 0 if SIGINT (Ctrl-C), SIGTERM or SIGHUP came. A
+    terminal's signals reach this process alone, so that each program is told once.
+    """
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    told: list[int] = []
+
+    def end(*_: object) -> None:
+        told.append(1)
+        for process in running.values():
+            process.terminate()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+    status = 0
+    for name, command in programs.items():
+        if not told:
+            running[name] = subprocess.Popen(command, process_group=0)
+    while not told:
+        for name, process in running.items():
+            code = process.poll()
+            if code is not None and not told:
+                print(f"{name} has ended with status {code}: the others end too", file=sys.stderr)
+                status = code
+                end()
+        time.sleep(0.1)
+    for process in running.values():
+        process.wait()
+    return status
 
 
 def _command_line(pid: int) -> bytes:

@@ -9,6 +9,7 @@ the interval does not belong to it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -45,6 +46,25 @@ class Context:
     missing_string: str = ""
     limit: int = 1
     least: int = 1
+
+    def number(self, scaled: float) -> str:
+        """Return a number that was scaled to [0, 1] in its own range and unit, for people.
+
+        It is rounded to about a hundredth of the range, and one beyond an end is shown as the end.
+
+        >>> Context(range=(0, 5000), unit="ms").number(0.0823), Context().number(1.2)
+        ('410 ms', '1')
+        """
+        low, high = self.range
+        unit = f" {self.unit}" if self.unit else ""
+        decimals = 2 - math.floor(math.log10(high - low))
+        number = low + min(max(scaled, 0.0), 1.0) * (high - low)
+        # Without a minus before a zero.
+        number = round(number, decimals) + 0.0
+        if abs(number) >= 1e15 or decimals > 12:
+            return f"{number:.3g}{unit}"
+        text = f"{number:,.{max(decimals, 0)}f}"
+        return (text.rstrip("0").rstrip(".") if "." in text else text) + unit
 
 
 class Method(StrEnum):

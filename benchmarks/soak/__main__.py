@@ -23,6 +23,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, number, minutes, what in (
         ("runs", 220, 45.0, "runs from Kafka under faults"),
+        ("http", 220, 45.0, "the collector under faults, half with a log and half with Kafka"),
         ("flink", 40, 30.0, "the streaming job under faults"),
     ):
         command = commands.add_parser(name, help=what)
@@ -41,7 +42,7 @@ def main() -> int:
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     # Whoever ends it with a signal leaves no broker behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    commands_ = {"runs": _runs, "flink": _flink, "steady": _steady}
+    commands_ = {"runs": _runs, "http": _http, "flink": _flink, "steady": _steady}
     with tempfile.TemporaryDirectory(prefix="soak-") as temporary:
         held = commands_[args.command](args, args.folder or Path(temporary))
     return 0 if held else 1
@@ -52,6 +53,18 @@ def _runs(args: argparse.Namespace, folder: Path) -> bool:
 
     with Stage(folder, args.seed, args.rate, Runs.DISK) as stage:
         return _played(args, Runs(stage))
+
+
+def _http(args: argparse.Namespace, folder: Path) -> bool:
+    from benchmarks.soak.collected import STORES, Collected, HttpStage
+
+    held, share = True, 1 / len(STORES)
+    for number, store in enumerate(STORES):
+        faults = (args.faults + number) // len(STORES)
+        print(f"collector with {store}, {faults} faults", flush=True)
+        with HttpStage(folder / store, args.seed, args.rate, store) as stage:
+            held &= _played(args, Collected(stage), faults, share)
+    return held
 
 
 def _flink(args: argparse.Namespace, folder: Path) -> bool:
@@ -69,13 +82,17 @@ def _steady(args: argparse.Namespace, folder: Path) -> bool:
     return held
 
 
-def _played(args: argparse.Namespace, play: Play) -> bool:
+def _played(
+    args: argparse.Namespace, play: Play, faults: int | None = None, share: float = 1.0
+) -> bool:
+    """Play so many faults, or all, in a share of the time."""
+    wanted, seconds = faults or args.faults, share * args.minutes * 60
     print(f"seed {args.seed}", flush=True)
     began, planned = time.monotonic(), schedule(args.seed, _MOST, play.shares, play.choices)
-    outcome = run(play, planned, args.faults, args.minutes * 60)
+    outcome = run(play, planned, wanted, seconds)
     print(table(outcome, tuple(play.shares), time.monotonic() - began))
-    if outcome.faults.total() < args.faults:
-        print(f"the time was over before {args.faults} faults had hit")
+    if outcome.faults.total() < wanted:
+        print(f"the time was over before {wanted} faults had hit")
         return False
     return outcome.holds
 

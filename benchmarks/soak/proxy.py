@@ -6,12 +6,15 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from enum import StrEnum
 
 from deploy.ports import HOST
 
 _CHUNK = 1 << 16
 _RESET = struct.pack("ii", 1, 0)
+#: What a slow network passes on at a time, in bytes, and how often, in seconds.
+_PIECE, _PAUSE = 64, 0.02
 
 
 class Network(StrEnum):
@@ -30,6 +33,10 @@ class Network(StrEnum):
     RESET = "reset"
     #: Ends one direction of each, to the broker, and leaves the other open.
     HALF_CLOSED = "half closed"
+    #: Ends each in the middle of whatever is sent next.
+    TORN = "torn"
+    #: Passes on a few bytes at a time.
+    SLOW = "slow"
 
 
 class _Connection:
@@ -126,6 +133,15 @@ class Proxy:
                 deaf = self._network is Network.DEAF and source is made.broker
                 if deaf or self._network is Network.CUT:
                     made.swallowed.add(source)
-                if source not in made.swallowed:
-                    sink.sendall(data)
+                if source in made.swallowed:
+                    continue
+                if self._network is Network.TORN:
+                    sink.sendall(data[: len(data) // 2])
+                    made.abort()
+                    return
+                while self._network is Network.SLOW and data:
+                    sink.sendall(data[:_PIECE])
+                    data = data[_PIECE:]
+                    time.sleep(_PAUSE)
+                sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)

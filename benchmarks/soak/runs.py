@@ -28,16 +28,14 @@ from benchmarks.soak.checker import (
 from benchmarks.soak.faults import Play
 from benchmarks.soak.fleet import plan_of
 from benchmarks.soak.stage import CHOICES, STAGE_FAULTS, FaultError, Injection, Stage, wait_until
-from clientsdk import Broker
 from pipelines.bounded.driver import STEPS as COMMIT_STEPS
 from pipelines.bounded.run import aggregate
 from pipelines.sinks.sql import Results, of_state
 from pipelines.sinks.tables import WINDOWS
-from pipelines.sources.kafka import KafkaTopics
+from pipelines.sources.base import BoundedSource
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import AggregationError, BrokerError
-from sotto.kafka.topics import ReportTopic
 from sotto.plan.registry import Registry
 
 #: What a run that could not go on ends with; why is in its log.
@@ -55,8 +53,7 @@ STEPS = (*COMMIT_STEPS, "write")
 class Orders(NamedTuple):
     """What a run is to do."""
 
-    client_file: str
-    topic: str
+    source: BoundedSource
     state: str
     log: str
     max_reports: int = MAX_REPORTS
@@ -68,7 +65,7 @@ class Orders(NamedTuple):
 
 
 def run(orders: Orders) -> None:
-    """Aggregate a topic to its end, and die on the way if so ordered."""
+    """Aggregate a source to its end, and die on the way if so ordered."""
     # A limit on the length of files is one on the log's too: what has it begins a log of its own.
     own = f"{orders.log}.limited" if orders.file_bytes else orders.log
     begun = os.O_TRUNC if orders.file_bytes else os.O_APPEND
@@ -89,10 +86,9 @@ def run(orders: Orders) -> None:
 
     if orders.step == "write":
         _report_half_writes(reached)
-    source = KafkaTopics(Broker.from_file(orders.client_file), [ReportTopic.parse(orders.topic)])
     state, limit = Path(orders.state), orders.max_reports
     try:
-        aggregate(source, state, [plan_of()], max_reports=limit, checkpoint=reached)
+        aggregate(orders.source, state, [plan_of()], max_reports=limit, checkpoint=reached)
     except (AggregationError, BrokerError) as error:
         print(f"{type(error).__name__}: {error}", flush=True)
         sys.exit(REFUSED)
@@ -162,8 +158,7 @@ class Runs(Play):
 
     def start(self, **orders: Any) -> ForkServerProcess:
         """Start a run; see :class:`Orders`."""
-        stage, log = self.stage, str(self.stage.folder / "run.log")
-        where = (str(stage.broker.client_file), str(stage.topic), str(self.state.path), log)
+        where = (self.stage.source, str(self.state.path), str(self.stage.folder / "run.log"))
         process = self._context.Process(target=run, args=(Orders(*where, **orders),))
         process.start()
         return process
@@ -183,19 +178,21 @@ class Runs(Play):
         return status
 
 
-def _at_step(runs: Runs, fault: Injection) -> bool:
+def at_step(runs: Runs, fault: Injection) -> bool:
+    """Kill a run at a step of its commit."""
     process = runs.start(step=fault.what, occurrence=fault.occurrence)
     return runs.end(process, 0, KILLED) == KILLED
 
 
-def _at_instant(runs: Runs, fault: Injection) -> bool:
+def at_instant(runs: Runs, fault: Injection) -> bool:
+    """Kill a run after a while."""
     process = runs.start()
     time.sleep(fault.delay)
     process.kill()
     return runs.end(process, 0, KILLED) == KILLED
 
 
-def _beside(kind: str, *allowed: int) -> Callable[[Runs, Injection], bool]:
+def beside(kind: str, *allowed: int) -> Callable[[Runs, Injection], bool]:
     """Return a fault of the stage amid a run, which may end with these statuses."""
 
     def inject(runs: Runs, fault: Injection) -> bool:
@@ -235,12 +232,12 @@ def _behind(runs: Runs, fault: Injection) -> bool:
 
 #: Kinds of faults: their shares of a run, and how each is brought about.
 _KINDS: dict[str, tuple[int, Callable[[Runs, Injection], bool]]] = {
-    "run killed at a step": (30, _at_step),
-    "run killed at any instant": (22, _at_instant),
-    "broker killed": (8, _beside("broker killed", 0, REFUSED)),
-    "sender killed": (10, _beside("sender killed", 0)),
-    "network": (14, _beside("network", 0, REFUSED)),
+    "run killed at a step": (30, at_step),
+    "run killed at any instant": (22, at_instant),
+    "broker killed": (8, beside("broker killed", 0, REFUSED)),
+    "sender killed": (10, beside("sender killed", 0)),
+    "network": (14, beside("network", 0, REFUSED)),
     "disk full": (8, _disk),
-    "repeated and reordered": (4, _beside("repeated and reordered", 0)),
+    "repeated and reordered": (4, beside("repeated and reordered", 0)),
     "consumer far behind": (4, _behind),
 }

@@ -10,12 +10,17 @@ from __future__ import annotations
 import argparse
 import random
 import signal
+import threading
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.kafka import producer
 from benchmarks.soak.fleet import COLOUR, LEVELS, Fleet, Progress, plan_of
-from clientsdk import Broker, Client, KafkaPublisher
+from clientsdk import Broker, Client, KafkaPublisher, Publisher
+from clientsdk.publishers.http import HttpPublisher
+from sotto.errors import PublishError
 from sotto.kafka.topics import ReportTopic
 
 #: Devices that begin at a time; twice as many messages are handed over before they are waited for.
@@ -37,29 +42,72 @@ DEVICES = 24
 _RATE = 25.0
 _COLOURS = ("red", "green", "blue", "mauve")
 
+#: Requests of the fleet that a collector has at one time.
+_REQUESTS = 16
+
+#: Sends messages, each with its shard, and returns for each whether it was acknowledged.
+Delivery = Callable[[Sequence[tuple[int, bytes]]], list[bool]]
+
 
 def files_of(folder: Path) -> list[Path]:
     """Return the real devices' files."""
     return [folder / f"device-{number}.db" for number in range(DEVICES)]
 
 
-class FleetSender:
-    """One life of the fleet's process: one producer for all of it.
+def delivery_to_kafka(broker: Broker, topic: ReportTopic) -> Delivery:
+    """Return a delivery with one producer for the whole fleet.
 
     A device's publisher has a connection for each pseudonym, which thousands of devices in one
     process cannot have at hundreds of messages a second.
     """
+    settings = {"linger.ms": 5, "message.timeout.ms": int(1000 * PATIENCE)}
+    made = producer(broker, **settings)
 
-    def __init__(
-        self, fleet: Fleet, progress: Progress, broker: Broker, topic: ReportTopic, rate: float
-    ) -> None:
+    def deliver(messages: Sequence[tuple[int, bytes]]) -> list[bool]:
+        failed: list[object] = []
+
+        def delivered(error: object, message: object) -> None:
+            if error is not None:
+                failed.append(error)
+
+        for shard, message in messages:
+            partition = topic.partition(shard)
+            made.produce(str(topic), message, partition=partition, on_delivery=delivered)
+        left = made.flush(2 * PATIENCE)
+        if left:
+            made.purge()
+            made.flush(PATIENCE)
+        return [not (failed or left)] * len(messages)
+
+    return deliver
+
+
+def delivery_to_collector(url: str) -> Delivery:
+    """Return a delivery by devices' own publishers, one a thread."""
+    mine = threading.local()
+
+    def publish(message: tuple[int, bytes]) -> bool:
+        try:
+            mine.publisher.publish(*message)
+        except PublishError:
+            return False
+        return True
+
+    def begin() -> None:
+        mine.publisher = HttpPublisher(url, timeout=PATIENCE)
+
+    threads = ThreadPoolExecutor(_REQUESTS, initializer=begin)
+    return lambda messages: list(threads.map(publish, messages))
+
+
+class FleetSender:
+    """One life of the fleet's process."""
+
+    def __init__(self, fleet: Fleet, progress: Progress, deliver: Delivery, rate: float) -> None:
         self._fleet, self._progress = fleet, progress
-        self._topic, self._rate = topic, rate
+        self._deliver, self._rate = deliver, rate
         self._random = random.Random()
         self._pending = self._left_over()
-        self._producer = producer(
-            broker, **{"linger.ms": 5, "message.timeout.ms": int(1000 * PATIENCE)}
-        )
         self.storm = False
         self.ending = False
 
@@ -103,33 +151,15 @@ class FleetSender:
         self.storm = False
         messages = share + again
         self._random.shuffle(messages)
-        if self._acknowledged(messages):
-            for device, level in messages:
-                self._progress.acknowledged[device] |= 1 << level
-            self._progress.add("repeated", len(again))
-            del self._pending[: len(share)]
-        return len(messages)
-
-    def _acknowledged(self, messages: list[tuple[int, int]]) -> bool:
-        """Send messages; return whether the broker has acknowledged all of them."""
-        failed: list[object] = []
-
-        def delivered(error: object, message: object) -> None:
-            if error is not None:
-                failed.append(error)
-
         for device, level in messages:
             self._note(device, level)
-            shard, message = self._fleet.message(device, level)
-            partition = self._topic.partition(shard)
-            self._producer.produce(
-                str(self._topic), message, partition=partition, on_delivery=delivered
-            )
-        left = self._producer.flush(2 * PATIENCE)
-        if left:
-            self._producer.purge()
-            self._producer.flush(PATIENCE)
-        return not (failed or left)
+        done = self._deliver([self._fleet.message(*each) for each in messages])
+        for (device, level), acknowledged in zip(messages, done, strict=True):
+            self._progress.acknowledged[device] |= acknowledged << level
+        if any(done):
+            self._progress.add("repeated", len(again))
+        self._pending = [each for each in self._pending if not self._is_acknowledged(*each)]
+        return len(messages)
 
     def _note(self, device: int, level: int) -> None:
         progress, bit = self._progress, 1 << level
@@ -143,20 +173,27 @@ class FleetSender:
         begun, found = self._progress.count("begun"), []
         for _ in range(number):
             device, level = self._random.randrange(begun), self._random.randrange(LEVELS)
-            if int(self._progress.acknowledged[device]) >> level & 1:
+            if self._is_acknowledged(device, level):
                 found.append((device, level))
         return found
+
+    def _is_acknowledged(self, device: int, level: int) -> bool:
+        return bool(int(self._progress.acknowledged[device]) >> level & 1)
 
 
 def _levels(device: int, bits: int) -> list[tuple[int, int]]:
     return [(device, level) for level in range(LEVELS) if bits >> level & 1]
 
 
-def fleet(args: argparse.Namespace, broker: Broker, topic: ReportTopic) -> None:
+def fleet(args: argparse.Namespace) -> None:
     """Be the fleet."""
     devices = Fleet(plan_of(), args.base, args.seed)
     progress = Progress(args.path, args.capacity)
-    sender = FleetSender(devices, progress, broker, topic, args.rate)
+    if args.topic is None:
+        deliver = delivery_to_collector(args.where)
+    else:
+        deliver = delivery_to_kafka(Broker.from_file(args.where), args.topic)
+    sender = FleetSender(devices, progress, deliver, args.rate)
 
     def received(number: int, frame: object) -> None:
         sender.storm = sender.storm or number == signal.SIGUSR1
@@ -168,13 +205,13 @@ def fleet(args: argparse.Namespace, broker: Broker, topic: ReportTopic) -> None:
     sender.run()
 
 
-def devices(args: argparse.Namespace, broker: Broker, topic: ReportTopic) -> None:
+def devices(args: argparse.Namespace) -> None:
     """Be the real devices, whose files are in a folder."""
     ending: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: ending.append(number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     plan, clients = plan_of(), []
-    publishers = [KafkaPublisher(broker, str(topic), timeout=PATIENCE) for _ in range(DEVICES)]
+    publishers = [_publisher(args) for _ in range(DEVICES)]
     for path, publisher in zip(files_of(args.path), publishers, strict=True):
         clients.append(Client(plan, state=path, publisher=publisher, background=False))
         clients[-1].give_consent()
@@ -193,20 +230,26 @@ def devices(args: argparse.Namespace, broker: Broker, topic: ReportTopic) -> Non
         publisher.close()
 
 
+def _publisher(args: argparse.Namespace) -> Publisher:
+    if args.topic is None:
+        return HttpPublisher(args.where, timeout=PATIENCE)
+    return KafkaPublisher(Broker.from_file(args.where), str(args.topic), timeout=PATIENCE)
+
+
 def main() -> None:
     """Run the process."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=("fleet", "devices"))
-    parser.add_argument("client_file", type=Path)
-    parser.add_argument("topic", type=ReportTopic.parse)
+    parser.add_argument("where", help="a broker's client file, or a collector's URL")
     parser.add_argument("path", type=Path, help="of the fleet's progress, or the devices' folder")
+    parser.add_argument("--topic", type=ReportTopic.parse, help="of the broker")
     parser.add_argument("--capacity", type=int)
     parser.add_argument("--base", type=int)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--rate", type=float)
     args = parser.parse_args()
     run = fleet if args.kind == "fleet" else devices
-    run(args, Broker.from_file(args.client_file), args.topic)
+    run(args)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from benchmarks.soak.proxy import Network, Proxy
 from benchmarks.soak.sender import SIGNALS, files_of
 from clientsdk import Broker
 from deploy.kafka.broker import LocalBroker
+from pipelines.sources.base import BoundedSource
+from pipelines.sources.kafka import KafkaTopics
 from sotto.kafka.admin import connected
 from sotto.kafka.topics import ReportTopic
 
@@ -85,15 +87,19 @@ class Disk:
 class Stage:
     """Who sends, so many messages of the fleet a second, and what they send through, running.
 
-    ``disk`` is the folder in its own that can be filled.
+    ``disk`` is the folder in its own that can be filled; ``advertised``: whether clients of the
+    broker are told to come through the network.
     """
 
-    def __init__(self, folder: Path, seed: int, rate: float, disk: str) -> None:
+    def __init__(
+        self, folder: Path, seed: int, rate: float, disk: str, advertised: bool = True
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.seed, self.rate = folder, seed, rate
         self.disk = Disk(folder / disk)
         self.proxy = Proxy()
-        self.broker = LocalBroker(folder / "broker", advertised=self.proxy.port)
+        port = self.proxy.port if advertised else 0
+        self.broker = LocalBroker(folder / "broker", advertised=port)
         self.topic = ReportTopic("soak", 1, PARTITIONS)
         now = time.time_ns() // 1_000_000 // SECOND * SECOND
         self.fleet = Fleet(plan_of(), now - CAPACITY // 100 * SECOND, seed)
@@ -125,10 +131,19 @@ class Stage:
         self.broker.start()
         self.proxy.target = self.broker.port
 
+    @property
+    def destination(self) -> list[str]:
+        """Where senders send to, as arguments of theirs."""
+        return [str(self.broker.client_file), "--topic", str(self.topic)]
+
+    @property
+    def source(self) -> BoundedSource:
+        """What runs aggregate."""
+        return KafkaTopics(Broker.from_file(self.broker.client_file), [self.topic])
+
     def start_sender(self, name: str) -> None:
         """Start the ``fleet`` or the ``devices``."""
-        command = [sys.executable, "-m", "benchmarks.soak.sender", name]
-        command += [str(self.broker.client_file), str(self.topic)]
+        command = [sys.executable, "-m", "benchmarks.soak.sender", name, *self.destination]
         if name == "fleet":
             command += [str(self.folder / "progress"), "--capacity", str(CAPACITY)]
             command += ["--base", str(self.fleet.base), "--seed", str(self.seed)]

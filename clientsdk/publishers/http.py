@@ -1,31 +1,41 @@
-"""Publishes messages to an HTTP collector (``sotto collect``), with the standard library alone."""
+"""The way to an HTTP collector (``sotto collect``), with the standard library alone.
+
+Certificates are checked, no proxy is used, no redirect is followed, and every wait is bounded.
+"""
 
 from __future__ import annotations
 
 import http.client
+import json
 import os
+import re
 import socket
 import ssl
 import threading
+import time
+from collections.abc import Collection
 from contextlib import suppress
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from clientsdk.publishers import pseudonym_in
-from sotto.errors import ParameterError, PublishError
+from sotto.errors import ParameterError, PlanError, PublishError
+from sotto.plan.compiled import CompiledPlan, canonical
 from sotto.wire.batch import join_messages
 
-_PATH = "/v1/reports"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-#: Bytes of an answer that are read; it has no more to say.
-_ANSWER_BYTES = 4096
+#: Bytes of an answer that are read: what is posted is answered with a line, plans are larger.
+_ANSWER_BYTES, _PLANS_BYTES = 4096, 4 << 20
+#: Seconds without a message after which a connection is not used again: the collector has closed
+#: it, or is about to.
+_IDLE = 10.0
 
 
 class HttpPublisher:
     """Posts each message to a collector, which answers once it is durable.
 
-    Messages of one pseudonym share a connection, those of another one begin a new one, and a
-    process forked from this one has connections of its own. Certificates are checked, redirects
-    are not followed, and nothing but the app's key says who sends.
+    Messages of one pseudonym share a connection while they follow each other, those of another one
+    begin a new one that resumes no TLS session, and a process forked from this one has connections
+    of its own. Nothing but the app's key says who sends.
 
     Parameters
     ----------
@@ -52,20 +62,18 @@ class HttpPublisher:
         timeout: float = 10.0,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        if not 0.5 <= timeout <= 600:
-            raise ParameterError(f"timeout {timeout} must be in [0.5, 600] seconds")
-        self._https, self._host, self._port, self._path = _parsed(url)
-        if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+        self._collector = _Address(url, timeout, context)
+        if key is not None and not re.fullmatch(r"[!-~]{1,512}", key):
             raise ParameterError("key must be the text that sotto collect --new-key has printed")
         self._headers = {"Content-Type": "application/octet-stream"}
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
         self._timeout = timeout
-        self._context = context
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._connection: http.client.HTTPConnection | None = None
         self._pseudonym = b""
+        self._used = 0.0
 
     def publish(self, shard: int, message: bytes) -> None:
         """Post a message; it is durable when this returns.
@@ -76,14 +84,15 @@ class HttpPublisher:
             It may not be. ``retry_after`` is what the collector asked for.
         """
         pseudonym = pseudonym_in(message)
+        deadline = time.monotonic() + self._timeout
         self._check_process()
         if not self._lock.acquire(timeout=self._timeout):
             raise PublishError("another thread waits for the collector")
         try:
-            if pseudonym != self._pseudonym:
+            if pseudonym != self._pseudonym or time.monotonic() - self._used > _IDLE:
                 self._disconnect()
                 self._pseudonym = pseudonym
-            self._post(join_messages([message]))
+            self._post(join_messages([message]), deadline)
         finally:
             self._lock.release()
 
@@ -93,45 +102,29 @@ class HttpPublisher:
         with self._lock:
             self._disconnect()
 
-    def _post(self, body: bytes) -> None:
+    def _post(self, body: bytes, deadline: float) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            request = self._attempt(connection, body)
-            if request.status or not request.over:
+            request = self._attempt(connection, body, deadline)
+            if request.status or request.given_up:
                 self._conclude(request)
                 return
-            # The collector has closed it since, as it does after some seconds.
-        self._conclude(self._attempt(self._connect(), body))
+            # The collector has closed it since.
+        self._conclude(self._attempt(self._collector.connection(), body, deadline))
 
-    def _attempt(self, connection: http.client.HTTPConnection, body: bytes) -> _Request:
-        """Send a request in a thread of its own, which ends when it will: no call is unbounded."""
-        request = _Request(connection, self._path, body, self._headers)
-        request.start()
-        request.wait(self._timeout)
+    def _attempt(
+        self, connection: http.client.HTTPConnection, body: bytes, deadline: float
+    ) -> _Request:
+        path = self._collector.path + "/v1/reports"
+        request = _Request(connection, "POST", path, body, self._headers, _ANSWER_BYTES)
+        request.send(deadline)
         return request
 
     def _conclude(self, request: _Request) -> None:
         """Keep the connection of a request that has succeeded; raise for any other."""
-        if request.status // 100 == 2:
-            self._connection = request.connection
-        elif not request.over or request.error == "TimeoutError":
-            request.give_up()
-            raise PublishError("the collector did not answer in time")
-        elif request.status:
-            request.connection.close()
-            raise PublishError(
-                f"the collector answered with status {request.status}", retry_after=request.hint
-            )
-        else:
-            raise PublishError(f"the collector cannot be reached ({request.error})")
-
-    def _connect(self) -> http.client.HTTPConnection:
-        if not self._https:
-            return http.client.HTTPConnection(self._host, self._port, self._timeout)
-        context = self._context or ssl.create_default_context()
-        return http.client.HTTPSConnection(
-            self._host, self._port, timeout=self._timeout, context=context
-        )
+        request.require_success()
+        if request.connection.sock is not None:
+            self._connection, self._used = request.connection, time.monotonic()
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -149,64 +142,156 @@ class HttpPublisher:
             self._process = os.getpid()
 
 
+def fetch_plan(
+    url: str,
+    collector: str,
+    *,
+    expect: str | Collection[str],
+    timeout: float = 10.0,
+    context: ssl.SSLContext | None = None,
+) -> CompiledPlan:
+    """Ask a collector for the newest document of a plan that the app was made for.
+
+    The request has no key, no cookie and nothing that was served before: all devices send the same
+    bytes. What is served and not pinned is passed over.
+
+    Parameters
+    ----------
+    url : str
+        As of :class:`HttpPublisher`.
+    collector : str
+        Its name, as in the plan.
+    expect : str or collection of str
+        Fingerprints that the app was made for, 64 hexadecimal digits each, of which the plan with
+        the highest version is returned.
+    timeout : float, in [0.5, 600]
+        Seconds that all of it may take.
+    context : ssl.SSLContext, optional
+        As of :class:`HttpPublisher`.
+
+    Raises
+    ------
+    ParameterError
+        One of these is not as it should be.
+    PublishError
+        The collector cannot be reached, or its answer is none.
+    PlanError
+        It serves no plan with one of these fingerprints.
+    """
+    pinned = {expect} if isinstance(expect, str) else set(expect)
+    if not pinned or not all(re.fullmatch(r"[0-9a-fA-F]{64}", each) for each in pinned):
+        raise ParameterError(
+            "expect must be fingerprints, 64 hexadecimal digits each, as sotto plan fingerprint "
+            "prints them"
+        )
+    address = _Address(url, timeout, context)
+    path = f"{address.path}/v1/plans/{quote(collector, safe='')}"
+    request = _Request(address.connection(), "GET", path, None, {}, _PLANS_BYTES)
+    request.send(time.monotonic() + timeout)
+    request.connection.close()
+    request.require_success()
+    try:
+        documents = list(json.loads(request.answer)["plans"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise PublishError("the collector's answer is no list of plans") from None
+    wanted = {each.lower() for each in pinned}
+    found = [plan for plan in map(_plan, documents) if plan and plan.fingerprint_hex in wanted]
+    if not found:
+        raise PlanError(
+            f"the collector serves {len(documents)} plans, and none with a fingerprint that this "
+            "app expects"
+        )
+    return max(found, key=lambda plan: (plan.version, plan.expires))
+
+
+def _plan(document: object) -> CompiledPlan | None:
+    """Return the plan that a document describes, None if this version of Sotto cannot read it."""
+    try:
+        return CompiledPlan.from_json(canonical(document))  # type: ignore[arg-type]
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
 class _Request(threading.Thread):
-    """A request under way."""
+    """A request in a thread of its own, which ends when it will: so no call is unbounded."""
 
     def __init__(
         self,
         connection: http.client.HTTPConnection,
+        method: str,
         path: str,
-        body: bytes,
+        body: bytes | None,
         headers: dict[str, str],
+        most: int,
     ) -> None:
         super().__init__(name="sotto-http", daemon=True)
         self.connection = connection
         #: Of the answer; 0 if there was none.
         self.status = 0
-        self.hint: float | None = None
+        self.answer = b""
+        self._hint: float | None = None
         #: The type of what went wrong: its text may hold addresses.
-        self.error = ""
-        self._sent = path, body, headers
+        self._error = ""
+        self._most = most
+        self._sent = method, path, body, headers
         self._done = threading.Event()
-        self._unwanted = False
+        #: Whether nobody waits for it any more.
+        self.given_up = False
 
-    @property
-    def over(self) -> bool:
-        """Whether there is an answer, or an error."""
-        return self._done.is_set()
+    def send(self, deadline: float) -> None:
+        """Send it, and wait for the answer until the deadline."""
+        self.connection.timeout = max(0.01, deadline - time.monotonic())
+        try:
+            self.start()
+        except RuntimeError:
+            # No thread can be started while the interpreter ends; what waits for this one does not
+            # wait for long.
+            self.run()
+        self._done.wait(max(0.0, deadline - time.monotonic()))
+        if not self._done.is_set():
+            self._give_up()
 
-    def wait(self, seconds: float) -> None:
-        """Wait until it is over, and not longer."""
-        self._done.wait(seconds)
+    def require_success(self) -> None:
+        """Raise PublishError unless the answer says that the request has succeeded."""
+        if self.status // 100 == 2:
+            return
+        if self.given_up or self._error == "TimeoutError":
+            raise PublishError("the collector did not answer in time")
+        if not self.status:
+            raise PublishError(f"the collector cannot be reached ({self._error})")
+        self.connection.close()
+        raise PublishError(
+            f"the collector answered with status {self.status}", retry_after=self._hint
+        )
 
-    def give_up(self) -> None:
+    def run(self) -> None:
+        """Send, and read the answer."""
+        method, path, body, headers = self._sent
+        try:
+            if self.connection.sock is None:
+                self.connection.connect()
+            if self.given_up:
+                raise TimeoutError
+            self.connection.request(method, path, body, headers)
+            answer = self.connection.getresponse()
+            content = answer.read(self._most)
+            self._hint = _seconds(answer.headers.get("Retry-After"))
+            if not answer.isclosed():
+                self.connection.close()
+            self.answer, self.status = content, answer.status
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self._error = type(error).__name__
+            self.connection.close()
+        finally:
+            self._done.set()
+
+    def _give_up(self) -> None:
         """Have the thread end: nothing more is sent."""
-        self._unwanted = True
+        self.given_up = True
         socket_ = self.connection.sock
         if socket_ is not None:
             with suppress(OSError):
                 socket_.shutdown(socket.SHUT_RDWR)
-
-    def run(self) -> None:
-        """Send, and read the answer."""
-        path, body, headers = self._sent
-        try:
-            if self.connection.sock is None:
-                self.connection.connect()
-            if self._unwanted:
-                raise TimeoutError
-            self.connection.request("POST", path, body, headers)
-            answer = self.connection.getresponse()
-            answer.read(_ANSWER_BYTES)
-            self.hint = _seconds(answer.headers.get("Retry-After"))
-            if not answer.isclosed():
-                self.connection.close()
-            self.status = answer.status
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            self.error = type(error).__name__
-            self.connection.close()
-        finally:
-            self._done.set()
 
 
 def _seconds(text: str | None) -> float | None:
@@ -214,16 +299,35 @@ def _seconds(text: str | None) -> float | None:
     return float(text) if text is not None and text.isascii() and text.isdecimal() else None
 
 
-def _parsed(url: str) -> tuple[bool, str, int | None, str]:
-    """Return whether TLS is used, host, port and path."""
-    expected = "must be such as 'https://telemetry.example'"
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except (ValueError, AttributeError, TypeError):
-        raise ParameterError(f"url {url!r} {expected}") from None
-    if parts.scheme not in ("https", "http") or not host or parts.query or parts.username:
-        raise ParameterError(f"url {url!r} {expected}")
-    if parts.scheme == "http" and host not in _LOOPBACK:
-        raise ParameterError(f"url {url!r} must begin with https://: http is for loopback alone")
-    return parts.scheme == "https", host, port, parts.path.rstrip("/") + _PATH
+class _Address:
+    """Where a collector is."""
+
+    def __init__(self, url: str, timeout: float, context: ssl.SSLContext | None) -> None:
+        expected = "must be such as 'https://telemetry.example'"
+        if not 0.5 <= timeout <= 600:
+            raise ParameterError(f"timeout {timeout} must be in [0.5, 600] seconds")
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except (ValueError, AttributeError, TypeError):
+            raise ParameterError(f"url {url!r} {expected}") from None
+        if parts.scheme not in ("https", "http") or not host or parts.query or parts.username:
+            raise ParameterError(f"url {url!r} {expected}")
+        self._https = parts.scheme == "https"
+        if not self._https and host not in _LOOPBACK:
+            raise ParameterError(
+                f"url {url!r} must begin with https://: http is for loopback alone"
+            )
+        self.path = parts.path.rstrip("/")
+        self._host, self._port = host, port
+        self._context = context
+
+    def connection(self) -> http.client.HTTPConnection:
+        """Return a connection that is made by the first request."""
+        if not self._https:
+            return http.client.HTTPConnection(self._host, self._port)
+        if self._context is None:
+            self._context = ssl.create_default_context()
+            # No session is ever resumed; nor is the server asked for a ticket.
+            self._context.options |= ssl.OP_NO_TICKET
+        return http.client.HTTPSConnection(self._host, self._port, context=self._context)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from clientsdk import lifecycle
-from sotto.errors import BrokerError, PublishError
+from sotto.errors import PublishError
 from sotto.kafka import producers
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic
@@ -238,7 +238,7 @@ def make_producer(
     )
     _open[producer] = os.getpid()
     try:
-        _require_partitions(producer, topic)
+        producers.require_partitions(producer, topic)
     except BaseException:
         discard(producer)
         raise
@@ -265,23 +265,6 @@ def abandon(producer: KafkaProducer) -> None:
     _open.pop(producer, None)
     never_close(producer)
     _abandoned.append(producer)
-
-
-def _require_partitions(producer: KafkaProducer, topic: ReportTopic) -> None:
-    from kafka.errors import KafkaError
-
-    try:
-        found = producer.partitions_for(str(topic))
-    except KafkaError as error:
-        raise BrokerError(
-            f"the broker knows no topic {topic}, or does not let us use it: "
-            "make it with sotto topics create, or correct the name"
-        ) from error
-    if len(found) != topic.partitions:
-        raise BrokerError(
-            f"topic {topic} has {len(found)} partitions, not {topic.partitions}: "
-            "create the next epoch with sotto topics create"
-        )
 
 
 def _discard_all(until: float) -> None:

@@ -17,12 +17,7 @@ from typing import NamedTuple
 
 from clientsdk.lifecycle import Forkable, watch_forks
 from sotto.errors import PublishError
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover
-    # Without it several processes may send the same bytes, which are counted once.
-    fcntl = None  # type: ignore[assignment]
+from sotto.files import open_file, read_at, try_lock, unlock, write_at
 
 #: What follows the name of the state file.
 SUFFIX = "-sending"
@@ -69,11 +64,11 @@ class SendLock(Forkable):
         """
         if self._process != os.getpid():
             self.after_fork_in_child()
-        if self._path is None or fcntl is None:
+        if self._path is None:
             return True
         try:
             if self._descriptor is None:
-                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+                self._descriptor = open_file(self._path, os.O_RDWR | os.O_CREAT)
             return _locked(self._descriptor, time.monotonic() + seconds)
         except OSError:
             return True
@@ -82,7 +77,7 @@ class SendLock(Forkable):
         descriptor = self._descriptor
         if descriptor is not None and self._process == os.getpid():
             # A copy in the child of a fork would go on holding the lock if it were only closed.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            unlock(descriptor)
             self._descriptor = None
             os.close(descriptor)
 
@@ -91,7 +86,7 @@ class SendLock(Forkable):
         """Which reports rest; to be read and set by the holder of the lock."""
         if self._descriptor is not None:
             with suppress(OSError):
-                data = os.pread(self._descriptor, _REST.size, 0)
+                data = read_at(self._descriptor, _REST.size, 0)
                 if len(data) == _REST.size:
                     period, since, until, signed = _REST.unpack(data)
                     return Rest(Pseudonym(period, signed), since, until)
@@ -103,7 +98,7 @@ class SendLock(Forkable):
         if self._descriptor is not None:
             with suppress(OSError):
                 (period, signed), since, until = rest
-                os.pwrite(self._descriptor, _REST.pack(period, since, until, signed), 0)
+                write_at(self._descriptor, _REST.pack(period, since, until, signed), 0)
 
     def after_fork_in_child(self) -> None:
         """Close the copy of the descriptor, without releasing the parent's lock."""
@@ -114,12 +109,8 @@ class SendLock(Forkable):
 
 
 def _locked(descriptor: int, deadline: float) -> bool:
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_PAUSE)
-        else:
-            return True
+    while not try_lock(descriptor):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_PAUSE)
+    return True

@@ -18,8 +18,8 @@ ALL_METRICS = "all metrics"
 _quoted = lru_cache(maxsize=1024)(json.dumps)
 _compact = json.JSONEncoder(separators=(",", ":")).encode
 _RESERVE = (
-    "INSERT INTO ledger (reserved, tallies, period, spent) VALUES (?1, ?2, ?3, 0)"
-    " ON CONFLICT (period) DO UPDATE SET reserved = ?1, tallies = ?2"
+    "INSERT INTO ledger (reserved, tallies, period, spent) VALUES (?, ?, ?, 0)"
+    " ON CONFLICT (period) DO UPDATE SET reserved = excluded.reserved, tallies = excluded.tallies"
 )
 
 
@@ -96,9 +96,9 @@ class Accounts:
         if self.lifetime_spent + lifetime > ceilings.lifetime:
             return False
         charged = connection.execute(
-            "UPDATE ledger SET spent = spent + ?1"
-            " WHERE period = ?2 AND spent + ?1 <= min(reserved, ?3)",
-            (cost, period, ceilings.period),
+            "UPDATE ledger SET spent = spent + ?"
+            " WHERE period = ? AND spent + ? <= min(reserved, ?)",
+            (cost, period, cost, ceilings.period),
         )
         if charged.rowcount == 0:
             return False
@@ -112,9 +112,10 @@ class Accounts:
         full = max(self.reserved, ceiling)
         unpaid = full - self.reserved - room
         connection.execute(
-            "INSERT INTO ledger (period, reserved, spent, tallies) VALUES (?1, ?2, ?2, ?3)"
-            " ON CONFLICT (period) DO UPDATE SET reserved = ?2, spent = ?2",
-            (self.period, full, _compact(self.tallies)),
+            "INSERT INTO ledger (period, reserved, spent, tallies) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (period) DO UPDATE SET reserved = excluded.reserved,"
+            " spent = excluded.spent",
+            (self.period, full, full, _compact(self.tallies)),
         )
         self.reserved = full
         if unpaid > 0:
@@ -179,8 +180,8 @@ def write_counted(
 
 def _reserve_degraded(connection: Connection | Cursor, period: int, cost: int) -> None:
     connection.execute(
-        "INSERT INTO degraded VALUES (?1, ?2, 0)"
-        " ON CONFLICT (period) DO UPDATE SET reserved = reserved + ?2",
+        "INSERT INTO degraded VALUES (?, ?, 0)"
+        " ON CONFLICT (period) DO UPDATE SET reserved = reserved + excluded.reserved",
         (period, cost),
     )
 

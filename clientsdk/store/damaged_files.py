@@ -13,6 +13,7 @@ from contextlib import suppress
 from clientsdk.store import rollback_guard, schema
 from clientsdk.store.rollback_guard import UNREADABLE
 from sotto.errors import StoreError
+from sotto.files import force
 
 #: How many damaged files are kept.
 KEPT = 3
@@ -108,5 +109,5 @@ def _erase(file: str) -> None:
         left = os.fstat(opened.fileno()).st_size
         while left > 0:
             left -= opened.write(bytes(min(left, 1 << 16)))
-        os.fsync(opened.fileno())
+        force(opened.fileno())
     os.unlink(file)

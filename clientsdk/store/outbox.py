@@ -84,10 +84,10 @@ def due(
     """Return at most ``limit`` chains with a level that is due, period by period."""
     rows = connection.execute(
         "SELECT chain.* FROM pseudonym JOIN chain USING (period)"
-        " WHERE due <= ?1 AND (?2 IS NULL OR period = ?2)"
+        " WHERE due <= ? AND (? IS NULL OR period = ?)"
         f" AND plan NOT IN ({','.join('?' * len(without))})"
         " ORDER BY period, due, id LIMIT ?",
-        (moment, period, *without, limit),
+        (moment, period, period, *without, limit),
     )
     return [Chain(*row) for row in rows]
 

@@ -17,9 +17,10 @@ from typing import NamedTuple
 from mechanisms.digests import sha256
 from sotto.errors import StoreError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.metric import WORDS
 
 #: What a plan may change about a metric without changing what its responses mean.
-_INESSENTIAL = frozenset({"window", "repeat", "ladder", "panel"})
+_INESSENTIAL = frozenset({"window", "repeat", "ladder", "panel", *WORDS})
 
 
 class PermanentCharge(NamedTuple):

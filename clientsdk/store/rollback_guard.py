@@ -14,6 +14,7 @@ that a note that is written in part, or erased in part, means so too.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import struct
@@ -26,13 +27,8 @@ from typing import NamedTuple
 from clientsdk.store import schema
 from mechanisms.digests import sha256
 from sotto.errors import StoreError
+from sotto.files import force, force_folder, open_file, try_lock, unlock
 from sotto.plan.compiled import Ceilings
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover
-    # Without it two processes may write at once, of which the later may know less.
-    fcntl = None  # type: ignore[assignment]
 
 #: What follows the name of the state file.
 SUFFIX = "-mark"
@@ -206,9 +202,9 @@ def note_withdrawal(path: str) -> None:
     with locked(path, anyway=True) as descriptor:
         made = os.fstat(descriptor).st_size == 0
         _put(descriptor, _NOTE, (_WITHDRAWN + _occasion()).ljust(_SLOT, b"\0"))
-        os.fsync(descriptor)
-        if made and os.name == "posix":
-            _sync_folder(os.path.dirname(path))
+        force(descriptor)
+        if made:
+            force_folder(os.path.dirname(path) or os.curdir)
 
 
 def lift_withdrawal(path: str, note: bytes) -> None:
@@ -243,16 +239,15 @@ def locked(path: str, *, anyway: bool = False) -> Iterator[int]:
     If the lock cannot be had in time, what follows is done ``anyway`` or not at all.
     """
     try:
-        descriptor = os.open(f"{path}{SUFFIX}", os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = open_file(f"{path}{SUFFIX}", os.O_RDWR | os.O_CREAT)
         try:
             _lock(descriptor, anyway)
             yield descriptor
         finally:
             try:
                 # Before it is closed: a child that was forked meanwhile has a copy.
-                if fcntl is not None:
-                    with suppress(OSError):
-                        fcntl.flock(descriptor, fcntl.LOCK_UN)
+                with suppress(OSError):
+                    unlock(descriptor)
             finally:
                 os.close(descriptor)
     except OSError as error:
@@ -266,17 +261,15 @@ def _occasion() -> bytes:
 
 def _lock(descriptor: int, anyway: bool) -> None:
     deadline = time.monotonic() + schema.PATIENCE
-    while fcntl is not None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except OSError as error:
-            # Some file systems have no locks, or have run out of them.
-            if not isinstance(error, BlockingIOError) or time.monotonic() > deadline:
-                if anyway:
-                    break
-                raise
+    try:
+        while not try_lock(descriptor):
+            if time.monotonic() > deadline:
+                raise BlockingIOError(errno.EAGAIN, "another process holds its lock")
             time.sleep(schema.PAUSE)
+    except OSError:
+        # Also: some file systems have no locks, or have run out of them.
+        if not anyway:
+            raise
 
 
 def _parsed(content: bytes) -> tuple[int, GuardRecord] | None:
@@ -306,19 +299,10 @@ def _write(
         # A guard that is new, or older than notes of withdrawals.
         _put(descriptor, max(size, _NOTE), bytes(_SIZE - max(size, _NOTE)))
     if path is not None:
-        os.fsync(descriptor)
+        force(descriptor)
         # A new store makes its guard without forcing the name to disk.
-        if (found is None or found[1].generation <= 1) and os.name == "posix":
-            _sync_folder(os.path.dirname(path))
-
-
-def _sync_folder(folder: str) -> None:
-    """Make the name of a file that was created survive a loss of power too."""
-    descriptor = os.open(folder or os.curdir, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        if found is None or found[1].generation <= 1:
+            force_folder(os.path.dirname(path) or os.curdir)
 
 
 def _put(descriptor: int, place: int, content: bytes) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import stat
 import time
 from contextlib import suppress
 from sqlite3 import Connection
 
 from mechanisms.digests import sha256
 from sotto.errors import PlanError, StoreError
+from sotto.files import make_private, open_file
 from sotto.plan.compiled import brought_forward
 
 VERSION = 5
@@ -142,15 +142,19 @@ def connect(path: str | None, *, create: bool) -> Connection:
             _restrict(path)
         deadline = time.monotonic() + PATIENCE
         connection = _opened(uri_of(path))
-        while True:
-            try:
-                return _write_ahead(_configured(connection))
-            except sqlite3.OperationalError as error:
-                # Two processes that create one file at once may meet here.
-                if not is_busy(error) or time.monotonic() > deadline:
-                    connection.close()
-                    raise
-                time.sleep(PAUSE)
+        try:
+            while True:
+                try:
+                    return _write_ahead(_configured(connection))
+                except sqlite3.OperationalError as error:
+                    # Two processes that create one file at once may meet here.
+                    if not is_busy(error) or time.monotonic() > deadline:
+                        raise
+                    time.sleep(PAUSE)
+        except BaseException:
+            # Windows renames no file that is open, and a damaged one is set aside.
+            connection.close()
+            raise
     except (OSError, *FAULTS) as error:
         raise unusable("cannot open the device's store", error) from error
 
@@ -164,7 +168,9 @@ def uri_of(path: str) -> str:
     for letter in "%?#":
         path = path.replace(letter, f"%{ord(letter):02X}")
     if os.sep != "/":
-        path = "/" + path.replace(os.sep, "/")
+        # A drive follows a slash; a share begins with one.
+        path = path.replace(os.sep, "/")
+        path = path if path.startswith("/") else f"/{path}"
     return f"file://{path}?mode=rw"
 
 
@@ -268,7 +274,6 @@ def _restrict(path: str) -> None:
     # SQLite gives the write-ahead log and its index the permissions of the database. An existing
     # file is not opened here: closing it again would drop the locks that this process holds on it.
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
     except FileExistsError:
-        if os.name == "posix" and stat.S_IMODE(os.stat(path).st_mode) & 0o077:
-            os.chmod(path, 0o600)
+        make_private(path)

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import socket
-import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
 from deploy.flink import settings
 from deploy.flink.archives import archives
+from deploy.process import together
 from sotto.errors import SottoError
 
 #: Ports: of clients and of task managers at the job manager, of the job server, of the pool.
@@ -66,28 +64,6 @@ def prepare(slots: int) -> None:
     (OWN / "conf" / "config.yaml").write_text(settings.to_yaml(says), encoding="utf-8")
 
 
-def together(programs: list[list[str]]) -> int:
-    """Run programs until one of them ends, end the others, and return the status of the first.
-
-    SIGTERM ends them all.
-    """
-    running: list[subprocess.Popen[bytes]] = []
-
-    def end(*_: object) -> None:
-        for process in running:
-            process.terminate()
-
-    signal.signal(signal.SIGTERM, end)
-    running += [subprocess.Popen(words) for words in programs]
-    while all(process.poll() is None for process in running):
-        time.sleep(0.1)
-    status = next(code for process in running if (code := process.poll()) is not None)
-    end()
-    for process in running:
-        process.wait()
-    return status
-
-
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m deploy.images.node", description=__doc__)
     roles = made.add_subparsers(dest="command", required=True)
@@ -112,7 +88,7 @@ def main() -> int:
         os.environ |= environment()
         words = command(args.command)
         if args.command == WORKER:
-            return together([words, settings.pool(POOL, args.cache)])
+            return together({WORKER: words, "workers": settings.pool(POOL, args.cache)})
         os.execv(words[0], words)
     except (SottoError, OSError) as error:
         print(f"flink: error: {error}", file=sys.stderr)

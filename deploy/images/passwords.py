@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from deploy.kafka import certificates
+from deploy import certificates
 
 FOLDER = Path(__file__).parent.parent.parent / "build" / "compose"
 #: Whom the broker knows by their certificates, and where it is reached from which of them.

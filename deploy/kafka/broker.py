@@ -15,9 +15,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from deploy import jars
+from deploy import certificates, jars
 from deploy.errors import DeployError
-from deploy.kafka import certificates
 from deploy.kafka.probe import answers
 from deploy.kafka.settings import MECHANISM, ROLES, USER, common, plain, tls
 from deploy.ports import HOST, free_ports, require_free

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deploy.kafka.certificates import Keys
+from deploy.certificates import Keys
 from deploy.ports import HOST
 
 #: Who may do everything, and who may do what ``sotto topics create`` allows them.

@@ -38,6 +38,15 @@ def thresholds_of(coins: Words) -> Floats:
     return (shifted + 0.5) * 2.0**-53
 
 
+def bit_said(answer: int, exponent: int, bits: int) -> str:
+    """Return what an answer says of a bit, in words.
+
+    >>> bit_said(1, 9, 10), bit_said(0, 0, 10)
+    ('bit 1 of 10, the highest first, is 1', 'bit 10 of 10, the highest first, is 0')
+    """
+    return f"bit {bits - exponent} of {bits}, the highest first, is {answer}"
+
+
 def exponent_of(coin: int, bits: int) -> int:
     """Return the exponent e of the bit that a coin samples, of probability 2**e / (2**bits - 1)."""
     return (1 + coin % ((1 << bits) - 1)).bit_length() - 1

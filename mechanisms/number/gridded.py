@@ -74,6 +74,17 @@ class GridMechanism(NumberMechanism):
         wanted = quantiles if self.distribution else None
         return grid_estimates(self.shape, self.laws, table, low, high, wanted)
 
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        return self.said(self.output_of(payload), context)
+
+    def said(self, output: int, context: Context) -> str:
+        """Return the number in whose window a cell is the middle one, or the end, or missing."""
+        shape = self.shape
+        if output < shape.cells:
+            return f"about {context.number((output - shape.width // 2) / shape.steps)}"
+        end = output - shape.cells
+        return f"about {context.number(end)}" if shape.ends and end < 2 else "missing"
+
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
         from mechanisms.number.gridmeans import grid_variance, worst_pictures
 
@@ -157,11 +168,6 @@ class DuchiOneBit(GridMechanism):
     def resolution(self) -> int:
         """Any number: an audit takes one apart from the ends too."""
         return 1 << 32
-
-    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        low, high = context.range
-        unit = f" {context.unit}" if context.unit else ""
-        return (f"{low:g}{unit}", f"{high:g}{unit}", "missing")[self.output_of(payload)]
 
 
 class WindowMechanism(GridMechanism):

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from mechanisms.number.answers import NumericEstimates
     from mechanisms.planner.targets import Assumed, Precision
 
-#: Longer payloads are no numbers to people.
-_SHOWN_BYTES = 4
-
 
 class NumberMechanism(Mechanism):
     """A mechanism for a number in [0, 1], or where ``missing``, for None (NaN among many).
@@ -115,12 +112,6 @@ class NumberMechanism(Mechanism):
 
     def noise(self, level: int) -> Noise | None:
         return Noise.of(*self.exact(level)[0])
-
-    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        output = self.output_of(payload)
-        if len(payload) > _SHOWN_BYTES:
-            return f"answers to be read together, {payload.hex()}"
-        return f"answer number {output} of its mechanism, {self.name}"
 
     @property
     def resolution(self) -> int:

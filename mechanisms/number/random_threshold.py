@@ -120,10 +120,8 @@ class RandomThreshold(AnswerMechanism):
         )
 
     def _said(self, answer: int, chain: bytes, context: Context) -> str:
-        low, high = context.range
         side = "above" if answer else "at most"
-        unit = f" {context.unit}" if context.unit else ""
-        return f"{side} {low + grid.threshold_of(self.coin(chain)) * (high - low):.6g}{unit}"
+        return f"{side} about {context.number(grid.threshold_of(self.coin(chain)))}"
 
 
 def _uniform_and_atom(shift: float) -> tuple[float, float]:

@@ -142,8 +142,7 @@ class SampledBit(BitMechanism, AnswerMechanism):
         return self.bits - 1 - grid.exponents_of(self.coins_of(chains), self.bits)
 
     def _said(self, answer: int, chain: bytes, context: Context) -> str:
-        place = self.bits - self.exponent(chain)
-        return f"bit {place} of {self.bits}, the highest first, is {answer}"
+        return grid.bit_said(answer, self.exponent(chain), self.bits)
 
 
 @frozen
@@ -209,6 +208,14 @@ class SampledBits(SeveralAnswers, BitMechanism):
             grid.round_to_grid(symbol, self.resolution, source) >> exponent & 1
             for exponent in self.exponents(seed)
         ]
+
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        answers = self.chain.unpack(self.output_of(payload))
+        exponents = self.exponents(self.seed(chain))
+        return "; ".join(
+            "missing" if answer == grid.MISSING else grid.bit_said(answer, exponent, self.bits)
+            for answer, exponent in zip(answers, exponents, strict=True)
+        )
 
     def priors(self, symbol: Any, seed: int) -> list[Prior]:
         grid.check_unit(symbol, self.missing)

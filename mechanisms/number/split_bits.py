@@ -29,6 +29,7 @@ from mechanisms.number.mechanism import NumberMechanism
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
+    from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
 
 _CONTEXT = decimal_context(34)
@@ -168,6 +169,13 @@ class SplitBits(NumberMechanism):
             mean = 1.0 if values is None else float(np.asarray(values, dtype=np.float64).mean())
             found += mean**2 * p * (1 - p) / (p - q) ** 2
         return found
+
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        output = self.output_of(payload)
+        if self.missing and not output >> self.bits:
+            return "missing"
+        point = int(f"{output & self.resolution:0{self.bits}b}"[::-1], 2)
+        return f"about {context.number(point / self.resolution)}"
 
     @property
     def resolution(self) -> int:

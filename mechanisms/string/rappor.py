@@ -251,7 +251,10 @@ class Rappor(Mechanism):
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
         count, cohort = self.output_of(payload).bit_count(), self.cohort(pseudonym) + 1
-        return f"{count} of {self.bits} bits, in cohort {cohort} of {self.cohorts}"
+        return (
+            f"a pattern of {self.bits} bits of which {count} are set, in cohort {cohort} of "
+            f"{self.cohorts}"
+        )
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
         cohort, strings = self.cohort(NO_ID), dict[int, bytes]()

@@ -179,7 +179,17 @@ class CoordinateSampling(SeveralAnswers):
         return precision_of_mean("the mean of a coordinate", variance, assumed, scale)
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
-        return f"answers to be read together, {payload.hex()}"
+        seed, answers = self.seed(chain), self.chain.unpack(self.output_of(payload))
+        return "; ".join(
+            f"number {coordinate + 1}: {self._said(place, answer, seed, context)}"
+            for place, (coordinate, answer) in enumerate(
+                zip(self.coordinates(seed), answers, strict=True)
+            )
+        )
+
+    @abstractmethod
+    def _said(self, place: int, answer: int, seed: int, context: Context) -> str:
+        """Return in words the answer about the coordinate that was drawn in a place."""
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
         return (0.0,) * self.dimensions, (1.0,) * self.dimensions

@@ -23,6 +23,7 @@ from mechanisms.randomness import Source
 from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED, CoordinateSampling
 
 if TYPE_CHECKING:
+    from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
 
 #: The variance of values uniform in [0, 1].
@@ -142,6 +143,9 @@ class SampledHybrid(CoordinateSampling):
         if values is not None:
             return variance(np.asarray(values, dtype=np.float64))
         return max(variance(each) for each in worst_pictures(self.grid.shape))
+
+    def _said(self, place: int, answer: int, seed: int, context: Context) -> str:
+        return self.grid.said(answer, context)
 
     def noise(self, level: int) -> Noise | None:
         return self.grid.noise(level)

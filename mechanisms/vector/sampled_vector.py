@@ -20,6 +20,7 @@ from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED, Coordinat
 from mechanisms.vector.optimum import optimal_sampled
 
 if TYPE_CHECKING:
+    from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
 
 #: Bins of the thresholds that are kept apart in counts, a coordinate: the 4 leading bits.
@@ -180,6 +181,13 @@ class SampledVector(CoordinateSampling):
         noise = answer_noise(self.probabilities(level)[0], 2, float(x.mean()))
         taken = 0.0 if self.bits and values is None else float(x.var())
         return ratio * (noise + between) * (1 + extra / answers) - taken
+
+    def _said(self, place: int, answer: int, seed: int, context: Context) -> str:
+        asked = coin(seed, self.sampled + place)
+        if self.bits:
+            return grid.bit_said(answer, grid.exponent_of(asked, self.bits), self.bits)
+        side = "above" if answer else "at most"
+        return f"{side} about {context.number(grid.threshold_of(asked))}"
 
     def noise(self, level: int) -> Noise | None:
         return Noise.of(*self.exact(level)[0])

@@ -75,7 +75,7 @@ _ROWS, _ROWS_AT = struct.Struct("<I"), 24
 @lru_cache(maxsize=1 << 12)
 def window_group(plan: str, metric: CompiledMetric) -> bytes:
     """Return 16 bytes, the same for a metric that several versions of a plan have."""
-    content = canonical({"plan": plan, **metric.document()})
+    content = canonical({"plan": plan, **metric.counted.document()})
     return hashlib.sha256(content).digest()[:_GROUP]
 
 

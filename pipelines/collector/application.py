@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+import os
+import traceback
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
-from pipelines.collector.commits import GroupCommit, OverloadError
+from pipelines.collector.commits import GroupCommit
 from pipelines.collector.keys import AppKeys
-from pipelines.collector.limits import Limits, TokenBucket
+from pipelines.collector.limits import Limits, OverloadError, Room, Share, TokenBucket
 from pipelines.collector.plans import Plans
 from sotto.errors import FormatError, PublishError
 from sotto.wire.batch import split_messages
@@ -29,6 +34,8 @@ from sotto.wire.format import HEADER, pseudonym_of
 #: failed, it does not know the plan.
 _BUSY, _FAILED, _UNKNOWN = 5, 60, 3600
 _WHO = "anybody"
+
+_logger = logging.getLogger(__name__)
 
 _PROBLEM: dict[str, Any] = {
     "application/problem+json": {
@@ -69,6 +76,7 @@ def application(
     keys: AppKeys | None = None,
     limits: Limits | None = None,
     origins: Sequence[str] = ("*",),
+    warn: Callable[[str], None] = _logger.warning,
 ) -> FastAPI:
     """Return the application.
 
@@ -83,9 +91,13 @@ def application(
     limits : Limits, optional
     origins : sequence of str
         Web origins whose pages may send.
+    warn : callable
+        Is called once for each place at which an error in the collector has come up.
     """
     bounds = limits or Limits()
     buckets: dict[str, TokenBucket] = {}
+    faults: set[str] = set()
+    room = Room(bounds.waiting_bytes)
 
     def admit(request: Request) -> None:
         """Refuse a request without a key, or one too many."""
@@ -133,8 +145,22 @@ def application(
             headers["retry-after"] = str(max(1, math.ceil(problem.retry_after)))
         if problem.status == 401:
             headers["www-authenticate"] = "Bearer"
-        body = json.dumps({"title": problem.title, "status": problem.status})
-        return Response(body, problem.status, headers, "application/problem+json")
+        return _answer(problem.status, problem.title, headers)
+
+    @app.exception_handler(HTTPException)
+    async def _refusal(_: Request, error: HTTPException) -> Response:
+        """Answer what no route takes."""
+        return _answer(error.status_code, str(error.detail), dict(error.headers or {}))
+
+    @app.exception_handler(Exception)
+    async def _fault(_: Request, error: Exception) -> Response:
+        """Answer after an error in the collector; its text may hold what was sent."""
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__name__}, {os.path.basename(place.filename)}:{place.lineno}"
+        if where not in faults:
+            faults.add(where)
+            warn(f"an error in the collector ({where})")
+        return _answer(500, "an error in the collector", {"cache-control": "no-store"})
 
     @app.post(
         "/v1/reports",
@@ -168,10 +194,10 @@ def application(
         Retry-After if there is one; what arrives twice is counted once.
         """
         admit(request)
-        body = await _body(request, bounds)
-        messages = _checked(body, plans().fingerprints)
         try:
-            await commits.write(messages)
+            with room.share() as share:
+                body = await _body(request, bounds, share)
+                await commits.write(_checked(body, plans().fingerprints))
         except OverloadError:
             raise ProblemError(503, "overloaded", _BUSY) from None
         except PublishError:
@@ -200,22 +226,29 @@ def application(
     return app
 
 
-async def _body(request: Request, limits: Limits) -> bytes:
+def _answer(status: int, title: str, headers: Mapping[str, str]) -> Response:
+    """Return a problem document (RFC 9457)."""
+    body = json.dumps({"title": title, "status": status})
+    return Response(body, status, headers, "application/problem+json")
+
+
+async def _body(request: Request, limits: Limits, share: Share) -> bytes:
     """Return the request's body, if it arrives in time and is not too large."""
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > limits.body_bytes:
         raise ProblemError(413, f"a body has at most {limits.body_bytes} bytes")
     parts: list[bytes] = []
-    size = 0
     try:
         async with asyncio.timeout(limits.body_seconds):
             async for part in request.stream():
-                size += len(part)
-                if size > limits.body_bytes:
+                share.grow(len(part))
+                if share.size > limits.body_bytes:
                     raise ProblemError(413, f"a body has at most {limits.body_bytes} bytes")
                 parts.append(part)
     except TimeoutError:
         raise ProblemError(408, "the body did not arrive in time") from None
+    except ClientDisconnect:
+        raise ProblemError(400, "the body did not arrive") from None
     return b"".join(parts)
 
 

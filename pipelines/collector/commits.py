@@ -9,8 +9,9 @@ answer says which messages came over one connection, beyond that they came withi
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
@@ -20,17 +21,15 @@ from sotto.errors import PublishError
 
 #: Seconds.
 HOLD = 0.01
-#: Bytes of messages that may wait; more are refused.
-WAITING_BYTES = 32 << 20
+#: Seconds after a failure of the store within which messages are refused without trying it.
+PAUSE = 1.0
 
 
-class OverloadError(PublishError):
-    """More messages wait than the collector may hold."""
+_logger = logging.getLogger(__name__)
 
 
 class _Request(NamedTuple):
     messages: Sequence[tuple[int, bytes]]
-    size: int
     done: asyncio.Future[None]
 
 
@@ -41,43 +40,55 @@ class GroupCommit:
     ----------
     store : Store
     hold : float
-        Seconds that a group waits for more messages.
-    waiting_bytes : int
-        Of messages that are not durable yet, at most.
+        Seconds for which a group is open at least.
+    warn : callable
+        Is called when the store begins to fail, and when it works again.
+    pause : float
+        Seconds for which nothing is tried after a failure: whoever comes is refused at once.
     """
 
     def __init__(
-        self, store: Store, hold: float = HOLD, waiting_bytes: int = WAITING_BYTES
+        self,
+        store: Store,
+        hold: float = HOLD,
+        warn: Callable[[str], None] = _logger.warning,
+        pause: float = PAUSE,
     ) -> None:
         self._store = store
         self._hold = hold
-        self._limit = waiting_bytes
+        self._warn = warn
+        self._pause = pause
+        #: Why the last group was not written.
+        self._failure: str | None = None
+        self._resume = 0.0
         self._waiting: list[_Request] = []
-        self._size = 0
+        self._opened = 0.0
         self._arrived = asyncio.Event()
+        self._closing = asyncio.Event()
         self._random = random.SystemRandom()
         self._thread = ThreadPoolExecutor(1, "sotto-collector-write")
         self._task: asyncio.Task[None] | None = None
-        self._closing = asyncio.Event()
 
     async def write(self, messages: Sequence[tuple[int, bytes]]) -> None:
         """Return once messages, each with its shard, are durable.
 
         Raises
         ------
-        OverloadError
-            Too much waits; nothing of these was written.
         PublishError
-            The store has failed; these may be written or not.
+            The store has failed, just now or a moment ago, or is closed; these may be written or
+            not.
         """
-        size = sum(len(message) for _, message in messages)
-        if self._closing.is_set() or self._size + size > self._limit:
-            raise OverloadError("too many messages wait for the disk")
+        loop = asyncio.get_running_loop()
+        if self._closing.is_set():
+            raise PublishError("the collector is ending")
+        if self._failure is not None and loop.time() < self._resume:
+            raise PublishError(self._failure)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
-        request = _Request(messages, size, asyncio.get_running_loop().create_future())
+        if not self._waiting:
+            self._opened = loop.time()
+        request = _Request(messages, loop.create_future())
         self._waiting.append(request)
-        self._size += size
         self._arrived.set()
         await request.done
 
@@ -91,31 +102,42 @@ class GroupCommit:
         self._thread.shutdown()
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
         while not self._closing.is_set() or self._waiting:
             await self._arrived.wait()
+            # While a group was written the next one was open already.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), self._hold)
+                left = self._opened + self._hold - loop.time()
+                await asyncio.wait_for(self._closing.wait(), max(0.0, left))
             self._arrived.clear()
             group, self._waiting = self._waiting, []
             if group:
                 await self._write(group)
 
     async def _write(self, group: Sequence[_Request]) -> None:
-        messages = [message for request in group for message in request.messages]
-        self._random.shuffle(messages)
-        failure: PublishError | None = None
         loop = asyncio.get_running_loop()
+        failure: str | None = None
         try:
+            messages = [message for request in group for message in request.messages]
+            self._random.shuffle(messages)
             await loop.run_in_executor(self._thread, self._store.write, messages)
         except PublishError as error:
-            failure = error
+            failure = str(error)
         except Exception as error:
-            failure = PublishError(f"the store has failed ({type(error).__name__})")
-        self._size -= sum(request.size for request in group)
+            failure = f"the store has failed ({type(error).__name__})"
+        self._note(failure)
+        self._resume = loop.time() + self._pause
         for request in group:
             # One whose client has gone is cancelled.
             with suppress(asyncio.InvalidStateError):
                 if failure is None:
                     request.done.set_result(None)
                 else:
-                    request.done.set_exception(failure)
+                    request.done.set_exception(PublishError(failure))
+
+    def _note(self, failure: str | None) -> None:
+        before, self._failure = self._failure, failure
+        if failure is None and before is not None:
+            self._warn("messages are taken again")
+        elif failure is not None and failure != before:
+            self._warn(f"messages are refused: {failure}")

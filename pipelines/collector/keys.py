@@ -7,15 +7,21 @@ is read again when it changes: a new key is added, shipped, and the old one remo
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import logging
 import os
 import re
 import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sotto.errors import ParameterError
+
+_logger = logging.getLogger(__name__)
 
 _APP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -29,7 +35,13 @@ class _File(BaseModel):
 
 
 class AppKeys:
-    """The keys in a file.
+    """The keys in a file, read again when it changes.
+
+    Parameters
+    ----------
+    path : Path
+    warn : callable
+        Is called once for each reason why the file cannot be read any more.
 
     Raises
     ------
@@ -37,11 +49,12 @@ class AppKeys:
         There is no such file, or it is not one of keys.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, warn: Callable[[str], None] = _logger.warning) -> None:
         self._path = path
-        self._stamp: tuple[int, int] | None = None
-        self._apps: dict[str, str] = {}
-        self._read(self._stamp_now())
+        self._warn = warn
+        self._warned = ""
+        self._stamp = _stamp(path)
+        self._apps = _by_digest(path)
 
     def app_of(self, key: str) -> str | None:
         """Return the app that a key belongs to, None if none does."""
@@ -49,25 +62,16 @@ class AppKeys:
         return self._apps.get(_digest(key))
 
     def reload(self) -> None:
-        """Read the file again if it has changed; keep what was read if it cannot be read now."""
+        """Read the file again if it has changed; keep the keys there were if it is damaged."""
         try:
-            stamp = self._stamp_now()
+            stamp = _stamp(self._path)
             if stamp != self._stamp:
-                self._read(stamp)
-        except ParameterError:
-            return
-
-    def _stamp_now(self) -> tuple[int, int]:
-        try:
-            found = os.stat(self._path)
-        except OSError as error:
-            raise ParameterError(f"{self._path}: {error.strerror}") from None
-        return found.st_mtime_ns, found.st_size
-
-    def _read(self, stamp: tuple[int, int]) -> None:
-        apps = _load(self._path).apps
-        self._apps = {digest: app for app, digests in apps.items() for digest in digests}
-        self._stamp = stamp
+                self._apps, self._stamp = _by_digest(self._path), stamp
+            self._warned = ""
+        except ParameterError as error:
+            if self._warned != str(error):
+                self._warned = str(error)
+                self._warn(f"{error}; the keys that were read before hold")
 
 
 def new_key(path: Path, app: str) -> str:
@@ -83,10 +87,9 @@ def new_key(path: Path, app: str) -> str:
             f"app {app!r} must be 1 to 64 letters, digits, '.', '_' and '-', "
             "a letter or digit first"
         )
-    content = _load(path) if path.exists() else _File()
     key = secrets.token_urlsafe(24)
-    content.apps.setdefault(app, []).append(_digest(key))
-    _save(path, content)
+    with _changing(path) as content:
+        content.apps.setdefault(app, []).append(_digest(key))
     return key
 
 
@@ -98,13 +101,13 @@ def drop_key(path: Path, key: str) -> str:
     ParameterError
         No app has it.
     """
-    content, digest = _load(path), _digest(key)
-    for app, digests in content.apps.items():
-        if digest in digests:
-            digests.remove(digest)
-            _save(path, content)
-            return app
-    raise ParameterError(f"{path}: no app has this key")
+    digest = _digest(key)
+    with _changing(path) as content:
+        for app, digests in content.apps.items():
+            if digest in digests:
+                digests.remove(digest)
+                return app
+        raise ParameterError(f"{path}: no app has this key")
 
 
 def _digest(key: str) -> str:
@@ -122,7 +125,52 @@ def _load(path: Path) -> _File:
         ) from None
 
 
-def _save(path: Path, content: _File) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(content.model_dump_json(indent=2) + "\n")
-    os.replace(temporary, path)
+def _by_digest(path: Path) -> dict[str, str]:
+    apps = _load(path).apps
+    return {digest: app for app, digests in apps.items() for digest in digests}
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """Return what is different of a file that has changed."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise ParameterError(f"{path}: {error.strerror}") from None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[_File]:
+    """Return what is in the file, if there is one, and write it back unless the block raises.
+
+    One process does so at a time. Whoever reads finds the old content or the new one, also after a
+    loss of power. A new file is its owner's alone.
+    """
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        content = _load(path) if path.exists() else _File()
+        yield content
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        try:
+            _write(temporary, path, content.model_dump_json(indent=2).encode() + b"\n")
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _write(temporary: Path, path: Path, data: bytes) -> None:
+    """Write a file that may be read by whoever could read ``path``."""
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with suppress(FileNotFoundError):
+            before = path.stat()
+            with suppress(PermissionError):
+                os.fchown(file.fileno(), before.st_uid, before.st_gid)
+            os.fchmod(file.fileno(), before.st_mode & 0o777)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

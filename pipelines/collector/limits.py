@@ -1,10 +1,19 @@
-"""Limits of the collector: how many requests an app may make, and how long a request may take."""
+"""Limits of the collector: how many requests an app may make, how long one may take, how much may
+wait.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import TracebackType
+
+from sotto.errors import SottoError
+
+
+class OverloadError(SottoError):
+    """As many bytes wait as the collector may hold."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +32,8 @@ class Limits:
         Requests of one app that may come at once.
     connections : int
         Open at one time; further ones are answered with 503.
+    waiting_bytes : int
+        Of the bodies of all requests that are not answered yet; further ones are refused with 503.
     """
 
     body_bytes: int = 4 << 20
@@ -30,6 +41,7 @@ class Limits:
     requests_per_second: float = 1000.0
     burst: int = 2000
     connections: int = 2000
+    waiting_bytes: int = 64 << 20
 
 
 class TokenBucket:
@@ -62,3 +74,59 @@ class TokenBucket:
             return (1 - self._tokens) / self._rate
         self._tokens -= 1
         return 0.0
+
+
+class Room:
+    """The bytes that all requests may hold together.
+
+    Examples
+    --------
+    >>> room = Room(10)
+    >>> with room.share() as share, room.share() as other:
+    ...     share.grow(6)
+    ...     other.grow(5)
+    Traceback (most recent call last):
+    ...
+    pipelines.collector.limits.OverloadError: too many bytes wait
+    >>> room.held
+    0
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.held = 0
+
+    def share(self) -> Share:
+        """Return what one request holds of it: nothing yet."""
+        return Share(self)
+
+    def take(self, size: int) -> None:
+        """Hold so many bytes more; OverloadError if there are not as many."""
+        if self.held + size > self._most:
+            raise OverloadError("too many bytes wait")
+        self.held += size
+
+
+class Share:
+    """What one request holds; given back when its block ends."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self.size = 0
+
+    def grow(self, size: int) -> None:
+        """Hold so many bytes more; OverloadError if there are not as many."""
+        self._room.take(size)
+        self.size += size
+
+    def __enter__(self) -> Share:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._room.held -= self.size
+        self.size = 0

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import time
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from sotto.plan.compile import load_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
-#: Seconds between two looks at the folder.
-_LOOK = 5.0
 _ENDINGS = (".json", ".yaml", ".yml")
 
 
@@ -27,7 +24,7 @@ class Plans:
     fingerprints : set of bytes
         Of the plans whose messages are taken.
     body : bytes
-        ``{"plans": [...]}``, each as ``sotto plan compile`` writes it.
+        ``{"plans": [...]}``, each as the bytes that ``sotto plan compile`` writes.
     etag : str
         Of the body.
 
@@ -41,16 +38,23 @@ class Plans:
         registry = Registry(plans)
         self.collector = registry.collector
         self.fingerprints = set(registry.by_fingerprint)
-        documents = [json.loads(plan.to_json()) for plan in registry.plans]
-        self.body = json.dumps({"plans": documents}, separators=(",", ":")).encode()
+        documents = [plan.to_json() for plan in registry.plans]
+        self.body = b'{"plans":[' + b",".join(documents) + b"]}"
         self.etag = f'"{hashlib.sha256(self.body).hexdigest()[:32]}"'
 
 
 class PlanFiles:
-    """Returns the plans of files and of a folder; what is put into the folder needs no restart.
+    """The plans of files and of a folder; what is put into the folder needs no restart.
 
-    A file of the folder that cannot be used is left out, with one warning for each reason; once
-    known, a plan stays until the process ends, since devices still send what they recorded.
+    A file of the folder that cannot be used is left out, with one warning for each reason. Once
+    known, a plan stays until the process ends, since devices still send what they recorded. If a
+    file changes in nothing but what the fingerprint leaves out, such as ``expires``, the new
+    document is served.
+
+    Attributes
+    ----------
+    known : Plans
+        Those that are known now.
 
     Raises
     ------
@@ -66,38 +70,57 @@ class PlanFiles:
         self._folder = folder
         self._warn = warn
         self._warned: dict[Path, str] = {}
-        self._plans = [_load(path) for path in files]
-        self._read_folder()
+        self._stamps: dict[Path, tuple[int, int, int]] = {}
+        self._plans: dict[bytes, CompiledPlan] = {}
+        #: Files of the folder, by fingerprint.
+        self._sources: dict[bytes, Path] = {}
+        self.known: Plans
+        if files:
+            named = [_load(path) for path in files]
+            self.known = Plans(named)
+            self._plans = {plan.fingerprint: plan for plan in named}
+        self.reload()
         if not self._plans:
             raise ParameterError(f"{folder}: there is no plan yet")
-        self._known = Plans(self._plans)
-        self._next = time.monotonic() + _LOOK
 
-    def __call__(self) -> Plans:
-        """Return the plans that are known now."""
-        if self._folder is not None and time.monotonic() >= self._next:
-            if self._read_folder():
-                self._known = Plans(self._plans)
-            self._next = time.monotonic() + _LOOK
-        return self._known
-
-    def _read_folder(self) -> bool:
-        """Add the folder's plans that are not known yet; return whether there were any."""
-        known = len(self._plans)
-        paths = [] if self._folder is None else sorted(self._folder.iterdir())
+    def reload(self) -> None:
+        """Read what is new in the folder."""
+        if self._folder is None:
+            return
+        try:
+            paths = sorted(self._folder.iterdir())
+        except OSError as error:
+            self._leave_out(self._folder, error)
+            return
         for path in paths:
-            if path.suffix not in _ENDINGS or path.name.startswith("."):
-                continue
-            try:
-                plan = _load(path)
-                if plan.fingerprint not in {each.fingerprint for each in self._plans}:
-                    Plans([*self._plans, plan])
-                    self._plans.append(plan)
-            except (PlanError, OSError, UnicodeError) as error:
-                if self._warned.get(path) != str(error):
-                    self._warned[path] = str(error)
-                    self._warn(f"{path} is left out: {error}")
-        return len(self._plans) > known
+            if path.suffix in _ENDINGS and not path.name.startswith("."):
+                try:
+                    self._read(path)
+                except (PlanError, ParameterError, OSError, UnicodeError) as error:
+                    self._leave_out(path, error)
+
+    def _read(self, path: Path) -> None:
+        found = os.stat(path)
+        stamp = found.st_ino, found.st_mtime_ns, found.st_size
+        if self._stamps.get(path) == stamp:
+            return
+        plan = _load(path)
+        plans = dict(self._plans)
+        source = self._sources.get(plan.fingerprint)
+        if source is not None and (source == path or not source.exists()):
+            del plans[plan.fingerprint]
+        # Two documents of one fingerprint, of which neither has taken the other's place, are an
+        # error.
+        self.known = Plans([*plans.values(), plan])
+        self._plans = plans | {plan.fingerprint: plan}
+        self._sources[plan.fingerprint] = path
+        self._stamps[path] = stamp
+        self._warned.pop(path, None)
+
+    def _leave_out(self, path: Path, error: Exception) -> None:
+        if self._warned.get(path) != str(error):
+            self._warned[path] = str(error)
+            self._warn(f"{path} is left out: {error}")
 
 
 def _load(path: Path) -> CompiledPlan:

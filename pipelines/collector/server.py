@@ -1,18 +1,41 @@
-"""Serves the collector with uvicorn: no access log, no server header, slow clients cut off."""
+"""Serves the collector with uvicorn: nothing about a client is kept, slow ones are cut off."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import resource
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import httptools
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from pipelines.collector.certificates import Certificate
 from pipelines.collector.limits import Limits
+from sotto.errors import ParameterError
 
-#: Seconds that a connection may be idle between requests, and that a request's head may take.
-_IDLE, _HEAD = 15, 10.0
+#: Seconds between two looks at files that may have changed: keys, plans, certificates.
+LOOK = 2.0
+#: Seconds that a connection may be idle between requests; that a TLS handshake or the head of a
+#: request may take; that a request and its answer may take; and that closing may take.
+_IDLE, _HEAD, _REQUEST, _CLOSE = 15, 10.0, 60.0, 5.0
+_HEAD_BYTES = 64 << 10
+#: Descriptors that are kept for other things than connections.
+_FILES = 64
+#: All that is read of a request's head. No other header leaves the parser.
+_HEADERS = frozenset(
+    {
+        *(b"authorization", b"content-length", b"content-type", b"expect", b"if-none-match"),
+        *(b"origin", b"access-control-request-method", b"access-control-request-headers"),
+    }
+)
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\n"
     b"content-length: 0\r\nconnection: close\r\n\r\n"
@@ -20,42 +43,140 @@ _BUSY = (
 
 
 class _Connection(HttpToolsProtocol):
-    """A connection that is closed when the head of a request takes too long."""
+    """A connection that has no address, and is closed when it takes too long or asks too much."""
 
     most = Limits.connections
-    _head_timer: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _in_head = True
+    _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.client = None
         if len(self.connections) > self.most:
             transport.write(_BUSY)
             transport.close()
             return
-        self._await_head()
+        self._limit(_HEAD)
 
     def data_received(self, data: bytes) -> None:
-        if self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
-            self._await_head()
+        idle = self.cycle is None or self.cycle.response_complete
+        if idle and self._timer is None:
+            self._limit(_HEAD)
+        in_head = self._in_head
         super().data_received(data)
+        if in_head and self._in_head:
+            # The parser keeps a head until it is whole.
+            self._head_bytes += len(data)
+            if self._head_bytes > _HEAD_BYTES:
+                self.transport.abort()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() in _HEADERS:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._stop_timer()
+        if self.cycle is not None and not self.cycle.response_complete:
+            # Nobody sends a request before the last one is answered but to fill the memory.
+            self.transport.abort()
+            raise httptools.HttpParserError("a request before the answer to the last one")
+        self._in_head = False
+        self._limit(_REQUEST)
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_head = True
+        self._head_bytes = 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._stop_timer()
+        super().on_response_complete()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        # Closing waits for a client that does not read its answer.
+        self._limit(_CLOSE)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
 
-    def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(_HEAD, self.transport.abort)
+    def _limit(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(seconds, self.transport.abort)
 
     def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
-def serve(app: FastAPI, host: str, port: int, limits: Limits, **options: Any) -> None:
+class _Server(uvicorn.Server):
+    """Uvicorn's server, which says when it is ready, logs no address and ends with status 0."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        context: ssl.SSLContext | None,
+        ready: Callable[[], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        super().__init__(config)
+        self._context = context
+        self._ready = ready
+        self._warn = warn
+        self._warned: set[str] = set()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._report)
+        timeout = None if self._context is None else _HEAD
+        self.servers = [
+            await loop.create_server(
+                self._connection,
+                sock=each,
+                ssl=self._context,
+                ssl_handshake_timeout=timeout,
+                backlog=self.config.backlog,
+            )
+            for each in sockets or []
+        ]
+        self.started = True
+        self._ready()
+
+    def _connection(self) -> asyncio.Protocol:
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+    def _report(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Warn of an error in the server, once for each kind: its text may hold an address."""
+        what = type(context.get("exception")).__name__
+        if what not in self._warned:
+            self._warned.add(what)
+            self._warn(f"an error in the server ({what})")
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        with super().capture_signals():
+            yield
+            # They have been obeyed, and are not raised again.
+            self._captured_signals.clear()
+
+
+def serve(
+    app: FastAPI,
+    host: str,
+    port: int,
+    limits: Limits,
+    ready: Callable[[int], None],
+    warn: Callable[[str], None],
+    certificate: Certificate | None = None,
+    reload: Sequence[Callable[[], None]] = (),
+) -> None:
     """Serve until SIGINT or SIGTERM; requests that were taken are answered first.
 
     Parameters
@@ -63,25 +184,81 @@ def serve(app: FastAPI, host: str, port: int, limits: Limits, **options: Any) ->
     app : FastAPI
     host : str
     port : int
+        0 for any that is free.
     limits : Limits
-    **options
-        Of ``uvicorn.Config``: ``ssl_certfile`` and ``ssl_keyfile``, say.
+    ready : callable
+        Is called with the port once requests are taken.
+    warn : callable
+    certificate : Certificate, optional
+        For TLS.
+    reload : sequence of callable
+        Called every few seconds, in a thread.
+
+    Raises
+    ------
+    ParameterError
+        The address cannot be listened on.
     """
-    protocol = type("Connection", (_Connection,), {"most": limits.connections})
+
+    async def look() -> None:
+        for each in reload:
+            try:
+                await asyncio.to_thread(each)
+            except Exception as error:
+                warn(f"a file could not be read again ({type(error).__name__})")
+
+    sockets = _bind(host, port)
+    for name in ("uvicorn.error", "uvicorn.asgi", "uvicorn.access", "asyncio"):
+        # What they say of a request may hold parts of it.
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    most = min(limits.connections, _descriptors() - _FILES)
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
-        http=protocol,
+        http=type("Connection", (_Connection,), {"most": most}),
         ws="none",
+        lifespan="on",
+        log_config=None,
         access_log=False,
-        log_level="warning",
         server_header=False,
         date_header=False,
         proxy_headers=False,
         timeout_keep_alive=_IDLE,
         timeout_graceful_shutdown=30,
         backlog=2048,
-        **options,
+        callback_notify=look,
+        timeout_notify=LOOK,  # type: ignore[arg-type]
     )
-    uvicorn.Server(config).run()
+    context = None if certificate is None else certificate.context
+    found = sockets[0].getsockname()[1]
+    _Server(config, context, lambda: ready(found), warn).run(sockets=sockets)
+
+
+def _bind(host: str, port: int) -> list[socket.socket]:
+    """Return a socket for each address of the host that this machine has, all on one port."""
+    made: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, *_, address in found:
+            try:
+                made.append(socket.create_server((address[0], port), family=family))
+                port = made[-1].getsockname()[1]
+            except OSError as error:
+                # As ::1 of localhost where there is no IPv6.
+                if error.errno != errno.EADDRNOTAVAIL or (address == found[-1][-1] and not made):
+                    raise
+    except OSError as error:
+        for each in made:
+            each.close()
+        why = error.strerror.partition(" (")[0]
+        raise ParameterError(f"--listen {host} --port {port}: {why}") from None
+    return made
+
+
+def _descriptors() -> int:
+    """Return how many files this process may have open, after it has asked for the most."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        return soft
+    return hard if hard != resource.RLIM_INFINITY else 1 << 20

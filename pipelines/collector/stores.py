@@ -93,9 +93,9 @@ class LogStore:
                 self._writer.append(message, append_time)
             self._writer.sync()
         except PublishError:
-            # A full disk lets it go on; after a failed fsync it must be opened again. Either way
-            # opening it again is right, and what it held is sent again.
-            self.close()
+            # What was written of them stays; the devices send all of them again.
+            if not self._writer.usable:
+                self.close()
             raise
 
     def close(self) -> None:
@@ -144,9 +144,12 @@ class KafkaStore:
             ]
             for future in sent:
                 future.get(timeout=max(0.0, deadline - time.monotonic()))
-        except (KafkaError, BrokerError, ValueError) as error:
+        except BrokerError as error:
             self.close()
-            raise PublishError(f"the brokers took no messages ({type(error).__name__})") from error
+            raise PublishError(str(error)) from None
+        except KafkaError as error:
+            self.close()
+            raise PublishError(f"the brokers took no messages ({type(error).__name__})") from None
 
     def close(self) -> None:
         """Disconnect."""
@@ -157,9 +160,9 @@ class KafkaStore:
             end_producer(producer)
 
     def _connect(self) -> KafkaProducer:
-        from sotto.kafka.producers import make_producer
+        from sotto.kafka.producers import end_producer, make_producer, require_partitions
 
-        return make_producer(
+        producer = make_producer(
             self._broker,
             self._timeout,
             compression="zstd",
@@ -167,3 +170,9 @@ class KafkaStore:
             largest=MAX_BATCH,
             linger_ms=0,
         )
+        try:
+            require_partitions(producer, self._topic)
+        except BaseException:
+            end_producer(producer)
+            raise
+        return producer

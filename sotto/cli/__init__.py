@@ -20,6 +20,7 @@ COMMANDS = (
     "requeue",
     "estimates",
     "ledger",
+    "preview",
     "audit",
     "design",
     "topics",

@@ -12,8 +12,7 @@ unless it is told otherwise: put a reverse proxy before it that ends TLS, or giv
 from __future__ import annotations
 
 import argparse
-import logging
-from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,6 @@ from sotto.cli import options
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
-    from pipelines.collector.plans import Plans
     from pipelines.collector.stores import Store
 
 HELP = "take reports over HTTP"
@@ -49,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add(where, "--log DIR", "an embedded log")
     options.add_broker(where)
     add("--topic NAME", "the topic of reports to write to, by its full name")
-    add("--name NAME", "partition of the log that it writes", "collector")
+    add("--name NAME", "partition of the log that it alone writes", "collector")
     add("--keys FILE", "hashes of app keys; without it no key is asked for")
     add("--new-key APP", "make a key for an app, print it once, and exit")
     add("--drop-key KEY", "remove a key from the file, and exit")
@@ -80,30 +78,38 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace) -> int:
     from pipelines.collector.application import application
+    from pipelines.collector.certificates import Certificate
     from pipelines.collector.commits import GroupCommit
     from pipelines.collector.keys import AppKeys
     from pipelines.collector.limits import Limits
+    from pipelines.collector.plans import PlanFiles
     from pipelines.collector.server import serve
 
-    logging.basicConfig(level=logging.WARNING, format="sotto: %(message)s")
+    options.quiet_libraries()
     if (args.certificate is None) != (args.private_key is None):
         raise ParameterError("--certificate and --private-key go together")
+    if not args.plan and args.plans is None:
+        raise ParameterError("--plan or --plans must say whose reports are taken")
+    files: list[AppKeys | PlanFiles | Certificate] = []
+    keys = certificate = None
+    if args.keys is not None:
+        files.append(keys := AppKeys(args.keys, options.warn))
+    if args.certificate is not None:
+        files.append(certificate := Certificate(args.certificate, args.private_key, options.warn))
+    files.append(plans := PlanFiles(args.plan, args.plans, options.warn))
     limits = Limits(requests_per_second=args.rate, burst=max(1, int(2 * args.rate)))
-    keys = None if args.keys is None else AppKeys(args.keys)
-    plans = _plans(args)
-    commits = GroupCommit(_store(args), args.hold)
-    app = application(commits, plans, keys, limits, args.origin or ("*",))
-    scheme = "http" if args.certificate is None else "https"
+    scheme = "http" if certificate is None else "https"
     host = f"[{args.listen}]" if ":" in args.listen else args.listen
-    print(f"{scheme}://{host}:{args.port}/v1/reports", flush=True)
-    serve(
-        app,
-        args.listen,
-        args.port,
-        limits,
-        ssl_certfile=args.certificate,
-        ssl_keyfile=args.private_key,
-    )
+
+    def ready(port: int) -> None:
+        print(f"{scheme}://{host}:{port}/v1/reports", flush=True)
+
+    with closing(_store(args)) as store:
+        commits = GroupCommit(store, args.hold, options.warn)
+        origins = args.origin or ("*",)
+        app = application(commits, lambda: plans.known, keys, limits, origins, options.warn)
+        reload = [each.reload for each in files]
+        serve(app, args.listen, args.port, limits, ready, options.warn, certificate, reload)
     return 0
 
 
@@ -116,11 +122,3 @@ def _store(args: argparse.Namespace) -> Store:
         raise ParameterError("--log, --kafka or --broker must say where reports go")
     topics = options.topics_of([] if args.topic is None else [args.topic])
     return KafkaStore(options.broker_of(args), topics[0])
-
-
-def _plans(args: argparse.Namespace) -> Callable[[], Plans]:
-    from pipelines.collector.plans import PlanFiles
-
-    if not args.plan and args.plans is None:
-        raise ParameterError("--plan or --plans must say whose reports are taken")
-    return PlanFiles(args.plan, args.plans, options.warn)

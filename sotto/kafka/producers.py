@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sotto.errors import BrokerError
 from sotto.kafka.brokers import Broker, make_client, require_version
+from sotto.kafka.topics import ReportTopic
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -65,6 +67,24 @@ def make_producer(
         end_producer(producer)
         raise
     return producer
+
+
+def require_partitions(producer: KafkaProducer, topic: ReportTopic) -> None:
+    """Raise BrokerError unless the topic exists and has the partitions that its name says."""
+    from kafka.errors import KafkaError
+
+    try:
+        found = producer.partitions_for(str(topic))
+    except KafkaError as error:
+        raise BrokerError(
+            f"the broker knows no topic {topic}, or does not let us use it: "
+            "make it with sotto topics create, or correct the name"
+        ) from error
+    if len(found) != topic.partitions:
+        raise BrokerError(
+            f"topic {topic} has {len(found)} partitions, not {topic.partitions}: "
+            "create the next epoch with sotto topics create"
+        )
 
 
 def end_producer(producer: KafkaProducer, seconds: float = _ENDING) -> None:

@@ -15,6 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from sotto.files import open_file, read_at
 from sotto.log.frames import FRAME, HEADER, Scan, record, scan
 
 if TYPE_CHECKING:
@@ -118,11 +119,11 @@ def sound_size(segment: int, start: int, size: int) -> int:
     That is 0 for a segment without a header, and ``start`` if no whole record follows it: the end
     of a record, or anything up to the end of the segment's header.
     """
-    if os.pread(segment, len(HEADER), 0) != HEADER:
+    if read_at(segment, len(HEADER), 0) != HEADER:
         return 0
     sound = at = max(start, len(HEADER))
     while at < size:
-        buffer = os.pread(segment, min(BLOCK_BYTES, size - at), at)
+        buffer = read_at(segment, min(BLOCK_BYTES, size - at), at)
         found = scan(buffer, 0, len(buffer))
         if found.offsets:
             sound = at + found.offsets[-1] + record(buffer, found.offsets[-1])[1]
@@ -285,10 +286,10 @@ def _damaged(position: int, buffer: bytes = b"") -> _Piece:
 def _segment_pieces(
     segment: int, base: int, start: int, limit: int, verify: bool
 ) -> Iterator[_Piece]:
-    lost = os.pread(segment, len(HEADER), 0) != HEADER
+    lost = read_at(segment, len(HEADER), 0) != HEADER
     at = start if lost else max(start, len(HEADER))
     while at < limit:
-        buffer = os.pread(segment, min(BLOCK_BYTES, limit - at), at)
+        buffer = read_at(segment, min(BLOCK_BYTES, limit - at), at)
         if not buffer:
             yield _damaged(base + at)
             return
@@ -305,7 +306,7 @@ def _segment_pieces(
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = open_file(path, os.O_RDONLY)
     try:
         yield descriptor
     finally:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from sotto.clocks import now_ms
 from sotto.errors import ParameterError, PublishError
+from sotto.files import force, force_folder, open_file, read_at, try_lock, write_at
 from sotto.log.frames import HEADER, MAX_BODY, frame, is_torn
 from sotto.log.reader import (
     Block,
@@ -116,6 +117,12 @@ class LogWriter:
         """The position after the last record."""
         return self._base + self._size
 
+    @property
+    def usable(self) -> bool:
+        """Whether it takes records; else the partition must be opened again."""
+        mine = self._segment >= 0 and self._process == os.getpid()
+        return mine and self._fault is None
+
     def append(self, body: bytes, append_time: int | None = None) -> int:
         """Write one record of 1 to ``MAX_BODY`` bytes and return its position.
 
@@ -209,14 +216,13 @@ class LogWriter:
             self.path.rmdir()
 
     def _take_lock(self) -> int:
-        import fcntl
-
-        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        lock = open_file(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            if not try_lock(lock):
+                raise PublishError(f"partition {self.path.name!r} is held by another writer")
+        except BaseException:
             os.close(lock)
-            raise PublishError(f"partition {self.path.name!r} is held by another writer") from None
+            raise
         return lock
 
     def _release(self) -> None:
@@ -232,7 +238,7 @@ class LogWriter:
             self._base, self._size = 0, len(HEADER)
             return
         last = found[-1]
-        self._segment = os.open(last.path, os.O_RDWR)
+        self._segment = open_file(last.path, os.O_RDWR)
         self._base, self._size = last.base, os.fstat(self._segment).st_size
         if self._size < len(HEADER):
             os.close(self._segment)
@@ -242,23 +248,24 @@ class LogWriter:
         sound = sound_size(self._segment, 0, self._size)
         if sound == self._size:
             return
-        tail = os.pread(self._segment, min(self._size - sound, 2 * MAX_BODY), sound)
+        tail = read_at(self._segment, min(self._size - sound, 2 * MAX_BODY), sound)
         if sound + len(tail) == self._size and sound >= len(HEADER) and is_torn(tail):
             os.ftruncate(self._segment, sound)
             self._size = sound
             if self._fsync != "never":
-                os.fsync(self._segment)
+                force(self._segment)
         else:
             self._roll()
 
     def _create(self, base: int) -> int:
         path = self.path / f"{base:020d}.seg"
-        segment = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        segment = open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
             _write_all(segment, HEADER, 0)
             if self._fsync != "never":
-                os.fsync(segment)
-                _sync_directories((self.path, self.path.parent))
+                force(segment)
+                for folder in (self.path, self.path.parent):
+                    force_folder(folder)
         except BaseException:
             os.close(segment)
             with suppress(OSError):
@@ -288,7 +295,7 @@ class LogWriter:
 
     def _force(self, segment: int) -> None:
         try:
-            os.fsync(segment)
+            force(segment)
         except OSError:
             # The kernel may have dropped the pages: a second attempt would prove nothing.
             self._fault = "the system could not force records to disk"
@@ -298,18 +305,9 @@ class LogWriter:
 def _write_all(descriptor: int, data: bytes, offset: int) -> None:
     view = memoryview(data)
     while view:
-        written = os.pwrite(descriptor, view, offset)
+        written = write_at(descriptor, view, offset)
         view = view[written:]
         offset += written
-
-
-def _sync_directories(paths: Iterable[Path]) -> None:
-    for path in paths:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 __all__ = [

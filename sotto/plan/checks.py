@@ -19,6 +19,7 @@ from sotto.plan.metric import TYPES, CompiledMetric, Parameter
 if TYPE_CHECKING:
     from mechanisms.base import Mechanism
 
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,127}")
 MAX_LEVELS = 8
 #: A century: no duration is longer, so that sums of times stay far within 64 bits.
@@ -40,6 +41,14 @@ MAX_MINIMUM_REPORTS = 10**9
 #: Epsilon a million, in micro-epsilon: no ceiling is higher.
 MAX_CEILING = 10**12
 MAX_DOMAIN = 1 << 17
+#: Characters of a text for people.
+MAX_WORDS = 1024
+#: What a value is about, in the terms of the forms of application stores
+#: (:mod:`sotto.disclosure.forms`).
+DATA_TYPES = (
+    *("performance", "crash", "diagnostics", "interaction", "usage", "search", "content"),
+    *("health", "fitness", "location", "purchases", "browsing", "device", "other"),
+)
 #: Of the points of an ordinal and the coordinates of a vector.
 MAX_BOUND = 1e100
 #: Types whose ``domain`` lists their values.
@@ -78,7 +87,27 @@ def metric_problems(metric: CompiledMetric, period: int, resolution: int) -> lis
         problems.append(f": panel 1/{metric.panel} must be 1/N with N in [1, {MAX_PANEL}]")
     problems += _repeat_problems(metric)
     problems += _ladder_problems(metric, period)
+    texts = words_problems(description=metric.description, purpose=metric.purpose)
+    problems += [f": {each}" for each in texts]
+    if metric.data_type is not None and metric.data_type not in DATA_TYPES:
+        problems.append(f": data_type {metric.data_type!r} must be one of {', '.join(DATA_TYPES)}")
     return problems + _type_problems(metric)
+
+
+def words_problems(**texts: str | None) -> list[str]:
+    """Return what is wrong with texts for people, by name."""
+    return [
+        f"{name} must be a text on one line, of 1 to {MAX_WORDS} characters"
+        for name, text in texts.items()
+        if not are_words(text)
+    ]
+
+
+def are_words(text: str | None) -> bool:
+    """Whether a text can stand in a sentence, a table and a terminal; None is no text."""
+    return text is None or (
+        0 < len(text) <= MAX_WORDS and " ".join(text.split()) == text and not _CONTROLS.search(text)
+    )
 
 
 def _repeat_problems(metric: CompiledMetric) -> list[str]:

@@ -19,7 +19,7 @@ from sotto.plan.checks import MAX_OPEN_COUNTS, open_windows
 from sotto.plan.choice import Asked, Choice, choose, spec_of
 from sotto.plan.compiled import FORMAT, CompiledPlan, check
 from sotto.plan.document import LevelFile, MetricFile, PlanFile, StringFile, read_plan
-from sotto.plan.metric import Parameter
+from sotto.plan.metric import WORDS, Parameter
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -90,8 +90,9 @@ def _plan_document(file: PlanFile, metrics: list[dict[str, object]]) -> dict[str
         end = datetime.combine(file.expires, datetime.min.time(), UTC) + timedelta(days=1)
     except OverflowError:
         raise PlanError(f"expires {file.expires} must be before the year 9999 ends") from None
+    fields = file.model_dump(exclude={"metrics", "panel"})
     return {
-        **file.model_dump(exclude={"metrics", "panel"}),
+        **{name: value for name, value in fields.items() if value is not None},
         "format": FORMAT,
         # The plan is valid through the end of that day.
         "expires": (end - _EPOCH) // timedelta(milliseconds=1),
@@ -111,6 +112,7 @@ def _metric_document(
         "repeat": {"kind": metric.repeat.kind, "limit": metric.repeat.limit},
         "ladder": [level.model_dump() for level in _ladder(metric)],
         **({"panel": panel} if panel > 1 else {}),
+        **{name: said for name in WORDS if (said := getattr(metric, name)) is not None},
         **{key: _listed(value) for key, value in metric.details.items() if value is not None},
     }
 

@@ -23,13 +23,16 @@ from sotto.plan.checks import (
     MAX_DURATION,
     MAX_MINIMUM_REPORTS,
     MAX_TIME,
+    MAX_WORDS,
     MIN_PERIOD,
     MIN_RESOLUTION,
     NAME,
     NAME_RULE,
     amount,
+    are_words,
     mechanism_problems,
     metric_problems,
+    words_problems,
 )
 from sotto.plan.durations import duration_text
 from sotto.plan.metric import CompiledMetric, Fields, Level
@@ -39,7 +42,12 @@ FORMAT = 2
 #: Of how many reports an estimate is at least, by default.
 MINIMUM_REPORTS = 20
 #: Keys of a compiled plan that are left out where they have their defaults.
-DEFAULTS: Mapping[str, Any] = {"authentication": "none", "minimum_reports": MINIMUM_REPORTS}
+DEFAULTS: Mapping[str, Any] = {
+    "authentication": "none",
+    "minimum_reports": MINIMUM_REPORTS,
+    "description": None,
+    "purpose": None,
+}
 #: Fields of a compiled plan that are in its document as they are.
 _PLAIN: Mapping[str, type] = {
     **dict.fromkeys(("collector", "plan", "owner"), str),
@@ -54,7 +62,7 @@ _ON_THE_WIRE = frozenset(
 )
 _METRIC_ON_THE_WIRE = frozenset(
     {"name", "type", "mechanism", "missing", "window", "repeat", "ladder", "panel"}
-    | {"domain", "outside", "range"}
+    | {"domain", "outside", "range", "group"}
 )
 #: Prefix of the bytes whose hash is the fingerprint.
 _FINGERPRINT = b"sotto.fingerprint\0"
@@ -104,6 +112,11 @@ class CompiledPlan:
     minimum_reports: int = MINIMUM_REPORTS
     #: ``required`` if messages are signed, else ``none``.
     authentication: str = "none"
+    #: What is collected and what for, in words.
+    description: str | None = None
+    purpose: str | None = None
+    #: Names of the groups that a person may agree to one by one, sorted, and what is said of each.
+    groups: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def from_json(cls, data: bytes, name: str = "the plan") -> CompiledPlan:
@@ -149,11 +162,14 @@ class CompiledPlan:
         ceilings = Fields(fields.take("ceilings", dict), "ceilings")
         plain: dict[str, Any] = {name: fields.take(name, kind) for name, kind in _PLAIN.items()}
         plain |= {
-            name: fields.take(name, type(default), default) for name, default in DEFAULTS.items()
+            name: fields.take(name, str if default is None else type(default), default)
+            for name, default in DEFAULTS.items()
         }
+        groups = Fields(fields.take("groups", dict, {}), "groups")
         return cls(
             **plain,
             ceilings=Ceilings(ceilings.take("period", int), ceilings.take("lifetime", int)),
+            groups=tuple((name, groups.take(name, str)) for name in groups.names()),
             metrics=tuple(
                 CompiledMetric.of_document(item, index, plain["period"] + plain["grace"])
                 for index, item in enumerate(fields.take("metrics", list))
@@ -172,6 +188,7 @@ class CompiledPlan:
                 for name, default in DEFAULTS.items()
                 if getattr(self, name) != default
             },
+            **({"groups": dict(self.groups)} if self.groups else {}),
         }
 
     def to_json(self) -> bytes:
@@ -336,6 +353,8 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
             f"ceilings: period {amount(plan.ceilings.period)} must be above 0 and at most "
             f"lifetime {amount(plan.ceilings.lifetime)}, itself at most {amount(MAX_CEILING)}"
         )
+    problems += words_problems(description=plan.description, purpose=plan.purpose)
+    problems += _group_problems(plan)
     if plan.authentication not in ("none", "required"):
         problems.append(f"authentication {plan.authentication!r} must be none or required")
     if not 1 <= len(plan.metrics) <= 65535:
@@ -347,6 +366,29 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
     names = [metric.name for metric in plan.metrics]
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.append(f"metric {name!r} is given twice")
+    return problems
+
+
+def _group_problems(plan: CompiledPlan) -> list[str]:
+    """Of groups: a plan that has some puts each of its metrics into one."""
+    named = dict(plan.groups)
+    problems = []
+    for name, text in plan.groups:
+        if not NAME.fullmatch(name):
+            problems.append(f"group {name!r} must be a name: {NAME_RULE}")
+        if not are_words(text):
+            problems.append(
+                f"group {name!r}: its text must be on one line, of 1 to {MAX_WORDS} characters"
+            )
+        if all(metric.group != name for metric in plan.metrics):
+            problems.append(f"group {name!r} has no metric")
+    if named or any(metric.group is not None for metric in plan.metrics):
+        problems += [
+            f"metric {metric.name!r}: group {metric.group!r} must be one of the plan's groups, "
+            f"{', '.join(named) or 'of which there are none'}"
+            for metric in plan.metrics
+            if metric.group not in named
+        ]
     return problems
 
 

@@ -6,19 +6,13 @@ once for all plans, compiled ones too, by :mod:`sotto.plan.checks`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Mapping
-from contextlib import suppress
-from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
-from fractions import Fraction
-from reprlib import Repr
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import yaml
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
@@ -31,99 +25,12 @@ from pydantic import (
 
 from mechanisms.registry import mechanisms_for
 from sotto.errors import PlanError
-from sotto.plan.checks import MAX_PANEL
 from sotto.plan.compiled import MINIMUM_REPORTS
-from sotto.plan.durations import parse_duration
 from sotto.plan.metric import TYPES, Parameter
+from sotto.plan.scalars import Day, Duration, Micro, Number, Panel, Text, Words, shown
 
-#: Decimals of an epsilon, and digits before its point, at most.
-_DECIMALS, _DIGITS = 6, 30
 #: Problems shown of one plan.
 _MOST = 20
-
-_REPR = Repr()
-_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 60
-_REPR.maxdict = _REPR.maxlist = 3
-_REPR.maxlevel = 1
-
-
-def shown(value: object) -> str:
-    """Return a value of a plan file as an error shows it: on one line, a long one shortened.
-
-    >>> shown("half"), shown(Decimal("0.50")), shown([1, 2, 3, 4])
-    ("'half'", '0.50', '[1, 2, 3, ...]')
-    """
-    return str(value) if isinstance(value, Decimal | date) else _REPR.repr(value)
-
-
-def _micro(value: object) -> int:
-    """Return micro-epsilon: exactly what is written, or an error."""
-    number = _decimal(value)
-    if not number.is_finite():
-        raise ValueError(f"{value} must be finite")
-    if not number:
-        return 0
-    size = number.adjusted()
-    if size >= _DIGITS:
-        raise ValueError(f"{shown(value)} is too large: at most {_DIGITS} digits are allowed")
-    # A number that is far too small is not even written out as a fraction.
-    micro = Fraction(number) * 10**_DECIMALS if size >= -_DECIMALS else None
-    if micro is None or micro.denominator != 1:
-        raise ValueError(
-            f"{shown(value)} must have at most {_DECIMALS} decimals: amounts are millionths"
-        )
-    return int(micro)
-
-
-def _decimal(value: object) -> Decimal:
-    """Return a number; text may be one too, since YAML takes numbers such as 1e3 for text."""
-    if isinstance(value, int | float | str | Decimal) and not isinstance(value, bool):
-        with suppress(InvalidOperation):
-            return Decimal(str(value))
-    raise ValueError(f"{shown(value)} must be a number")
-
-
-def _real(value: object) -> float:
-    return float(_decimal(value))
-
-
-def _date(value: object) -> date:
-    if isinstance(value, str):
-        with suppress(ValueError):
-            value = date.fromisoformat(value)
-    if not isinstance(value, date) or isinstance(value, datetime):
-        raise ValueError(f"{shown(value)} must be a date such as 2027-06-30")
-    return value
-
-
-def _text(value: object) -> object:
-    if not isinstance(value, str):
-        raise ValueError(f"{shown(value)} is no text for YAML: write it in quotes")
-    if "\0" in value:
-        # Databases cannot hold it, and results could not be written.
-        raise ValueError(f"{shown(value)} has a NUL character, which text cannot have")
-    return value
-
-
-def _panel(value: object) -> int:
-    """Return the N of ``1/N``; 1, which is every period, may be written without a fraction."""
-    text = str(value) if type(value) in (int, str) else ""
-    found = re.fullmatch(r"1(?:/([1-9][0-9]{0,3}))?", text)
-    size = int(found[1] or 1) if found else 0
-    if not 1 <= size <= MAX_PANEL:
-        raise ValueError(
-            f"{shown(value)} must be 1/N with a whole number N in [1, {MAX_PANEL}], such as 1/13, "
-            f"or 1 for every period"
-        )
-    return size
-
-
-Micro: TypeAlias = Annotated[int, BeforeValidator(_micro)]
-Duration: TypeAlias = Annotated[int, BeforeValidator(parse_duration)]
-Number: TypeAlias = Annotated[float, BeforeValidator(_real)]
-Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
-Panel: TypeAlias = Annotated[int, BeforeValidator(_panel)]
-Day: TypeAlias = Annotated[date, BeforeValidator(_date)]
 
 
 class _Model(BaseModel):
@@ -259,6 +166,10 @@ class MetricFile(_Model):
     missing: StrictBool = False
     panel: Panel | None = None
     mechanism: Named | None = None
+    description: Words | None = None
+    purpose: Words | None = None
+    data_type: StrictStr | None = None
+    group: StrictStr | None = None
 
     @field_validator("mechanism", mode="before")
     @classmethod
@@ -420,6 +331,9 @@ class PlanFile(_Model):
     panel: Panel = 1
     minimum_reports: StrictInt = MINIMUM_REPORTS
     authentication: Literal["none", "required"] = "none"
+    description: Words | None = None
+    purpose: Words | None = None
+    groups: dict[Text, Words] = {}
     metrics: dict[Text, Annotated[_AnyMetric, Field(discriminator="type")]]
 
 

@@ -90,6 +90,9 @@ def _named(plan: CompiledPlan) -> list[_Names]:
 def _header(plan: CompiledPlan, literals: bool, vectors: bool) -> str:
     title = f"Metrics of plan {plan.plan}, version {plan.version}, of collector {plan.collector}."
     lines = ['"""' + "\n".join(textwrap.wrap(title, _WIDTH - 3)), ""]
+    for text in (plan.description, plan.purpose):
+        if text is not None:
+            lines += [*_escaped(textwrap.wrap(_sentence(text), 84)), ""]
     lines += ["Made by `sotto plan generate`: change the plan and make it anew.", ""]
     lines += [f"Fingerprint: {plan.fingerprint_hex}", '"""', ""]
     lines += ["from __future__ import annotations", ""]
@@ -170,17 +173,28 @@ def _type(named: _Names) -> str:
 
 
 def _class(plan: CompiledPlan, named: _Names) -> str:
+    metric = named.metric
+    words = [_sentence(text) for text in (metric.description, metric.purpose) if text is not None]
     said = [
         line
-        for paragraph in (_what(named.metric), _cost(plan, named.metric))
+        for paragraph in (*words, _what(metric), _cost(plan, metric))
         for line in ("", *textwrap.wrap(paragraph, 84))
     ][1:]
-    said = [line.replace("\\", "\\\\").replace('"', '\\"') for line in said]
+    said = _escaped(said)
     heading = f"class {named.stem}Metric(Metric[{_type(named)}]):"
     lines = [heading, f'    """{said[0]}', *(f"    {line}".rstrip() for line in said[1:])]
     name = f'    name = "{named.metric.name}"'
     name = name if len(name) <= _WIDTH else f"{name}  # noqa: E501"
     return "\n".join([*lines, '    """', "", "    __slots__ = ()", name])
+
+
+def _escaped(lines: Iterable[str]) -> list[str]:
+    """Return lines as they stand within a docstring."""
+    return [line.replace("\\", "\\\\").replace('"', '\\"') for line in lines]
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _what(metric: CompiledMetric) -> str:

@@ -13,7 +13,7 @@ from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from mechanisms.frozen import frozen
+from mechanisms.frozen import frozen, replace
 from sotto.errors import PlanError, ValueTypeError
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ Symbol: TypeAlias = int | bytes | float | tuple[float, ...] | None
 
 #: The types of metrics.
 TYPES = ("category", "boolean", "string", "number", "ordinal", "survey", "vector", "top_item")
+#: Fields that say in words, to people, what a metric is, and by what consent it is collected.
+WORDS = ("description", "purpose", "data_type", "group")
 #: Stands for a missing string, as a candidate like any other.
 MISSING_STRING = "\0"
 #: Python types that each type of metric expects; an ordinal has those of its domain or range.
@@ -93,6 +95,13 @@ class CompiledMetric:
     question: str | None = None
     #: A device answers in one of so many budget periods; 1 is every period.
     panel: int = 1
+    #: What is collected and what for, in words, None where the plan does not say.
+    description: str | None = None
+    purpose: str | None = None
+    #: One of :data:`sotto.plan.checks.DATA_TYPES`, as application stores ask for it.
+    data_type: str | None = None
+    #: Which of the plan's groups a person agrees to with it.
+    group: str | None = None
 
     @classmethod
     def of_document(cls, document: object, index: int, lateness: int) -> CompiledMetric:
@@ -135,6 +144,7 @@ class CompiledMetric:
             horizon=(sent[-1].after if sent else 0) + lateness,
             question=fields.take("question", str, None),
             panel=1 if panel is None else panel,
+            **{name: fields.take(name, str, None) for name in WORDS},
         )
 
     def document(self) -> dict[str, object]:
@@ -146,6 +156,7 @@ class CompiledMetric:
             "unit": self.unit,
             "question": self.question,
             "panel": self.panel if self.panel > 1 else None,
+            **{name: getattr(self, name) for name in WORDS},
         }
         return {
             "name": self.name,
@@ -160,6 +171,11 @@ class CompiledMetric:
             "ladder": [{"epsilon": level.epsilon, "after": level.after} for level in self.ladder],
             **{key: value for key, value in optional.items() if value is not None},
         }
+
+    @property
+    def counted(self) -> CompiledMetric:
+        """The metric without its place in the plan and its words: one that counts alike."""
+        return replace(self, index=0, **dict.fromkeys(WORDS))
 
     @property
     def spec(self) -> dict[str, Parameter]:
@@ -288,6 +304,26 @@ class CompiledMetric:
             return None if scaled is None and self.missing else scaled or 0.0
         raise self._refused(_EXPECTED[self.type], value)
 
+    def within(self, value: object) -> bool:
+        """Whether a value is one that the plan names or whose range it lies in, for tests of apps.
+
+        Of any other :meth:`encode` makes what ``outside`` says. Raises ValueTypeError as that does.
+        """
+        self.encode(value)
+        if value is None:
+            return True
+        if self.domain is not None:
+            return value in self.domain or value == self.outside
+        if self.range is None:
+            return True
+        low, high = self.range
+        numbers = cast(Any, value) if self.type == "vector" else (value,)
+        return all(low <= number <= high or self._is_gone(number) for number in numbers)
+
+    def _is_gone(self, number: Any) -> bool:
+        """Whether a number stands for a missing value."""
+        return self.missing and bool(number != number)
+
     @property
     def _missing_symbol(self) -> Symbol:
         if self.type == "number":
@@ -400,6 +436,10 @@ class Fields:
         if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
             raise PlanError(f"{self._where}: {name!r} is too large")
         return cast(T, value)
+
+    def names(self) -> list[str]:
+        """Return the names of all fields, sorted."""
+        return sorted(self._document)
 
     def items(self, name: str, kinds: tuple[type, ...]) -> tuple[Any, ...] | None:
         """Return a list's items, which are of these types, or None where there is no list."""

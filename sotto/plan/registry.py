@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from mechanisms.frozen import replace
 from sotto.errors import PlanError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.wire.signatures import require_signatures
@@ -113,8 +112,7 @@ class Registry:
         )
         alike: dict[tuple[str, CompiledMetric], list[RegisteredMetric]] = {}
         for each in sorted(self.metrics, key=lambda each: each.plan.version):
-            unnumbered = replace(each.metric, index=0)
-            alike.setdefault((each.plan.plan, unnumbered), []).append(each)
+            alike.setdefault((each.plan.plan, each.metric.counted), []).append(each)
         #: By fingerprint and index of a metric: that metric in all versions of the plan that have
         #: it unchanged, the lowest version first. One estimate is made across them.
         self.same = {

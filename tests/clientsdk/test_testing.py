@@ -6,9 +6,10 @@ import inspect
 import itertools
 import subprocess
 import sys
+import warnings
 
 import pytest
-from device_plans import DAY, START, metric, plan
+from device_plans import DAY, START, metric, number, plan
 
 from clientsdk import (
     Ceilings,
@@ -20,7 +21,15 @@ from clientsdk import (
     Settings,
 )
 from clientsdk.settings import VARIABLES
-from clientsdk.testing import FakeClock, Recorded, SeededClient, WatchedClient, reported, small_plan
+from clientsdk.testing import (
+    FakeClock,
+    OutsideDomainWarning,
+    Recorded,
+    SeededClient,
+    WatchedClient,
+    reported,
+    small_plan,
+)
 from mechanisms.randomness import SystemSource
 from sotto.errors import ParameterError, UnknownMetricError, ValueTypeError
 
@@ -214,3 +223,26 @@ def test_what_draws_from_seeds_is_not_even_imported_by_an_app():
         "assert not {'clientsdk.testing', 'mechanisms.testing', 'random'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_values_that_a_plan_clips_or_counts_as_another_are_flagged():
+    client = WatchedClient(
+        plan(metric("colour", "every", 2), number("size", kind="every", limit=2))
+    )
+    inside = [("colour", "a"), ("colour", "other"), ("size", 0), ("size", 10.0), ("size", None)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name, value in inside:
+            client.record(name, value)
+    assert client.outside == []
+    with pytest.warns(OutsideDomainWarning, match="metric 'colour': a value .* counts as 'other'"):
+        client.record("colour", "secret")
+    with pytest.warns(OutsideDomainWarning, match=r"outside \[0, 10\] is clipped") as caught:
+        client.record("size", 10.5)
+    assert [(each.metric, each.value) for each in client.outside] == [
+        ("colour", "secret"),
+        ("size", 10.5),
+    ]
+    # Where it was recorded; the value itself is in no message.
+    assert caught[0].filename == __file__
+    assert "10.5" not in str(caught[0].message)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.kafka import certificates
-from deploy.kafka.certificates import DAYS, RENEWED, Keys, make
+from deploy import certificates
+from deploy.certificates import DAYS, RENEWED, Keys, make
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="OpenSSL is not installed")
 

@@ -20,10 +20,10 @@ import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
 
+from deploy.certificates import Keys
 from deploy.flink import settings as flink_settings
 from deploy.images import node, passwords
 from deploy.kafka import settings as kafka_settings
-from deploy.kafka.certificates import Keys
 from pipelines.beam.submission import FLINK
 from sotto.cli import _parsed
 from sotto.kafka.topics import ReportTopic

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,26 +68,6 @@ def test_commands_are_those_of_a_session(
     names = set(session._environment())
     # Which an image sets for all.
     assert set(node.environment()) == names - {"PYTHONPATH"}
-
-
-def test_programs_that_run_together_end_together(tmp_path: Path) -> None:
-    """The status is that of the one that ended by itself."""
-    waits = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
-    ends = (
-        "import sys, time\n"
-        "while True:\n"
-        "    time.sleep(0.05)\n"
-        "    try:\n"
-        "        text = open(sys.argv[1]).read()\n"
-        "    except FileNotFoundError:\n"
-        "        continue\n"
-        "    if text: sys.exit(3)\n"
-    )
-    file = tmp_path / "pid"
-    programs = [[sys.executable, "-c", code, str(file)] for code in (waits, ends)]
-    assert node.together(programs) == 3
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(file.read_text()), 0)
 
 
 def manager(states: Sequence[str] = (), free: int = 2) -> Callable[[str], Any]:

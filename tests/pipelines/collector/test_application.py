@@ -90,10 +90,10 @@ async def ask(app, method, path, *body, headers=(), pause=0.0) -> Answer:
 
 
 @asynccontextmanager
-async def serving(store=None, hold=0.001, waiting_bytes=1 << 20, **options):
+async def serving(store=None, hold=0.001, **options):
     """An application and its store."""
     store = MemoryStore() if store is None else store
-    commits = GroupCommit(store, hold, waiting_bytes)
+    commits = GroupCommit(store, hold, pause=0)
     known = Plans([PLAN])
     yield application(commits, lambda: known, **options), store
     await commits.close()
@@ -187,7 +187,7 @@ def test_a_body_that_trickles_in_is_refused() -> None:
 
 def test_an_overloaded_collector_refuses_before_it_holds_more() -> None:
     async def check() -> None:
-        async with serving(waiting_bytes=100, hold=0.2) as (app, store):
+        async with serving(limits=Limits(waiting_bytes=100), hold=0.2) as (app, store):
             first = asyncio.create_task(ask(app, "POST", REPORTS, join_messages([message()])))
             await asyncio.sleep(0.02)
             second = await ask(app, "POST", REPORTS, join_messages([message()]))

@@ -189,11 +189,10 @@ def test_a_level_that_is_none_is_refused(capsys, plan_file):
 
 
 def test_compile_does_not_overwrite_the_plan(capsys, plan_file):
-    named = plan_file.rename(plan_file.with_suffix(".json"))
-    status, _, err = run(capsys, "plan", "compile", named)
+    status, _, err = run(capsys, "plan", "compile", plan_file, "-o", plan_file)
     assert status == 2
     assert "is the plan itself" in err
-    assert named.read_text() == PLAN_YAML
+    assert plan_file.read_text() == PLAN_YAML
 
 
 def test_a_plan_that_lies_is_a_line_a_problem(capsys, plan_file):

@@ -9,7 +9,7 @@ from agreed_plans import compiled, metric_document
 
 from mechanisms.base import Mechanism
 from mechanisms.testing import SeededSource
-from sotto.cli.linking import DEVICES, MUCH, recognized, warnings
+from sotto.cli.plan.linking import DEVICES, MUCH, recognized, warnings
 
 GUESS = 1 / DEVICES
 

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from deploy.kafka import certificates
+from deploy import certificates
 from sotto.errors import BrokerError, ParameterError
 from sotto.kafka.brokers import Broker, require_version
 

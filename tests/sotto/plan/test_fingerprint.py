@@ -11,8 +11,21 @@ from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
 #: Fields of which plans may differ and be the same on the wire, and other values of them.
-OUTSIDE = {"owner": "someone@fleet.example", "expires": 1_900_000_000_001, "retention": DAY}
-METRIC_OUTSIDE = {"unit": "cm", "question": "Do you?"}
+OUTSIDE = {
+    "owner": "someone@fleet.example",
+    "expires": 1_900_000_000_001,
+    "retention": DAY,
+    "description": "How flights leave",
+    "purpose": "We look for delays",
+    "groups": {"all": "All of the questions"},
+}
+METRIC_OUTSIDE = {
+    "unit": "cm",
+    "question": "Do you?",
+    "description": "What it looks like",
+    "purpose": "To know",
+    "data_type": "crash",
+}
 #: All others but the format, and other values.
 INSIDE = {
     "collector": "other.example",
@@ -36,6 +49,7 @@ METRIC_INSIDE = {
     "domain": ["a", "c"],
     "outside": "a",
     "range": [0.0, 2.0],
+    "group": "others",
 }
 
 
@@ -44,6 +58,14 @@ def rich():
     document = plan_document()
     document["metrics"][0]["panel"] = 2
     document["metrics"][2]["unit"] = "mm"
+    document["description"] = "How flights depart"
+    document["purpose"] = "To find what delays them"
+    document["groups"] = {"all": "All questions"}
+    document["metrics"][0] |= {
+        "description": "Its colour",
+        "purpose": "We paint",
+        "data_type": "other",
+    }
     document["metrics"].append(
         metric_document(
             "asked",
@@ -54,6 +76,8 @@ def rich():
             question="Did you?",
         )
     )
+    for metric in document["metrics"]:
+        metric["group"] = "all"
     return document
 
 

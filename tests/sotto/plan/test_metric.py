@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from contextlib import suppress
 
 import numpy as np
@@ -370,3 +371,93 @@ def test_every_value_of_a_plain_type_is_taken_and_no_other_type(fields):
             elif of.plain:
                 with pytest.raises(ValueTypeError):
                     of.encode(value)
+
+
+CATEGORY = "type: category, domain: [a, b, c], outside"
+NUMBER = "type: number, range: [-1, 2], outside: clip"
+WITHIN = [
+    (f"{CATEGORY}: other", ["a", "other"], ["d", ""]),
+    (f"{CATEGORY}: a", ["a", "b"], ["other"]),
+    ("type: boolean", [True, False], []),
+    (NUMBER, [-1, 2.0, 0], [-1.01, 3, math.inf, math.nan]),
+    (f"{NUMBER}, missing: true", [None, math.nan, 1], [5]),
+    (
+        "type: vector, range: [0, 1], dimensions: 2, outside: clip",
+        [(0, 1), [0.5, 0.5]],
+        [(0, 1.5), (math.nan, 0)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "inside", "outside"), WITHIN)
+def test_which_values_a_plan_names(fields, inside, outside):
+    found = metric(fields)
+    assert all(found.within(value) for value in inside)
+    assert not any(found.within(value) for value in outside)
+    with pytest.raises(ValueTypeError):
+        found.within(object())
+
+
+WORDS = """\
+description: How flights
+  depart
+purpose: We look for delays
+groups: {times: When flights leave, planes: What flies}
+metrics:
+"""
+
+
+def worded(changes=None, **words):
+    said = {"group": "times", "description": "A metric", "purpose": "To know", **words}
+    text = ", ".join(f"{key}: {json.dumps(value)}" for key, value in said.items() if value)
+    first = f"  m: {{type: boolean, {text}, {LADDER}}}\n"
+    head = PLAN.replace("metrics:\n", WORDS if changes is None else changes)
+    return parse_plan(f"{head}{first}  n: {{type: boolean, group: planes, {LADDER}}}\n").compile()
+
+
+def test_texts_for_people_are_carried_on_one_line():
+    found = worded(purpose="To\n know\n", data_type="usage")
+    assert found.description == "How flights depart"
+    assert found.groups == (("planes", "What flies"), ("times", "When flights leave"))
+    told = found.metrics[0]
+    assert (told.description, told.purpose) == ("A metric", "To know")
+    assert (told.data_type, told.group) == ("usage", "times")
+    assert CompiledPlan.from_json(found.to_json()) == found
+    # What counts alike is one metric, whatever is said of it.
+    other = worded(
+        description="Another text",
+        purpose=None,
+        group="planes",
+        changes=WORDS.replace("{times: When flights leave, ", "{"),
+    )
+    assert other.metrics[0].counted == told.counted
+    assert other.metrics[0] != told
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("description must be a text on one line, of 1 to 1024", {"description": "a" * 1025}),
+        ("purpose must be a text on one line", {"purpose": "\x1b[31m"}),
+        ("data_type 'secrets' must be one of performance, crash", {"data_type": "secrets"}),
+        ("group 'other' must be one of the plan's groups, planes, times", {"group": "other"}),
+        ("metric 'm': group None must be one of the plan's groups", {"group": None}),
+    ],
+)
+def test_texts_that_cannot_be_shown_are_refused(said, words):
+    with pytest.raises(PlanError, match=re.escape(said)):
+        worded(**words)
+
+
+@pytest.mark.parametrize(
+    ("said", "changes"),
+    [
+        ("group 'times' must be one of the plan's groups, of which there are none", "metrics:\n"),
+        ("group 'more' has no metric", WORDS.replace("{times", "{more: More, times")),
+        ("group 'a b' must be a name", WORDS.replace("{times", "{'a b': More, times")),
+        ("group 'times': its text must be on one line", WORDS.replace("When flights leave", "''")),
+    ],
+)
+def test_groups_that_do_not_fit_are_refused(said, changes):
+    with pytest.raises(PlanError, match=re.escape(said)):
+        worded(changes)

@@ -43,6 +43,10 @@ examples:
       write plan.dev.json, under which a budget period lasts a minute, of a collector of its own
   sotto plan fingerprint plan.yaml
       print the fingerprint, by which an app that fetches its plan pins it
+  sotto plan disclose plan.yaml
+      what a person should read before agreeing; figures follow from the certified epsilons
+  sotto plan disclose plan.yaml --format apple -o PrivacyInfo.xcprivacy
+      a draft of the file that Apple asks for; policy, dpia and google are other formats
   sotto plan generate plan.yaml -o metrics.py
       write a Python module with the compiled plan inside and a typed attribute a metric
 """
@@ -50,6 +54,14 @@ examples:
 
 #: Of how many reports the detection floors in a plan's description are.
 REPORTS = 10_000
+#: What ``disclose`` writes.
+_FORMATS = {
+    "consent": "what a dialogue asks",
+    "policy": "a paragraph for a privacy policy",
+    "dpia": "tables for an impact assessment (Markdown)",
+    "apple": "PrivacyInfo.xcprivacy",
+    "google": "answers for the Data safety form (CSV)",
+}
 #: How parameters are said whose names do not follow a number well.
 _PARAMETERS = {
     "domain_size": "{} symbols",
@@ -63,12 +75,15 @@ _PARAMETERS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    outputs = {_compile: "the plan's name with .json or .dev.json", _generate: "standard output"}
+    to_output = "standard output"
+    compiled = "the plan's name with .json or .dev.json"
+    outputs = {_compile: compiled, _generate: to_output, _disclose: to_output}
     for action, help in (
         (_check, "print what a plan collects and what it costs"),
         (_compile, "write the JSON that devices and aggregators read"),
         (_fingerprint, "print the fingerprint that an app pins"),
         (_generate, "write a Python module with a typed attribute for each metric"),
+        (_disclose, "write what people, lawyers and stores are to be told"),
     ):
         name = action.__name__.removeprefix("_")
         command = actions.add_parser(name, help=help, description=action.__doc__)
@@ -82,6 +97,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             options.add(command, "--development", fast)
         if action in (_check, _compile):
             _add_warnings(command)
+        if action is _disclose:
+            what = "; ".join(f"{name}: {text}" for name, text in _FORMATS.items())
+            options.add(command, "--format NAME", what, "consent", choices=_FORMATS)
 
 
 def _add_warnings(parser: argparse.ArgumentParser) -> None:
@@ -109,7 +127,7 @@ def _check(args: argparse.Namespace) -> int:
 
 def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
     """Warn of what a plan asks much of; return the exit status."""
-    from sotto.cli import linking
+    from sotto.cli.plan import linking
     from sotto.clocks import now_ms
     from sotto.design.spending import Levels, warnings
 
@@ -149,6 +167,26 @@ def _generate(args: argparse.Namespace) -> int:
     _write(args.plan, output, module_text(plan).encode("utf-8"))
     if output != "-":
         print(plan.fingerprint_hex)
+    return 0
+
+
+def _disclose(args: argparse.Namespace) -> int:
+    """Write what a plan collects, in the words of those who must be told. It is a draft: whoever
+    answers for the app reads it first. Figures follow from the plan's certified epsilons; what the
+    plan does not say, such as a legal basis, is left to be filled in."""
+    from sotto.disclosure import forms, texts
+
+    plan = options.load(args.plan).plan
+    made = {
+        "consent": texts.consent_text,
+        "policy": texts.policy_text,
+        "dpia": forms.assessment,
+        "apple": forms.apple_manifest,
+        "google": forms.google_answers,
+    }[args.format](plan)
+    _write(args.plan, args.output or "-", made.encode("utf-8") if isinstance(made, str) else made)
+    for line in forms.gaps(plan, args.format):
+        options.warn(line)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""An authority, a broker's certificate and those of clients, made where they are used.
+"""An authority, a server's certificate and those of clients, made where they are used.
 
 The authority's key is thrown away as soon as the certificate is signed. Where one of them
 ends soon, all are made anew.
@@ -23,7 +23,7 @@ _CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 class Keys(NamedTuple):
-    """Files in PEM: the certificate that clients trust, the broker's key and chain of certificates.
+    """Files in PEM: the certificate that clients trust, the server's key and chain of certificates.
 
     For each client there is a folder with ``certificate.pem`` and ``key.pem``.
     """
@@ -41,8 +41,8 @@ def make(
 ) -> Keys:
     """Return the keys in ``folder``, made if they are not there or end soon.
 
-    To be called before the broker starts: clients trust the new authority once they read its file.
-    The broker is reached at ``hosts``; ``clients`` prove by a certificate who they are. Raises
+    To be called before the server starts: clients trust the new authority once they read its file.
+    The server is reached at ``hosts``; ``clients`` prove by a certificate who they are. Raises
     DeployError if OpenSSL is not installed, or refuses.
     """
     folders = tuple(folder / client for client in clients)
@@ -53,7 +53,7 @@ def make(
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         made = _make(Path(temporary), name, hosts, clients)
-        # Without an authority a broker's certificate is made anew: never are two of different ones.
+        # Without an authority a server's certificate is made anew: never are two of different ones.
         keys.authority.unlink(missing_ok=True)
         for new, old in zip(made.clients, folders, strict=True):
             old.mkdir(exist_ok=True)
@@ -104,7 +104,7 @@ def _lasts(certificate: Path) -> bool:
 def _run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     program = shutil.which("openssl")
     if program is None:
-        raise MissingToolError("OpenSSL is not installed: install it, or use the profile plain")
+        raise MissingToolError("OpenSSL is not installed: install it, or go without TLS")
     return subprocess.run(
         [program, *arguments], capture_output=True, text=True, timeout=60, check=False
     )

@@ -1,0 +1,98 @@
+"""The small deployment on this machine: ``make serve``, or ``python -m deploy.serve``.
+
+A collector that writes an embedded log, and an aggregator that counts it and estimates. Without a
+site it is for trying out: it listens on loopback alone, with a certificate of a local authority
+that is made first. With ``--site telemetry.example`` Caddy takes devices' connections for that
+name, with a certificate that it gets and renews by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from deploy import certificates
+from deploy.errors import DeployError, MissingToolError
+from deploy.ports import HOST, require_free
+from deploy.process import together
+
+CADDYFILE = Path(__file__).with_name("caddy") / "Caddyfile"
+#: Where the aggregator looks for what is new so often.
+EVERY = "5s"
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m deploy.serve",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--plan", type=Path, required=True, help="a plan, or a folder of plans")
+    made.add_argument("--data", type=Path, default=Path("build/serve"), help="default: build/serve")
+    made.add_argument("--site", metavar="NAME", help="public name; Caddy must be installed")
+    made.add_argument("--port", type=int, default=8470, help="of the collector; default: 8470")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it until one part ends, or until it is told to end."""
+    args = parser().parse_args(arguments)
+    try:
+        programs, said = prepare(args)
+        print(said, flush=True)
+        return 1 if together(programs) else 0
+    except (DeployError, OSError) as error:
+        print(f"serve: error: {error}", file=sys.stderr)
+        return 2
+
+
+def prepare(args: argparse.Namespace) -> tuple[dict[str, list[str]], str]:
+    """Make what is needed; return the programs to run, by name, and what to do with them."""
+    require_free(args.port)
+    if not args.plan.exists():
+        raise DeployError(f"--plan {args.plan}: there is no such file or folder")
+    log, state = args.data / "log", args.data / "state"
+    args.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log.mkdir(exist_ok=True)
+    plan = ["--plans" if args.plan.is_dir() else "--plan", str(args.plan)]
+    sotto = [sys.executable, "-m", "sotto.cli"]
+    collect = [*sotto, "collect", *plan, "--log", str(log), "--port", str(args.port)]
+    counted = [*plan, "--log", str(log), "--state", str(state), "--follow", "--every", EVERY]
+    programs = {"sotto collect": collect, "sotto aggregate": [*sotto, "aggregate", *counted]}
+    if args.site is None:
+        keys = certificates.make(args.data / "keys")
+        collect += ["--certificate", str(keys.server), "--private-key", str(keys.server)]
+        url, authority = f"https://localhost:{args.port}", f"{keys.authority}"
+        trust = f"certificates   {authority}, for apps and browsers on this machine"
+    else:
+        programs["caddy"] = [_caddy(), "run", "--config", str(CADDYFILE)]
+        os.environ["SOTTO_SITE"] = args.site
+        os.environ["SOTTO_COLLECTOR"] = f"{HOST}:{args.port}"
+        os.environ["XDG_DATA_HOME"] = os.environ["XDG_CONFIG_HOME"] = str(args.data.resolve())
+        url = f"https://{args.site}"
+        trust = f"certificates   in {args.data / 'caddy'}, of Caddy"
+    said = f"""\
+reports go to  {url}
+{trust}
+estimates      sotto estimates --state {state}
+data           {args.data}: keep a copy of state; docs/small.md says how the log is cut
+Ctrl-C ends it; what is not counted yet is counted after the next start."""
+    return programs, said
+
+
+def _caddy() -> str:
+    found = shutil.which("caddy")
+    if found is None:
+        raise MissingToolError(
+            "Caddy is not installed, which ends TLS for a site: apt-get install caddy, "
+            "brew install caddy, or https://caddyserver.com/docs/install"
+        )
+    return found
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,119 @@
+"""What Linux, macOS and Windows do differently with files: all of it that a device needs.
+
+Windows has neither positioned reads nor ``flock``, translates line ends unless told not to, and
+cannot force a directory to disk. There a file that was just created, and not what is in it, may be
+gone after a loss of power. macOS keeps what ``fsync`` writes in the disk's cache; ``F_FULLFSYNC``
+empties that too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    fcntl: Any
+    msvcrt: Any
+else:
+    try:
+        import fcntl
+    except ImportError:
+        import msvcrt
+
+        fcntl = None
+
+#: Windows locks bytes, and nobody else can read those: one far behind the end of any of our files.
+_LOCKED_BYTE = 1 << 30
+#: Bytes as they are, and none of it for child processes.
+_AS_IT_IS = getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)
+#: macOS's command to force a file through the disk's cache, which some file systems do not have.
+_FULL = getattr(fcntl, "F_FULLFSYNC", None)
+_LACKING = (errno.ENOTSUP, errno.ENOTTY, errno.EINVAL)
+
+
+def open_file(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:
+    """Open a file, as ``os.open`` does, of which bytes are read and written as they are."""
+    return os.open(path, flags | _AS_IT_IS, mode)
+
+
+def read_at(descriptor: int, size: int, place: int) -> bytes:
+    """Read at most ``size`` bytes from a place; where to go on reading may change."""
+    if fcntl is not None:
+        return os.pread(descriptor, size, place)
+    os.lseek(descriptor, place, os.SEEK_SET)
+    return os.read(descriptor, size)
+
+
+def write_at(descriptor: int, data: bytes | memoryview, place: int) -> int:
+    """Write to a place and return how many bytes were; where to go on writing may change."""
+    if fcntl is not None:
+        return os.pwrite(descriptor, data, place)
+    os.lseek(descriptor, place, os.SEEK_SET)
+    return os.write(descriptor, data)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock a file for whoever opened it; False if it is locked.
+
+    The lock ends with :func:`unlock`, or with the process, however that ends. Raises OSError where
+    the file system has no locks.
+    """
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            _lock_byte(descriptor, msvcrt.LK_NBLCK)
+    except BlockingIOError:
+        return False
+    except PermissionError:
+        if fcntl is not None:
+            raise
+        return False
+    return True
+
+
+def unlock(descriptor: int) -> None:
+    """Release a lock, also where the child of a fork has a copy of the descriptor."""
+    if fcntl is not None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    else:
+        _lock_byte(descriptor, msvcrt.LK_UNLCK)
+
+
+def _lock_byte(descriptor: int, operation: int) -> None:
+    place = os.lseek(descriptor, 0, os.SEEK_CUR)
+    os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+    try:
+        msvcrt.locking(descriptor, operation, 1)
+    finally:
+        os.lseek(descriptor, place, os.SEEK_SET)
+
+
+def force(descriptor: int) -> None:
+    """Have what was written survive a loss of power."""
+    if _FULL is not None:
+        try:
+            fcntl.fcntl(descriptor, _FULL)
+            return
+        except OSError as error:
+            if error.errno not in _LACKING:
+                raise
+    os.fsync(descriptor)
+
+
+def force_folder(path: str | os.PathLike[str]) -> None:
+    """Have the names of files in a folder survive a loss of power, where the system can do that."""
+    if fcntl is not None:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def make_private(path: str) -> None:
+    """Take an existing file's permissions from all but its owner, where there are such."""
+    if fcntl is not None and stat.S_IMODE(os.stat(path).st_mode) & 0o077:
+        os.chmod(path, 0o600)

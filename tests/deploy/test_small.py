@@ -1,0 +1,309 @@
+"""The small deployment: natively, behind a real Caddy, and the commands of its compose file."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import shlex
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from check_jsonschema.builtin_schemas import get_builtin_schema
+
+from clientsdk.publishers.http import HttpPublisher
+from clientsdk.testing import FakeClock
+from deploy import serve
+from deploy.errors import MissingToolError
+from deploy.ports import HOST, free_ports
+from examples.compose.__main__ import PLAN, send
+from pipelines.sinks.sql import Results
+from pipelines.sinks.tables import WINDOWS
+from sotto.cli import _parsed
+from sotto.plan.compile import load_plan
+
+ROOT = Path(__file__).parent.parent.parent
+TEXT = (ROOT / "docker-compose.small.yml").read_text(encoding="utf-8")
+COMPOSE: dict[str, Any] = yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", TEXT))
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+PATIENCE = 120
+DEVICES = 30
+
+needs_caddy = pytest.mark.skipif(
+    shutil.which("caddy") is None, reason="no caddy on the path: apt-get install caddy"
+)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@contextmanager
+def running(
+    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program whose output goes to a file; it is ended at the end."""
+    with open(log, "wb") as file:
+        settings = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=settings, cwd=log.parent)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def answers(url: str, context: ssl.SSLContext | None = None) -> bool:
+    """Whether a collector does."""
+    port = int(url.rpartition(":")[2])
+    if context is None:
+        connection = http.client.HTTPConnection(HOST, port, timeout=5)
+    else:
+        connection = http.client.HTTPSConnection("localhost", port, timeout=5, context=context)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def report(publisher: HttpPublisher) -> int:
+    """Let devices report to a collector; return how many values each metric has got."""
+    clock = FakeClock(time.time_ns() // 1_000_000 - 120_000)
+    plan = load_plan(PLAN).compile()
+    send(plan, publisher, DEVICES, clock, lambda seconds: clock.advance(ms=int(seconds * 1000)))
+    publisher.close()
+    return DEVICES
+
+
+def counted(state: Path) -> list[object]:
+    """Return the numbers of reports in the windows that have been estimated, if any."""
+    if not (state / "results.db").exists():
+        return []
+    with Results(f"sqlite:///{state / 'results.db'}", create=False) as results:
+        return [row["n"] for row in results.table(WINDOWS)]
+
+
+def children(pid: int) -> dict[str, int]:
+    """Return the process ids of what is run, by subcommand."""
+    said = subprocess.run(
+        ["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True, check=True
+    ).stdout
+    words = [line.split() for line in said.splitlines()]
+    return {each[each.index("sotto.cli") + 1]: int(each[0]) for each in words}
+
+
+@contextmanager
+def served(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Serve natively, as ``make serve`` does, and yield the process and where it answers."""
+    (port,) = free_ports(1)
+    url = f"https://localhost:{port}"
+    command = [sys.executable, "-m", "deploy.serve", "--plan", str(PLAN), "--port", str(port)]
+    with running([*command, *more], folder / "serve.log") as process:
+        keys = folder / "build/serve/keys/authority.pem"
+        wait_until(lambda: process.poll() is not None or keys.exists())
+        context = ssl.create_default_context(cafile=keys)
+        wait_until(lambda: process.poll() is not None or answers(url, context))
+        yield process, url
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")
+def test_reports_come_to_estimates_through_tls_and_an_interrupt_ends_all(tmp_path: Path) -> None:
+    with served(tmp_path) as (process, url):
+        context = ssl.create_default_context(cafile=tmp_path / "build/serve/keys/authority.pem")
+        sent = report(HttpPublisher(url, context=context, timeout=60))
+        state = tmp_path / "build/serve/state"
+        wait_until(lambda: counted(state) == [sent] * 3)
+        started = children(process.pid)
+        assert set(started) == {"collect", "aggregate"}
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+    assert not [pid for pid in started.values() if Path(f"/proc/{pid}").exists()]
+    said = (tmp_path / "serve.log").read_text("utf-8")
+    assert f"reports go to  {url}\n" in said
+    assert "Traceback" not in said
+    assert (tmp_path / "build/serve").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")
+def test_where_one_part_dies_all_end_and_it_says_which(tmp_path: Path) -> None:
+    with served(tmp_path) as (process, _):
+        started = children(process.pid)
+        os.kill(started["collect"], signal.SIGKILL)
+        assert process.wait(PATIENCE) == 1
+        assert not Path(f"/proc/{started['aggregate']}").exists()
+    said = (tmp_path / "serve.log").read_text("utf-8")
+    assert "sotto collect has ended with status -9: the others end too" in said
+
+
+def test_what_is_missing_is_said_before_anything_starts(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert serve.main(["--plan", "no.yaml", "--port", str(free_ports(1)[0])]) == 2
+    assert "--plan no.yaml: there is no such file or folder" in capsys.readouterr().err
+    monkeypatch.setattr(serve.shutil, "which", lambda name: None)
+    arguments = ["--plan", str(PLAN), "--site", "x.example", "--port", str(free_ports(1)[0])]
+    with pytest.raises(MissingToolError, match="apt-get install caddy"):
+        serve.prepare(serve.parser().parse_args(arguments))
+    with ThreadingHTTPServer((HOST, 0), BaseHTTPRequestHandler) as taken:
+        assert serve.main(["--plan", str(PLAN), "--port", str(taken.server_port)]) == 2
+    assert "cannot be used" in capsys.readouterr().err
+
+
+@contextmanager
+def caddy(folder: Path, upstream: int) -> Iterator[tuple[str, ssl.SSLContext]]:
+    """Run Caddy with the shipped configuration; yield its URL and what trusts it."""
+    (port,) = free_ports(1)
+    said = SERVICES["caddy"]["environment"]
+    environment = {
+        "SOTTO_SITE": f"{said['SOTTO_SITE']}:{port}",
+        "SOTTO_COLLECTOR": said["SOTTO_COLLECTOR"].replace("collect:8470", f"{HOST}:{upstream}"),
+        "XDG_DATA_HOME": str(folder),
+        "XDG_CONFIG_HOME": str(folder),
+    }
+    program = shutil.which("caddy")
+    assert program is not None
+    command = [program, "run", "--config", str(serve.CADDYFILE)]
+    with running(command, folder / "caddy.log", environment):
+        root = folder / "caddy/pki/authorities/local/root.crt"
+        wait_until(root.exists)
+        context = ssl.create_default_context(cafile=root)
+        wait_until(lambda: reached(port, context))
+        yield f"https://localhost:{port}", context
+
+
+def reached(port: int, context: ssl.SSLContext) -> bool:
+    """Whether there is an answer, be it that nobody is behind the proxy."""
+    connection = http.client.HTTPSConnection("localhost", port, timeout=5, context=context)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status > 0
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+@needs_caddy
+@pytest.mark.slow
+def test_a_proxy_hands_on_nothing_that_says_who_sends_and_logs_no_request(tmp_path: Path) -> None:
+    seen: list[dict[str, str]] = []
+
+    class Upstream(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            seen.append({name.lower(): value for name, value in self.headers.items() if value})
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    planted = ("Cookie", "User-Agent", "Referer", "X-Forwarded-For", "X-Real-IP", "Forwarded")
+    planted += ("Accept-Language", "X-Secret", "Sec-CH-UA", "DNT", "Via", "CF-Connecting-IP")
+    needed = {"Authorization": "Bearer key", "Content-Type": "a/b", "Origin": "https://app.example"}
+    server = ThreadingHTTPServer((HOST, 0), Upstream)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    with server, caddy(tmp_path, server.server_port) as (url, context):
+        for _ in range(2):
+            connection = http.client.HTTPSConnection(url.removeprefix("https://"), context=context)
+            headers = {**dict.fromkeys(planted, "planted"), **needed}
+            connection.request("POST", "/v1/reports?key=planted", b"body", headers)
+            status = connection.getresponse().status
+            connection.close()
+            server.shutdown()
+            server.server_close()
+        # The second one finds nobody behind the proxy.
+        assert status == 502
+    (got,) = seen
+    wanted = {name.lower(): value for name, value in needed.items()}
+    own = {"host": f"{HOST}:{server.server_port}", "content-length": "4"}
+    extra = {"accept-encoding": "gzip"}
+    assert got == wanted | own | extra
+    log = (tmp_path / "caddy.log").read_text("utf-8")
+    assert "planted" not in log
+    assert HOST not in log
+
+
+class Here:
+    """Runs the commands of the compose file with folders and ports of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (self.port,) = free_ports(1)
+        self._places = {
+            "/plans": str(PLAN.parent),
+            "/var/lib/sotto": str(folder),
+            "--listen 0.0.0.0": f"--port {self.port}",
+        }
+
+    def start(self, service: str) -> Any:
+        command = SERVICES[service]["command"]
+        for container, here in self._places.items():
+            command = command.replace(container, here)
+        words = [sys.executable, "-m", "sotto.cli", *shlex.split(command)]
+        return running(words, self._folder / f"{service}.log")
+
+
+@needs_caddy
+@pytest.mark.slow
+def test_the_commands_of_the_containers_work_behind_caddy(tmp_path: Path) -> None:
+    here = Here(tmp_path)
+    with here.start("collect"):
+        wait_until(lambda: answers(f"http://{HOST}:{here.port}"))
+        with here.start("aggregate"), caddy(tmp_path, here.port) as (url, context):
+            sent = report(HttpPublisher(url, context=context, timeout=60))
+            wait_until(lambda: counted(tmp_path / "state") == [sent] * 3)
+
+
+def test_the_compose_file_is_as_compose_wants_it() -> None:
+    schema = get_builtin_schema("vendor.compose-spec")
+    jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(TEXT))
+    version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert version is not None
+    used = set()
+    for name, service in SERVICES.items():
+        assert service["image"] == ("caddy:2.10.2" if name == "caddy" else f"sotto:{version[1]}")
+        assert service["restart"] == "unless-stopped"
+        assert service["logging"]["options"]["max-size"]
+        for each in service["volumes"]:
+            source = each.split(":")[0]
+            used.add(source)
+            assert not source.startswith(".") or (ROOT / source).exists()
+        for other, how in service.get("depends_on", {}).items():
+            assert how["condition"] == "service_healthy"
+            assert "healthcheck" in SERVICES[other]
+    assert set(COMPOSE["volumes"]) <= used
+    sizes = {"m": 1, "g": 1024}
+    limits = [service["mem_limit"] for service in SERVICES.values()]
+    assert sum(int(limit[:-1]) * sizes[limit[-1]] for limit in limits) <= 1536
+
+
+def test_only_caddy_is_open_to_others_and_all_mean_the_same_places() -> None:
+    ports = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert ports == {"caddy": ["443:443", "443:443/udp"]}
+    collect, aggregate = (
+        _parsed(shlex.split(SERVICES[name]["command"])) for name in ("collect", "aggregate")
+    )
+    assert SERVICES["caddy"]["environment"]["SOTTO_COLLECTOR"] == f"collect:{collect.port}"
+    assert (collect.log, collect.plans) == (aggregate.log, aggregate.plans)
+    assert aggregate.follow
+    assert SERVICES["collect"]["volumes"] == SERVICES["aggregate"]["volumes"]
