@@ -10,6 +10,7 @@ from sqlite3 import Connection
 
 from clientsdk import diagnostics
 from clientsdk.clock import if_known
+from clientsdk.disabled import NO_PLAN
 from clientsdk.item_counter import ItemCounter
 from clientsdk.ledger import Consent
 from clientsdk.settings import Settings, checked_ceilings, warn_if_nothing_fits
@@ -21,7 +22,10 @@ from mechanisms.randomness import Source
 from sotto.errors import PlanError, StoreError
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
-_SWITCHED_OFF = "consent is not written: the SDK is switched off (SOTTO_DISABLED or its settings)"
+_SWITCHED_OFF = (
+    "consent is not written: the SDK is switched off (SOTTO_DISABLED or its settings), or disabled "
+    "by an error"
+)
 _WITHDRAWN = (
     "consent was withdrawn and stays so: give_consent(again=True) if the person has agreed again"
 )
@@ -146,7 +150,8 @@ class ConsentKeeper:
             return True
         path = os.path.realpath(file)
         exists = os.path.exists
-        if recovery.is_of_another(path, self._plan):
+        known = self._plan is not NO_PLAN
+        if known and recovery.is_of_another(path, self._plan):
             raise PlanError("this device's store is pinned to another collector or period")
         noted = False
         if exists(path) or exists(path + rollback_guard.SUFFIX):
@@ -156,6 +161,11 @@ class ConsentKeeper:
         if not exists(path):
             # It may have been found damaged, and set aside.
             return damaged_files.erase_all(path)
+        if not known:
+            # Whoever opens the file next writes the withdrawal, and erases.
+            if not noted:
+                raise StoreError("the withdrawal could not be noted beside the device's store")
+            return False
         try:
             ceilings = self._store.ceilings
             store = recovery.open_store(path, self._plan, ceilings, self._now_if_known, source)

@@ -17,10 +17,12 @@ from contextlib import suppress
 QUIET = 60.0
 
 #: The levels that :func:`set_level` takes.
-LEVELS = {"warning": 30, "error": 40, "off": 51}
+LEVELS = {"debug": 10, "warning": 30, "error": 40, "off": 51}
 
 _NAME = "clientsdk"
 _last_logged: dict[str, float] = {}
+#: Whether debug lines are printed where no handler takes them.
+_printing = False
 
 
 def warn(cause: str, text: str, *details: str, quiet: float = QUIET) -> None:
@@ -41,9 +43,26 @@ def warn(cause: str, text: str, *details: str, quiet: float = QUIET) -> None:
                 sys.stderr.write((text % details if details else text) + "\n")
 
 
+def debug(text: str, *details: object) -> None:
+    """Log what the SDK does, for developers: as :func:`warn`, and nothing that differs by value.
+
+    An app that configures no logging sees it on its standard error if it asked for it.
+    """
+    logging = sys.modules.get("logging")
+    get = getattr(logging, "getLogger", None)
+    if get is not None and (logger := get(_NAME)).isEnabledFor(LEVELS["debug"]):
+        if _printing and not logger.hasHandlers() and sys.stderr is not None:
+            with suppress(OSError, ValueError):
+                sys.stderr.write(f"{_NAME}: {text % details}\n")
+        else:
+            logger.debug(text, *details)
+
+
 def set_level(level: str) -> None:
     import logging
 
+    global _printing
+    _printing = level == "debug"
     logging.getLogger(_NAME).setLevel(LEVELS[level])
 
 

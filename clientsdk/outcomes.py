@@ -41,7 +41,11 @@ class Outcome(StrEnum):
     EXPIRED = "expired"
     """The plan has expired."""
     DISABLED = "disabled"
-    """The kill switch is on (:class:`clientsdk.Settings`): nothing is looked at but the type."""
+    """The kill switch is on (:class:`clientsdk.Settings`): nothing is looked at but the type. Or
+    :meth:`clientsdk.Client.open` could not make a client that works."""
+    INVALID = "invalid"
+    """No such metric, a value of the wrong type, or an error that nobody expects: only where
+    :meth:`clientsdk.Client.open` was told not to raise it."""
 
     # As of the text that it equals; an Enum's own would be most of what a refusal costs.
     __hash__ = str.__hash__

@@ -126,7 +126,7 @@ class Sender:
             finally:
                 store.database.flushing = False
         return FlushResult(
-            task.sent, remaining, task.lapses, None if error is None else _bare(error)
+            task.sent, remaining, task.lapses, None if error is None else bare(error)
         )
 
     def _send(self, now: int, task: FlushTask) -> SottoError | None:
@@ -405,7 +405,7 @@ def _publish_errors_only() -> Iterator[None]:
         raise PublishError(f"the publisher raised {type(error).__name__}") from None
 
 
-def _bare(error: SottoError) -> SottoError:
+def bare(error: SottoError) -> SottoError:
     """Remove from an error what leads to frames, which hold payloads."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)

@@ -15,7 +15,7 @@ from sqlite3 import Connection
 from clientsdk import diagnostics, ledger
 from clientsdk.ledger import Consent
 from clientsdk.settings import Quota, lowered
-from clientsdk.store import damaged_files, panels, pseudonyms, rollback_guard, schema
+from clientsdk.store import damaged_files, outbox, panels, pseudonyms, rollback_guard, schema
 from clientsdk.store.database import DURABLE, READ, WRITE
 from clientsdk.store.rollback_guard import UNKNOWN, UNREADABLE, GuardRecord
 from clientsdk.store.store import Store
@@ -102,6 +102,8 @@ def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source
             if store.forget_periods(connection):
                 # Of a file from before they were forgotten.
                 store.erasure.schedule(connection)
+            due = outbox.next_due(connection)
+            store.outbox.soonest = schema.NEVER if due is None else due
         store.finish_erasure()
     except BaseException:
         # What was interrupted may still hold the store, until the interrupt has gone through.

@@ -36,6 +36,7 @@ from clientsdk.store.outbox import Chain, Outbox
 from clientsdk.store.plans import Plans
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.rollback_guard import ForeignGuardError, GuardRecord, RollbackGuard
+from clientsdk.store.schema import NEVER
 from mechanisms.frozen import replace
 from mechanisms.randomness import Source
 from sotto.errors import StoreError
@@ -124,6 +125,11 @@ class Store:
     @property
     def consented(self) -> bool:
         return self.consent is GIVEN
+
+    @property
+    def waiting(self) -> bool:
+        """Whether consent is given and something is still to be sent, as the file said last."""
+        return self.consented and self.outbox.soonest < NEVER
 
     # Stopping: at once and in memory, whatever becomes of the file.
 
