@@ -19,8 +19,11 @@ BENCHMARKS = {
     "growth": "run.growth",
     "costs": "run.costs",
     "signatures": "signatures",
+    "collect": "collect",
+    "small": "small",
     "kafka": "kafka",
     "flink": "flink",
+    "oblivious": "oblivious",
 }
 
 

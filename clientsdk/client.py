@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from clientsdk import diagnostics, disabled
 from clientsdk.clock import EARLIEST, if_known, plausible
@@ -19,26 +19,24 @@ from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.recorder import Recorder
 from clientsdk.sending.outgoing import Outgoing
 from clientsdk.sending.sender import Sender, bare
-from clientsdk.sending.tasks import run_in_thread
+from clientsdk.sending.tasks import Result, run_in_thread
 from clientsdk.sending.worker import Worker
 from clientsdk.settings import (
     ClientOptions,
     Forgetful,
     Quota,
     Settings,
-    checked_ceilings,
+    checked_clock,
     checked_path,
     checked_publisher,
+    checked_time,
     checked_timeout,
     configured,
-    lowered,
     read_plan,
     warn_if_nothing_fits,
     warn_that_it_forgets,
 )
 from clientsdk.stats import Stats, Tally
-from clientsdk.store import outbox
-from clientsdk.store.database import READ
 from clientsdk.store.recovery import open_store
 from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
@@ -51,7 +49,6 @@ if TYPE_CHECKING:
 
     from clientsdk.preview import Preview
 
-Result = TypeVar("Result")
 #: As a name of a module it is found sooner than as one of an Enum.
 NO_CONSENT = Outcome.NO_CONSENT
 
@@ -88,10 +85,10 @@ class Client:
         As in ``settings``, which they override. Without a thread call :meth:`flush`.
     settings : Settings, optional
         By default what the environment's variables say, read now and never again. Of
-        ``SOTTOdisabled.SWITCHED_OFF``, ``SOTTO_CEILING_*`` and the app's own the stricter holds.
+        ``SOTTO_DISABLED``, ``SOTTO_CEILING_*`` and the app's own the stricter holds.
     expect : str, optional
-        The fingerprint of the plan that the app was made for, as ``sotto plan fingerprint`` prints
-        it; another plan is refused. For plans that the app fetches.
+        What pins the plan that the app was made for, as ``sotto plan fingerprint`` prints it: its
+        fingerprint, or with ``--document`` the digest of all of it; another plan is refused.
 
     Raises
     ------
@@ -128,8 +125,7 @@ class Client:
 
     #: Before which reading of the clock it cannot be right (ms).
     _earliest = EARLIEST
-    #: Whether errors are counted instead of raised, why nothing is recorded for good, if so, and
-    #: whether a withdrawal could not be written yet.
+    #: Whether errors are counted, why nothing is recorded, and whether a withdrawal is not written.
     _lenient = False
     _why: str | None = None
     _owes_withdrawal = False
@@ -152,10 +148,8 @@ class Client:
             require_signatures()
         publisher = checked_publisher(publisher)
         settings = configured(settings, background=background, quota=quota)
-        pinned = settings.lowered(plan.ceilings)
-        if ceilings is not None:
-            pinned = settings.lowered(lowered(checked_ceilings(ceilings), plan.ceilings))
-        self._set_up(plan, settings, clock, pinned, checked_path(state), publisher)
+        pinned = settings.pinned(plan, ceilings)
+        self._set_up(plan, settings, checked_clock(clock), pinned, checked_path(state), publisher)
 
     def _set_up(
         self,
@@ -213,13 +207,11 @@ class Client:
         """Make a client that never stops its app, whatever is wrong with disk, plan or environment.
 
         Where :class:`Client` would raise, this logs one line and returns a client that is disabled:
-        every outcome is ``disabled``, nothing is recorded or sent, and ``stats().disabled`` says
-        why. A client that could be made counts what :meth:`record` would raise, as ``invalid``, and
-        methods that would raise StoreError return what there is without the store. Only
-        :meth:`withdraw_consent`, :meth:`ledger` and :meth:`preview` still raise it: a person must
-        not be told what is not so. With ``on_error="raise"``, or ``SOTTO_ON_ERROR=raise`` in the
-        environment, which a developer sets, it is :class:`Client` as it is. ``options`` are all
-        other arguments of :class:`Client`.
+        every outcome is ``disabled``, and ``stats().disabled`` says why. One that could be made
+        counts what :meth:`record` would raise as ``invalid``, and only :meth:`withdraw_consent`,
+        :meth:`ledger` and :meth:`preview` raise where the store fails. With ``on_error="raise"``,
+        or ``SOTTO_ON_ERROR=raise`` in the environment, it is :class:`Client` as it is, whose other
+        arguments are the ``options``.
         """
         raises = disabled.raises(on_error)
         try:
@@ -236,8 +228,8 @@ class Client:
         diagnostics.warn("disabled", "telemetry is disabled: %s", reason)
         self._why = reason
         known, path = disabled.plan_if_readable(plan), disabled.path_if_usable(state)
-        settings, publisher = Settings(disabled=True), MemoryPublisher()
-        self._set_up(known, settings, now_ms, known.ceilings, path, publisher)
+        off = Settings(disabled=True)
+        self._set_up(known, off, now_ms, known.ceilings, path, MemoryPublisher())
 
     def _source(self) -> Source:
         return SystemSource()
@@ -285,10 +277,13 @@ class Client:
         except BaseException as error:
             # Also an interrupt: no frame that it came through keeps the value.
             name = metric if isinstance(error, ValueTypeError) else disabled.UNKNOWN_METRIC
+            unhashable = isinstance(error, TypeError) and metric.__hash__ is None
             del metric, value
             drop_locals(error)
             if self._lenient and isinstance(error, Exception):
                 return self._invalid(name, disabled.reason_of(error))
+            if unhashable:
+                raise UnknownMetricError("metric must be the name of one; got no text") from None
             raise
 
     def _invalid(self, metric: str, reason: str) -> Outcome:
@@ -299,12 +294,12 @@ class Client:
         return self._tally.count(Outcome.INVALID, metric)
 
     def _attempt(
-        self, call: Callable[[], Result], instead: Callable[[StoreError], Result]
+        self, call: Callable[[], Result], instead: Callable[[SottoError], Result]
     ) -> Result:
         """Return what a call returns, and where the app asked for no errors something instead."""
         try:
             return call()
-        except StoreError as error:
+        except SottoError as error:
             if not self._lenient:
                 raise
             diagnostics.warn("store", "telemetry does not work now: %s", str(error))
@@ -319,60 +314,69 @@ class Client:
         """
         return self._attempt(self._consent.read, lambda error: Consent.NEVER_GIVEN)
 
-    def give_consent(self, *, again: bool = False) -> bool:
-        """Write down that the person agrees; return whether consent is given now.
+    @property
+    def group_consent(self) -> dict[str, Consent]:
+        """What the person has said of each of the plan's groups, by name; errors as ``consent``."""
+        return self._consent.groups()
 
-        To be called where the person has said so, at every start if that is convenient. After a
-        withdrawal it only warns, once: an app that calls it at every start must not undo what the
-        person has said since. ``again`` says that the person, having withdrawn, has agreed once
-        more. Where the kill switch is on no file is touched, and consent is not given.
+    def give_consent(self, *, groups: Iterable[str] | None = None, again: bool = False) -> bool:
+        """Write down that the person agrees, and return whether what was asked for is given now.
 
-        Another process on the same file notices within a twentieth of a second. If the disk takes
-        the consent and not the rollback guard beside the file, values are recorded, and sent once
-        the guard can be written; after a withdrawal, which the guard may note, that is an error.
-        Raises StoreError if it could not be written; nothing is recorded then.
+        To be called where the person has said so, at every start if that is convenient. With
+        ``groups`` the person agrees to these, and to no others unless they did before. After a
+        withdrawal it only warns, once, unless ``again`` says that the person has agreed once more.
+        Where the kill switch is on no file is touched, nor consent given.
+
+        Another process on the same file notices within a twentieth of a second. While the rollback
+        guard beside the file cannot be written, values are recorded and not sent; after a
+        withdrawal that is an error. Raises StoreError if it could not be written; nothing is
+        recorded then.
         """
-        return self._attempt(lambda: self._consent.give(None, again), lambda error: False)
+        consent = self._consent
+        return self._attempt(
+            lambda: consent.give(None, again, consent.named(groups)), lambda error: False
+        )
 
     def renew_consent(self, ceilings: Ceilings | None = None, *, again: bool = False) -> bool:
         """Write down that the person agrees to other ceilings, higher ones included.
 
         In micro-epsilon, by default the plan's, which in any case bound what is spent, as do those
         of the settings and the environment, here and in other clients. The ``ceilings`` that this
-        client was made with give way to these. The rest is as for :meth:`give_consent`; without
-        ``again`` a withdrawal stands, and no ceiling changes.
+        client was made with give way to these. The rest is as for :meth:`give_consent`, but that
+        what was said of groups stays; without ``again`` a withdrawal stands, and no ceiling
+        changes.
         """
         return self._attempt(lambda: self._consent.renew(ceilings, again), lambda error: False)
 
-    def withdraw_consent(self) -> bool:
+    def withdraw_consent(self, *, groups: Iterable[str] | None = None) -> bool:
         """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
 
-        What was reserved and spent stays in the ledger, so that agreeing again in the same period
-        starts where it stopped. The kill switch does not keep a person from withdrawing: then this
-        alone opens the file, if there is one, also where the disk is full.
+        With ``groups`` of these alone, or of everything where that cannot be written now. What was
+        reserved and spent stays in the ledger, so that agreeing again in the same period starts
+        where it stopped. The kill switch does not keep a person from withdrawing.
 
-        A flush under way in another thread or process hands its publisher no further message, nor
-        does it ask it any more to sync. What may still go out is what that publisher has by then:
-        the messages since its last sync, of at most 4,096 reports, all of them charged.
+        A flush under way in another thread or process hands its publisher no further message. What
+        the publisher has by then may still go out: the messages since its last sync, of at most
+        4,096 reports, all of them charged.
 
-        First this client stops, in memory. Then the withdrawal is noted in bytes that the rollback
-        guard beside the file already has, for all processes and across restarts, until consent is
-        given ``again``. Then the file is written; where that fails, as on a full disk, the note
-        stands, and whoever next opens the file, records or sends writes the withdrawal and erases
-        first.
+        It is noted first, for all processes and across restarts, in bytes that the rollback guard
+        beside the file already has. Where the file cannot be written, as on a full disk, the note
+        stands, and whoever next opens the file, records or sends writes and erases first.
 
         Returns whether no trace is left in the file. If not, because another process was reading it
         or it could not be written, erasing is tried again at each flush, at :meth:`close` and at
         the next start. Raises StoreError if neither the file nor the guard could be written: this
-        client then records and sends nothing from now on and tries again at its next flush, and
-        another process, or a later one, knows nothing of it; say so to the person. Raises
-        PlanError, and changes nothing, if this client is switched off and the file is of another
-        budget.
+        client then records and sends nothing and tries again at its next flush, and no other
+        process knows of it; say so to the person. Raises PlanError, and changes nothing, if this
+        client is switched off and the file is of another budget.
         """
+        named = self._consent.named(groups)
         if not self.settings.disabled:
-            return self._consent.withdraw()
+            return (
+                self._consent.withdraw() if named is None else self._consent.withdraw_groups(named)
+            )
         self._owes_withdrawal = True
-        erased = self._consent.withdraw_though_disabled(self._file, self._source())
+        erased = self._consent.withdraw_though_disabled(self._file, self._source(), named)
         self._owes_withdrawal = False
         return erased
 
@@ -468,10 +472,7 @@ class Client:
 
         It raises nothing. :mod:`clientsdk.prometheus` exposes the same to Prometheus.
         """
-        now, totals = self._now(), None
-        with suppress(StoreError), self._store.transaction(READ) as connection:
-            totals = outbox.totals(connection, now)
-        return self._tally.stats(totals, self._why)
+        return self._tally.stats(self._outgoing.totals(), self._why)
 
     def preview(self, at: int | None = None) -> Preview:
         """Return exactly what would be sent, byte for byte, if nothing more were recorded.
@@ -487,8 +488,7 @@ class Client:
         self._refuse_if_disabled("what would be sent cannot be read")
         now = self._now()
         self._outgoing.settle(now)
-        moment = now if at is None else at
-        return preview(self._store, self._sender, moment, once=at is not None)
+        return preview(self._store, self._sender, checked_time(at, now), once=at is not None)
 
     def _refuse_if_disabled(self, what: str) -> None:
         if self._why == disabled.SWITCHED_OFF:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from sqlite3 import Connection
 
@@ -14,12 +14,12 @@ from clientsdk.disabled import NO_PLAN
 from clientsdk.item_counter import ItemCounter
 from clientsdk.ledger import Consent
 from clientsdk.settings import Settings, checked_ceilings, warn_if_nothing_fits
-from clientsdk.store import damaged_files, recovery, rollback_guard
+from clientsdk.store import consent_groups, damaged_files, recovery, rollback_guard
 from clientsdk.store.database import DURABLE, READ
 from clientsdk.store.rollback_guard import GuardError
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source
-from sotto.errors import PlanError, StoreError
+from sotto.errors import ParameterError, PlanError, StoreError, wrong_type
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
 _SWITCHED_OFF = (
@@ -29,6 +29,11 @@ _SWITCHED_OFF = (
 _WITHDRAWN = (
     "consent was withdrawn and stays so: give_consent(again=True) if the person has agreed again"
 )
+_STAYS_PARTLY = (
+    "consent to some groups was withdrawn and stays so: give_consent(groups=..., again=True) if "
+    "the person has agreed again"
+)
+_ALL_INSTEAD = "consent to a group could not be withdrawn alone, and is withdrawn as a whole: %s"
 _ERASED_LATER = "consent is withdrawn; what the store holds is erased when it can be written: %s"
 
 
@@ -56,27 +61,62 @@ class ConsentKeeper:
             said = store.consent
         return Consent.WITHDRAWN if store.stopped or store.guard.withdrawal_noted() else said
 
-    def give(self, ceilings: Ceilings | None, again: bool) -> bool:
+    def groups(self) -> dict[str, Consent]:
+        """Return what was said of each of the plan's groups; the whole comes before a yes."""
+        whole = self.read()
+        said = {name: consent_groups.of(self._store.said, name) for name, _ in self._plan.groups}
+        if whole is Consent.GIVEN:
+            return said
+        gone = Consent.WITHDRAWN
+        return {name: gone if each is gone else whole for name, each in said.items()}
+
+    def named(self, groups: Iterable[str] | None) -> frozenset[str] | None:
+        """Return the groups that an app names, None for all; ParameterError for others."""
+        if groups is None:
+            return None
+        known = [name for name, _ in self._plan.groups]
+        several = isinstance(groups, Iterable) and not isinstance(groups, str)
+        listed = [*groups] if several else [None]
+        if not all(isinstance(each, str) for each in listed):
+            raise ParameterError("groups must be a list of names, or None for all")
+        found = frozenset(map(str, listed))
+        unknown = sorted(found.difference(known))
+        if unknown and self._plan is not NO_PLAN:
+            raise ParameterError(
+                f"groups {', '.join(map(repr, unknown))}: plan {self._plan.plan!r} has "
+                f"{', '.join(known) or 'no groups'}"
+            )
+        return found
+
+    def give(
+        self, ceilings: Ceilings | None, again: bool, groups: Collection[str] | None = None
+    ) -> bool:
         """Give consent, and pin ceilings if there are any, unless a withdrawal stands.
 
         A note of the withdrawal is erased only while the file says the same, in a durable commit:
         whatever stops this in between leaves consent withdrawn.
         """
+        if not isinstance(again, bool):
+            raise wrong_type("again", "True or False", again)
         if self._settings.disabled:
             diagnostics.warn("switched off", _SWITCHED_OFF, quiet=math.inf)
+            return False
+        if groups is not None and not groups:
+            # The person has agreed to none of them.
             return False
         self.finish_withdrawal()
         store = self._store
         note = rollback_guard.withdrawal(store.path) if store.path is not None else b""
         undone = None
-        if self.read() is Consent.WITHDRAWN:
-            if not again:
-                return self._stay_withdrawn()
-            with store.transaction(DURABLE):
+        withdrawn = self.read() is Consent.WITHDRAWN
+        if withdrawn and not again:
+            return self._stay_withdrawn()
+        if again:
+            with store.transaction(DURABLE if withdrawn else READ):
                 # What was noted alone is in the file now, and what it recorded is erased.
                 undone = store.consents
         try:
-            written = self._write_agreement(ceilings, note, undone)
+            written = self._write_agreement(ceilings, note, undone, groups)
         except GuardError as error:
             if store.consented:
                 diagnostics.warn(
@@ -85,7 +125,17 @@ class ConsentKeeper:
             return store.consented
         if not written and not again:
             return self._stay_withdrawn()
-        return self.read() is Consent.GIVEN
+        return self._given(groups) if ceilings is None else self.read() is Consent.GIVEN
+
+    def _given(self, groups: Collection[str] | None) -> bool:
+        """Whether consent is given to all that was asked for; warn if a group's no stands."""
+        if self.read() is not Consent.GIVEN:
+            return False
+        asked = consent_groups.names(self._plan) if groups is None else groups
+        said = [consent_groups.of(self._store.said, name) for name in asked]
+        if Consent.WITHDRAWN in said:
+            diagnostics.warn("consent to groups", _STAYS_PARTLY, quiet=math.inf)
+        return all(each is Consent.GIVEN for each in said)
 
     def renew(self, ceilings: Ceilings | None, again: bool) -> bool:
         agreed = self._plan.ceilings if ceilings is None else checked_ceilings(ceilings)
@@ -100,7 +150,13 @@ class ConsentKeeper:
         self.keep_up(self._now())
         return False
 
-    def _write_agreement(self, ceilings: Ceilings | None, note: bytes, undone: int | None) -> bool:
+    def _write_agreement(
+        self,
+        ceilings: Ceilings | None,
+        note: bytes,
+        undone: int | None,
+        groups: Collection[str] | None,
+    ) -> bool:
         """Write that consent is given, unless a withdrawal stands other than the ``undone`` one."""
         store, owed, own = self._store, self._store.erasure.owed, self._store.own
         try:
@@ -109,7 +165,9 @@ class ConsentKeeper:
                 store.follow(connection, self._now())
                 if store.consent is Consent.WITHDRAWN and store.consents != undone:
                     return False
-                if ceilings is not None or not store.consented:
+                if ceilings is None or not store.consented:
+                    store.agree(connection, groups, again=store.consents == undone)
+                else:
                     store.set_consent(connection, Consent.GIVEN)
                 if ceilings is not None:
                     store.pin(connection, ceilings)
@@ -117,6 +175,7 @@ class ConsentKeeper:
                     store.own = self._settings.lowered(self._plan.ceilings)
                 if note and store.path is not None:
                     rollback_guard.lift_withdrawal(store.path, note)
+                self._note_groups(store)
                 return True
         except BaseException as error:
             if not isinstance(error, GuardError):
@@ -124,6 +183,40 @@ class ConsentKeeper:
             raise
         finally:
             store.scrub_since(owed)
+
+    def _note_groups(self, store: Store) -> None:
+        """Note beside the file whether some group is withdrawn, before the commit that writes it.
+
+        Whatever stops this in between leaves a group withdrawn, or all of them: see ``recovery``.
+        """
+        if store.path is not None:
+            noted = rollback_guard.group_noted(store.path)
+            if store.group_withdrawn and not noted:
+                rollback_guard.note_group(store.path)
+            elif noted and not store.group_withdrawn:
+                rollback_guard.lift_group(store.path)
+
+    def withdraw_groups(self, groups: Collection[str]) -> bool:
+        """Withdraw consent to some groups; as a whole where that alone cannot be written.
+
+        That the store has a withdrawn group is noted beside it before the commit: a copy of the
+        file from before, put back, counts as withdrawn altogether.
+        """
+        if not groups:
+            return True
+        try:
+            self._write_group_withdrawal(self._store, groups)
+        except StoreError as error:
+            # Also where the guard could not follow: an older copy might not be noticed.
+            diagnostics.warn("withdrawal", _ALL_INSTEAD, str(error))
+            return self.withdraw()
+        self._counter.forget_lost()
+        return self._store.finish_erasure()
+
+    def _write_group_withdrawal(self, store: Store, groups: Collection[str]) -> None:
+        with store.transaction(DURABLE) as connection:
+            store.withdraw_groups(connection, groups)
+            self._note_groups(store)
 
     def withdraw(self) -> bool:
         store = self._store
@@ -145,7 +238,12 @@ class ConsentKeeper:
             return False
         return store.finish_erasure()
 
-    def withdraw_though_disabled(self, file: str | os.PathLike[str] | None, source: Source) -> bool:
+    def withdraw_though_disabled(
+        self,
+        file: str | os.PathLike[str] | None,
+        source: Source,
+        groups: Collection[str] | None = None,
+    ) -> bool:
         if file is None:
             return True
         path = os.path.realpath(file)
@@ -153,6 +251,15 @@ class ConsentKeeper:
         known = self._plan is not NO_PLAN
         if known and recovery.is_of_another(path, self._plan):
             raise PlanError("this device's store is pinned to another collector or period")
+        if known and groups is not None and exists(path):
+            with suppress(StoreError, OSError):
+                store = self._opened(path, source)
+                try:
+                    self._write_group_withdrawal(store, groups)
+                    return store.finish_erasure()
+                finally:
+                    with suppress(StoreError):
+                        store.close()
         noted = False
         if exists(path) or exists(path + rollback_guard.SUFFIX):
             with suppress(StoreError):
@@ -167,8 +274,7 @@ class ConsentKeeper:
                 raise StoreError("the withdrawal could not be noted beside the device's store")
             return False
         try:
-            ceilings = self._store.ceilings
-            store = recovery.open_store(path, self._plan, ceilings, self._now_if_known, source)
+            store = self._opened(path, source)
             try:
                 with suppress(GuardError), store.transaction(DURABLE) as connection:
                     store.set_consent(connection, Consent.WITHDRAWN)
@@ -182,6 +288,10 @@ class ConsentKeeper:
             if noted:
                 return False
             raise error if isinstance(error, StoreError) else StoreError(str(error)) from error
+
+    def _opened(self, path: str, source: Source) -> Store:
+        ceilings = self._store.ceilings
+        return recovery.open_store(path, self._plan, ceilings, self._now_if_known, source)
 
     def finish_withdrawal(self) -> None:
         """Write a withdrawal that could not be written, unless another thread has done it."""

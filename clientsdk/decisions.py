@@ -7,33 +7,37 @@ one. :mod:`clientsdk.recorder` carries out what is decided.
 from __future__ import annotations
 
 from sqlite3 import Connection
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from clientsdk import draws
 from clientsdk.item_counter import Count, ItemCounter
 from clientsdk.ledger import Consent, tally_name
 from clientsdk.outcomes import Outcome, Refusal
 from clientsdk.settings import BEGINNING
-from clientsdk.store import claims, permanent
+from clientsdk.store import claims, permanent, reservoirs
 from clientsdk.store.database import READ
 from clientsdk.store.panels import Panel
 from clientsdk.store.store import Store
+from mechanisms.frozen import frozen, replace
 from mechanisms.randomness import Source
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 GIVEN = Consent.GIVEN
 
 
-class Terms(NamedTuple):
+@frozen
+class Terms:
     metric: CompiledMetric
     tally: str  #: ``"plan/metric"``.
     limit: int  #: Values a period.
     cost: int  #: Of a chain at the last level that is sent, in micro-epsilon.
     own: bool  #: Whether each value is a chain of its own, so that memory alone decides about it.
     panels: int  #: The device answers in one of so many periods.
+    group: str | None  #: To which the person agrees, if the plan has groups.
 
 
-class Entry(NamedTuple):
+@frozen
+class Entry:
     """A value that takes part in the draw of a reservoir."""
 
     seen: int  #: The recordings of the period under the metric's tally, with this one.
@@ -42,7 +46,8 @@ class Entry(NamedTuple):
     reserved: int  #: Micro-epsilon of its chain from now on.
 
 
-class Repetition(NamedTuple):
+@frozen
+class Repetition:
     """A report that is drawn from a permanent response."""
 
     seen: int  #: As of :class:`Entry`.
@@ -51,7 +56,8 @@ class Repetition(NamedTuple):
     once: int  #: Micro-epsilon that the lifetime is charged.
 
 
-class Occurrence(NamedTuple):
+@frozen
+class Occurrence:
     running: Count | None  #: To which it is added; None if one is begun.
     seen: int  #: How often counting was begun in the period, if one is begun.
     held: int  #: Micro-epsilon that are reserved already.
@@ -63,6 +69,8 @@ Place: TypeAlias = int | Entry | Repetition | Occurrence
 
 
 class Decisions:
+    terms: dict[str, Terms]
+
     def __init__(
         self, store: Store, plan: CompiledPlan, source: Source, counter: ItemCounter
     ) -> None:
@@ -84,11 +92,12 @@ class Decisions:
             metric.mechanism.certified(metric.sent - 1),
             metric.kind in ("first", "every") and metric.type != "top_item",
             metric.panel,
+            metric.group,
         )
 
     def ignore_panels(self) -> None:
         """Answer in every period, for trials of a plan: what is sent is sent under that plan."""
-        self.terms = {name: terms._replace(panels=1) for name, terms in self.terms.items()}
+        self.terms = {name: replace(terms, panels=1) for name, terms in self.terms.items()}
 
     def refused(self, now: int) -> Outcome | None:
         """Return why nothing can be recorded now, None if the store is to decide."""
@@ -123,6 +132,10 @@ class Decisions:
             store.lapsed += store.expire(connection, now)
         if store.consent is not GIVEN:
             return Outcome.NO_CONSENT
+        if not store.agreed(terms.group):
+            others = [each for each in plan.metrics if each.group == terms.group]
+            store.deny(others, Outcome.NO_CONSENT)
+            return Outcome.NO_CONSENT
         if now >= plan.expires:
             return Outcome.EXPIRED
         if terms.panels > 1 and not self._is_turn(terms):
@@ -143,7 +156,7 @@ class Decisions:
     def decide_in_memory(self, terms: Terms, now: int) -> Outcome | int | None:
         """Decide without a transaction, while the store is held; None if one is needed."""
         store, plan = self._store, self._plan
-        if not store.buffering or store.consent is not GIVEN:
+        if not store.buffering or not store.agreed(terms.group):
             return None
         if now // plan.period != store.accounts.period or now >= plan.expires:
             return None
@@ -173,7 +186,7 @@ class Decisions:
         """Keep one value of a period; what displaces an unsent chain takes over its charge."""
         store = self._store
         seen = store.accounts.tallies.get(terms.tally, 0) + 1
-        held = store.incumbent_cost(connection, terms.tally)
+        held = reservoirs.reserved(connection, terms.tally)
         if held is None and seen > 1:
             # Another version of the plan has kept a value of this period, and not in a reservoir.
             return self._refuse(terms, Outcome.PERIOD_FULL)

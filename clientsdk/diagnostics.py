@@ -19,7 +19,7 @@ QUIET = 60.0
 #: The levels that :func:`set_level` takes.
 LEVELS = {"debug": 10, "warning": 30, "error": 40, "off": 51}
 
-_NAME = "clientsdk"
+_NAME = __name__.partition(".")[0]
 _last_logged: dict[str, float] = {}
 #: Whether debug lines are printed where no handler takes them.
 _printing = False

@@ -26,6 +26,12 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 class Count:
     """The items of one metric in one period; its ``repr`` never shows them."""
 
+    period: int
+    holder: bytes
+    jitter: int
+    event: int
+    due: int
+
     def __init__(
         self, store: Store, plan: CompiledPlan, metric: CompiledMetric, tally: str, source: Source
     ) -> None:
@@ -93,7 +99,7 @@ class ItemCounter:
     def under_way(self, connection: Connection, metric: CompiledMetric, now: int) -> Count | None:
         """Return the count to which an item is added; None if more is to be decided."""
         store, plan = self._store, self._plan
-        if store.stopped or not store.consented or store.period_at(now) != store.period:
+        if store.stopped or not store.agreed(metric.group) or store.period_at(now) != store.period:
             return None
         if plan.expired(store.moment(now)):
             return None
@@ -128,6 +134,12 @@ class ItemCounter:
     def forget(self) -> None:
         self.begun.clear()
 
+    def forget_lost(self) -> None:
+        """Forget the counts of groups to which consent is not given any more."""
+        for count in list(self.begun) if self else ():
+            if not self._store.agreed(count.metric.group):
+                self.discard(count)
+
     def lapse(self, now: int) -> None:
         """Drop all counts if, seen in a transaction, nothing may be recorded any more."""
         if self:
@@ -135,6 +147,7 @@ class ItemCounter:
             with store.transaction(READ):
                 if not store.consented or plan.expired(store.moment(now)):
                     self.forget()
+                self.forget_lost()
 
     def settle(self, now: int) -> None:
         """Draw once from each count of a period that is over, and store the chains."""
@@ -164,7 +177,7 @@ class ItemCounter:
 
     def _releasable(self, count: Count, moment: int) -> bool:
         return (
-            self._store.consented
+            self._store.agreed(count.metric.group)
             and not self._store.stopped
             and not self._plan.expired(moment)
             and moment - count.event <= count.metric.horizon

@@ -113,6 +113,8 @@ class Ledger:
     earliest release. ``permanent`` is what constant metrics have cost, once, for all periods, and
     ``carried`` the micro-epsilon of the lifetime that were spent, or may have been, before the file
     was found damaged or lost (``damaged`` times), or older than it should be (``restored`` times).
+    ``groups`` is what was said of single groups of metrics, sorted; ``""`` stands for metrics
+    without a group, ``"*"`` for all that is not named. It counts only while ``consent`` is given.
     """
 
     collector: str
@@ -125,6 +127,7 @@ class Ledger:
     carried: int = 0
     damaged: int = 0
     restored: int = 0
+    groups: tuple[tuple[str, Consent], ...] = ()
 
     @property
     def reserved(self) -> int:
@@ -139,7 +142,7 @@ class Ledger:
     def in_words(self) -> str:
         """Return all of it in sentences that a user can be shown; times are in UTC."""
         lines = [
-            _CONSENT[self.consent].format(collector=self.collector),
+            _CONSENT[self.consent].format(collector=self.collector) + self._of_groups(),
             f"What is sent about one period costs at most epsilon {epsilon(self.ceilings.period)}, "
             f"and {epsilon(self.ceilings.lifetime)} in this device's life. The lower, the less can "
             "be learnt.",
@@ -164,6 +167,16 @@ class Ledger:
 
     __str__ = in_words
 
+    def _of_groups(self) -> str:
+        if self.consent is not Consent.GIVEN or not self.groups:
+            return ""
+        words = {"": "what has no group", "*": "all others"}
+        named = [(words.get(name, name), said) for name, said in reversed(self.groups)]
+        yes = [name for name, said in named if said is Consent.GIVEN]
+        no = [name for name, said in named if said is not Consent.GIVEN]
+        agreed = f" You agree to: {', '.join(yes)}." if yes else ""
+        return f"{agreed} You do not agree to: {', '.join(no)}." if no else agreed
+
     @property
     def _once(self) -> int:
         return self.carried + sum(charge.cost for charge in self.permanent)
@@ -185,6 +198,9 @@ def read(
             "SELECT collector, period_ms, ceiling_period, ceiling_lifetime, consent, period"
             " FROM device"
         ).fetchone()
+        carried, damaged, restored = (
+            connection.execute(_CARRIED_OVER).fetchone() if version >= 4 else (0, 0, 0)
+        )
         return Ledger(
             collector,
             Consent(consent),
@@ -193,10 +209,18 @@ def read(
             _periods(connection, period_ms, version),
             _pending(connection, plan or stored_plan),
             charges(connection) if version >= 3 else (),
-            *(connection.execute(_CARRIED_OVER).fetchone() if version >= 4 else ()),
+            carried,
+            damaged,
+            restored,
+            _groups(connection) if version >= 6 else (),
         )
     except (TypeError, ValueError):
         raise StoreError("the state file is damaged") from None
+
+
+def _groups(connection: Connection) -> tuple[tuple[str, Consent], ...]:
+    rows = connection.execute("SELECT name, consent FROM consent_group ORDER BY name")
+    return tuple((name, Consent(said)) for name, said in rows)
 
 
 def read_file(path: str | os.PathLike[str]) -> Ledger:

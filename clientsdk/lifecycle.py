@@ -21,9 +21,15 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from sqlite3 import Connection, Cursor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mmap import mmap
 
 #: Seconds after which :func:`no_fork` checks whether a thread of the parent holds the guard.
 PATIENCE = 2.0
+#: Of Linux 4.14 and later; ``mmap`` does not name it.
+_WIPE_ON_FORK = 18
 #: Seconds within which senders must end at exit, and connections after them; the interpreter
 #: itself needs some more.
 SENDERS, CONNECTIONS = 0.4, 0.5
@@ -58,6 +64,24 @@ def watch_forks(resource: Forkable) -> None:
     """Call ``resource`` around every fork of this process, as long as it lives."""
     with no_fork():
         _watched.add(resource)
+
+
+def wiped_by_forks() -> mmap | None:
+    """Return memory of zeros that is zeros again in the child of any fork, with hooks or without.
+
+    None where the operating system has no such memory. To read it costs less than ``os.getpid``,
+    which is a system call.
+    """
+    if sys.platform != "linux":
+        return None
+    import mmap
+
+    memory = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory.madvise(_WIPE_ON_FORK)
+    except OSError:
+        return None
+    return memory
 
 
 @contextmanager

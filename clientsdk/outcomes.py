@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
 
-from mechanisms.frozen import frozen
+from mechanisms.frozen import NamedTuple, frozen
 from sotto.errors import SottoError
 
 

@@ -11,7 +11,7 @@ from clientsdk.consent import ConsentKeeper
 from clientsdk.decisions import Decisions, Entry, Occurrence, Repetition, Terms
 from clientsdk.item_counter import ItemCounter
 from clientsdk.outcomes import Outcome
-from clientsdk.store import permanent
+from clientsdk.store import permanent, reservoirs
 from clientsdk.store.database import READ, WRITE, Hold, Transaction
 from clientsdk.store.outbox import Chain
 from clientsdk.store.store import Store
@@ -26,6 +26,9 @@ _BAD_CLOCK = "values are being dropped: the clock says a time before 2020, or fr
 
 
 class Recorder:
+    counter: ItemCounter
+    decisions: Decisions
+
     def __init__(self, store: Store, plan: CompiledPlan, source: Source) -> None:
         self._store = store
         self._plan = plan
@@ -129,7 +132,8 @@ class Recorder:
     def _sample(self, connection: Connection, terms: Terms, entry: Entry, chain: Chain) -> None:
         store = self._store
         if entry.kept:
-            store.displace(connection, terms.tally, chain, entry.reserved)
+            if reservoirs.displace(connection, terms.tally, chain, entry.reserved):
+                store.erasure.schedule(connection)
             store.add_chain(connection, chain)
         added = entry.reserved - entry.held if entry.kept else 0
         store.accounts.reserve(store.database.cursor, terms.tally, entry.seen, added)
@@ -184,12 +188,12 @@ class Recorder:
         payloads: tuple[bytes, ...],
     ) -> Chain:
         store, plan = self._store, self._plan
-        resolution, period = plan.resolution, store.accounts.period
+        resolution, period, number = plan.resolution, store.accounts.period, store.plans.number
         began = period * plan.period
         event = now - now % resolution if now > began else began
         due = event + resolution + jitter + metric.ladder[0].after
-        drawn_under = store.plans.number, metric.index, event, jitter
-        return Chain(period, due, chain_id, *drawn_under, 0, 0, b"".join(payloads))
+        outputs = b"".join(payloads)
+        return Chain(period, due, chain_id, number, metric.index, event, jitter, 0, 0, outputs)
 
 
 def _what_follows(plan: CompiledPlan, metric: CompiledMetric) -> str:

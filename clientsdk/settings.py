@@ -13,12 +13,12 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 from clientsdk import diagnostics
 from clientsdk.publishers import Publisher
 from mechanisms.frozen import frozen, replace
-from sotto.errors import ParameterError, PlanError
+from sotto.errors import ParameterError, PlanError, is_int, is_number, wrong_type
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
 #: Micro-epsilon; no plan has a use for less.
@@ -31,6 +31,8 @@ _SWITCH = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
 }
+#: Below this a reading with a fraction is one in seconds, or meaningless: until 1973 in ms.
+_SECONDS = 1e11
 _DECIMALS = 6
 _DIGITS = 12
 
@@ -63,6 +65,10 @@ class Quota:
     age: int | None = None
 
     def __post_init__(self) -> None:
+        if not is_int(self.bytes):
+            raise wrong_type("quota: bytes", "an int", self.bytes)
+        if self.age is not None and not is_int(self.age):
+            raise wrong_type("quota: age", "an int, in milliseconds, or None", self.age)
         if not self.bytes >= SMALLEST_QUOTA:
             raise ParameterError(f"quota: bytes {self.bytes} must be at least {SMALLEST_QUOTA}")
         if self.age is not None and not self.age > 0:
@@ -108,10 +114,12 @@ class Settings:
     def __post_init__(self) -> None:
         for what in ("disabled", "background"):
             if not isinstance(getattr(self, what), bool):
-                raise ParameterError(f"{what} must be True or False")
+                raise wrong_type(what, "True or False", getattr(self, what))
         if not isinstance(self.quota, Quota):
-            raise ParameterError("quota must be a Quota")
+            raise wrong_type("quota", "a Quota, such as Quota(age=30 * 86_400_000)", self.quota)
         for amount in (self.ceiling_period, self.ceiling_lifetime):
+            if amount is not None and not is_int(amount):
+                raise wrong_type("a ceiling", "an int, in micro-epsilon, or None", amount)
             if amount is not None and not amount >= LEAST_CEILING:
                 raise ParameterError(f"a ceiling must be at least {LEAST_CEILING} micro-epsilon")
         if (self.ceiling_period or 0) > (self.ceiling_lifetime or math.inf):
@@ -119,7 +127,7 @@ class Settings:
         if self.flush_timeout is not None:
             checked_timeout(self.flush_timeout)
         checked_timeout(self.close_timeout)
-        if self.log is not None and self.log not in diagnostics.LEVELS:
+        if self.log is not None and self.log not in [*diagnostics.LEVELS]:
             raise ParameterError(f"log must be one of {', '.join(diagnostics.LEVELS)}, or None")
 
     @classmethod
@@ -151,8 +159,15 @@ class Settings:
             ceiling_lifetime=lifetime,
         )
 
+    def pinned(self, plan: CompiledPlan, ceilings: Ceilings | None) -> Ceilings:
+        """Return what a new store is pinned to, with the app's own ceilings if there are any."""
+        if ceilings is None:
+            return self.lowered(plan.ceilings)
+        return self.lowered(lowered(checked_ceilings(ceilings), plan.ceilings))
+
     def lowered(self, ceilings: Ceilings) -> Ceilings:
         """Return a plan's ceilings, lowered to what is set."""
+        checked_type(ceilings)
         lifetime = min(self.ceiling_lifetime or ceilings.lifetime, ceilings.lifetime)
         period = min(self.ceiling_period or ceilings.period, ceilings.period, lifetime)
         return Ceilings(period, lifetime)
@@ -161,6 +176,8 @@ class Settings:
 def configured(settings: Settings | None, **arguments: Any) -> Settings:
     """Return settings, or those of the environment if there are none, with a client's arguments."""
     given = {name: value for name, value in arguments.items() if value is not None}
+    if not isinstance(settings, Settings | None):
+        raise wrong_type("settings", "a Settings, such as Settings(background=False)", settings)
     if settings is None:
         return Settings.from_environment(**given)
     return replace(settings, **given).stricter_with_environment()
@@ -177,7 +194,8 @@ class ClientOptions(TypedDict, total=False):
     expect: str | None
 
 
-class Variable(NamedTuple):
+@frozen
+class Variable:
     """A variable of the environment."""
 
     field: str  #: What it sets, or after a dot what of that.
@@ -205,11 +223,15 @@ def _read(
 ) -> Settings:
     """Return settings with what variables say where there is no argument."""
     given = os.environ if environ is None else environ
+    if not isinstance(given, Mapping):
+        raise wrong_type("environ", "a mapping of names to texts", given)
     for name, variable in VARIABLES.items():
         field, _, part = variable.field.partition(".")
         if name not in given or variable.privacy is not privacy or field in arguments:
             continue
         try:
+            if not isinstance(given[name], str):
+                raise ValueError
             value: Any = variable.read(given[name].strip())
             if part:
                 value = replace(getattr(settings, field), **{part: value})
@@ -269,9 +291,14 @@ def read_plan(
     given: CompiledPlan | bytes | str | os.PathLike[str], expect: str | None
 ) -> CompiledPlan:
     """Return a plan given as an object, canonical JSON or a file, if it is the one expected."""
+    if not isinstance(given, CompiledPlan | bytes | str | os.PathLike):
+        expected = "a CompiledPlan, the bytes of its JSON, or the path of that"
+        raise PlanError(str(wrong_type("plan", expected, given)))
+    if isinstance(given, str) and (given.lstrip()[:1] == "{" or "\n" in given or "\0" in given):
+        raise PlanError("plan is a text, and no path: pass what sotto plan compile makes, as bytes")
     if not isinstance(given, CompiledPlan | bytes):
         try:
-            with open(os.fspath(given), "rb") as file:
+            with open(given, "rb") as file:
                 given = file.read()
         except OSError as error:
             what = error.strerror or type(error).__name__
@@ -284,7 +311,7 @@ def read_plan(
             "expect must be a plan's fingerprint, 64 hexadecimal digits, as sotto plan fingerprint "
             "prints it"
         )
-    if plan.fingerprint_hex != expect.lower():
+    if expect.lower() not in (plan.fingerprint_hex, plan.digest.hex()):
         raise PlanError(
             f"plan {plan.plan!r} version {plan.version} has the fingerprint "
             f"{plan.fingerprint_hex}, and this app expects {expect.lower()}: it is not the plan "
@@ -297,10 +324,10 @@ def checked_path(state: str | os.PathLike[str] | Forgetful) -> str | None:
     """Return where a device's file is to be, None if the app has named that it wants none."""
     if state is NO_LIFETIME_BOUND:
         return None
-    path = "" if state is None else os.fspath(state)
-    if path in ("", ":memory:"):
+    path = os.fspath(state) if isinstance(state, str | os.PathLike) else ""
+    if not isinstance(path, str) or "\0" in path or path in ("", ":memory:"):
         raise ParameterError(
-            "state must be the path of a file; clientsdk.NO_LIFETIME_BOUND keeps everything in "
+            "state must be the path of a file; NO_LIFETIME_BOUND keeps everything in "
             "memory, and then nothing bounds what a device gives in more than one process"
         )
     return path
@@ -312,7 +339,31 @@ def checked_publisher(publisher: Publisher) -> Publisher:
     return publisher
 
 
+def checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
+    expected = "a function that returns milliseconds since the epoch"
+    if not callable(clock):
+        raise wrong_type("clock", expected, clock)
+    reading = clock()
+    if not is_number(reading):
+        raise wrong_type("clock", f"{expected}; it returns another type", reading)
+    if isinstance(reading, float) and not abs(reading) >= _SECONDS:
+        raise ParameterError(
+            f"clock must be {expected}, such as lambda: time.time_ns() // 1_000_000; time.time and "
+            "its like return seconds"
+        )
+    return clock
+
+
+def checked_type(ceilings: Ceilings) -> None:
+    if not isinstance(ceilings, Ceilings):
+        raise wrong_type("ceilings", "a Ceilings, such as Ceilings.of_epsilon(3, 60)", ceilings)
+    for amount in (ceilings.period, ceilings.lifetime):
+        if not is_int(amount):
+            raise wrong_type("ceilings: an amount", "an int, in micro-epsilon", amount)
+
+
 def checked_ceilings(ceilings: Ceilings) -> Ceilings:
+    checked_type(ceilings)
     if not 0 < ceilings.period <= ceilings.lifetime:
         raise ParameterError(
             f"ceilings: period {ceilings.period} must be above 0 and at most lifetime "
@@ -352,7 +403,20 @@ def warn_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings) -> None:
         )
 
 
+def checked_time(at: int | None, now: int) -> int:
+    """Return a time that was asked for, or now."""
+    if at is None:
+        return now
+    if not is_int(at):
+        raise wrong_type("at", "a time in milliseconds since the epoch, an int", at)
+    if not BEGINNING < at < -BEGINNING:
+        raise ParameterError("at must be a time in milliseconds since the epoch")
+    return at
+
+
 def checked_timeout(seconds: float) -> float:
+    if not is_number(seconds):
+        raise wrong_type("timeout", "a number of seconds, at least 0", seconds)
     if not seconds >= 0:
         raise ParameterError(f"timeout {seconds} must be at least 0 seconds")
     return seconds

@@ -20,7 +20,7 @@ from clientsdk.settings import NO_LIFETIME_BOUND, Quota, Settings
 from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
-from sotto.errors import ParameterError
+from sotto.errors import ParameterError, is_int, wrong_type
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.wire.format import decode_message
 
@@ -38,6 +38,8 @@ class FakeClock:
     82800000
     """
 
+    now: int
+
     def __init__(self, now: int = 1_750_000_000_000) -> None:
         self.now = now
 
@@ -46,6 +48,9 @@ class FakeClock:
 
     def advance(self, **amounts: int) -> None:
         """Move by ``days``, ``hours``, ``minutes``, ``seconds`` and ``ms``; negative: back."""
+        for amount in amounts.values():
+            if not is_int(amount):
+                raise wrong_type("what a clock is moved by", "an int", amount)
         self.now += sum(_UNITS[unit] * amount for unit, amount in amounts.items())
 
 
@@ -63,6 +68,9 @@ class SeededClient(Client):
     (<Outcome.ACCEPTED: 'accepted'>, <Outcome.PERIOD_FULL: 'period_full'>)
     """
 
+    clock: FakeClock
+    publisher: Publisher
+
     def __init__(
         self,
         plan: CompiledPlan | bytes | str | os.PathLike[str],
@@ -78,6 +86,8 @@ class SeededClient(Client):
         quota: Quota | None = None,
         settings: Settings | None = None,
     ) -> None:
+        if not is_int(seed):
+            raise wrong_type("seed", "an int", seed)
         self._seeded = SeededSource(seed)
         self.clock = FakeClock() if clock is None else clock
         self.publisher = MemoryPublisher() if publisher is None else publisher
@@ -199,6 +209,8 @@ def move_to_turn(client: SeededClient, metric: str, *, turn: bool = True) -> Non
     ``not_in_panel``: ParameterError for a metric without a panel, of which every period is the
     device's turn.
     """
+    if not isinstance(client, SeededClient):
+        raise wrong_type("client", "a SeededClient", client)
     panels = client.plan.metric(metric).panel
     if panels == 1 and not turn:
         raise ParameterError(f"metric {metric!r} has no panel: every period is the device's turn")
@@ -302,6 +314,8 @@ def reported(client: SeededClient) -> Reports:
     >>> report.level, report.meaning
     (2, "'red'")
     """
+    if not isinstance(client, SeededClient):
+        raise wrong_type("client", "a SeededClient", client)
     if not isinstance(client.publisher, MemoryPublisher):
         raise TypeError(
             f"expects a client with a MemoryPublisher; got {type(client.publisher).__name__}"
@@ -334,6 +348,8 @@ def reported(client: SeededClient) -> Reports:
 
 def small_plan(*, panel: int = 1) -> CompiledPlan:
     """Return a plan for tests and examples: ``colour``, once a day, on one day of ``panel``."""
+    if not is_int(panel):
+        raise wrong_type("panel", "an int", panel)
     colour: dict[str, object] = {
         "name": "colour",
         "type": "category",

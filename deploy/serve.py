@@ -55,17 +55,12 @@ def prepare(args: argparse.Namespace) -> tuple[dict[str, list[str]], str]:
     require_free(args.port)
     if not args.plan.exists():
         raise DeployError(f"--plan {args.plan}: there is no such file or folder")
-    log, state = args.data / "log", args.data / "state"
     args.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    log.mkdir(exist_ok=True)
-    plan = ["--plans" if args.plan.is_dir() else "--plan", str(args.plan)]
-    sotto = [sys.executable, "-m", "sotto.cli"]
-    collect = [*sotto, "collect", *plan, "--log", str(log), "--port", str(args.port)]
-    counted = [*plan, "--log", str(log), "--state", str(state), "--follow", "--every", EVERY]
-    programs = {"sotto collect": collect, "sotto aggregate": [*sotto, "aggregate", *counted]}
+    programs = commands(args.plan, args.data, args.port)
     if args.site is None:
         keys = certificates.make(args.data / "keys")
-        collect += ["--certificate", str(keys.server), "--private-key", str(keys.server)]
+        certificate = ["--certificate", str(keys.server), "--private-key", str(keys.server)]
+        programs["sotto collect"] += certificate
         url, authority = f"https://localhost:{args.port}", f"{keys.authority}"
         trust = f"certificates   {authority}, for apps and browsers on this machine"
     else:
@@ -78,10 +73,29 @@ def prepare(args: argparse.Namespace) -> tuple[dict[str, list[str]], str]:
     said = f"""\
 reports go to  {url}
 {trust}
-estimates      sotto estimates --state {state}
+estimates      sotto estimates --state {args.data / "state"}
 data           {args.data}: keep a copy of state; docs/small.md says how the log is cut
 Ctrl-C ends it; what is not counted yet is counted after the next start."""
     return programs, said
+
+
+def commands(plan: Path, data: Path, port: int) -> dict[str, list[str]]:
+    """Return the programs that collect and count, by name; the collector listens on loopback.
+
+    Where ``data`` has a file ``apps.json``, requests need one of the keys in it.
+    """
+    log = data / "log"
+    log.mkdir(exist_ok=True)
+    sotto = [sys.executable, "-m", "sotto.cli"]
+    shared = ["--plans" if plan.is_dir() else "--plan", str(plan), "--log", str(log)]
+    counted = ["--state", str(data / "state"), "--follow", "--every", EVERY]
+    collect = [*sotto, "collect", *shared, "--port", str(port)]
+    if (data / "apps.json").exists():
+        collect += ["--keys", str(data / "apps.json")]
+    return {
+        "sotto collect": collect,
+        "sotto aggregate": [*sotto, "aggregate", *shared, *counted],
+    }
 
 
 def _caddy() -> str:

@@ -3,16 +3,40 @@
 The standard library's loads ``inspect`` and compiles each class's methods whenever a process
 starts, a third of what a device paid before it could record anything. These share their methods.
 Type checkers, ``dataclasses.fields`` and ``dataclasses.replace`` take them for dataclasses.
+
+:class:`NamedTuple` is to type checkers that of ``typing``, which compiles each annotation.
 """
 
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from dataclasses import Field
     from inspect import Signature
+    from typing import NamedTuple as NamedTuple
+else:
+
+    class _Named(type):
+        """Makes a class of tuples of one that derives from :class:`NamedTuple` alone."""
+
+        def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> type:
+            if not bases:
+                return super().__new__(cls, name, bases, body)
+            fields = body["__annotations__"]
+            defaults = [body[field] for field in fields if field in body]
+            made = namedtuple(name, fields, defaults=defaults, module=body["__module__"])
+            made.__new__.__annotations__ = fields
+            for attribute, value in body.items():
+                if attribute not in fields:
+                    setattr(made, attribute, value)
+            return made
+
+    class NamedTuple(metaclass=_Named):
+        """Makes tuples of the values that a class's annotations name; these must be texts."""
+
 
 Class = TypeVar("Class", bound=type)
 Value = TypeVar("Value")

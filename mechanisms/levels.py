@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
 
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import MICRO, loss_micro
-from mechanisms.frozen import frozen
+from mechanisms.frozen import NamedTuple, frozen
 
 #: A ladder has at most so many levels.
 MAX_LEVELS = 8

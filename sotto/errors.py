@@ -2,9 +2,40 @@
 
 from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
 
+#: What pip knows this by: in an app it is a part of the wheel that ``deploy/device`` builds.
+DISTRIBUTION = "sottovoce" if __name__.startswith("sottovoce.") else "sottovoce-tools"
+
+
+def install_hint(extra: str) -> str:
+    """Return what errors say where an optional package is missing, by the extra that brings it.
+
+    >>> install_hint("kafka")
+    "pip install 'sottovoce-tools[kafka]' brings it"
+    """
+    return f"pip install '{DISTRIBUTION}[{extra}]' brings it"
+
 
 class PlanError(ParameterError):
     """A plan cannot be honoured; the message names the metric, the level and what is allowed."""
+
+
+def wrong_type(name: str, expected: str, got: object) -> ParameterError:
+    """Return the error of an argument of a wrong type; what it holds is not in the message.
+
+    >>> str(wrong_type("timeout", "a number of seconds", "5"))
+    'timeout must be a number of seconds; got str'
+    """
+    return ParameterError(f"{name} must be {expected}; got {type(got).__name__}")
+
+
+def is_int(value: object) -> bool:
+    """Whether a value is a whole number, and none of True and False."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is an int or a float, and none of True and False."""
+    return isinstance(value, float) or is_int(value)
 
 
 class FormatError(SottoError):
@@ -47,6 +78,7 @@ class AggregationError(SottoError):
 
 
 __all__ = [
+    "DISTRIBUTION",
     "AggregationError",
     "BrokerError",
     "FormatError",
@@ -58,4 +90,8 @@ __all__ = [
     "UnknownMetricError",
     "UnrelatedLevelsError",
     "ValueTypeError",
+    "install_hint",
+    "is_int",
+    "is_number",
+    "wrong_type",
 ]

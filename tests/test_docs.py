@@ -2,10 +2,13 @@
 
 In the README and in docs/: a ``python`` block is executed, and the tests that it defines are
 called; a ``yaml`` block that begins with ``collector:`` is loaded as a plan, and in a ``console``
-block every line that begins with ``$ sotto`` must succeed. The blocks of one document run in
-order in one empty folder; a block may be named by a comment ``<!-- file: NAME -->`` above it,
-which writes it there instead. Each line of a block under ``<!-- printed -->`` is one that the
-commands above it have printed.
+block every line that begins with ``$ sotto`` must succeed. One that ends with ``&`` runs until the
+document ends, and is waited for until it has printed a line; 8470 stands for a port that is free.
+The blocks of one document run in order in one empty folder; a block may be named by a comment
+``<!-- file: NAME -->`` above it, which writes it there instead. Each line of a block under
+``<!-- printed -->`` is one that the commands above it have printed. A block under
+``<!-- served -->`` finds what ``make serve PLAN=plan.dev.json`` starts, and one under
+``<!-- counted -->`` finds its estimates.
 """
 
 from __future__ import annotations
@@ -14,13 +17,17 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import cast
 
 import pytest
+from serving import counted, served, wait_until
 
 from benchmarks.__main__ import BENCHMARKS
 from sotto import cli
@@ -34,7 +41,7 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES = [*DOCUMENTS, ROOT / "CONTRIBUTING.md"]
 BLOCK = re.compile(
-    r"(?:<!-- (?:file: (?P<file>\S+)|(?P<printed>printed)) -->\n)?"
+    r"(?:<!-- (?:file: (?P<file>\S+)|(?P<printed>printed)|(?P<needs>served|counted)) -->\n)?"
     r"^```(?P<language>\w+)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -47,29 +54,64 @@ NAMED = re.compile(
 )
 
 
+@pytest.fixture
+def background() -> Iterator[list[subprocess.Popen[str]]]:
+    """Commands that run until a test ends."""
+    running: list[subprocess.Popen[str]] = []
+    yield running
+    for process in running:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_what_the_document_shows_works(
-    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    document: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    background: list[subprocess.Popen[str]],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "metrics", raising=False)
+    text = document.read_text(encoding="utf-8")
+    if "<!-- served -->" in text and shutil.which("openssl") is None:
+        pytest.skip("no openssl on the path")
+    with ExitStack() as ends:
+        _show(text, document.name, tmp_path, ends, background)
+
+
+def _show(
+    text: str,
+    name: str,
+    tmp_path: Path,
+    ends: ExitStack,
+    background: list[subprocess.Popen[str]],
+) -> None:
+    """Run a document's blocks in a folder."""
     names: dict[str, object] = {"__name__": "__main__"}
     printed: list[str] = []
-    for match in BLOCK.finditer(document.read_text(encoding="utf-8")):
+    port = str(_free_port())
+    for match in BLOCK.finditer(text):
         language, body = match["language"], match["body"]
+        if match["needs"] == "served":
+            _, url = ends.enter_context(served(tmp_path, tmp_path / "plan.dev.json"))
+            body = body.replace("https://localhost:8470", url)
+        elif match["needs"] == "counted":
+            wait_until(lambda: counted(tmp_path / "build/serve/state"))
+        body = body.replace("8470", port)
         if match["file"]:
             (tmp_path / match["file"]).write_text(body, encoding="utf-8")
         if language == "python":
-            exec(compile(body, f"{document.name}", "exec"), names)  # noqa: S102
-            for name in re.findall(r"^def (test_\w+)\(", body, re.MULTILINE):
-                cast(Callable[[], None], names[name])()
+            exec(compile(body, name, "exec"), names)  # noqa: S102
+            for test in re.findall(r"^def (test_\w+)\(", body, re.MULTILINE):
+                cast(Callable[[], None], names[test])()
         elif language == "yaml" and body.startswith("collector:"):
             plan = tmp_path / (match["file"] or "plan.yaml")
             plan.write_text(body, encoding="utf-8")
             load_plan(plan)
         elif language == "console":
-            printed += _run_lines(body, tmp_path)
+            printed += _run_lines(body, tmp_path, background)
         elif match["printed"]:
             assert set(body.splitlines()) <= {*printed}
 
@@ -127,15 +169,31 @@ def _anchors(text: str) -> set[str]:
     return {heading.replace(" ", "-") for heading in bare}
 
 
-def _run_lines(body: str, folder: Path) -> list[str]:
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def _run_lines(body: str, folder: Path, background: list[subprocess.Popen[str]]) -> list[str]:
     """Run the commands of a block and return the lines that they print."""
     printed = [""]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     commands = [line[2:] for line in body.splitlines() if line.startswith("$ sotto ")]
     for command in commands:
+        words = shlex.split(command, comments=True)
+        arguments = [sys.executable, "-m", "sotto.cli", *words[1:]]
+        if words[-1] == "&":
+            process = subprocess.Popen(
+                arguments[:-1], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
+            )
+            background.append(process)
+            assert process.stdout is not None
+            assert process.stdout.readline(), f"{command} has ended"
+            continue
         result = subprocess.run(
-            [sys.executable, "-m", "sotto.cli", *shlex.split(command, comments=True)[1:]],
+            arguments,
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=environment,
             capture_output=True,
             text=True,
             timeout=120,

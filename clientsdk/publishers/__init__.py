@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from sotto.errors import FormatError, PublishError
+from sotto.errors import FormatError, PublishError, wrong_type
 from sotto.wire.format import pseudonym_of
 
 
@@ -49,6 +49,8 @@ class Revocable(Buffered, Protocol):
 
 def pseudonym_in(message: bytes) -> bytes:
     """Return the pseudonym of a message; PublishError if it is not a message of one device."""
+    if not isinstance(message, bytes):
+        raise wrong_type("message", "bytes", message)
     try:
         return pseudonym_of(message)
     except FormatError as error:

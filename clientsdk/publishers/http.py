@@ -18,13 +18,13 @@ from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
 from clientsdk.publishers import pseudonym_in
-from sotto.errors import ParameterError, PlanError, PublishError
+from sotto.errors import ParameterError, PlanError, PublishError, is_number, wrong_type
 from sotto.plan.compiled import CompiledPlan, canonical
 from sotto.wire.batch import join_messages
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Bytes of an answer that are read: what is posted is answered with a line, plans are larger.
-_ANSWER_BYTES, _PLANS_BYTES = 4096, 4 << 20
+ANSWER_BYTES, _PLANS_BYTES = 4096, 4 << 20
 #: Seconds without a message after which a connection is not used again: the collector has closed
 #: it, or is about to.
 _IDLE = 10.0
@@ -62,7 +62,9 @@ class HttpPublisher:
         timeout: float = 10.0,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        self._collector = _Address(url, timeout, context)
+        self._collector = Address(url, timeout, context)
+        if not isinstance(key, str | None):
+            raise wrong_type("key", "a text, or None", key)
         if key is not None and not re.fullmatch(r"[!-~]{1,512}", key):
             raise ParameterError("key must be the text that sotto collect --new-key has printed")
         self._headers = {"Content-Type": "application/octet-stream"}
@@ -114,13 +116,13 @@ class HttpPublisher:
 
     def _attempt(
         self, connection: http.client.HTTPConnection, body: bytes, deadline: float
-    ) -> _Request:
+    ) -> Request:
         path = self._collector.path + "/v1/reports"
-        request = _Request(connection, "POST", path, body, self._headers, _ANSWER_BYTES)
+        request = Request(connection, "POST", path, body, self._headers, ANSWER_BYTES)
         request.send(deadline)
         return request
 
-    def _conclude(self, request: _Request) -> None:
+    def _conclude(self, request: Request) -> None:
         """Keep the connection of a request that has succeeded; raise for any other."""
         request.require_success()
         if request.connection.sock is not None:
@@ -178,15 +180,18 @@ def fetch_plan(
     PlanError
         It serves no plan with one of these fingerprints.
     """
-    pinned = {expect} if isinstance(expect, str) else set(expect)
+    if not isinstance(collector, str):
+        raise wrong_type("collector", "the name in the plan", collector)
+    given = [expect] if isinstance(expect, str) or not isinstance(expect, Collection) else expect
+    pinned = {each for each in given if isinstance(each, str)}
     if not pinned or not all(re.fullmatch(r"[0-9a-fA-F]{64}", each) for each in pinned):
         raise ParameterError(
             "expect must be fingerprints, 64 hexadecimal digits each, as sotto plan fingerprint "
             "prints them"
         )
-    address = _Address(url, timeout, context)
+    address = Address(url, timeout, context)
     path = f"{address.path}/v1/plans/{quote(collector, safe='')}"
-    request = _Request(address.connection(), "GET", path, None, {}, _PLANS_BYTES)
+    request = Request(address.connection(), "GET", path, None, {}, _PLANS_BYTES)
     request.send(time.monotonic() + timeout)
     request.connection.close()
     request.require_success()
@@ -212,8 +217,11 @@ def _plan(document: object) -> CompiledPlan | None:
         return None
 
 
-class _Request(threading.Thread):
+class Request(threading.Thread):
     """A request in a thread of its own, which ends when it will: so no call is unbounded."""
+
+    #: Who answers.
+    receiver = "collector"
 
     def __init__(
         self,
@@ -256,12 +264,12 @@ class _Request(threading.Thread):
         if self.status // 100 == 2:
             return
         if self.given_up or self._error == "TimeoutError":
-            raise PublishError("the collector did not answer in time")
+            raise PublishError(f"the {self.receiver} did not answer in time")
         if not self.status:
-            raise PublishError(f"the collector cannot be reached ({self._error})")
+            raise PublishError(f"the {self.receiver} cannot be reached ({self._error})")
         self.connection.close()
         raise PublishError(
-            f"the collector answered with status {self.status}", retry_after=self._hint
+            f"the {self.receiver} answered with status {self.status}", retry_after=self._hint
         )
 
     def run(self) -> None:
@@ -275,7 +283,7 @@ class _Request(threading.Thread):
             self.connection.request(method, path, body, headers)
             answer = self.connection.getresponse()
             content = answer.read(self._most)
-            self._hint = _seconds(answer.headers.get("Retry-After"))
+            self._hint = seconds(answer.headers.get("Retry-After"))
             if not answer.isclosed():
                 self.connection.close()
             self.answer, self.status = content, answer.status
@@ -294,30 +302,35 @@ class _Request(threading.Thread):
                 socket_.shutdown(socket.SHUT_RDWR)
 
 
-def _seconds(text: str | None) -> float | None:
+def seconds(text: str | None) -> float | None:
     """Return the seconds of ``Retry-After``; no dates: a device's clock may be off."""
     return float(text) if text is not None and text.isascii() and text.isdecimal() else None
 
 
-class _Address:
+class Address:
     """Where a collector is."""
 
     def __init__(self, url: str, timeout: float, context: ssl.SSLContext | None) -> None:
-        expected = "must be such as 'https://telemetry.example'"
+        # Never with the address itself: it may hold a password.
+        expected = "url must be such as 'https://telemetry.example'"
+        if not isinstance(url, str):
+            raise wrong_type("url", "a text, such as 'https://telemetry.example'", url)
+        if not is_number(timeout):
+            raise wrong_type("timeout", "a number of seconds", timeout)
+        if not isinstance(context, ssl.SSLContext | None):
+            raise wrong_type("context", "an ssl.SSLContext, or None", context)
         if not 0.5 <= timeout <= 600:
             raise ParameterError(f"timeout {timeout} must be in [0.5, 600] seconds")
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
-        except (ValueError, AttributeError, TypeError):
-            raise ParameterError(f"url {url!r} {expected}") from None
+        except ValueError:
+            raise ParameterError(expected) from None
         if parts.scheme not in ("https", "http") or not host or parts.query or parts.username:
-            raise ParameterError(f"url {url!r} {expected}")
+            raise ParameterError(expected)
         self._https = parts.scheme == "https"
         if not self._https and host not in _LOOPBACK:
-            raise ParameterError(
-                f"url {url!r} must begin with https://: http is for loopback alone"
-            )
+            raise ParameterError("url must begin with https://: http is for loopback alone")
         self.path = parts.path.rstrip("/")
         self._host, self._port = host, port
         self._context = context

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from clientsdk import lifecycle
 from clientsdk.publishers import pseudonym_in
 from clientsdk.publishers.kafka_connections import Connection, Connections, make_producer, throttled
-from sotto.errors import ParameterError, PublishError
+from sotto.errors import ParameterError, PublishError, is_number, wrong_type
 from sotto.kafka.brokers import Broker, require_client
 from sotto.kafka.topics import ReportTopic
 
@@ -75,12 +75,18 @@ class KafkaPublisher(lifecycle.Forkable):
         timeout: float = 10.0,
         compression: str | None = "zstd",
     ) -> None:
+        if not is_number(timeout):
+            raise wrong_type("timeout", "a number of seconds", timeout)
         if not 0.5 <= timeout <= 600:
             raise ParameterError(f"timeout {timeout} must be in [0.5, 600] seconds")
         if compression not in COMPRESSIONS:
-            raise ParameterError(f"compression {compression!r} must be 'zstd', 'gzip' or None")
+            raise ParameterError("compression must be 'zstd', 'gzip' or None")
         # Not at first use: a fork amid an import in another thread leaves the child without it.
         require_client()
+        if not isinstance(broker, Broker | str):
+            raise wrong_type("broker", "a Broker, or a text such as 'host:port'", broker)
+        if not isinstance(topic, ReportTopic | str):
+            raise wrong_type("topic", "a text, such as 'reports-e1-p8'", topic)
         self._broker = Broker(broker) if isinstance(broker, str) else broker
         self._topic = ReportTopic.parse(topic) if isinstance(topic, str) else topic
         self._timeout = timeout

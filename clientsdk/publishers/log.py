@@ -11,7 +11,7 @@ from typing import Literal
 
 from clientsdk.publishers import pseudonym_in
 from sotto.clocks import now_ms
-from sotto.errors import PublishError
+from sotto.errors import ParameterError, PublishError, wrong_type
 from sotto.log.writer import LogWriter
 
 #: How many partitions are open at one time, and how many closed ones are remembered.
@@ -41,6 +41,12 @@ class EmbeddedLogPublisher:
         fsync: Literal["batch", "always", "never"] = "batch",
         clock: Callable[[], int] = now_ms,
     ) -> None:
+        if not isinstance(directory, str | os.PathLike):
+            raise wrong_type("directory", "the path of a log", directory)
+        if fsync not in ("batch", "always", "never"):
+            raise ParameterError("fsync must be 'batch', 'always' or 'never'")
+        if not callable(clock):
+            raise wrong_type("clock", "a function that returns milliseconds", clock)
         self._directory = directory
         self._fsync = fsync
         self._clock = clock

@@ -13,9 +13,9 @@ import os
 import struct
 import time
 from contextlib import suppress
-from typing import NamedTuple
 
 from clientsdk.lifecycle import Forkable, watch_forks
+from mechanisms.frozen import NamedTuple
 from sotto.errors import PublishError
 from sotto.files import open_file, read_at, try_lock, unlock, write_at
 

@@ -78,6 +78,13 @@ class Outgoing:
             self._store.outbox.soonest = NEVER if soonest is None else soonest
         return soonest
 
+    def totals(self) -> tuple[int, int, int] | None:
+        """Return chains, bytes and reports due in the store; None if it cannot be read now."""
+        now = self._now()
+        with suppress(StoreError), self._store.transaction(READ) as connection:
+            return outbox.totals(connection, now)
+        return None
+
     def settle(self, now: int) -> None:
         """Draw from what was counted in periods that are over; if that fails, again later."""
         with suppress(StoreError, OSError):

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from sqlite3 import Connection
-from typing import NamedTuple
 
 from clientsdk import draws
 from clientsdk.outcomes import FlushResult, Lapses
@@ -27,6 +26,7 @@ from clientsdk.store.outbox import Chain
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.store import Store
 from mechanisms.coins import shard_of
+from mechanisms.frozen import frozen
 from mechanisms.randomness import SystemSource
 from sotto.errors import PublishError, SottoError, StoreError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -37,7 +37,8 @@ BATCH = 4096
 _NO_IDENTITY = Identity(b"")
 
 
-class Report(NamedTuple):
+@frozen
+class Report:
     """A level that is charged for: its chain as it now is in the store, plan, metric and row."""
 
     chain: Chain
@@ -49,7 +50,8 @@ class Report(NamedTuple):
         return f"Report({self.chain!r}, level={self.row.level})"
 
 
-class Batch(NamedTuple):
+@frozen
+class Batch:
     """What one transaction has charged for, and what it erased instead."""
 
     reports: list[Report]
@@ -348,11 +350,13 @@ class Sender:
             return
         through: list[Chain] = []
         waiting: list[tuple[Chain, int]] = []
-        for chain, plan, metric, _ in reports:
+        for report in reports:
+            chain, metric = report.chain, report.metric
             if chain.charged == metric.sent:
                 through.append(chain)
             else:
-                waiting.append((chain, due_time(chain, plan, metric.ladder[chain.charged].after)))
+                after = metric.ladder[chain.charged].after
+                waiting.append((chain, due_time(chain, report.plan, after)))
         with self._store.transaction(WRITE) as connection:
             outbox.postpone(connection, waiting)
             outbox.erase(connection, through)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from clientsdk.outcomes import NO_LAPSES
+from clientsdk.outcomes import NO_LAPSES, Lapses
 
 Result = TypeVar("Result")
 
@@ -26,6 +26,14 @@ class FlushTask:
     milliseconds, and ``rest`` says in how many seconds. ``until`` is on the monotonic clock: bring
     it forward to end the flush early.
     """
+
+    lapses: Lapses
+    one_pseudonym: bool
+    patience: float
+    rest: float
+    sent: int
+    until: float
+    window: int
 
     __slots__ = ("lapses", "one_pseudonym", "patience", "rest", "sent", "until", "window")
 

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
 
 from clientsdk import diagnostics, lifecycle
 from clientsdk.outcomes import FlushResult, Outcome
@@ -25,6 +24,7 @@ from clientsdk.sending.lock import SentElsewhereError
 from clientsdk.sending.tasks import FlushTask
 from clientsdk.store.schema import NEVER
 from clientsdk.store.store import Store
+from mechanisms.frozen import frozen
 from sotto.errors import PublishError, SottoError
 
 #: Seconds at most: before the first round, and between two looks at the file, which other
@@ -40,13 +40,17 @@ NAME = "sotto-sender"
 _running: set[Worker] = set()
 
 
-class Pause(NamedTuple):
+@frozen
+class Pause:
     seconds: float
     interruptible: bool = False
 
 
 class Worker(lifecycle.Forkable):
     """The background thread of one client; not ``idle`` once it is started."""
+
+    idle: bool
+    sent: int
 
     def __init__(
         self,

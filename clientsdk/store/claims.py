@@ -9,13 +9,15 @@ belong in a transaction of the caller.
 from __future__ import annotations
 
 from sqlite3 import Connection
-from typing import NamedTuple
+
+from mechanisms.frozen import frozen
 
 #: Holds the claim of a count that is lost, whose reservation another client may use.
 NOBODY = b""
 
 
-class Claim(NamedTuple):
+@frozen
+class Claim:
     """A row of the table ``counting``."""
 
     holder: bytes  #: 16 random bytes that the client alone knows, or :data:`NOBODY`.
@@ -55,9 +57,12 @@ def release(connection: Connection, period: int, tally: str, holder: bytes) -> N
     )
 
 
-def abandon(connection: Connection) -> None:
-    """Take every claim from its holder; whoever counts again pays again."""
-    connection.execute("UPDATE counting SET holder = ?, cost = 0", (NOBODY,))
+def abandon(connection: Connection, tally: str | None = None) -> None:
+    """Take every claim, or those to one metric, from its holder; who counts again pays again."""
+    connection.execute(
+        "UPDATE counting SET holder = ?, cost = 0 WHERE ? IS NULL OR tally = ?",
+        (NOBODY, tally, tally),
+    )
 
 
 def forget(connection: Connection, period: int) -> None:

@@ -62,6 +62,12 @@ class Database(lifecycle.Forkable):
     what lies beside the file has one place, by whatever name it is opened.
     """
 
+    path: str | None
+    sending: threading.RLock
+    flushing: bool
+    process: int
+    look_again: float
+
     def __init__(self, path: str | None) -> None:
         self.path = None if path is None else os.path.realpath(path)
         #: Held by the thread that sends, so that one process sends one batch at a time.
@@ -76,6 +82,7 @@ class Database(lifecycle.Forkable):
         self.use: int | None = None
         self._suspended = False
         self.process = getpid()
+        self._unforked = lifecycle.wiped_by_forks()
         self._unusable: str | None = None
         #: Of the file, as far as memory agrees with it; None if it may not.
         self.version: int | None = None
@@ -103,18 +110,37 @@ class Database(lifecycle.Forkable):
             self._unusable = "it is closed"
             self.disconnect()
 
+    def __del__(self) -> None:
+        # Of a client that is dropped; Python 3.13 and later warn of one that is left to be closed.
+        connection = getattr(self, "connection", None)
+        if connection is not None:
+            connection.close()
+
     def disown(self, what: str = "another file") -> StoreError:
         """Make the store unusable: the file is not the one that was opened. Return the error."""
         self._unusable = f"{what} has taken its place"
         return StoreError(f"the device's store cannot be used: {self._unusable}")
 
+    def forked(self) -> bool:
+        """Whether a fork that ran no hooks has made this another process."""
+        unforked = self._unforked
+        if unforked is None:
+            return self.process != getpid()
+        if unforked[0]:
+            return False
+        # Before the comparison: of a fork in between the child finds zero once more.
+        unforked[0] = 1
+        if self.process == getpid():
+            return False
+        unforked[0] = 0
+        return True
+
     def check_process(self) -> None:
         """Notice a fork that ran no hooks, and open the file anew in the child."""
-        if self.process == getpid():
-            return
-        with lifecycle.no_fork():
-            if self.process != getpid():
-                self.after_fork_in_child()
+        if self.forked():
+            with lifecycle.no_fork():
+                if self.process != getpid():
+                    self.after_fork_in_child()
 
     def before_fork(self) -> None:
         self._suspended = self._lock.acquire(timeout=schema.LOCK_PATIENCE)
@@ -206,7 +232,7 @@ class Database(lifecycle.Forkable):
         if self._unusable is not None or access is DURABLE:
             connection = self.connected()
             self._contents.prepare_guard(connection)
-        if self.process != getpid():
+        if self.forked():
             # Of a fork without hooks there are two that would write to the same place.
             raise sqlite3.ProgrammingError("the process was forked in the middle of a transaction")
         self.cursor.execute("COMMIT")
@@ -256,7 +282,7 @@ class Database(lifecycle.Forkable):
 
     def hold(self, use: int) -> None:
         """Keep other threads out, or raise StoreError; what follows must end in :meth:`let_go`."""
-        if self.process != getpid():
+        if self.forked():
             self.check_process()
         thread = get_ident()
         if self._holder == thread:
@@ -393,6 +419,9 @@ def _unusable(error: BaseException) -> StoreError:
 
 class Erasure:
     """What is still to be erased from one file: how often erasing was owed, and is done."""
+
+    owed: int
+    done: int
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from sqlite3 import Connection, Cursor
-from typing import NamedTuple
 
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.schema import NEVER
+from mechanisms.frozen import NamedTuple
 
 #: Bytes that a row takes beside its payloads, at most but for what pages leave free.
 ROW = 80
@@ -40,8 +40,22 @@ class Chain(NamedTuple):
         return f"Chain({self.id.hex()[:8]}, metric={self.metric}, charged={self.charged})"
 
 
+class Recording(NamedTuple):
+    tally: str
+    seen: int  #: How many there were under this tally in the period, with this one.
+    cost: int  #: Micro-epsilon reserved for the chain.
+    chain: Chain
+
+    def __repr__(self) -> str:
+        return f"Recording({self.tally}, {self.seen}, {self.chain!r})"
+
+
 class Outbox:
     """What this process knows of the outbox of one store, whose file may have so many bytes."""
+
+    soonest: int
+    room: int
+    named: bool
 
     def __init__(self, bytes: int) -> None:
         self._bytes = bytes
@@ -167,10 +181,10 @@ def identity(connection: Connection, period: int, *, signed: bool) -> Identity |
 
 def remember(connection: Connection, period: int, identity: Identity) -> None:
     """Keep the identity of a period for as long as that has chains."""
-    pseudonym, seed = identity
-    if seed is not None:
+    pseudonym = identity.pseudonym
+    if identity.seed is not None:
         connection.execute(
-            "INSERT OR IGNORE INTO signing VALUES (?, ?, ?)", (period, pseudonym, seed)
+            "INSERT OR IGNORE INTO signing VALUES (?, ?, ?)", (period, pseudonym, identity.seed)
         )
         pseudonym = b""
     connection.execute(

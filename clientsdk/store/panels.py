@@ -9,9 +9,9 @@ again, and in a plan's next version. Functions with a connection belong in a tra
 from __future__ import annotations
 
 from sqlite3 import Connection
-from typing import NamedTuple
 
 from mechanisms.digests import sha256
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 
 SECRET_BYTES = 32
@@ -21,7 +21,8 @@ ALWAYS = -(1 << 62)
 _REDUCED = 16
 
 
-class Panel(NamedTuple):
+@frozen
+class Panel:
     secret: bytes  #: 32 random bytes.
     since: int  #: A cycle that began before this period has no turn.
 

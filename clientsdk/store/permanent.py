@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 from sqlite3 import Connection
-from typing import NamedTuple
 
 from mechanisms.digests import sha256
+from mechanisms.frozen import NamedTuple
 from sotto.errors import StoreError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.metric import WORDS
@@ -69,8 +69,11 @@ def keep(connection: Connection, binding: bytes, tally: str, cost: int, drawn: b
         )
 
 
-def erase(connection: Connection) -> None:
-    connection.execute("UPDATE permanent SET response = x''")
+def erase(connection: Connection, tally: str | None = None) -> None:
+    """Erase all responses, or those of one metric, and keep what they have cost."""
+    connection.execute(
+        "UPDATE permanent SET response = x'' WHERE ? IS NULL OR tally = ?", (tally, tally)
+    )
 
 
 def charges(connection: Connection) -> tuple[PermanentCharge, ...]:

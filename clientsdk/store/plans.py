@@ -33,6 +33,9 @@ def stored_plan(connection: Connection, number: int) -> CompiledPlan:
 class Plans:
     """The plans of one store. All methods with a connection belong in a transaction."""
 
+    number: int
+    next_expiry: int
+
     def __init__(self, plan: CompiledPlan) -> None:
         #: The plan that the store was opened with, and its number in the store.
         self.opened = plan

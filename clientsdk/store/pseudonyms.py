@@ -11,9 +11,8 @@ aggregator's audit sees both; from the next period on it is a second device.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mechanisms.digests import sha256
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from sotto.wire.signatures import Signer, signed_pseudonym, unsigned_pseudonym
 
@@ -41,7 +40,8 @@ def pseudonym(collector: str, period: int, secret: bytes) -> bytes:
     return unsigned_pseudonym(_derived(b"sotto.pseudonym", collector, period, secret)[:16])
 
 
-class Identity(NamedTuple):
+@frozen
+class Identity:
     """A device's pseudonym in one budget period, and its key."""
 
     pseudonym: bytes

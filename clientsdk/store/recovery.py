@@ -148,6 +148,13 @@ def _check_pinned(connection: Connection, plan: CompiledPlan) -> None:
 def _agree_on_withdrawal(store: Store, connection: Connection) -> None:
     if store.path is not None:
         store.apply_noted_withdrawal(connection, DURABLE)
+        noted = rollback_guard.group_noted(store.path)
+        if noted and not store.group_withdrawn and store.consent is not Consent.WITHDRAWN:
+            # A withdrawal that was interrupted, or that this file does not know.
+            store.set_consent(connection, Consent.WITHDRAWN)
+        if store.group_withdrawn and not noted:
+            with suppress(StoreError):
+                rollback_guard.note_group(store.path)
         if store.consent is Consent.WITHDRAWN:
             with suppress(StoreError):
                 if not store.guard.withdrawal_noted():
@@ -224,6 +231,7 @@ def _make_up(
         # A withdrawal that this file has not seen is noted in the store's own guard, if in any.
         known = found is not None and found.store == guard.identity
         known = known and rollback_guard.has_room_for_note(path)
+        known = known and not rollback_guard.group_noted(path)
         known = known and store.consent is not Consent.WITHDRAWN
         store.set_consent(connection, Consent.NEVER_GIVEN if known else Consent.WITHDRAWN)
     elif found is None:

@@ -22,10 +22,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from sqlite3 import Connection
-from typing import NamedTuple
 
 from clientsdk.store import schema
 from mechanisms.digests import sha256
+from mechanisms.frozen import NamedTuple
 from sotto.errors import StoreError
 from sotto.files import force, force_folder, open_file, try_lock, unlock
 from sotto.plan.compiled import Ceilings
@@ -43,6 +43,9 @@ _SLOT = 128
 _NOTE = 2 * _SLOT
 _SIZE = _NOTE + _SLOT
 _WITHDRAWN = b"SOTTOWD1"
+#: Behind that, in files of devices on which consent to a group was withdrawn: any byte that is not
+#: zero says that the store has such a group.
+_GROUPS = _SIZE
 #: What makes notes differ: process, two clocks, and a number within the process.
 _OCCASION = struct.Struct("<QqqQ")
 _occasions = itertools.count()
@@ -84,6 +87,10 @@ def budget_of(collector: str, period_ms: int) -> bytes:
 
 class RollbackGuard:
     """The guard of one open store. Methods with a connection belong in a transaction."""
+
+    generation: int
+    damaged: int
+    restored: int
 
     def __init__(self, path: str | None, budget: bytes) -> None:
         self.path = path
@@ -176,9 +183,13 @@ def read(path: str) -> GuardRecord | None:
 
 def withdrawal(path: str) -> bytes:
     """Return the note of a withdrawal beside a state file, nothing if there is none."""
+    return _noted(path, _NOTE)
+
+
+def _noted(path: str, place: int) -> bytes:
     try:
         with open(f"{path}{SUFFIX}", "rb", buffering=0) as file:
-            file.seek(_NOTE)
+            file.seek(place)
             note = file.read(_SLOT) or b""
     except FileNotFoundError:
         return b""
@@ -213,6 +224,28 @@ def lift_withdrawal(path: str, note: bytes) -> None:
         os.lseek(descriptor, _NOTE, os.SEEK_SET)
         if os.read(descriptor, _SLOT) == note:
             _put(descriptor, _NOTE, bytes(len(note)))
+
+
+def group_noted(path: str) -> bool:
+    """Whether it is noted beside a state file that consent to some group is withdrawn."""
+    return bool(_noted(path, _GROUPS))
+
+
+def note_group(path: str) -> None:
+    """Note that consent to some group is withdrawn; the note survives a loss of power.
+
+    In a transaction that writes the withdrawal, before its commit: a store without one beside such
+    a note is an older copy, or was interrupted.
+    """
+    with locked(path) as descriptor:
+        _put(descriptor, _GROUPS, _WITHDRAWN.ljust(_SLOT, b"\0"))
+        os.fsync(descriptor)
+
+
+def lift_group(path: str) -> None:
+    """Erase that note."""
+    with locked(path) as descriptor:
+        _put(descriptor, _GROUPS, bytes(_SLOT))
 
 
 def advance(path: str, record: GuardRecord) -> None:

@@ -14,7 +14,7 @@ from sotto.errors import PlanError, StoreError
 from sotto.files import make_private, open_file
 from sotto.plan.compiled import brought_forward
 
-VERSION = 5
+VERSION = 6
 APPLICATION = 0x534F5454  # "SOTT"
 #: Later than any report is due, in milliseconds since the epoch.
 NEVER = 1 << 63
@@ -125,6 +125,10 @@ _SINCE_5 = (
     "ALTER TABLE plan RENAME COLUMN fingerprint TO digest",
     "ALTER TABLE plan ADD COLUMN expires INTEGER",
 )
+#: What those of version 5 lack: what was said of each group of metrics.
+_SINCE_6 = (
+    "CREATE TABLE consent_group (name TEXT PRIMARY KEY, consent TEXT NOT NULL) WITHOUT ROWID",
+)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 #: What SQLite raises; its error about damaged names of tables is no valid text.
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -211,7 +215,8 @@ def prepare(connection: Connection) -> bool:
     version = check(connection) if objects else 0
     if version == VERSION:
         return False
-    for first, tables in ((1, _TABLES), (3, _SINCE_3), (4, _SINCE_4), (5, _SINCE_5)):
+    since = {1: _TABLES, 3: _SINCE_3, 4: _SINCE_4, 5: _SINCE_5, 6: _SINCE_6}
+    for first, tables in since.items():
         for table in tables if version < first else ():
             connection.execute(table)
     if objects and version < 5:

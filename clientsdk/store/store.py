@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from sqlite3 import Connection
 from time import monotonic
-from typing import NamedTuple
 
 from clientsdk import ledger
 from clientsdk.ledger import Consent, Ledger
@@ -22,6 +21,7 @@ from clientsdk.settings import BEGINNING, Quota, lowered
 from clientsdk.store import (
     accounts,
     claims,
+    consent_groups,
     damaged_files,
     outbox,
     panels,
@@ -32,7 +32,7 @@ from clientsdk.store import (
 )
 from clientsdk.store.accounts import Accounts
 from clientsdk.store.database import DURABLE, READ, WRITE, Access, Database, Erasure, Transaction
-from clientsdk.store.outbox import Chain, Outbox
+from clientsdk.store.outbox import Chain, Outbox, Recording
 from clientsdk.store.plans import Plans
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.rollback_guard import ForeignGuardError, GuardRecord, RollbackGuard
@@ -51,22 +51,13 @@ BUFFERED = 256
 GIVEN, WITHDRAWN = Consent.GIVEN, Consent.WITHDRAWN
 
 
-class Recording(NamedTuple):
-    tally: str
-    seen: int  #: How many there were under this tally in the period, with this one.
-    cost: int  #: Micro-epsilon reserved for the chain.
-    chain: Chain
-
-    def __repr__(self) -> str:
-        return f"Recording({self.tally}, {self.seen}, {self.chain!r})"
-
-
 class Store:
     """A device's store; :func:`clientsdk.store.recovery.open_store` makes one ready for use.
 
     ``consent`` is withdrawn also where the guard beside the file notes it and the file does not
     yet; ``consents`` counts how often it was given or taken back: what was read under one number
-    must not leave the device under another, since it may have been wiped in between. ``ceilings``
+    must not leave the device under another, since it may have been wiped in between. ``said`` is
+    what was said of single groups of metrics. ``ceilings``
     are those pinned for all processes, ``own`` what this client may spend at most whatever is
     pinned. ``identity`` is of the current period, for reports under the plan that was opened.
     ``refusals``, by metric, are forgotten whenever they might no longer hold. ``lapsed`` counts
@@ -75,6 +66,21 @@ class Store:
     a transaction that had something else to do wrote a withdrawal noted beside the file: then
     traces are to be erased, see :meth:`finish_erasure`.
     """
+
+    database: Database
+    path: str | None
+    accounts: Accounts
+    outbox: Outbox
+    erasure: Erasure
+    guard: RollbackGuard
+    plans: Plans
+    consent: Consent
+    consents: int
+    ceilings: Ceilings
+    identity: Identity
+    lapsed: int
+    withdrew: bool
+    stop_number: int
 
     def __init__(
         self,
@@ -98,6 +104,7 @@ class Store:
         self.refusals: dict[str, Refusal] = {}
         self.consent = Consent.NEVER_GIVEN
         self.consents = 0
+        self.said: consent_groups.Said = {}
         self.ceilings = own
         self.identity = Identity(b"")
         self.panel: panels.Panel
@@ -130,6 +137,17 @@ class Store:
     def waiting(self) -> bool:
         """Whether consent is given and something is still to be sent, as the file said last."""
         return self.consented and self.outbox.soonest < NEVER
+
+    def agreed(self, group: str | None) -> bool:
+        """Whether a metric of a group, or of none, may be recorded."""
+        return self.consent is GIVEN and (
+            not self.said or consent_groups.of(self.said, group) is GIVEN
+        )
+
+    @property
+    def group_withdrawn(self) -> bool:
+        """Whether consent to some group is withdrawn, apart from the whole."""
+        return WITHDRAWN in self.said.values()
 
     # Stopping: at once and in memory, whatever becomes of the file.
 
@@ -270,6 +288,7 @@ class Store:
         self.accounts.refresh(connection, period)
         self._identify(connection, secret)
         self.consent, self.ceilings = Consent(consent), Ceilings(*ceilings)
+        self.said = consent_groups.read(connection)
         self.consents, self.panel = consents, panel
         self.erasure.owed, self.erasure.done = owed, done
 
@@ -313,25 +332,6 @@ class Store:
         self.buffer.append(recording)
         return True
 
-    def incumbent_cost(self, connection: Connection, tally: str) -> int | None:
-        """Return what a reservoir has reserved, its chain wiped or not; None if it is unused."""
-        row = connection.execute("SELECT cost FROM reservoir WHERE tally = ?", (tally,)).fetchone()
-        return None if row is None else int(row[0])
-
-    def displace(self, connection: Connection, tally: str, chain: Chain, cost: int) -> None:
-        """Erase the chain in a reservoir, if any, and register ``chain`` there at ``cost``."""
-        erased = connection.execute(
-            "DELETE FROM chain WHERE (period, due, id) IN"
-            " (SELECT ?, due, chain FROM reservoir WHERE tally = ?)",
-            (chain.period, tally),
-        )
-        connection.execute(
-            "INSERT OR REPLACE INTO reservoir VALUES (?, ?, ?, ?)",
-            (tally, chain.due, chain.id, cost),
-        )
-        if erased.rowcount:
-            self.erasure.schedule(connection)
-
     def deny(self, metrics: Iterable[CompiledMetric], outcome: Outcome) -> None:
         """Remember for a moment what becomes of values, so that not each one reads the file."""
         stale = monotonic() + FORGET_AFTER
@@ -354,6 +354,30 @@ class Store:
             self.forget_periods(connection)
             self.outbox.named = False
             self.erasure.schedule(connection)
+        if consent is WITHDRAWN:
+            # Which it was of says nothing any more.
+            self._say(connection, {})
+
+    def agree(self, connection: Connection, groups: Collection[str] | None, *, again: bool) -> None:
+        """Write down that consent is given, to some groups or to all; see ``consent_groups``."""
+        said = consent_groups.given(self.said, self.consent, self.plans.opened, groups, again=again)
+        if said != self.said or self.consent is not GIVEN:
+            self.set_consent(connection, GIVEN)
+            self._say(connection, said)
+
+    def withdraw_groups(self, connection: Connection, groups: Collection[str]) -> None:
+        """Write down that the person says no to some groups, and erase what is stored of them."""
+        said = consent_groups.withdrawn(connection, self.plans, self.said, groups)
+        self.set_consent(connection, self.consent)
+        if self.consent is not WITHDRAWN:
+            self._say(connection, said)
+        consent_groups.erase(connection, self.plans, groups)
+        self.forget_periods(connection)
+        self.erasure.schedule(connection)
+
+    def _say(self, connection: Connection, said: consent_groups.Said) -> None:
+        consent_groups.write(connection, said)
+        self.said = said
 
     def pin(self, connection: Connection, ceilings: Ceilings) -> None:
         if ceilings != self.ceilings:
@@ -369,10 +393,8 @@ class Store:
 
     @property
     def earliest(self) -> int:
-        """From which reading of the clock on (ms) the store does not go back to an earlier period.
-
-        One that has lost a file, or a part of its history, never does.
-        """
+        """From which reading of the clock on (ms) no earlier period is gone back to."""
+        # One that has lost a file, or a part of its history, never does.
         lost = self.guard.damaged or self.guard.restored
         return BEGINNING if lost else (self.accounts.period - 1) * self._budget[1]
 
@@ -386,12 +408,10 @@ class Store:
         return read if read > current or BEGINNING < now < self.earliest else current
 
     def follow(self, connection: Connection, now: int) -> None:
-        """Go where a reading of the clock says, on or back.
-
-        Before going back the clock is read again: this process may have been stopped since.
-        """
+        """Go where a reading of the clock says, on or back; back only where a second one agrees."""
         period = self.period_at(now)
         if period < self.accounts.period:
+            # This process may have been stopped since the first.
             period = self.period_at(self._clock())
         if period < self.accounts.period:
             # What was recorded in periods that have not come has times that are not true.
@@ -459,7 +479,7 @@ class Store:
         return self.erasure.finish(self._erase_copies)
 
     def _erase_copies(self) -> bool:
-        path = self.path if self.consent is WITHDRAWN else None
+        path = self.path if self.consent is WITHDRAWN or self.group_withdrawn else None
         return path is None or damaged_files.erase_all(path)
 
     def erase_old_copies(self, connection: Connection, now: int) -> None:

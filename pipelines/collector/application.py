@@ -14,7 +14,7 @@ import math
 import os
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -60,6 +60,7 @@ def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     texts = {
         400: "not a body of messages",
         401: "no key of an app",
+        403: "a page of an origin that may not send",
         404: "no such collector",
         408: "the request did not arrive in time",
         413: "too large",
@@ -90,7 +91,7 @@ def application(
         Without it no request needs a key, and all share one limit of rate.
     limits : Limits, optional
     origins : sequence of str
-        Web origins whose pages may send.
+        Web origins whose pages may send; ``*`` for all.
     warn : callable
         Is called once for each place at which an error in the collector has come up.
     """
@@ -100,7 +101,10 @@ def application(
     room = Room(bounds.waiting_bytes)
 
     def admit(request: Request) -> None:
-        """Refuse a request without a key, or one too many."""
+        """Refuse a request of another origin's page, without a key, or one too many."""
+        origin = request.headers.get("origin")
+        if origin is not None and "*" not in origins and origin not in origins:
+            raise ProblemError(403, "pages of this origin may not send")
         app = _WHO
         if keys is not None:
             scheme, _, key = request.headers.get("authorization", "").partition(" ")
@@ -128,6 +132,14 @@ def application(
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
+        # It would export addresses and headers where the environment asks it to.
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+            "auto_configure": False,
+        },
     )
     app.add_middleware(
         CORSMiddleware,
@@ -159,7 +171,8 @@ def application(
         where = f"{type(error).__name__}, {os.path.basename(place.filename)}:{place.lineno}"
         if where not in faults:
             faults.add(where)
-            warn(f"an error in the collector ({where})")
+            with suppress(OSError):
+                warn(f"an error in the collector ({where})")
         return _answer(500, "an error in the collector", {"cache-control": "no-store"})
 
     @app.post(
@@ -167,7 +180,7 @@ def application(
         status_code=204,
         response_class=Response,
         summary="Take messages of a device",
-        responses=_responses(400, 401, 408, 413, 422, 429, 503),
+        responses=_responses(400, 401, 403, 408, 413, 422, 429, 503),
         openapi_extra={
             "requestBody": {
                 "required": True,

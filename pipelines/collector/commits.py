@@ -125,7 +125,7 @@ class GroupCommit:
             failure = str(error)
         except Exception as error:
             failure = f"the store has failed ({type(error).__name__})"
-        self._note(failure)
+        before, self._failure = self._failure, failure
         self._resume = loop.time() + self._pause
         for request in group:
             # One whose client has gone is cancelled.
@@ -134,10 +134,9 @@ class GroupCommit:
                     request.done.set_result(None)
                 else:
                     request.done.set_exception(PublishError(failure))
-
-    def _note(self, failure: str | None) -> None:
-        before, self._failure = self._failure, failure
-        if failure is None and before is not None:
-            self._warn("messages are taken again")
-        elif failure is not None and failure != before:
-            self._warn(f"messages are refused: {failure}")
+        # Where it is written may be full as well.
+        with suppress(OSError):
+            if failure is None and before is not None:
+                self._warn("messages are taken again")
+            elif failure is not None and failure != before:
+                self._warn(f"messages are refused: {failure}")

@@ -9,7 +9,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httptools
@@ -19,13 +19,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pipelines.collector.certificates import Certificate
 from pipelines.collector.limits import Limits
-from sotto.errors import ParameterError
+from sotto.errors import ParameterError, SottoError
 
 #: Seconds between two looks at files that may have changed: keys, plans, certificates.
 LOOK = 2.0
 #: Seconds that a connection may be idle between requests; that a TLS handshake or the head of a
 #: request may take; that a request and its answer may take; and that closing may take.
-_IDLE, _HEAD, _REQUEST, _CLOSE = 15, 10.0, 60.0, 5.0
+_IDLE, _HEAD, _REQUEST, _CLOSE = 15, 10.0, 60.0, 30.0
 _HEAD_BYTES = 64 << 10
 #: Descriptors that are kept for other things than connections.
 _FILES = 64
@@ -92,15 +92,20 @@ class _Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._stop_timer()
         super().on_response_complete()
+        self._limit_closing()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        # Closing waits for a client that does not read its answer.
-        self._limit(_CLOSE)
+        self._limit_closing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
+
+    def _limit_closing(self) -> None:
+        """Have a connection that is being closed wait no longer for who does not read."""
+        if self.transport.is_closing():
+            self._limit(_CLOSE)
 
     def _limit(self, seconds: float) -> None:
         self._stop_timer()
@@ -130,6 +135,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            raise SottoError("the collector's application did not start")
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._report)
         timeout = None if self._context is None else _HEAD
@@ -157,7 +164,8 @@ class _Server(uvicorn.Server):
         what = type(context.get("exception")).__name__
         if what not in self._warned:
             self._warned.add(what)
-            self._warn(f"an error in the server ({what})")
+            with suppress(OSError):
+                self._warn(f"an error in the server ({what})")
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -202,10 +210,8 @@ def serve(
 
     async def look() -> None:
         for each in reload:
-            try:
+            with suppress(OSError):
                 await asyncio.to_thread(each)
-            except Exception as error:
-                warn(f"a file could not be read again ({type(error).__name__})")
 
     sockets = _bind(host, port)
     for name in ("uvicorn.error", "uvicorn.asgi", "uvicorn.access", "asyncio"):
@@ -220,7 +226,6 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
-        date_header=False,
         proxy_headers=False,
         timeout_keep_alive=_IDLE,
         timeout_graceful_shutdown=30,
@@ -249,7 +254,7 @@ def _bind(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for each in made:
             each.close()
-        why = error.strerror.partition(" (")[0]
+        why = str(error.strerror or error).partition(" (")[0]
         raise ParameterError(f"--listen {host} --port {port}: {why}") from None
     return made
 

@@ -28,7 +28,7 @@ from sqlalchemy.pool import NullPool
 
 from pipelines.sinks import tables
 from pipelines.sinks.documents import Document, parse
-from sotto.errors import AggregationError
+from sotto.errors import AggregationError, install_hint
 from sotto.plan.registry import Registry
 
 #: How long a statement waits for another process that holds a SQLite file, s.
@@ -84,7 +84,7 @@ class Database:
                 sql.event.listen(self.engine, "connect", _overwrite_deleted)
         except (SQLAlchemyError, ImportError) as error:
             lacks = isinstance(error, ModuleNotFoundError) and error.name == "psycopg"
-            brings = "; pip install 'sotto[postgres]' brings it" if lacks else ""
+            brings = f"; {install_hint('postgres')}" if lacks else ""
             raise AggregationError(
                 f"the database cannot be used: {first_line(error)}{brings}"
             ) from error

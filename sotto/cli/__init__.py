@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from sotto.errors import ParameterError, SottoError
+from sotto.errors import ParameterError, SottoError, install_hint
 
 #: Subcommands: modules of this package with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)``
 #: and ``run(args)``, which returns the exit status.
@@ -38,6 +38,9 @@ _EXTRAS = {
     "prometheus_client": "exporter",
     "matplotlib": "plots",
     "cryptography": "signatures",
+    "fastapi": "collector",
+    "httptools": "collector",
+    "uvicorn": "collector",
 }
 
 _DESCRIPTION = """\
@@ -84,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         extra = _EXTRAS.get(error.name or "", "pipelines")
         if (error.name or "").split(".")[0] in ("sotto", "mechanisms", "clientsdk", "pipelines"):
             raise
-        return _failed(f"{error.name} is not installed; pip install 'sotto[{extra}]' brings it")
+        return _failed(f"{error.name} is not installed; {install_hint(extra)}")
     return status
 
 

@@ -12,6 +12,7 @@ unless it is told otherwise: put a reverse proxy before it that ends TLS, or giv
 from __future__ import annotations
 
 import argparse
+import re
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
@@ -88,6 +89,9 @@ def _serve(args: argparse.Namespace) -> int:
     options.quiet_libraries()
     if (args.certificate is None) != (args.private_key is None):
         raise ParameterError("--certificate and --private-key go together")
+    for origin in args.origin:
+        if not re.fullmatch(r"https?://[^/?#\s]+", origin):
+            raise ParameterError(f"--origin {origin} must be such as https://app.example")
     if not args.plan and args.plans is None:
         raise ParameterError("--plan or --plans must say whose reports are taken")
     files: list[AppKeys | PlanFiles | Certificate] = []

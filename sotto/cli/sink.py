@@ -37,7 +37,7 @@ examples:
   sotto sink ... --replace
       the topic was made again, or the job began anew: forget what the database holds
 
-client.json is what sotto topics takes. PostgreSQL needs pip install 'sotto[postgres]'.
+client.json is what sotto topics takes. PostgreSQL needs pip install 'sottovoce-tools[postgres]'.
 """
 
 

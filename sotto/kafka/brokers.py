@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sotto.errors import BrokerError, ParameterError
+from sotto.errors import BrokerError, ParameterError, install_hint, wrong_type
 from sotto.kafka.client_logs import Secret, restrain
 
 if TYPE_CHECKING:
@@ -67,6 +67,12 @@ class Broker:
     api_version: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
+        texts = (self.ca, self.certificate, self.key, self.user, self.password, self.mechanism)
+        for text in (self.servers, *(each for each in texts if each is not None)):
+            if not isinstance(text, str):
+                raise wrong_type("what describes a broker", "text", text)
+        if not isinstance(self.tls, bool):
+            raise wrong_type("tls", "True or False", self.tls)
         if not self.addresses:
             raise ParameterError("servers must be host:port, several separated by commas")
         if (self.user is None) != (self.password is None):
@@ -74,9 +80,7 @@ class Broker:
         if (self.certificate is None) != (self.key is None):
             raise ParameterError("certificate and key go together")
         if self.mechanism not in _MECHANISMS:
-            raise ParameterError(
-                f"mechanism {self.mechanism!r} must be one of {', '.join(_MECHANISMS)}"
-            )
+            raise ParameterError(f"mechanism must be one of {', '.join(_MECHANISMS)}")
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Broker:
@@ -223,7 +227,7 @@ def require_client() -> None:
 
     It logs no message from then on.
     """
-    brings = "pip install 'sotto[kafka]' brings it"
+    brings = install_hint("kafka")
     try:
         import kafka
     except ModuleNotFoundError:

@@ -17,7 +17,7 @@ from typing import Any
 
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen
-from sotto.errors import ParameterError, PlanError, UnknownMetricError
+from sotto.errors import ParameterError, PlanError, UnknownMetricError, is_number, wrong_type
 from sotto.plan.checks import (
     MAX_CEILING,
     MAX_DURATION,
@@ -85,6 +85,8 @@ class Ceilings:
         from fractions import Fraction
 
         for epsilon in (period, lifetime):
+            if not is_number(epsilon):
+                raise wrong_type("ceilings", "two epsilons, such as 3 and 60", epsilon)
             if not 0 < epsilon < float("inf"):
                 raise ParameterError(f"ceilings: {epsilon} must be an epsilon above 0")
         return cls(*(int(Fraction(repr(float(each))) * 1_000_000) for each in (period, lifetime)))
@@ -125,6 +127,8 @@ class CompiledPlan:
         Raises PlanError, which calls the plan by ``name``, if the bytes are not a compiled plan in
         canonical form, or its mechanisms, ladders and ceilings cannot be honoured.
         """
+        if not isinstance(data, bytes):
+            raise PlanError(str(wrong_type(name, "the bytes of a compiled plan", data)))
         try:
             document = json.loads(data.decode("utf-8"))
         except (ValueError, RecursionError):
@@ -144,6 +148,8 @@ class CompiledPlan:
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> CompiledPlan:
         """Read a compiled plan's file; see :meth:`from_json`."""
+        if not isinstance(path, str | os.PathLike):
+            raise wrong_type("path", "that of a compiled plan", path)
         # pathlib would make the start of every app slower.
         with open(path, "rb") as file:
             return cls.from_json(file.read(), repr(os.fspath(path)))
@@ -230,7 +236,7 @@ class CompiledPlan:
         """Return the metric of that name; raises UnknownMetricError if there is none."""
         try:
             return self._by_name[name]
-        except KeyError:
+        except (KeyError, TypeError):
             raise UnknownMetricError(
                 f"plan {self.plan!r} has no metric {name!r}; it has {', '.join(self._by_name)}"
             ) from None

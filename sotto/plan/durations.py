@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from sotto.errors import ParameterError
 
 UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
-_TEXT = re.compile(r"([0-9]{1,18})(ms|d|h|m|s)")
+_TEXT = r"([0-9]{1,18})(ms|d|h|m|s)"
 
 
 def parse_duration(value: object) -> int:
@@ -19,7 +19,7 @@ def parse_duration(value: object) -> int:
     >>> parse_duration("28d"), parse_duration(500)
     (2419200000, 500)
     """
-    if isinstance(value, str) and (match := _TEXT.fullmatch(value)):
+    if isinstance(value, str) and (match := re.fullmatch(_TEXT, value)):
         return int(match[1]) * UNITS[match[2]]
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value

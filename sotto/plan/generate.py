@@ -38,14 +38,15 @@ class _Names(NamedTuple):
     stem: str
 
 
-def module_text(plan: CompiledPlan) -> str:
-    """Return the text of the module.
+def module_text(plan: CompiledPlan, package: str = "clientsdk") -> str:
+    """Return the text of the module, which imports the SDK as ``package``.
 
     Raises PlanError if two metrics would have one name in Python, or one a very long one.
     """
     named = _named(plan)
     literals = [each for each in named if _values(each.metric)]
-    parts = [_header(plan, bool(literals), any(m.type == "vector" for m in plan.metrics))]
+    vectors = any(m.type == "vector" for m in plan.metrics)
+    parts = [_header(plan, package, bool(literals), vectors)]
     parts += [_alias(each) for each in literals]
     classes = [_class(plan, each) for each in named] + [_together(named)]
     return "\n\n".join(parts) + "\n\n\n" + "\n\n\n".join(classes) + "\n"
@@ -87,7 +88,7 @@ def _named(plan: CompiledPlan) -> list[_Names]:
     return named
 
 
-def _header(plan: CompiledPlan, literals: bool, vectors: bool) -> str:
+def _header(plan: CompiledPlan, package: str, literals: bool, vectors: bool) -> str:
     title = f"Metrics of plan {plan.plan}, version {plan.version}, of collector {plan.collector}."
     lines = ['"""' + "\n".join(textwrap.wrap(title, _WIDTH - 3)), ""]
     for text in (plan.description, plan.purpose):
@@ -99,7 +100,8 @@ def _header(plan: CompiledPlan, literals: bool, vectors: bool) -> str:
     if vectors:
         lines += ["from collections.abc import Sequence"]
     lines += [f"from typing import {'Final, Literal' if literals else 'Final'}", ""]
-    lines += ["from clientsdk import Client", "from clientsdk.typed import Metric, check_plan", ""]
+    lines += [f"from {package} import Client"]
+    lines += [f"from {package}.typed import Metric, check_plan", ""]
     data = plan.to_json()
     chunks = [data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK)]
     lines += ["#: The compiled plan, for the client.", "PLAN: Final[bytes] = ("]

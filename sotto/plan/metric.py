@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from mechanisms.frozen import frozen, replace
@@ -317,7 +316,7 @@ class CompiledMetric:
         if self.range is None:
             return True
         low, high = self.range
-        numbers = cast(Any, value) if self.type == "vector" else (value,)
+        numbers = cast(Sequence[float], value if self.type == "vector" else (value,))
         return all(low <= number <= high or self._is_gone(number) for number in numbers)
 
     def _is_gone(self, number: Any) -> bool:
@@ -395,7 +394,11 @@ class CompiledMetric:
 
 def _is_number(value: object) -> bool:
     """Whether a value is a real number; a bool is none."""
-    return isinstance(value, Real) and not isinstance(value, bool)
+    if isinstance(value, float | int):
+        return not isinstance(value, bool)
+    from numbers import Real
+
+    return isinstance(value, Real)
 
 
 def _float(number: int | float) -> float:

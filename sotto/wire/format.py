@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from mechanisms.frozen import NamedTuple
 from sotto.errors import FormatError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from mechanisms.digests import sha256
-from sotto.errors import ParameterError
+from sotto.errors import ParameterError, install_hint
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -113,6 +113,6 @@ def require_signatures() -> None:
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             "the plan says authentication: required, which needs cryptography: "
-            "pip install 'sotto[signatures]' brings it",
+            f"{install_hint('signatures')}",
             name="cryptography",
         ) from None

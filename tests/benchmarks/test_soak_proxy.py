@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 
 import pytest
 
@@ -110,3 +111,29 @@ def test_refused_connections_end_at_once(proxy, connection):
 def test_half_closed_connections_end(proxy, connection):
     proxy.become(Network.HALF_CLOSED)
     assert ended(connection)
+
+
+def test_what_is_torn_ends_in_its_middle(proxy, connection):
+    proxy.become(Network.TORN)
+    connection.sendall(b"12345678")
+    found = b""
+    with contextlib.suppress(ConnectionError):
+        while data := connection.recv(1000):
+            found += data
+    assert found in (b"", b"12")
+    proxy.become(Network.WHOLE)
+    with socket.create_connection((HOST, proxy.port), timeout=60) as another:
+        assert said(another, b"after") == b"after"
+
+
+def test_a_slow_network_takes_its_time_and_loses_nothing(proxy, connection):
+    sent = bytes(range(200)) * 3
+    proxy.become(Network.SLOW)
+    begin = time.monotonic()
+    connection.sendall(sent)
+    found = b""
+    while len(found) < len(sent):
+        found += connection.recv(1000)
+    assert found == sent
+    # Of ten pieces, one way.
+    assert time.monotonic() - begin > 0.15

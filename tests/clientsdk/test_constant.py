@@ -445,3 +445,19 @@ def test_a_ladder_of_two_levels_and_one_that_is_sent_at_once():
     (report,) = reports(client.publisher.messages)
     assert report.level == 0
     assert client.ledger().pending == ()
+
+
+def test_other_words_about_a_metric_need_no_other_response(path):
+    """Nor does another group: a second response would cost the lifetime a second time."""
+    groups = {"all": "Everything", "some": "Some of it"}
+    worded = {"description": "The model", "purpose": "To know", "data_type": "device"}
+    first = plan(metric("model", "constant", ladder=CONSTANT))
+    second = plan(
+        metric("model", "constant", ladder=CONSTANT, group="all", **worded),
+        metric("colour", group="some"),
+        groups=groups,
+        version=2,
+    )
+    assert permanent.binding_of(first, first.metrics[0]) == permanent.binding_of(
+        second, second.metrics[0]
+    )

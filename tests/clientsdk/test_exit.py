@@ -39,9 +39,11 @@ def address():
         held[-1].connect_ex(place)
     return f"127.0.0.1:{place[1]}"
 
-class Entered(KafkaPublisher):
-    def __init__(self, servers):
-        super().__init__(servers, "reports-e1-p4")
+over_http = sys.argv[4] == "http"
+
+class Entered(HttpPublisher if over_http else KafkaPublisher):
+    def __init__(self, place):
+        super().__init__(*(["http://" + place] if over_http else [place, "reports-e1-p4"]))
         self.entered = threading.Event()
 
     def publish(self, shard, message):
@@ -90,11 +92,11 @@ def shortest(code, tmp_path, *arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [1, 4])
+@pytest.mark.parametrize(("over", "number"), [("kafka", 1), ("kafka", 4), ("http", 2)])
 @pytest.mark.parametrize("kind", ["dead", "silent", "drop"])
-def test_exit_takes_a_second_at_most(tmp_path, kind, number):
-    """Of a broker that is dead, takes connections and says nothing, or drops every packet."""
-    path, said = shortest(SCRIPT, tmp_path, kind, number)
+def test_exit_takes_a_second_at_most(tmp_path, kind, over, number):
+    """Where the receiver is dead, takes connections and says nothing, or drops every packet."""
+    path, said = shortest(SCRIPT, tmp_path, kind, number, over)
     assert "Traceback" not in said
     assert "Exception ignored" not in said
     assert said.count("reports are kept") <= 1

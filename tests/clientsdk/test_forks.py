@@ -86,7 +86,9 @@ drawn = os.read(drawing[0], 1 << 16)
 words = {drawn[at : at + 8] for at in range(0, len(drawn), 8)}
 assert len(words) == len(drawn) // 8 == 36
 import sqlite3
-rows = sqlite3.connect(path).execute("SELECT id, payloads FROM chain").fetchall()
+connection = sqlite3.connect(path)
+rows = connection.execute("SELECT id, payloads FROM chain").fetchall()
+connection.close()
 assert len(rows) == 46
 for column in zip(*rows):
     assert len(set(column)) == 46, column
@@ -312,7 +314,37 @@ def test_multiprocessing(path, tmp_path, method):
     assert len({chain.chain for chain in read_file(path).pending}) == 30
 
 
-def test_a_child_forked_without_hooks_in_the_middle_of_a_recording_commits_nothing(path):
+#: Systems other than Linux have no memory that a fork wipes.
+MEMORIES = pytest.mark.parametrize("memory", ["wiped", "kept"])
+MEMORY = """
+from clientsdk import lifecycle
+if sys.argv[2] == "kept":
+    lifecycle.wiped_by_forks = lambda: None
+"""
+
+
+@MEMORIES
+@KINDS
+def test_generations_of_processes_each_notice_their_fork(path, memory, kind):
+    code = """
+client = device(metric("colour", "every", 100))
+unforked = client._store.database._unforked
+assert (unforked is None) == (sys.argv[2] == "kept" or sys.platform != "linux")
+def work(left):
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    assert client._store.database.process == os.getpid()
+    if left:
+        reap(fork(lambda: work(left - 1)))
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+work(3)
+assert client.ledger().periods[0].recordings == {"trial/colour": 8}
+assert len({chain.chain for chain in client.ledger().pending}) == 8
+"""
+    run(FORK + MEMORY + code, path, memory, kind)
+
+
+@MEMORIES
+def test_a_child_forked_without_hooks_in_the_middle_of_a_recording_commits_nothing(path, memory):
     """By a signal handler, say, which then returns there in both processes."""
     code = """
 import ctypes
@@ -333,4 +365,4 @@ assert outcome is Outcome.ACCEPTED
 ledger = client.ledger()
 assert (len(ledger.pending), ledger.reserved) == (2, 4_000_000)
 """
-    run(code, path)
+    run(MEMORY + code, path, memory)

@@ -101,6 +101,10 @@ def test_an_app_pins_the_plan_that_it_was_made_for(tmp_path):
     assert not path.exists()
     Client(wanted.to_json(), expect=wanted.fingerprint_hex.upper(), **options).close()
     Client(plan(owner="else@fleet.example"), expect=wanted.fingerprint_hex, **options).close()
+    # The digest pins texts and dates too.
+    Client(wanted, expect=wanted.digest.hex(), **options).close()
+    with pytest.raises(PlanError, match="not the plan that the app was made for"):
+        Client(plan(purpose="Another"), expect=wanted.digest.hex(), **options)
 
 
 @pytest.mark.parametrize("expect", ["", "abc", "g" * 64, "0" * 63, b"0" * 32, 7])

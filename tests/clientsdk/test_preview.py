@@ -5,13 +5,28 @@ from __future__ import annotations
 import json
 
 import pytest
-from device_plans import CONSTANT, DAY, HOUR, START, WEEK, items, metric, number, plan, string
+from device_plans import (
+    CONSTANT,
+    DAY,
+    HOUR,
+    START,
+    WEEK,
+    items,
+    make_older,
+    metric,
+    number,
+    plan,
+    string,
+    tables,
+)
 from slow_publishers import Failing
 
 from clientsdk import Ceilings, PendingChain, Settings
-from clientsdk.preview import meaning
+from clientsdk.preview import meaning, preview_file
+from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient, reported
 from mechanisms.testing import SeededSource
+from sotto.cli import main
 from sotto.errors import PublishError, StoreError
 from sotto.plan.compile import parse_plan
 from sotto.wire.format import Row
@@ -141,7 +156,10 @@ def test_words_are_shown_and_no_repr_has_them(tmp_path):
     shown, ledger = client.preview(), client.ledger()
     line = next(line for line in str(shown).splitlines() if "trial/size" in line)
     assert line.startswith("2025-07-31 ")
-    assert "of about 2025-07-31 02:00, release 1 of 3 (epsilon 0.5 in all), says: " in line
+    assert (
+        "of about 2025-07-31 02:00, release 1 of 3 (epsilon 0.5 in all), randomized answer: "
+        in line
+    )
     assert line.endswith((" cm", "missing"))
     hidden = [each.chain.hex() for each in shown.reports] + [shown.reports[0].pseudonym.hex()]
     text = repr(shown) + repr(ledger)
@@ -203,6 +221,68 @@ def test_of_a_level_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_pat
     assert reported(client).only().level == 2
 
 
+def test_a_file_is_shown_without_the_app_and_not_changed(tmp_path):
+    client = device(tmp_path)
+    fill(client)
+    client.clock.advance(hours=3)
+    client.flush()
+    before = contents(tmp_path)
+    shown = preview_file(tmp_path / "device.db", client.clock.now)
+    assert shown == client.preview()
+    assert shown.reports
+    after = contents(tmp_path)
+    assert [name for name in after if after[name] != before[name]] == []
+    client.close()
+    assert preview_file(tmp_path / "device.db", client.clock.now) == shown
+    with device(tmp_path) as again:
+        again.withdraw_consent()
+    assert preview_file(tmp_path / "device.db", client.clock.now).messages == ()
+
+
+@pytest.mark.parametrize("version", [2, 4, 5])
+def test_a_file_of_an_older_version_is_shown_and_stays_one(tmp_path, version):
+    with device(tmp_path) as client:
+        fill(client)
+        shown = client.preview()
+    make_older(tmp_path / "device.db", version)
+    found = preview_file(tmp_path / "device.db", client.clock.now)
+    # Version 2 has no permanent responses, but the chains that were drawn from them.
+    assert found == shown
+    assert tables(tmp_path / "device.db")[0] == version
+
+
+def test_a_withdrawal_that_is_only_noted_counts(tmp_path):
+    with device(tmp_path) as client:
+        fill(client)
+    rollback_guard.note_withdrawal(str(tmp_path / "device.db"))
+    assert preview_file(tmp_path / "device.db", START).messages == ()
+
+
+def test_what_is_no_device_s_file_is_an_error(tmp_path):
+    with pytest.raises(StoreError, match="cannot be read as a device's file"):
+        preview_file(tmp_path / "none.db", START)
+    (tmp_path / "text.db").write_text("text")
+    with pytest.raises(StoreError, match="cannot be read as a device's file"):
+        preview_file(tmp_path / "text.db", START)
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_the_command_shows_what_was_sent_and_what_is_to_be(tmp_path, capsys, monkeypatch):
+    described = plan(metric("colour", description="Its colour"))
+    client = SeededClient(described, seed=1, state=tmp_path / "device.db", clock=FakeClock(START))
+    client.record("colour", "a")
+    client.clock.advance(hours=3)
+    client.flush()
+    client.close()
+    monkeypatch.setattr("sotto.clocks.now_ms", lambda: START + 3 * HOUR)
+    assert main(["preview", str(tmp_path / "device.db")]) == 0
+    told = capsys.readouterr().out
+    assert "epsilon 0.5 sent, 1 to come, 2 to come; next at" in told
+    assert "To be sent: randomized answers. Noise hides the true values" in told
+    assert "trial/colour (Its colour) of about 2025-07-31 00:00, release 2 of 3" in told
+    assert main(["preview", str(tmp_path / "none.db")]) == 2
+
+
 MECHANISMS = """
 collector: fleet.example
 plan: all
@@ -226,11 +306,18 @@ KINDS = {
     "subset": (CATEGORY.replace("NAME", "subset"), "b", "one of '"),
     "hadamard": (CATEGORY.replace("NAME", "hadamard"), "b", "one of '|none of the values"),
     "hashing": (CATEGORY.replace("NAME", "local_hashing"), "b", "one of '|none of the values"),
-    "threshold": (NUMBER.replace("NAME", "threshold"), 3, "above |at most |missing"),
-    "duchi": (NUMBER.replace("NAME", "duchi"), 3, "0 s|10 s|missing"),
-    "hybrid": (NUMBER.replace("NAME", "hybrid"), 3, "answer number "),
+    "threshold": (NUMBER.replace("NAME", "threshold"), 3, "above about |at most about |missing"),
+    "duchi": (NUMBER.replace("NAME", "duchi"), 3, "about 0 s|about 10 s|missing"),
+    "hybrid": (NUMBER.replace("NAME", "hybrid"), 3, "about |missing"),
+    "wave": (NUMBER.replace("NAME", "square_wave"), 3, "about |missing"),
+    "piecewise": (NUMBER.replace("NAME", "piecewise"), 3, "about |missing"),
+    "bits": (
+        NUMBER.replace("NAME", "{bit_aware: sampled, bits: 6, count: 2}"),
+        3,
+        "bit |missing",
+    ),
     "bit": (NUMBER.replace("NAME", "{bit_aware: sampled, bits: 6}"), 3, "bit |missing"),
-    "split": (NUMBER.replace("NAME", "{bit_aware: split, bits: 6}"), 3, "answer"),
+    "split": (NUMBER.replace("NAME", "{bit_aware: split, bits: 6}"), 3, "about |missing"),
     "mood": ("{type: ordinal, values: [low, mid, high], TIMES}", "mid", "'"),
     "points": ("{type: ordinal, range: [0, 9], points: 4, outside: clip, TIMES}", 4, "'"),
     "flag": ("{type: boolean, TIMES}", True, "'true'|'false'"),
@@ -244,7 +331,7 @@ KINDS = {
     "place": (
         "{type: vector, range: [-1, 1], dimensions: 4, outside: clip, TIMES}",
         [0, 1, 0, 1],
-        "answers to be read together, ",
+        "number 1: |number 2: |number 3: |number 4: ",
     ),
 }
 

@@ -317,7 +317,7 @@ def not_installed(monkeypatch):
 
 def test_without_the_package_there_is_no_client(path, not_installed):
     not_installed()
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'sotto\[signatures\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'sottovoce-tools\[signatures\]'"):
         device(state=path)
     assert not path.exists()
     assert device(state=path, authentication="none").record("colour", "a") is Outcome.ACCEPTED
@@ -334,7 +334,7 @@ def test_chains_to_be_signed_wait_where_the_package_is_missing(path, monkeypatch
             clock.advance(hours=3)
             result = client.flush()
             assert (result.sent, result.remaining) == (1, 1)
-            assert "sotto[signatures]" in str(result.error)
+            assert "sottovoce-tools[signatures]" in str(result.error)
     monkeypatch.undo()
     with device(state=path, clock=clock, plan="closed") as client:
         assert client.flush().sent == 1

@@ -7,9 +7,12 @@ import shutil
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
+from device_plans import plan
+from every_type import every_plan
 from scripts import HERE, ROOT
 
 from clientsdk.testing import small_plan
@@ -17,21 +20,62 @@ from sotto.plan.generate import module_text
 
 pytestmark = pytest.mark.slow
 
+#: Of the tree; what comes out of them are both distributions.
 SOURCES = (
-    "mechanisms",
-    "sotto",
-    "clientsdk",
-    "pipelines",
-    "pyproject.toml",
-    "README.md",
-    "LICENSE",
+    *("mechanisms", "sotto", "clientsdk", "pipelines"),
+    *("pyproject.toml", "README.md", "LICENSE"),
 )
+DEVICE = ROOT / "deploy" / "device"
 QUIET = ("--quiet", "--disable-pip-version-check", "--no-index")
+PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 THREE_LINES = """\
-from clientsdk import Client, EmbeddedLogPublisher
+from sottovoce import Client, EmbeddedLogPublisher
 client = Client("plan.json", state="device.db", publisher=EmbeddedLogPublisher("log"))
 print(client.record("colour", "red").value)
 """
+#: All that a device does with every mechanism, under a seed: what it reports is printed.
+EVERYTHING = """
+import hashlib, importlib, pkgutil, sys
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher
+from clientsdk.testing import FakeClock, SeededClient, reported
+values = {"category": "red", "boolean": True, "string": "home", "number": 12.5, "ordinal": 40.0,
+          "survey": False, "vector": [0.5, 0, -2], "top_item": "map"}
+with open("plan.json", "rb") as file:
+    plan = file.read()
+def use(client):
+    client.give_consent()
+    for metric in client.plan.metrics:
+        value = "ok" if metric.type == "ordinal" and metric.domain else values[metric.type]
+        assert client.record(metric.name, value).value == "accepted", metric.name
+    repr(client.preview()), repr(client.ledger()), client.stats()
+    for _ in range(3):
+        clock.advance(days=4)
+        client.flush()
+    assert client.next_due() is None
+    return client
+clock = FakeClock()
+options = {"publisher": MemoryPublisher(), "clock": clock, "background": False}
+with Client(plan, state="device.db", **options) as client:
+    use(client)
+clock = FakeClock()
+with SeededClient(plan, seed=1, clock=clock) as client:
+    sent = use(client).publisher.messages
+    assert len(reported(client)) >= len(client.plan.metrics)
+"""
+DIGEST = "print(len(sent), hashlib.sha256(b''.join(message for _, message in sent)).hexdigest())\n"
+#: The SDK's own modules are all imported, those that need other packages too.
+LOADED = """
+import clientsdk
+for found in pkgutil.walk_packages(clientsdk.__path__, "clientsdk."):
+    importlib.import_module(found.name)
+print(*sorted(name for name in sys.modules if name.split(".")[0] in
+              ("clientsdk", "sotto", "mechanisms", "pipelines")))
+"""
+#: What is in the wheel beyond what that run has imported, and who would import it.
+SELDOM = {
+    "sotto.kafka.client_internals": "a producer of kafka-python that is made or dropped",
+    "sotto.wire.groups": "sotto.log.reader, where a log is read",
+}
 
 
 def run(*command: object, cwd: Path) -> str:
@@ -46,19 +90,24 @@ def run(*command: object, cwd: Path) -> str:
     return result.stdout
 
 
+def built(project: Path, folder: Path) -> Path:
+    options = ("--no-deps", "--no-build-isolation", "--wheel-dir", folder)
+    run(sys.executable, "-W", "ignore", "-m", "pip", "wheel", *QUIET, *options, project, cwd=folder)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Built from a copy, since building leaves files beside the sources."""
-    copy = tmp_path_factory.mktemp("source")
-    for name in SOURCES:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / name, copy)
-    options = ("--no-deps", "--no-build-isolation", "--wheel-dir", "built")
-    run(sys.executable, "-W", "ignore", "-m", "pip", "wheel", *QUIET, *options, ".", cwd=copy)
-    (built,) = (copy / "built").glob("*.whl")
-    return built
+    """What an app ships."""
+    return built(DEVICE, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def unpacked(wheel, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unpacked")
+    zipfile.ZipFile(wheel).extractall(folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -72,20 +121,43 @@ def installed(wheel, tmp_path_factory):
     return python
 
 
+def modules_of(wheel: Path) -> set[str]:
+    paths = [Path(name) for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")]
+    parts = [path.with_suffix("").parts for path in paths]
+    return {".".join(each[:-1] if each[-1] == "__init__" else each) for each in parts}
+
+
+def shipped(name: str) -> str:
+    """Return what a module of the tree is called in the wheel."""
+    first, dot, rest = name.partition(".")
+    return ("sottovoce.mechanisms" if first == "mechanisms" else "sottovoce") + dot + rest
+
+
+def renamed(code: str) -> str:
+    return code.replace("clientsdk", "sottovoce")
+
+
+def test_it_holds_what_a_device_imports_and_no_more(wheel, tmp_path):
+    (tmp_path / "plan.json").write_bytes(every_plan().to_json())
+    path = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+    imported = run(sys.executable, "-c", path + EVERYTHING + LOADED, cwd=tmp_path).split()
+    holds = modules_of(wheel)
+    assert {shipped(name) for name in imported} <= holds
+    assert holds - {shipped(name) for name in imported} == {shipped(name) for name in SELDOM}
+    tops = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"sottovoce"}
+
+
 def test_it_depends_on_nothing_and_brings_its_types(installed, tmp_path):
     code = (
         "from importlib.metadata import distributions, requires\n"
         "from importlib.resources import files\n"
         "print(sorted(each.name for each in distributions()))\n"
-        "print([each for each in requires('sotto') if 'extra' not in each])\n"
-        "packages = ('clientsdk', 'sotto', 'mechanisms')\n"
-        "print([(files(each) / 'py.typed').is_file() for each in packages])"
+        "print([each for each in requires('sottovoce') if 'extra' not in each])\n"
+        "print((files('sottovoce') / 'py.typed').is_file())"
     )
-    assert run(installed, "-I", "-c", code, cwd=tmp_path).splitlines() == [
-        "['sotto']",
-        "[]",
-        "[True, True, True]",
-    ]
+    told = run(installed, "-I", "-c", code, cwd=tmp_path).splitlines()
+    assert told == ["['sottovoce']", "[]", "True"]
 
 
 def test_three_lines_are_enough_and_nothing_is_recorded_before_consent(installed, tmp_path):
@@ -94,9 +166,42 @@ def test_three_lines_are_enough_and_nothing_is_recorded_before_consent(installed
     assert not (tmp_path / "log").exists()
 
 
+@pytest.mark.parametrize("python", PYTHONS)
+def test_it_reports_on_every_python_what_the_tree_does(python, unpacked, tmp_path):
+    """Beside packages of the app's own that bear our names, and without a warning."""
+    path = shutil.which(python)
+    if path is None:
+        pytest.skip(f"there is no {python} here")
+    works = subprocess.run([path, "-I", "-c", "import sqlite3"], capture_output=True, text=True)
+    if works.returncode:
+        pytest.skip(f"{python} does not run, or has no sqlite3: {works.stderr.strip()[-200:]}")
+    (tmp_path / "plan.json").write_bytes(every_plan().to_json())
+    for name in ("clientsdk", "mechanisms", "pipelines", "sotto"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('this is the app's own')\n")
+    code = f"import sys\nsys.path[:0] = [{str(tmp_path)!r}, {str(unpacked)!r}]\n"
+    # A database that is not closed is one of Python 3.13's warnings, given where none is raised.
+    code += "sys.unraisablehook = lambda found: print('unraisable', found)\n"
+    told = run(path, "-I", "-W", "error", "-c", code + renamed(EVERYTHING + DIGEST), cwd=tmp_path)
+    path = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+    (tmp_path / "tree").mkdir()
+    shutil.copy(tmp_path / "plan.json", tmp_path / "tree")
+    command = (sys.executable, "-I", "-c", path + EVERYTHING + DIGEST)
+    assert told == run(*command, cwd=tmp_path / "tree")
+
+
+def test_an_error_names_the_package_that_the_app_ships(installed, tmp_path):
+    signed = plan(authentication="required").to_json()
+    (tmp_path / "plan.json").write_bytes(signed)
+    code = "try:\n" + "".join(f"    {line}\n" for line in THREE_LINES.splitlines())
+    code += "except ModuleNotFoundError as error:\n    print(error)"
+    told = run(installed, "-I", "-c", code, cwd=tmp_path)
+    assert "pip install 'sottovoce[signatures]' brings it" in told
+
+
 def test_a_typed_app_is_checked_against_it_strictly_and_runs(installed, tmp_path):
-    shutil.copy(HERE / "typed_consumer.py", tmp_path)
-    (tmp_path / "generated.py").write_text(module_text(small_plan()))
+    app = (HERE / "typed_consumer.py").read_text()
+    (tmp_path / "typed_consumer.py").write_text(renamed(app))
+    (tmp_path / "generated.py").write_text(module_text(small_plan(), "sottovoce"))
     (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = True\ncache_dir = cache\n")
     options = ("--config-file", "mypy.ini", "--python-executable", installed)
     files = ("typed_consumer.py", "generated.py")
@@ -106,7 +211,26 @@ def test_a_typed_app_is_checked_against_it_strictly_and_runs(installed, tmp_path
     assert told[-1] == "0"
     # The same checker finds what is wrong with it.
     wrong = tmp_path / "wrong.py"
-    wrong.write_text("from clientsdk import Client\nClient('p', state=1, publisher='x')\n")
+    wrong.write_text("from sottovoce import Client\nClient('p', state=1, publisher='x')\n")
     command = [sys.executable, "-m", "mypy", *options, "wrong.py"]
     found = subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True, text=True)
     assert found.stdout.count("[arg-type]") == 2
+
+
+def test_both_distributions_fit_into_one_environment(wheel, installed, tmp_path):
+    """An app's developer has the SDK, and the command that compiles plans: no file is in both."""
+    copy = tmp_path / "source"
+    copy.mkdir()
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, copy)
+    (tmp_path / "built").mkdir()
+    tools = built(copy, tmp_path / "built")
+    assert tools.name.startswith("sottovoce_tools-")
+    version = tools.name.split("-")[1]
+    assert wheel.name == f"sottovoce-{version}-py3-none-any.whl"
+    both = [set(zipfile.ZipFile(each).namelist()) for each in (wheel, tools)]
+    assert not both[0] & both[1]
+    assert {"sotto/py.typed", "clientsdk/py.typed", "pipelines/py.typed"} <= both[1]

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,6 +23,7 @@ import jsonschema
 import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
+from serving import PATIENCE, answers, counted, running, served, wait_until
 
 from clientsdk.publishers.http import HttpPublisher
 from clientsdk.testing import FakeClock
@@ -30,8 +31,6 @@ from deploy import serve
 from deploy.errors import MissingToolError
 from deploy.ports import HOST, free_ports
 from examples.compose.__main__ import PLAN, send
-from pipelines.sinks.sql import Results
-from pipelines.sinks.tables import WINDOWS
 from sotto.cli import _parsed
 from sotto.plan.compile import load_plan
 
@@ -39,50 +38,11 @@ ROOT = Path(__file__).parent.parent.parent
 TEXT = (ROOT / "docker-compose.small.yml").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", TEXT))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-PATIENCE = 120
 DEVICES = 30
 
 needs_caddy = pytest.mark.skipif(
     shutil.which("caddy") is None, reason="no caddy on the path: apt-get install caddy"
 )
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-@contextmanager
-def running(
-    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program whose output goes to a file; it is ended at the end."""
-    with open(log, "wb") as file:
-        settings = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
-        process = subprocess.Popen(command, stdout=file, stderr=file, env=settings, cwd=log.parent)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(PATIENCE)
-
-
-def answers(url: str, context: ssl.SSLContext | None = None) -> bool:
-    """Whether a collector does."""
-    port = int(url.rpartition(":")[2])
-    if context is None:
-        connection = http.client.HTTPConnection(HOST, port, timeout=5)
-    else:
-        connection = http.client.HTTPSConnection("localhost", port, timeout=5, context=context)
-    try:
-        connection.request("GET", "/healthz")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        connection.close()
 
 
 def report(publisher: HttpPublisher) -> int:
@@ -94,14 +54,6 @@ def report(publisher: HttpPublisher) -> int:
     return DEVICES
 
 
-def counted(state: Path) -> list[object]:
-    """Return the numbers of reports in the windows that have been estimated, if any."""
-    if not (state / "results.db").exists():
-        return []
-    with Results(f"sqlite:///{state / 'results.db'}", create=False) as results:
-        return [row["n"] for row in results.table(WINDOWS)]
-
-
 def children(pid: int) -> dict[str, int]:
     """Return the process ids of what is run, by subcommand."""
     said = subprocess.run(
@@ -111,24 +63,10 @@ def children(pid: int) -> dict[str, int]:
     return {each[each.index("sotto.cli") + 1]: int(each[0]) for each in words}
 
 
-@contextmanager
-def served(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Serve natively, as ``make serve`` does, and yield the process and where it answers."""
-    (port,) = free_ports(1)
-    url = f"https://localhost:{port}"
-    command = [sys.executable, "-m", "deploy.serve", "--plan", str(PLAN), "--port", str(port)]
-    with running([*command, *more], folder / "serve.log") as process:
-        keys = folder / "build/serve/keys/authority.pem"
-        wait_until(lambda: process.poll() is not None or keys.exists())
-        context = ssl.create_default_context(cafile=keys)
-        wait_until(lambda: process.poll() is not None or answers(url, context))
-        yield process, url
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")
 def test_reports_come_to_estimates_through_tls_and_an_interrupt_ends_all(tmp_path: Path) -> None:
-    with served(tmp_path) as (process, url):
+    with served(tmp_path, PLAN) as (process, url):
         context = ssl.create_default_context(cafile=tmp_path / "build/serve/keys/authority.pem")
         sent = report(HttpPublisher(url, context=context, timeout=60))
         state = tmp_path / "build/serve/state"
@@ -147,7 +85,7 @@ def test_reports_come_to_estimates_through_tls_and_an_interrupt_ends_all(tmp_pat
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")
 def test_where_one_part_dies_all_end_and_it_says_which(tmp_path: Path) -> None:
-    with served(tmp_path) as (process, _):
+    with served(tmp_path, PLAN) as (process, _):
         started = children(process.pid)
         os.kill(started["collect"], signal.SIGKILL)
         assert process.wait(PATIENCE) == 1
@@ -167,6 +105,28 @@ def test_what_is_missing_is_said_before_anything_starts(tmp_path, monkeypatch, c
     with ThreadingHTTPServer((HOST, 0), BaseHTTPRequestHandler) as taken:
         assert serve.main(["--plan", str(PLAN), "--port", str(taken.server_port)]) == 2
     assert "cannot be used" in capsys.readouterr().err
+
+
+def test_a_site_is_served_by_caddy_and_keys_are_asked_for_where_there_are_some(
+    tmp_path, monkeypatch
+) -> None:
+    for name in ("SOTTO_SITE", "SOTTO_COLLECTOR", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr(serve.shutil, "which", lambda name: f"/bin/{name}")
+    port = str(free_ports(1)[0])
+    arguments = ["--plan", str(PLAN.parent), "--data", str(tmp_path), "--port", port]
+    args = serve.parser().parse_args([*arguments, "--site", "t.example"])
+    programs, said = serve.prepare(args)
+    assert programs["caddy"] == ["/bin/caddy", "run", "--config", str(serve.CADDYFILE)]
+    assert os.environ["SOTTO_SITE"] == "t.example"
+    assert os.environ["SOTTO_COLLECTOR"] == f"{HOST}:{port}"
+    assert "reports go to  https://t.example\n" in said
+    collect = _parsed(programs["sotto collect"][3:])
+    assert (collect.certificate, collect.keys, collect.listen) == (None, None, HOST)
+    assert collect.plans == PLAN.parent
+    (tmp_path / "apps.json").write_text("{}")
+    programs, _ = serve.prepare(args)
+    assert _parsed(programs["sotto collect"][3:]).keys == tmp_path / "apps.json"
 
 
 @contextmanager

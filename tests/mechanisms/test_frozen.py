@@ -6,12 +6,14 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import typing
 from functools import cached_property
 from typing import Any, ClassVar
+from typing import NamedTuple as TypingsOwn
 
 import pytest
 
-from mechanisms.frozen import frozen, names_of, replace, shown
+from mechanisms.frozen import NamedTuple, frozen, names_of, replace, shown
 
 
 @frozen
@@ -134,3 +136,44 @@ def test_patterns_match_it() -> None:
             assert (first, second) == (1, "x")
         case _:
             pytest.fail("no match")
+
+
+class Pair(NamedTuple):
+    """Two values."""
+
+    first: int
+    second: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.first} {self.second}"
+
+    def __repr__(self) -> str:
+        return f"Pair({self.first})"
+
+
+class Own(TypingsOwn):
+    first: int
+    second: str | None = None
+
+
+def test_a_named_tuple_is_what_that_of_typing_is() -> None:
+    pair, own = Pair(1, second="x"), Own(1, second="x")
+    assert pair == own == (1, "x")
+    assert (*pair,) == (*own,)
+    assert pair.name == "1 x"
+    assert repr(pair) == "Pair(1)"
+    assert pickled(pair) == copy.copy(pair) == pair
+    assert type(pickled(pair)) is Pair
+    assert Pair.__bases__ == Own.__bases__ == (tuple,)
+    assert (Pair.__doc__, Pair.__module__, Pair.__qualname__) == ("Two values.", __name__, "Pair")
+    assert Pair._fields == Own._fields
+    assert Pair._field_defaults == Own._field_defaults
+    assert str(inspect.signature(Pair)) == "(first: 'int', second: 'str | None' = None)"
+    assert pair._replace(first=2) == own._replace(first=2) == (2, "x")
+    assert typing.get_type_hints(Pair) == typing.get_type_hints(Own)
+    with pytest.raises(TypeError):
+        Pair()  # type: ignore[call-arg]
+    with pytest.raises(AttributeError):
+        pair.first = 2  # type: ignore[misc]
+    assert not hasattr(pair, "__dict__")

@@ -48,6 +48,24 @@ shift = 0
 client = clientsdk.Client({plan}, state={state}, publisher=Nowhere(), {options}
     clock=lambda: time.time_ns() // 1_000_000 + shift)
 """
+_TRANSACTION_START = """
+connection = sqlite3.connect(STATE, isolation_level=None)
+settings = "page_size = 2048", "journal_mode = WAL", "synchronous = NORMAL", "secure_delete = ON"
+for pragma in settings:
+    connection.execute(f"PRAGMA {pragma}")
+connection.execute("CREATE TABLE account (id INTEGER PRIMARY KEY, reserved INTEGER, tallies TEXT)")
+connection.execute("INSERT INTO account VALUES (1, 0, '')")
+connection.execute(
+    "CREATE TABLE chain (due INTEGER, id BLOB, payloads BLOB, PRIMARY KEY (due, id)) WITHOUT ROWID")
+def transaction(*statements):
+    cursor = connection.cursor()
+    cursor.execute("BEGIN IMMEDIATE")
+    for statement in statements:
+        cursor.execute(statement)
+    cursor.execute("COMMIT")
+ACCOUNT = "UPDATE account SET reserved = reserved + 1, tallies = 'm:' || reserved"
+CHAIN = "INSERT INTO chain VALUES (abs(random() % 3600000), randomblob(16), randomblob(30))"
+"""
 _METRICS_START = """
 class Nowhere(MetricExporter):
     def export(self, metrics_data, timeout_millis=10_000, **options):
@@ -118,6 +136,23 @@ OURS = (
     sotto("sotto, refused", plan="ONE"),
     sotto("sotto, switched off", options="settings=clientsdk.Settings(disabled=True),", on=False),
     sotto("sotto, without consent", on=False),
+)
+#: What SQLite takes by itself for transactions that survive the death of the process as ours do.
+TRANSACTIONS = (
+    Contender(
+        "sqlite3, an account alone",
+        "sqlite3",
+        "import sqlite3",
+        _TRANSACTION_START,
+        "transaction(ACCOUNT)",
+    ),
+    Contender(
+        "sqlite3, a chain and an account",
+        "sqlite3",
+        "import sqlite3",
+        _TRANSACTION_START,
+        "transaction(CHAIN, ACCOUNT)",
+    ),
 )
 OPENTELEMETRY = "opentelemetry-sdk"
 PEERS = (

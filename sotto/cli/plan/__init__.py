@@ -20,7 +20,7 @@ from sotto.plan.checks import amount
 from sotto.plan.durations import duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -42,13 +42,18 @@ examples:
   sotto plan compile --development plan.yaml
       write plan.dev.json, under which a budget period lasts a minute, of a collector of its own
   sotto plan fingerprint plan.yaml
-      print the fingerprint, by which an app that fetches its plan pins it
+      print the fingerprint, by which an app that fetches its plan pins it; with --document a
+      digest that pins its texts and dates too
   sotto plan disclose plan.yaml
       what a person should read before agreeing; figures follow from the certified epsilons
   sotto plan disclose plan.yaml --format apple -o PrivacyInfo.xcprivacy
       a draft of the file that Apple asks for; policy, dpia and google are other formats
   sotto plan generate plan.yaml -o metrics.py
       write a Python module with the compiled plan inside and a typed attribute a metric
+  sotto plan generate --sdk sottovoce plan.yaml -o metrics.py
+      the same for an app that ships the package sottovoce
+  sotto plan sampler plan.yaml -o sampler.json
+      write the integers that devices compare random words with, for clients in other languages
 """
 
 
@@ -77,13 +82,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     to_output = "standard output"
     compiled = "the plan's name with .json or .dev.json"
-    outputs = {_compile: compiled, _generate: to_output, _disclose: to_output}
+    outputs = {
+        _compile: compiled,
+        _generate: to_output,
+        _disclose: to_output,
+        _sampler: to_output,
+    }
     for action, help in (
         (_check, "print what a plan collects and what it costs"),
         (_compile, "write the JSON that devices and aggregators read"),
         (_fingerprint, "print the fingerprint that an app pins"),
         (_generate, "write a Python module with a typed attribute for each metric"),
         (_disclose, "write what people, lawyers and stores are to be told"),
+        (_sampler, "write the integers of its samplers, for clients in other languages"),
     ):
         name = action.__name__.removeprefix("_")
         command = actions.add_parser(name, help=help, description=action.__doc__)
@@ -92,9 +103,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if action in outputs:
             written = f"where to write; {outputs[action]} if left out, standard output for -"
             command.add_argument("-o", "--output", metavar="FILE", help=written)
+        if action is _generate:
+            imported = "what the module imports: sottovoce if the app ships that; default clientsdk"
+            names = ("clientsdk", "sottovoce")
+            command.add_argument("--sdk", choices=names, default=names[0], help=imported)
         if action is _compile:
             fast = "for trials: a budget period lasts a minute, and no real collector takes reports"
             options.add(command, "--development", fast)
+        if action is _fingerprint:
+            whole = "the SHA-256 of the whole document instead, which also pins texts and dates"
+            options.add(command, "--document", whole)
         if action in (_check, _compile):
             _add_warnings(command)
         if action is _disclose:
@@ -154,7 +172,8 @@ def _compile(args: argparse.Namespace) -> int:
 
 def _fingerprint(args: argparse.Namespace) -> int:
     """Print what names the plan on the wire, for Client(..., expect=...)."""
-    print(options.load(args.plan).plan.fingerprint_hex)
+    plan = options.load(args.plan).plan
+    print(plan.digest.hex() if args.document else plan.fingerprint_hex)
     return 0
 
 
@@ -162,9 +181,21 @@ def _generate(args: argparse.Namespace) -> int:
     """Write a Python module for apps: the compiled plan, and its metrics, typed."""
     from sotto.plan.generate import module_text
 
+    return _write_part(args, lambda plan: module_text(plan, args.sdk).encode("utf-8"))
+
+
+def _sampler(args: argparse.Namespace) -> int:
+    """Write the integers that follow from a plan, for clients that do not compute them."""
+    from sotto.plan.sampler import sampler_json
+
+    return _write_part(args, sampler_json)
+
+
+def _write_part(args: argparse.Namespace, made: Callable[[CompiledPlan], bytes]) -> int:
+    """Write what is made of a plan, and print the fingerprint if that goes to a file."""
     plan = options.load(args.plan).plan
     output = args.output or "-"
-    _write(args.plan, output, module_text(plan).encode("utf-8"))
+    _write(args.plan, output, made(plan))
     if output != "-":
         print(plan.fingerprint_hex)
     return 0
@@ -177,14 +208,17 @@ def _disclose(args: argparse.Namespace) -> int:
     from sotto.disclosure import forms, texts
 
     plan = options.load(args.plan).plan
-    made = {
-        "consent": texts.consent_text,
-        "policy": texts.policy_text,
-        "dpia": forms.assessment,
-        "apple": forms.apple_manifest,
-        "google": forms.google_answers,
-    }[args.format](plan)
-    _write(args.plan, args.output or "-", made.encode("utf-8") if isinstance(made, str) else made)
+    if args.format == "apple":
+        made = forms.apple_manifest(plan)
+    else:
+        text = {
+            "consent": texts.consent_text,
+            "policy": texts.policy_text,
+            "dpia": forms.assessment,
+            "google": forms.google_answers,
+        }[args.format](plan)
+        made = text.encode("utf-8")
+    _write(args.plan, args.output or "-", made)
     for line in forms.gaps(plan, args.format):
         options.warn(line)
     return 0

@@ -232,8 +232,9 @@ def test_certificates_are_checked(tmp_path):
 def test_a_client_sends_the_same_bytes_again(collector, publisher):
     client = reporter(publisher)
     client.clock.advance(hours=2)
-    collector.answer = refuse(503)
-    assert client.flush().error is not None
+    collector.answer = refuse(503, ("Retry-After", "120"))
+    # The sender waits for so long: tests/clientsdk/sending/test_worker.py.
+    assert client.flush().error.retry_after == 120
     collector.answer = Handler.take
     assert client.flush().sent == 1
     assert collector.bodies[0] == collector.bodies[1]

@@ -351,7 +351,10 @@ def test_the_sdk_does_not_import_kafka_and_its_absence_is_told():
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout == "kafka-python is not installed: pip install 'sotto[kafka]' brings it\n"
+    assert (
+        done.stdout
+        == "kafka-python is not installed: pip install 'sottovoce-tools[kafka]' brings it\n"
+    )
 
 
 def test_every_pseudonym_has_a_producer_of_its_own_which_has_no_number(cluster):

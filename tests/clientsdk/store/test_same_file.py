@@ -98,7 +98,8 @@ def test_a_file_that_is_no_longer_a_store_is_left_alone(path):
     content = path.read_bytes()
     assert client.record("colour", "a") is Outcome.STORE_FULL
     client.close()
-    assert sqlite3.connect(path).execute("SELECT * FROM theirs").fetchall() == []
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT * FROM theirs").fetchall() == []
     assert path.read_bytes()[100:] == content[100:]
 
 

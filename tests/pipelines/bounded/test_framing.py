@@ -195,5 +195,5 @@ def test_a_run_says_what_is_missing(sent, tmp_path, monkeypatch):
     log, state = write(tmp_path / "log", sent), tmp_path / "state"
     assert aggregate(log, state, [OPEN]).rejects == {"unknown_plan": len(sent)}
     for take in (partial(aggregate, log), requeue):
-        with pytest.raises(ModuleNotFoundError, match=r"sotto\[signatures\]"):
+        with pytest.raises(ModuleNotFoundError, match=r"sottovoce-tools\[signatures\]"):
             take(state, PLANS)

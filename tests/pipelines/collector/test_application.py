@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from device_plans import metric, plan
+from fastapi import FastAPI
 
 from pipelines.collector.application import application
 from pipelines.collector.commits import GroupCommit
@@ -54,15 +55,15 @@ def message(shard=3, rows=1, fingerprint=PLAN.fingerprint) -> bytes:
     return encode_message(fingerprint, shard, [(0, made)])
 
 
-async def ask(app, method, path, *body, headers=(), pause=0.0) -> Answer:
+async def ask(app, method, path, *body, headers=(), pause=0.0, sent=None) -> Answer:
     """Make one request of an ASGI application; the parts of the body come one by one."""
     parts = list(body)
-    sent = []
+    sent = [] if sent is None else sent
 
     async def receive():
         if parts:
             part = parts.pop(0)
-            return {"type": "http.request", "body": part, "more_body": bool(parts)}
+            return {"type": "http.request", "body": part, "more_body": bool(parts or pause)}
         await asyncio.sleep(pause)
         return {"type": "http.request", "body": b"", "more_body": bool(pause)}
 
@@ -178,7 +179,7 @@ def test_a_body_that_trickles_in_is_refused() -> None:
     async def check() -> None:
         async with serving(limits=Limits(body_seconds=0.05)) as (app, _):
             answer = await ask(app, "POST", REPORTS, b"a", headers=(), pause=0.02)
-            assert answer.status in (400, 408)
+            assert answer.status == 408
             answer = await ask(app, "POST", REPORTS, pause=0.02)
             assert answer.status == 408
 
@@ -261,6 +262,105 @@ def test_pages_of_other_origins_may_send() -> None:
             assert "access-control-allow-origin" not in answer.headers
 
     run(check)
+
+
+def test_an_error_in_the_collector_is_said_once_and_without_its_text() -> None:
+    warned: list[str] = []
+
+    def broken():
+        raise ValueError("planted")
+
+    async def check() -> None:
+        commits = GroupCommit(MemoryStore(), 0.001)
+        app = application(commits, broken, warn=warned.append)
+        for _ in range(2):
+            events: list[dict[str, object]] = []
+            with pytest.raises(ValueError, match="planted"):
+                await ask(app, "POST", REPORTS, join_messages([message()]), sent=events)
+            assert events[0]["status"] == 500
+            assert b"planted" not in events[1]["body"]
+        await commits.close()
+
+    run(check)
+    (each,) = warned
+    assert "planted" not in each
+    assert each.startswith("an error in the collector (ValueError, test_application.py:")
+
+
+def test_origins_that_may_not_send_are_refused() -> None:
+    body = join_messages([message()])
+
+    async def check() -> None:
+        async with serving(origins=["https://app.example"]) as (app, store):
+
+            async def status(*headers) -> int:
+                return (await ask(app, "POST", REPORTS, body, headers=headers)).status
+
+            assert await status(("origin", "https://other.example")) == 403
+            assert await status(("origin", "null")) == 403
+            assert store.groups == []
+            assert await status(("origin", "https://app.example")) == 204
+            # What is no page sends none.
+            assert await status() == 204
+
+    run(check)
+
+
+def test_bodies_that_are_being_read_count_as_waiting() -> None:
+    async def check() -> None:
+        async with serving(limits=Limits(waiting_bytes=1000, body_seconds=60)) as (app, _):
+            reading = asyncio.create_task(ask(app, "POST", REPORTS, bytes(900), pause=0.01))
+            await asyncio.sleep(0.05)
+            answer = await ask(app, "POST", REPORTS, bytes(200))
+            assert answer.status == 503
+            reading.cancel()
+            with suppress(asyncio.CancelledError):
+                await reading
+            assert (await ask(app, "POST", REPORTS, bytes(200))).status == 400
+
+    run(check)
+
+
+def test_the_framework_reports_no_request(monkeypatch, caplog) -> None:
+    """FastAPI traces requests where it finds who takes that, or the environment names one."""
+    trace = pytest.importorskip("opentelemetry.trace")
+
+    class Provider:
+        """Takes traces."""
+
+        asked = 0
+
+        def get_tracer(self, *_: object, **__: object) -> object:
+            Provider.asked += 1
+            return trace.NoOpTracer()
+
+    monkeypatch.setattr(trace, "get_tracer_provider", Provider)
+    monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+
+    async def check() -> None:
+        started = asyncio.Event()
+
+        async def receive():
+            if started.is_set():
+                return {"type": "lifespan.shutdown"}
+            return {"type": "lifespan.startup"}
+
+        async def send(_: object) -> None:
+            started.set()
+
+        app = application(GroupCommit(MemoryStore()), lambda: Plans([PLAN]))
+        await app({"type": "lifespan", "state": {}}, receive, send)
+        async with serving() as (app, _):
+            await ask(app, "POST", REPORTS, join_messages([message()]))
+        # What is looked for can be seen.
+        assert Provider.asked == 0
+        other = FastAPI()
+        await ask(other, "GET", "/")
+        assert Provider.asked > 0
+
+    run(check)
+    assert "telemetry" not in caplog.text
 
 
 def test_nothing_of_a_request_is_logged(caplog) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
 from statistical import check_counts
 
 from pipelines.collector.commits import GroupCommit
+from sotto.errors import PublishError
 
 
 class Groups:
@@ -15,8 +17,13 @@ class Groups:
 
     def __init__(self) -> None:
         self.groups: list[list[tuple[int, bytes]]] = []
+        self.failure: Exception | None = None
+        self.tried = 0
 
     def write(self, messages) -> None:
+        self.tried += 1
+        if self.failure is not None:
+            raise self.failure
         self.groups.append(list(messages))
 
     def close(self) -> None:
@@ -50,3 +57,77 @@ def test_closing_writes_what_waits() -> None:
 
     asyncio.run(asyncio.wait_for(check(), 30))
     assert store.groups == [[(0, b"a")]]
+
+
+def refused(commits: GroupCommit):
+    """Return a write, which is refused."""
+
+    async def write() -> str:
+        with pytest.raises(PublishError) as caught:
+            await commits.write([(0, b"a")])
+        return str(caught.value)
+
+    return write()
+
+
+def test_a_store_that_has_failed_is_left_alone_for_a_while() -> None:
+    store, warned = Groups(), []
+
+    async def check() -> None:
+        commits = GroupCommit(store, 0.001, warned.append, pause=60)
+        store.failure = PublishError("the disk is full")
+        for _ in range(3):
+            assert await refused(commits) == "the disk is full"
+        assert store.tried == 1
+        await commits.close()
+
+        commits = GroupCommit(store, 0.001, warned.append, pause=0)
+        for failure in (PublishError("the disk is full"), ValueError("what was sent")):
+            store.failure = failure
+            for _ in range(2):
+                assert "what was sent" not in await refused(commits)
+        store.failure = None
+        await commits.write([(0, b"a")])
+        await commits.write([(0, b"a")])
+        await commits.close()
+
+    asyncio.run(check())
+    assert warned[1:] == [
+        "messages are refused: the disk is full",
+        "messages are refused: the store has failed (ValueError)",
+        "messages are taken again",
+    ]
+
+
+def test_a_warning_that_cannot_be_written_stops_nothing() -> None:
+    store = Groups()
+
+    def full(_: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def check() -> None:
+        commits = GroupCommit(store, 0.001, full, pause=0)
+        store.failure = PublishError("the disk is full")
+        await refused(commits)
+        store.failure = None
+        await commits.write([(0, b"a")])
+        await commits.close()
+        assert await refused(commits) == "the collector is ending"
+
+    asyncio.run(asyncio.wait_for(check(), 60))
+
+
+def test_one_who_goes_away_keeps_nobody_waiting() -> None:
+    store = Groups()
+
+    async def check() -> None:
+        commits = GroupCommit(store, 0.05)
+        leaving = asyncio.create_task(commits.write([(0, b"a")]))
+        staying = asyncio.create_task(commits.write([(0, b"b")]))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await staying
+        await commits.close()
+
+    asyncio.run(asyncio.wait_for(check(), 60))
+    assert sorted(store.groups[0]) == [(0, b"a"), (0, b"b")]

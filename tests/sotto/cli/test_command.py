@@ -279,12 +279,13 @@ def raising(error):
         (
             ModuleNotFoundError("No module named 'yaml'", name="yaml"),
             2,
-            "sotto: error: yaml is not installed; pip install 'sotto[plan]' brings it\n",
+            "sotto: error: yaml is not installed; pip install 'sottovoce-tools[plan]' brings it\n",
         ),
         (
             ModuleNotFoundError("No module named 'numpy'", name="numpy"),
             2,
-            "sotto: error: numpy is not installed; pip install 'sotto[pipelines]' brings it\n",
+            "sotto: error: numpy is not installed; "
+            "pip install 'sottovoce-tools[pipelines]' brings it\n",
         ),
     ],
 )
@@ -371,4 +372,4 @@ sys.exit(sotto.cli.main(["plan", "check", "x.yaml"]))
     )
     assert done.stdout == b"1 4\n"
     assert done.returncode == 2
-    assert b"pip install 'sotto[plan]'" in done.stderr
+    assert b"pip install 'sottovoce-tools[plan]'" in done.stderr

@@ -6,6 +6,7 @@ import hashlib
 import pytest
 from agreed_plans import DAY, canonical, compiled, metric_document, plan_document
 
+from pipelines.beam.counting import window_group
 from sotto.errors import PlanError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
@@ -147,3 +148,19 @@ def test_a_version_of_a_plan_has_one_fingerprint():
     assert second.fingerprint_hex in said
     assert "under a new version" in said
     assert len(Registry([first, compiled(grace=2 * DAY, version=2)]).plans) == 2
+
+
+def test_versions_that_differ_in_texts_or_groups_are_counted_together():
+    document = rich()
+    document["version"] = 2
+    document["groups"] = {"all": "All", "some": "Some"}
+    document["metrics"][0] |= {"description": "Another", "group": "some", "data_type": "crash"}
+    del document["metrics"][0]["purpose"]
+    first, second = (CompiledPlan.from_json(canonical(each)) for each in (rich(), document))
+    assert first.fingerprint != second.fingerprint
+    registry = Registry([first, second])
+    for metric in first.metrics:
+        alike = registry.same[first.fingerprint, metric.index]
+        assert [each.plan.version for each in alike] == [1, 2]
+        other = second.metric(metric.name)
+        assert window_group("departures", metric) == window_group("departures", other)

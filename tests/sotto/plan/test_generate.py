@@ -37,7 +37,8 @@ metrics:
     window: 28d
     ladder: &ladder [{epsilon: 0.5}, {epsilon: 1, after: 1d}]
   startup-ms: &number
-    {type: number, range: [0, 5000], unit: ms, outside: clip, window: 7d, ladder: *ladder}
+    {description: "How long \"it\" takes \\ to start", purpose: To find slow starts,
+     type: number, range: [0, 5000], unit: ms, outside: clip, window: 7d, ladder: *ladder}
   class: {type: boolean, missing: true, window: 7d, ladder: *ladder}
   odd:
     type: category
@@ -131,6 +132,13 @@ def test_the_same_plan_gives_the_same_bytes_compiled_or_not(folder, capfd):
     assert (folder / "plan.json").read_bytes() == loaded(made(folder)).PLAN
 
 
+def test_an_app_that_ships_the_package_imports_that(folder, capfd):
+    text = (folder / "metrics.py").read_text("utf-8")
+    assert main(["plan", "generate", "--sdk", "sottovoce", str(folder / "plan.yaml")]) == 0
+    shipped = text.replace("from clientsdk", "from sottovoce")
+    assert capfd.readouterr().out == shipped != text
+
+
 def test_what_is_recorded_is_recorded_under_the_name_in_the_plan(folder):
     module = loaded(made(folder))
     client = SeededClient(module.PLAN, seed=1)
@@ -210,3 +218,8 @@ def test_a_class_says_when_reports_are_sent(folder: Path) -> None:
     assert "at epsilon 0.5 soon after and 1.0 after 1d. That costs at most" in text
     assert "what the first value ever was, at epsilon 1.0 soon after. That costs" in text
     assert "0ms" not in text
+
+
+def test_a_class_says_what_a_metric_is_and_what_for(folder: Path) -> None:
+    said = loaded(made(folder)).StartupMsMetric.__doc__
+    assert said.startswith('How long "it" takes \\ to start.\n\n    To find slow starts.\n\n')

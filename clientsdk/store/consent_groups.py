@@ -1,0 +1,131 @@
+"""Consent to some of a plan's groups of metrics: what was said of each, and what a no erases.
+
+A row of ``consent_group`` says it of one group, by name, whatever plan of the collector has it; one
+of :data:`NONE` of metrics that have no group, and one of :data:`OTHERS` of all that no row names.
+Without that it is yes, as in files from before there were groups. None of it counts unless consent
+as a whole is given. Functions with a connection belong in a transaction of the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from sqlite3 import Connection
+from typing import TypeAlias
+
+from clientsdk.ledger import Consent, tally_name
+from clientsdk.store import claims, permanent
+from clientsdk.store.plans import Plans
+from sotto.errors import StoreError
+from sotto.plan.compiled import CompiledPlan
+
+GIVEN, WITHDRAWN, NEVER_GIVEN = Consent.GIVEN, Consent.WITHDRAWN, Consent.NEVER_GIVEN
+#: What was said, by group.
+Said: TypeAlias = Mapping[str, Consent]
+#: No names of groups: metrics without one, and all that is not named.
+NONE, OTHERS = "", "*"
+
+
+def read(connection: Connection) -> Said:
+    """Return what was said; ValueError if the file is damaged."""
+    rows = connection.execute("SELECT name, consent FROM consent_group").fetchall()
+    return {str(name): Consent(consent) for name, consent in rows}
+
+
+def write(connection: Connection, said: Said) -> None:
+    connection.execute("DELETE FROM consent_group")
+    connection.executemany("INSERT INTO consent_group VALUES (?, ?)", said.items())
+
+
+def names(plan: CompiledPlan) -> tuple[str, ...]:
+    """Return what a person can agree to, one by one: the plan's groups, or all of it at once."""
+    return tuple(name for name, _ in plan.groups) or (NONE,)
+
+
+def of(said: Said, group: str | None) -> Consent:
+    """Return what was said of a group, or of metrics without one."""
+    return said.get(group or NONE, said.get(OTHERS, GIVEN))
+
+
+def given(
+    said: Said, whole: Consent, plan: CompiledPlan, groups: Collection[str] | None, *, again: bool
+) -> Said:
+    """Return what is said once consent is given, to some groups or to all of a plan.
+
+    ``whole`` is the consent so far. Without ``again`` no group's withdrawal is undone; where the
+    whole was withdrawn, that of the groups that are not named is not either.
+    """
+    found = dict(said)
+    if whole is not GIVEN:
+        # What was agreed to before it is asked anew does not count.
+        found = {name: each for name, each in said.items() if each is WITHDRAWN}
+        if groups is not None or found:
+            found.setdefault(OTHERS, whole)
+    for group in names(plan) if groups is None else groups:
+        if again or of(found, group) is not WITHDRAWN:
+            found[group] = GIVEN
+    usual = found.get(OTHERS, GIVEN)
+    return {name: each for name, each in found.items() if name == OTHERS or each is not usual}
+
+
+def withdrawn(connection: Connection, plans: Plans, said: Said, groups: Collection[str]) -> Said:
+    """Return what is said once some groups are withdrawn.
+
+    It stays what it was of all others that are known now, and is not yes of what a later plan may
+    call otherwise: its groups, or metrics that have none any more.
+    """
+    own, known = plans.opened.plan, set(names(plans.opened))
+    for _, plan in readable(connection, plans):
+        known |= {name for name in names(plan) if name != NONE or plan.plan != own}
+    return {
+        OTHERS: NEVER_GIVEN,
+        **said,
+        **{name: of(said, name) for name in known},
+        **dict.fromkeys(groups, WITHDRAWN),
+    }
+
+
+def readable(connection: Connection, plans: Plans) -> list[tuple[int, CompiledPlan]]:
+    """Return the store's plans by number, but for those that cannot be read."""
+    found = []
+    for (number,) in connection.execute("SELECT id FROM plan").fetchall():
+        with suppress(StoreError):
+            found.append((int(number), plans.get(connection, int(number))))
+    return found
+
+
+def erase(connection: Connection, plans: Plans, groups: Collection[str]) -> None:
+    """Erase what is stored about the metrics of some groups.
+
+    A metric is known by plan and name: what an earlier version recorded of it, in another group or
+    none, goes too. So do all chains of a plan that cannot be read.
+    """
+    known = dict(readable(connection, plans))
+    unreadable = f"DELETE FROM chain WHERE plan NOT IN ({','.join('?' * len(known))})"
+    connection.execute(unreadable, [*known])
+    tallies = {
+        tally_name(plan.plan, metric.name)
+        for plan in known.values()
+        for metric in plan.metrics
+        if metric.group in groups
+    }
+    connection.executemany(
+        "DELETE FROM chain WHERE plan = ? AND metric = ?",
+        [
+            (number, metric.index)
+            for number, plan in known.items()
+            for metric in plan.metrics
+            if tally_name(plan.plan, metric.name) in tallies
+        ],
+    )
+    _forget(connection, tallies)
+
+
+def _forget(connection: Connection, tallies: Iterable[str]) -> None:
+    """Forget reservoirs, counts and permanent responses; that they were used is remembered."""
+    for tally in tallies:
+        connection.execute(
+            "UPDATE reservoir SET due = 0, chain = x'', cost = 0 WHERE tally = ?", (tally,)
+        )
+        claims.abandon(connection, tally)
+        permanent.erase(connection, tally)

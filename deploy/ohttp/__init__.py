@@ -1,0 +1,1 @@
+"""A gateway of Oblivious HTTP: built with Go, and started on this machine."""

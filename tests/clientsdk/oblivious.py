@@ -1,0 +1,153 @@
+"""A gateway in Python and a relay that keeps what passes, for tests of Oblivious HTTP."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import struct
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+
+from pyhpke import AEADId, CipherSuite, KDFId, KEMId, KEMKeyPair
+
+KEM = KEMId.DHKEM_X25519_HKDF_SHA256
+
+
+def expand(key: bytes, label: bytes, length: int) -> bytes:
+    return hmac.digest(key, label + b"\1", "sha256")[:length]
+
+
+class Gateway:
+    """The other side of the encapsulation: has the private key."""
+
+    def __init__(self, key_id: int = 7, aead: AEADId = AEADId.AES128_GCM, private: bytes = b""):
+        self.suite = CipherSuite.new(KEM, KDFId.HKDF_SHA256, aead)
+        if private:
+            self.private = self.suite.kem.deserialize_private_key(private)
+        else:
+            pair: KEMKeyPair = self.suite.kem.derive_key_pair(os.urandom(32))
+            self.private = pair.private_key
+            public = pair.public_key.to_public_bytes()
+            head = struct.pack(">BH", key_id, KEM.value)
+            self.configuration = head + public + struct.pack(">HHH", 4, 1, aead.value)
+
+    def decapsulate(self, sent: bytes) -> tuple[bytes, Callable[..., bytes]]:
+        """Return the request, and what encapsulates an answer to it."""
+        header, enc, sealed = sent[:7], sent[7:39], sent[39:]
+        info = b"message/bhttp request\0" + header
+        context = self.suite.create_recipient_context(enc, self.private, info=info)
+        aead = self.suite.aead
+
+        def encapsulate(answer: bytes, nonce: bytes = b"") -> bytes:
+            nonce = nonce or os.urandom(aead.key_size)
+            secret = context.export(b"message/bhttp response", aead.key_size)
+            key = hmac.digest(enc + nonce, secret, "sha256")
+            sealer = aead.import_key(expand(key, b"key", aead.key_size))
+            return nonce + sealer.seal(answer, expand(key, b"nonce", aead.nonce_size))
+
+        return context.open(sealed), encapsulate
+
+
+def prefixed(*parts: bytes) -> bytes:
+    """Parts of at most 63 bytes, each after its length."""
+    return b"".join(bytes([len(part)]) + part for part in parts)
+
+
+def varint(number: int) -> bytes:
+    return struct.pack(">H", number | 0x4000)
+
+
+def known(status: int, *fields: bytes, content: bytes = b"") -> bytes:
+    """A response of known length."""
+    section = prefixed(*fields)
+    return b"\1" + varint(status) + prefixed(section, content) + b"\0"
+
+
+def served(url: str) -> bytes:
+    """What is at a URL, once there is somebody."""
+    for _ in range(1200):
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.read()
+        except OSError:
+            time.sleep(0.05)
+    raise TimeoutError(f"nobody serves {url}")
+
+
+class Passed(NamedTuple):
+    """What a relay was sent."""
+
+    client: tuple[str, int]
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Relay(ThreadingHTTPServer):
+    """Passes a request's body on, or answers as a test says, and keeps all that it sees."""
+
+    daemon_threads = True
+
+    def __init__(self, gateway: str = "") -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        #: Host and port of the gateway.
+        self.gateway = gateway
+        self.passed: list[Passed] = []
+        self.answers: list[tuple[int, bytes]] = []
+        self.answer: Callable[[bytes], tuple[int, dict[str, str], bytes]] = self.forward
+        self.lock = threading.Lock()
+        self.upstream: HTTPConnection | None = None
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/relay"
+
+    def server_close(self) -> None:
+        super().server_close()
+        if self.upstream is not None:
+            self.upstream.close()
+
+    def handle_error(self, *_: object) -> None:
+        """A device that has hung up is no fault of the relay's."""
+
+    def forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        """Ask the gateway, over one connection for all devices."""
+        with self.lock:
+            for fresh in (False, True):
+                if fresh or self.upstream is None:
+                    self.upstream = HTTPConnection(self.gateway, timeout=30)
+                try:
+                    self.upstream.request(
+                        "POST", "/gateway", body, {"Content-Type": "message/ohttp-req"}
+                    )
+                    answer = self.upstream.getresponse()
+                    return answer.status, {}, answer.read()
+                except OSError:
+                    self.upstream.close()
+                    self.upstream = None
+            return 502, {}, b""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Relay
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.passed.append(Passed(self.client_address, self.path, dict(self.headers), body))
+        status, headers, answer = self.server.answer(body)
+        self.server.answers.append((status, answer))
+        self.send_response(status)
+        for header in {"Content-Length": str(len(answer)), **headers}.items():
+            self.send_header(*header)
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_: object) -> None:
+        pass

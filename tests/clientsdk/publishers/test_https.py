@@ -1,0 +1,163 @@
+"""TLS to a collector: whom a device trusts, and that no session joins two pseudonyms."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import threading
+from contextlib import contextmanager
+
+import pytest
+from certificates import Authority
+from live_collector import LiveCollector, message, wait_for
+
+from clientsdk import HttpPublisher, fetch_plan
+from sotto.errors import PlanError, PublishError
+from sotto.wire.format import Row, encode_message
+
+ANSWER = b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def known(authority):
+    return ssl.create_default_context(cafile=str(authority.file))
+
+
+@contextmanager
+def serving(files):
+    """A server that answers each request with 204, notes sessions that are resumed, and gives
+    tickets.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*files)
+    listener = socket.create_server(("127.0.0.1", 0))
+    resumed: list[bool] = []
+    threads: list[threading.Thread] = []
+
+    def answer(raw: socket.socket) -> None:
+        try:
+            with context.wrap_socket(raw, server_side=True) as connection:
+                resumed.append(bool(connection.session_reused))
+                while connection.recv(65536):
+                    connection.sendall(ANSWER)
+        except OSError:
+            raw.close()
+
+    def accept() -> None:
+        while True:
+            try:
+                raw, _ = listener.accept()
+            except OSError:
+                return
+            threads.append(threading.Thread(target=answer, args=(raw,)))
+            threads[-1].start()
+
+    threads.append(threading.Thread(target=accept))
+    threads[0].start()
+    try:
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}", resumed
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        for thread in threads:
+            thread.join(30)
+
+
+def of(pseudonym: bytes) -> bytes:
+    return encode_message(bytes(32), 3, [(0, [Row(0, pseudonym * 16, bytes(16), 0, b"\1")])])
+
+
+@pytest.mark.parametrize(
+    "case", [("other.example", 1), ("127.0.0.1", -1), ("127.0.0.2", 1)], ids=lambda case: case[0]
+)
+def test_wrong_and_expired_certificates_are_refused(authority, known, case):
+    name, days = case
+    with serving(authority.certify(name, days=days)) as (url, resumed):
+        publisher = HttpPublisher(url, context=known)
+        with pytest.raises(PublishError, match=r"\(SSLCertVerificationError\)$"):
+            publisher.publish(3, of(b"a"))
+        assert resumed == []
+        publisher.close()
+
+
+def test_unknown_authorities_are_refused(authority, tmp_path):
+    other = ssl.create_default_context(cafile=str(Authority(tmp_path).file))
+    with serving(authority.certify()) as (url, _):
+        for context in (None, other):
+            with pytest.raises(PublishError, match=r"\(SSLCertVerificationError\)$"):
+                HttpPublisher(url, context=context).publish(3, of(b"a"))
+            with pytest.raises(PublishError, match=r"\(SSLCertVerificationError\)$"):
+                fetch_plan(url, "fleet.example", expect="0" * 64, context=context)
+
+
+def test_no_session_is_resumed(authority, known):
+    with serving(authority.certify()) as (url, resumed):
+        publisher = HttpPublisher(url, context=known)
+        for pseudonym in (b"a", b"a", b"b", b"a", b"c"):
+            publisher.publish(3, of(pseudonym))
+        publisher.close()
+        assert resumed == [False] * 4
+        # What is looked for can be seen.
+        sessions = None
+        place = ("127.0.0.1", int(url.rpartition(":")[2]))
+        for _ in range(2):
+            with known.wrap_socket(
+                socket.create_connection(place), server_hostname=place[0], session=sessions
+            ) as connection:
+                connection.sendall(b"a")
+                assert connection.recv(100) == ANSWER
+                sessions = connection.session
+        assert resumed[4:] == [False, True]
+
+
+@pytest.mark.slow
+def test_a_collector_without_a_proxy(authority, known, tmp_path):
+    certificate, key = tmp_path / "certificate", tmp_path / "key"
+
+    def install(files) -> None:
+        for source, target in zip(files, (certificate, key), strict=True):
+            shutil.copy(source, target)
+
+    install(authority.certify())
+    options = "--certificate", str(certificate), "--private-key", str(key)
+    with LiveCollector(tmp_path, *options) as collector:
+        publisher = HttpPublisher(collector.url, context=known)
+        sent = [message() for _ in range(3)]
+        for each in sent:
+            publisher.publish(3, each)
+        publisher.close()
+        assert [each.body for each in collector.records()] == sent
+        # A session cannot be resumed there either.
+        place = ("127.0.0.1", collector.port)
+        with known.wrap_socket(socket.create_connection(place), server_hostname=place[0]) as made:
+            made.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert made.recv(1000).startswith(b"HTTP/1.1 200 ")
+            assert not made.session.has_ticket
+
+        with pytest.raises(PlanError, match="serves 1 plans, and none"):
+            fetch_plan(collector.url, "fleet.example", expect="0" * 64, context=known)
+
+        # A renewed certificate needs no restart, and a damaged one changes nothing.
+        install(authority.certify("other.example"))
+
+        def refused() -> bool:
+            try:
+                publisher.publish(3, message())
+            except PublishError:
+                return True
+            finally:
+                publisher.close()
+            return False
+
+        wait_for(refused)
+        install(authority.certify())
+        wait_for(lambda: not refused())
+        key.write_text("damaged")
+        wait_for(lambda: "the certificate that was read before holds" in collector.output())
+        assert not refused()

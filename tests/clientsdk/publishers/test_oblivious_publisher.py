@@ -1,0 +1,257 @@
+"""Messages through a relay: it sees none of them, and nobody but the gateway can say they came."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+import pytest
+from device_plans import reporter
+from oblivious import Gateway, Relay, known
+
+from clientsdk.publishers.encapsulation import KeyConfiguration
+from clientsdk.publishers.ohttp import ObliviousPublisher
+from sotto.errors import ParameterError, PublishError
+from sotto.wire.batch import join_messages, split_messages
+from sotto.wire.format import Row, encode_message
+
+COLLECTOR = "https://telemetry.example"
+
+
+def message(pseudonym: bytes = b"p" * 16, rows: int = 1) -> bytes:
+    made = [Row(0, pseudonym, os.urandom(16), 0, b"\1") for _ in range(rows)]
+    return encode_message(bytes(range(32)), 3, [(0, made)])
+
+
+class Behind:
+    """The gateway and the collector behind the relay."""
+
+    def __init__(self) -> None:
+        self.gateway = Gateway()
+        #: Decrypted requests.
+        self.requests: list[bytes] = []
+        #: What the collector answers, and what becomes of the gateway's encrypted answer.
+        self.answer = known(204)
+        self.change = lambda sealed: (200, {"Content-Type": "message/ohttp-res"}, sealed)
+
+    def __call__(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        request, encapsulate = self.gateway.decapsulate(body)
+        self.requests.append(request)
+        return self.change(encapsulate(self.answer))
+
+
+@pytest.fixture
+def behind():
+    return Behind()
+
+
+@pytest.fixture
+def relay(behind):
+    with Relay() as server:
+        server.answer = behind
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def publisher(relay, behind):
+    publisher = ObliviousPublisher(
+        relay.url, COLLECTOR, behind.gateway.configuration, key="secret", timeout=5
+    )
+    yield publisher
+    publisher.close()
+
+
+def messages_in(request: bytes) -> list[bytes]:
+    """The messages in a decrypted request without long fields."""
+    head = b"\0\4POST\5https\x11telemetry.example\x0b/v1/reports"
+    assert request.startswith(head)
+    fields = b"\x0ccontent-type\x18application/octet-stream\x0dauthorization\x0dBearer secret"
+    rest = request.removeprefix(head)
+    assert rest[2:].startswith(fields), "other fields than the type and the app's key"
+    rest = rest[2:].removeprefix(fields)
+    length = int.from_bytes(rest[:2], "big") & 0x3FFF
+    assert not rest[2 + length :].strip(b"\0")
+    return split_messages(rest[2 : 2 + length])
+
+
+def test_the_relay_sees_no_byte_of_a_message(relay, behind, publisher):
+    sent = message()
+    publisher.publish(3, sent)
+    (passed,) = relay.passed
+    assert messages_in(behind.requests[0]) == [sent]
+    assert passed.path == "/relay"
+    assert passed.headers == {
+        "Host": f"127.0.0.1:{relay.server_port}",
+        "Accept-Encoding": "identity",
+        "Content-Length": "1079",
+        "Content-Type": "message/ohttp-req",
+    }
+    seen = repr(passed).encode() + passed.body + relay.answers[0][1]
+    for part in (b"p" * 16, bytes(range(32)), b"secret", b"telemetry.example", sent[:8]):
+        assert part not in seen
+
+
+def test_all_ordinary_messages_have_one_length(relay, publisher):
+    for rows in (1, 2, 5, 10):
+        publisher.publish(3, message(rows=rows))
+    assert {len(passed.body) for passed in relay.passed} == {1024 + 55}
+
+
+def test_a_connection_to_the_relay_is_for_one_pseudonym(relay, publisher):
+    for name in (b"a", b"a", b"b", b"b", b"a"):
+        publisher.publish(3, message(name * 16))
+    first, again, other, same, back = (passed.client for passed in relay.passed)
+    assert first == again != other == same != back != first
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "hint"),
+    [
+        (known(503, b"retry-after", b"120 "), "the collector answered with status 503", 120.0),
+        (known(429, b"retry-after", b"soon"), "the collector answered with status 429", None),
+        (known(401), "the collector answered with status 401", None),
+        (known(307), "the collector answered with status 307", None),
+        (b"\0" * 9, "the gateway's answer cannot be read: a binary HTTP", None),
+        (b"", "the gateway's answer cannot be read: a binary HTTP response ends", None),
+    ],
+)
+def test_what_the_collector_answers(behind, publisher, answer, reason, hint):
+    behind.answer = answer
+    with pytest.raises(PublishError, match=reason) as caught:
+        publisher.publish(3, message())
+    assert caught.value.retry_after == hint
+    behind.answer = known(204)
+    publisher.publish(3, message())
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "reason", "hint"),
+    [
+        (400, {}, "the relay or gateway answered with status 400; does the app have its", None),
+        (401, {}, "the relay or gateway answered with status 401; does the app have its", None),
+        (503, {"Retry-After": "7"}, "the relay or gateway answered with status 503$", 7.0),
+        (502, {}, "the relay or gateway answered with status 502$", None),
+        (307, {"Location": "/other"}, "the relay or gateway answered with status 307$", None),
+    ],
+)
+def test_what_relay_and_gateway_answer(behind, publisher, status, headers, reason, hint):
+    change, behind.change = behind.change, lambda sealed: (status, headers, b"{}")
+    with pytest.raises(PublishError, match=reason) as caught:
+        publisher.publish(3, message())
+    assert caught.value.retry_after == hint
+    behind.change = change
+    publisher.publish(3, message())
+
+
+def of_another_request(behind: Behind) -> bytes:
+    sent, _ = KeyConfiguration.parse(behind.gateway.configuration).encapsulate(b"request")
+    return behind.gateway.decapsulate(sent)[1](known(204))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        lambda behind, sealed: b"",
+        lambda behind, sealed: known(204),
+        lambda behind, sealed: sealed[:-1] + bytes([sealed[-1] ^ 1]),
+        lambda behind, sealed: sealed[:20],
+        lambda behind, sealed: of_another_request(behind),
+        lambda behind, sealed: sealed + bytes(1 << 20),
+    ],
+    ids=["nothing", "in the clear", "changed", "cut", "replayed", "too long"],
+)
+def test_a_relay_cannot_say_that_a_message_was_taken(behind, publisher, forged):
+    change, behind.change = behind.change, lambda sealed: (200, {}, forged(behind, sealed))
+    with pytest.raises(PublishError, match="not the gateway's to this request"):
+        publisher.publish(3, message())
+    behind.change = lambda sealed: (204, {}, b"")
+    with pytest.raises(PublishError, match="not the gateway's to this request"):
+        publisher.publish(3, message())
+    behind.change = change
+    publisher.publish(3, message())
+
+
+def test_a_client_sends_the_same_message_again_and_only_the_gateway_can_tell(
+    relay, behind, publisher
+):
+    client = reporter(publisher)
+    client.clock.advance(hours=2)
+    behind.answer = known(503)
+    assert client.flush().error is not None
+    behind.answer = known(204)
+    assert client.flush().sent == 1
+    first, again = behind.requests
+    assert messages_in(first) == messages_in(again)
+    refused, taken = (passed.body for passed in relay.passed)
+    assert refused[:7] == taken[:7]
+    blocks = {refused[at : at + 16] for at in range(7, len(refused) - 15)}
+    assert not any(taken[at : at + 16] in blocks for at in range(7, len(taken) - 15))
+
+
+def test_a_connection_that_was_closed_meanwhile_is_made_anew_with_a_new_encapsulation(
+    relay, behind, publisher
+):
+    behind.change = lambda sealed: (200, {"Connection": "close"}, sealed)
+    for _ in range(3):
+        publisher.publish(3, message())
+    assert len({passed.body for passed in relay.passed}) == 3
+
+
+def test_no_call_is_unbounded(relay, behind):
+    waits = threading.Event()
+    relay.answer = lambda body: (waits.wait(60), behind(body))[1]
+    publisher = ObliviousPublisher(relay.url, COLLECTOR, behind.gateway.configuration, timeout=0.5)
+    begin = time.monotonic()
+    with pytest.raises(PublishError, match="the relay or gateway did not answer in time"):
+        publisher.publish(3, message())
+    assert time.monotonic() - begin < 10
+    waits.set()
+    publisher.close()
+
+
+def test_nobody_there_is_an_error_without_an_address(behind):
+    with Relay() as gone:
+        url = gone.url
+        gone.shutdown()
+    publisher = ObliviousPublisher(url, COLLECTOR, behind.gateway.configuration)
+    with pytest.raises(PublishError) as caught:
+        publisher.publish(3, message())
+    assert str(caught.value) == "the relay or gateway cannot be reached (ConnectionRefusedError)"
+
+
+@pytest.mark.parametrize(
+    ("relay", "collector", "keys"),
+    [
+        ("http://relay.example/ohttp", COLLECTOR, None),
+        ("https://relay.example/ohttp", "http://telemetry.example", None),
+        ("relay.example", COLLECTOR, None),
+        ("https://relay.example/ohttp", COLLECTOR, b"keys"),
+        ("https://relay.example/ohttp", COLLECTOR, "AQAg"),
+    ],
+)
+def test_other_arguments_are_refused(behind, relay, collector, keys):
+    given = behind.gateway.configuration if keys is None else keys
+    with pytest.raises(ParameterError, match=r"must be such as 'https|must begin with|keys must"):
+        ObliviousPublisher(relay, collector, given)
+
+
+def test_a_collector_is_named_with_its_port_and_path(relay, behind):
+    publisher = ObliviousPublisher(
+        relay.url, "https://[2001:db8::1]:8443/sotto/", behind.gateway.configuration
+    )
+    publisher.publish(3, sent := message())
+    publisher.close()
+    (request,) = behind.requests
+    assert b"\5https\x12[2001:db8::1]:8443\x11/sotto/v1/reports" in request
+    assert join_messages([sent]) in request
+
+
+def test_without_pyhpke_the_error_names_the_extra(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("clientsdk.publishers.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyhpke", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'sotto\[ohttp\]'"):
+        import clientsdk.publishers.ohttp  # noqa: F401

@@ -1,0 +1,70 @@
+"""Checks the SDK against the vectors of ``docs/protocol.md``: ``python -m tests.conformance``.
+
+Prints a line for each file. The exit status is 1 if a vector fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.conformance import devices, draws, exchange, identities, plans, scenarios, values
+
+#: Failures of a file that are printed.
+_SHOWN = 5
+
+
+class Part(NamedTuple):
+    check: Callable[[], list[str | None]]
+    #: What writes it, and perhaps others; None where another one does.
+    write: Callable[[], None] | None
+
+
+#: In the order in which they are written: later ones read earlier ones.
+PARTS = {
+    "plans": Part(plans.check, plans.write),
+    "samplers": Part(plans.check_samplers, None),
+    "values": Part(values.check, values.write),
+    "draws": Part(draws.check, draws.write),
+    "identities": Part(identities.check, identities.write),
+    "messages": Part(identities.check_messages, identities.write_messages),
+    **{
+        name: Part(partial(scenarios.check, name), partial(devices.write, name))
+        for name in devices.FILES
+    },
+    "exchange": Part(exchange.check, exchange.write),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.conformance",
+        description="Check the SDK against the vectors of docs/protocol.md.",
+    )
+    parser.add_argument("files", nargs="*", metavar="FILE", help="such as draws.json; all, if none")
+    parser.add_argument("--write", action="store_true", help="write the files anew from the SDK")
+    args = parser.parse_args(arguments)
+    names = [Path(name).name.removesuffix(".json") for name in args.files] or list(PARTS)
+    for name in names:
+        if name not in PARTS:
+            parser.error(f"there is no file {name}.json; there are {', '.join(PARTS)}")
+    failed = False
+    for name in names:
+        part = PARTS[name]
+        if args.write and part.write is not None:
+            part.write()
+        found = part.check()
+        wrong = [each for each in found if each is not None]
+        failed = failed or bool(wrong) or not found
+        print(f"{name}.json: {len(found) - len(wrong)} of {len(found)} vectors pass")
+        for each in wrong[:_SHOWN]:
+            print(f"  {each}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,405 @@
+"""HTTP between a device and a collector: the SDK's side, the collector's side, and the waits."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+from clientsdk.publishers.http import HttpPublisher
+from clientsdk.sending import backoff
+from pipelines.collector.application import application
+from pipelines.collector.commits import GroupCommit
+from pipelines.collector.keys import AppKeys
+from pipelines.collector.limits import Limits
+from pipelines.collector.plans import Plans
+from sotto.errors import PublishError
+from sotto.plan.compiled import CompiledPlan, canonical
+from sotto.wire.batch import join_messages
+from tests.conformance import files
+from tests.conformance.reference import wire
+
+#: Headers that HTTP itself needs.
+_PLUMBING = {"host", "content-length", "accept-encoding", "connection"}
+_KEY = "an-app-key"
+_PLANS = ("device", "every")
+#: Of answers: what is compared.
+_ANSWERED = ("content-type", "www-authenticate", "access-control-allow-origin")
+
+
+def _message(name: str, *, of: int = 0, plan: str = "device") -> bytes:
+    """Return a message of one row; ``of`` names its pseudonym."""
+    made, pseudonym = random.Random(name), random.Random(f"pseudonym {of}").randbytes(16)
+    row = {
+        "level": 0,
+        "pseudonym": pseudonym.hex(),
+        "chain": made.randbytes(16).hex(),
+        "event": 1_746_835_200_000,
+        "payload": "01",
+    }
+    document = json.loads(files.plan(plan))
+    return wire.message(document, [{"metric": 0, "rows": [row]}])
+
+
+# The device's side, against a server that answers as a vector says.
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, answers: list[dict[str, Any]]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers = list(answers)
+        self.requests: list[dict[str, Any]] = []
+        self.connections = 0
+        self.closed = threading.Semaphore(0)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.connections += 1
+        self._number = self.server.connections
+
+    def finish(self) -> None:
+        super().finish()
+        self.server.closed.release()
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.requests.append(
+            {
+                "connection": self._number,
+                "method": self.command,
+                "path": self.path,
+                "headers": {
+                    name.lower(): value
+                    for name, value in sorted(self.headers.items())
+                    if name.lower() not in _PLUMBING
+                },
+                "body": body.hex(),
+            }
+        )
+        answer = self.server.answers.pop(0)
+        if "status" in answer:
+            self.send_response_only(answer["status"])
+            for name, value in answer.get("headers", {}).items():
+                self.send_header(name, value)
+            if answer["status"] != 204:
+                self.send_header("Content-Length", "0")
+            self.end_headers()
+        if answer.get("closes") or "status" not in answer:
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing."""
+
+
+def _exchange(case: dict[str, Any]) -> dict[str, Any]:
+    """Publish the messages of a case; return the requests that came, and what became of each."""
+    server = _Server(case["answers"])
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_port}{case.get('prefix', '')}"
+    publisher = HttpPublisher(url, key=case.get("key"), timeout=60)
+    outcomes: list[dict[str, Any]] = []
+    try:
+        for number, message in enumerate(case["messages"]):
+            try:
+                publisher.publish(0, bytes.fromhex(message))
+                outcomes.append({"taken": True})
+            except PublishError as error:
+                hint = getattr(error, "retry_after", None)
+                outcomes.append({"taken": False} | ({} if hint is None else {"after": hint}))
+            if case["answers"][number].get("closes"):
+                # Only then the next message finds a connection that is closed.
+                server.closed.acquire(timeout=60)
+    finally:
+        publisher.close()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    return {"requests": server.requests, "outcomes": outcomes}
+
+
+def _device_cases() -> list[dict[str, Any]]:
+    one, two, other = _message("one"), _message("two"), _message("other", of=1)
+    taken = {"status": 204}
+    cases: dict[str, tuple[list[bytes], list[dict[str, Any]], dict[str, Any]]] = {
+        "a message": ([one], [taken], {}),
+        "a collector below a path": ([one], [taken], {"prefix": "/telemetry/"}),
+        "the app's key": ([one], [taken], {"key": _KEY}),
+        "one pseudonym keeps its connection, another has one of its own": (
+            [one, two, other, one],
+            [taken] * 4,
+            {},
+        ),
+        "a connection that was closed since: the same bytes on a new one": (
+            [one, two],
+            [{**taken, "closes": True}, taken],
+            {},
+        ),
+        "after a refusal a new connection": (
+            [one, one],
+            [{"status": 503, "headers": {"Retry-After": "5"}}, taken],
+            {},
+        ),
+        "a redirect is not followed": (
+            [one],
+            [{"status": 307, "headers": {"Location": "/elsewhere"}}],
+            {},
+        ),
+        "any 2xx is an acknowledgement": ([one], [{"status": 200}], {}),
+        "no answer at all": ([one], [{"closes": True}], {}),
+    }
+    for status in (400, 401, 408, 413, 422, 429, 500, 503):
+        cases[f"refused with {status}"] = ([one], [{"status": status}], {})
+    for hint in ("17", "0", "Wed, 21 Oct 2099 07:28:00 GMT", "-1", "1.5", "9999999999"):
+        answer = {"status": 503, "headers": {"Retry-After": hint}}
+        cases[f"Retry-After: {hint}"] = ([one], [answer], {})
+    return [
+        {"name": name, "messages": [each.hex() for each in messages], "answers": answers, **more}
+        for name, (messages, answers, more) in cases.items()
+    ]
+
+
+# The collector's side, in process.
+
+
+class _Store:
+    def __init__(self, *, fails: bool) -> None:
+        self.messages: list[bytes] = []
+        self._fails = fails
+
+    def write(self, messages: Any) -> None:
+        if self._fails:
+            raise PublishError("the disk is full")
+        self.messages += [message for _, message in messages]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+async def _ask(app: Any, request: dict[str, Any], etag: str) -> tuple[int, dict[str, str], bytes]:
+    parts, sent = [bytes.fromhex(request.get("body", ""))], []
+    if request.get("stalls"):
+        parts = []
+
+    async def receive() -> Any:
+        if not parts:
+            await asyncio.Event().wait()
+        return {"type": "http.request", "body": parts.pop(), "more_body": False}
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    route, _, query = request["path"].partition("?")
+    headers = {key: value.format(etag=etag) for key, value in request.get("headers", {}).items()}
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": request["method"],
+        "scheme": "http",
+        "path": route,
+        "raw_path": route.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "server": ("collector", 80),
+        "client": ("203.0.113.9", 4711),
+        "state": {},
+    }
+    await app(scope, receive, send)
+    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], found, b"".join(each.get("body", b"") for each in sent[1:])
+
+
+async def _collect(case: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Make the requests of a case; return the answers, and what was stored."""
+    given = case.get("collector", {})
+    keys = None
+    if given.get("keys"):
+        path = folder / "keys.json"
+        path.write_text(json.dumps({"apps": {"app": [hashlib.sha256(_KEY.encode()).hexdigest()]}}))
+        keys = AppKeys(path)
+    limits = Limits(
+        body_bytes=given.get("body_bytes", 4096),
+        body_seconds=given.get("body_seconds", 60.0),
+        requests_per_second=0.001,
+        burst=given.get("burst", 100),
+    )
+    store = _Store(fails=given.get("store") == "fails")
+    commits = GroupCommit(store, 0.0, warn=lambda _: None)
+    known = Plans([CompiledPlan.from_json(files.plan(name)) for name in _PLANS])
+    app = application(commits, lambda: known, keys, limits)
+    answers, etag = [], ""
+    try:
+        for request in case["requests"]:
+            status, headers, body = await _ask(app, request, etag)
+            etag = headers.get("etag", etag)
+            answer: dict[str, Any] = {"status": status}
+            kept = {name: headers[name] for name in _ANSWERED if name in headers}
+            if kept:
+                answer["headers"] = kept
+            if "retry-after" in headers:
+                answer["after"] = int(headers["retry-after"])
+            if headers.get("content-type") == "application/json":
+                answer["plans"] = [_named(each) for each in json.loads(body)["plans"]]
+            answers.append(answer)
+    finally:
+        await commits.close()
+    return {"answers": answers, "stored": sorted(each.hex() for each in store.messages)}
+
+
+def _named(document: Any) -> str:
+    text = canonical(document).decode()
+    [name] = [each["name"] for each in files.read("plans")["plans"] if each["json"] == text]
+    return str(name)
+
+
+def _collector_cases() -> list[dict[str, Any]]:
+    one, other = _message("one"), _message("other", of=1)
+    stranger = _message("stranger", plan="other")
+    post, plans = {"method": "POST", "path": "/v1/reports"}, "/v1/plans/tests.example"
+    octets = {"content-type": "application/octet-stream"}
+    page = {"origin": "https://app.example"}
+
+    def sent(body: bytes, **more: Any) -> dict[str, Any]:
+        return {**post, "headers": octets, "body": body.hex(), **more}
+
+    good = sent(join_messages([one]))
+    asked = page | {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,content-type",
+    }
+    cases: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+        "a message": ([good], {}),
+        "the same message twice": ([good, good], {}),
+        "two messages": ([sent(join_messages([one, other]))], {}),
+        "no message": ([sent(b"")], {}),
+        "a body that ends within a length": ([sent(b"\1\0")], {}),
+        "a message of no bytes": ([sent(bytes(4))], {}),
+        "a length above 1,048,576": ([sent(b"\1\0\x10\0" + bytes(8))], {}),
+        "a body that ends within a message": ([sent(join_messages([one])[:-1])], {}),
+        "what is no message": ([sent(join_messages([b"SOTTO"]))], {}),
+        "a message that is cut off": ([sent(join_messages([one[:-1]]))], {}),
+        "a plan that is not known": ([sent(join_messages([stranger]))], {}),
+        "one of two messages is of a plan that is not known": (
+            [sent(join_messages([one, stranger]))],
+            {},
+        ),
+        "a body that is too large": ([sent(bytes(4097))], {}),
+        "a body that does not arrive": (
+            [{**post, "headers": octets, "stalls": True}],
+            {"body_seconds": 0.01},
+        ),
+        "no key": ([good], {"keys": True}),
+        "a key": (
+            [sent(join_messages([one]), headers={**octets, "authorization": f"Bearer {_KEY}"})],
+            {"keys": True},
+        ),
+        "another key": (
+            [sent(join_messages([one]), headers={**octets, "authorization": "Bearer other"})],
+            {"keys": True},
+        ),
+        "a key in the address, as sendBeacon needs it": (
+            [{**good, "path": f"/v1/reports?key={_KEY}", "headers": page}],
+            {"keys": True},
+        ),
+        "too many requests": ([good, good], {"burst": 1}),
+        "a disk that is full": ([good], {"store": "fails"}),
+        "what a browser asks first": (
+            [{**post, "method": "OPTIONS", "headers": asked}],
+            {"keys": True},
+        ),
+        "a browser's message": ([sent(join_messages([one]), headers={**octets, **page})], {}),
+        "plans, and whether they have changed": (
+            [
+                {"method": "GET", "path": plans},
+                {"method": "GET", "path": plans, "headers": {"if-none-match": "{etag}"}},
+                {"method": "GET", "path": plans, "headers": {"if-none-match": '"other"'}},
+            ],
+            {},
+        ),
+        "plans of another collector": (
+            [{"method": "GET", "path": "/v1/plans/other.example"}],
+            {},
+        ),
+    }
+    return [
+        {"name": name, "requests": requests} | ({"collector": given} if given else {})
+        for name, (requests, given) in cases.items()
+    ]
+
+
+# How long to wait.
+
+
+def _waits() -> list[dict[str, Any]]:
+    found = []
+    for failures in (1, 2, 3, 8, 9, 10, 1000):
+        for hint in (None, 0.0, 17.0, 86_400.0, 9_999_999_999.0):
+            found.append({"failures": failures, "after": hint, "seconds": _bounds(failures, hint)})
+    return found
+
+
+def _bounds(failures: int, hint: float | None) -> list[float]:
+    """Return the least wait, and that which no wait reaches."""
+    found = []
+    for chance in (0.0, 1.0):
+        with mock.patch.object(backoff, "chance", return_value=chance):
+            found.append(backoff.delay(failures, hint))
+    return found
+
+
+def write() -> None:
+    with TemporaryDirectory() as folder:
+        collector = [
+            {**case, **asyncio.run(_collect(case, Path(folder)))} for case in _collector_cases()
+        ]
+    files.write(
+        "exchange",
+        "Requests of a device against a scripted server; of anybody against a collector that "
+        "knows the plans 'device' and 'every'; and how long a device waits after failures",
+        device=[{**case, **_exchange(case)} for case in _device_cases()],
+        collector=collector,
+        waits=_waits(),
+    )
+
+
+def check() -> list[str | None]:
+    content = files.read("exchange")
+    found: list[str | None] = []
+    for case in content["device"]:
+        got = _exchange(case)
+        expected = {key: case[key] for key in ("requests", "outcomes")}
+        found.append(None if got == expected else f"device, {case['name']}: {got}")
+    with TemporaryDirectory() as folder:
+        for case in content["collector"]:
+            got = asyncio.run(_collect(case, Path(folder)))
+            expected = {key: case[key] for key in ("answers", "stored")}
+            good = _comparable(got) == _comparable(expected)
+            found.append(None if good else f"collector, {case['name']}: {got}")
+    for wait in content["waits"]:
+        good = _bounds(wait["failures"], wait["after"]) == wait["seconds"]
+        found.append(None if good else f"waits, {wait['failures']} failures, {wait['after']}")
+    return found
+
+
+def _comparable(got: dict[str, Any]) -> dict[str, Any]:
+    """Leave out how long an app over its limit is to wait: that depends on the time."""
+    answers = [
+        {**each, "after": each["after"] >= 1} if each["status"] == 429 else each
+        for each in got["answers"]
+    ]
+    return {**got, "answers": answers}

@@ -1,0 +1,48 @@
+"""The files of vectors: how they are read and written, and where they are."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+VERSION = 1
+
+
+@cache
+def read(name: str) -> dict[str, Any]:
+    """Return the content of one file, checked for its version."""
+    content: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+    if content["version"] != VERSION:
+        raise ValueError(f"{name}.json has version {content['version']}, not {VERSION}")
+    return content
+
+
+def write(name: str, description: str, **content: Any) -> None:
+    """Write one file: a line for each vector, so that a change shows which ones it is about."""
+    parts = [f' "version": {VERSION}', f' "description": {json.dumps(description)}']
+    for key, value in content.items():
+        if isinstance(value, list):
+            lines = ",\n".join(f"  {json.dumps(each)}" for each in value)
+            parts.append(f' "{key}": [\n{lines}\n ]')
+        else:
+            parts.append(f' "{key}": {json.dumps(value)}')
+    text = "{\n" + ",\n".join(parts) + "\n}\n"
+    (FOLDER / f"{name}.json").write_text(text, "utf-8")
+    read.cache_clear()
+
+
+def value_of(document: Any) -> Any:
+    """Return the value in a vector; what JSON has no number for is an object."""
+    if isinstance(document, dict):
+        return float(document["number"])
+    return document
+
+
+def plan(name: str) -> bytes:
+    """Return the bytes of a compiled plan of ``plans.json``."""
+    found = [each for each in read("plans")["plans"] if each["name"] == name]
+    text: str = found[0]["json"]
+    return text.encode()

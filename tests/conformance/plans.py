@@ -1,0 +1,175 @@
+"""The plans of the vectors: read and named, or refused, and the integers of their samplers."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from sotto.errors import PlanError
+from sotto.plan.compile import parse_plan
+from sotto.plan.compiled import CompiledPlan, canonical
+from sotto.plan.sampler import sampler_document
+from tests.conformance import files
+from tests.conformance.reference import integers, wire
+
+_FOLDER = Path(__file__).parent
+#: The text of a plan up to its first metric.
+_ONE = re.compile(r"metrics:\n  colour: .*\n")
+
+
+def _plans() -> dict[str, CompiledPlan]:
+    every, device = ((_FOLDER / f"{name}.yaml").read_text("utf-8") for name in ("every", "device"))
+    match = _ONE.search(device)
+    assert match is not None
+    one = device[: match.end()]
+    narrow = one.replace("period: 9, lifetime: 24", "period: 3, lifetime: 6")
+    groups = "groups: {look: How it looks}\nmetrics:"
+    words = "description: What people do\npurpose: To do it better\n" + one
+    words = words.replace("metrics:", groups).replace(
+        "colour: {", "colour: {group: look, description: The colour, data_type: usage, "
+    )
+    texts = {
+        "every": every,
+        "device": device,
+        "narrow": narrow.replace("version: 1", "version: 2"),
+        "signed": "authentication: required\n" + one.replace("plan: device", "plan: signed"),
+        "soon": one.replace("plan: device", "plan: soon").replace("2100-01-01", "2025-05-12"),
+        "words": words.replace("plan: device", "plan: words"),
+        "other": one.replace("plan: device", "plan: other").replace("tests.", "other."),
+    }
+    return {name: parse_plan(text).compile() for name, text in texts.items()}
+
+
+def _refused(plan: CompiledPlan) -> list[dict[str, Any]]:
+    """Return documents that are no plan a device may use, and why."""
+    good = json.loads(plan.to_json())
+    colour = good["metrics"][0]
+
+    def changed(**fields: Any) -> str:
+        return canonical({**good, **fields}).decode()
+
+    def metric(**fields: Any) -> str:
+        return changed(metrics=[{**colour, **fields}])
+
+    text = plan.to_json().decode()
+    ladder = colour["ladder"]
+    cases = {
+        "not JSON": "{",
+        "a final newline": text + "\n",
+        "spaces": text.replace(",", ", "),
+        "keys in another order": json.dumps(dict(reversed(good.items())), separators=(",", ":")),
+        "a key twice": text.replace("{", '{"collector":"x",', 1),
+        "another format": changed(format=3),
+        "an unknown field": changed(extra=1),
+        "no metric": changed(metrics=[]),
+        "a metric twice": changed(metrics=[colour, colour]),
+        "a name with a space": changed(collector="two words"),
+        "a version below 1": changed(version=0),
+        "a float for an integer": changed(version=1.0),
+        "a boolean for an integer": changed(version=True),
+        "a resolution below a second": changed(resolution=999),
+        "a period that is no multiple of the resolution": changed(period=good["period"] + 1),
+        "no shard": changed(shards=0),
+        "a ceiling of the period above the lifetime's": changed(
+            ceilings={"period": 2, "lifetime": 1}
+        ),
+        "metrics that could spend more than the period's ceiling": changed(
+            ceilings={"period": 1_999_999, "lifetime": 10_000_000}
+        ),
+        "an unknown type": metric(type="colour"),
+        "an unknown mechanism": metric(mechanism={"name": "rot13"}),
+        "a parameter too many": metric(mechanism={**colour["mechanism"], "more": 1}),
+        "a parameter that does not fit the domain": metric(
+            mechanism={"name": "grr", "domain_size": 3}
+        ),
+        "levels that do not increase": metric(ladder=[ladder[1], ladder[0]]),
+        "a delay that falls": metric(ladder=[ladder[1], {**ladder[2], "after": 0}]),
+        "nine levels": metric(ladder=[{"epsilon": 1000 * i, "after": 0} for i in range(1, 10)]),
+        "once, and twice a period": metric(repeat={"kind": "first", "limit": 2}),
+        "a reservoir released before its period is over": metric(
+            repeat={"kind": "reservoir", "limit": 1}
+        ),
+        "a constant metric of one level": metric(
+            repeat={"kind": "constant", "limit": 1}, ladder=ladder[:1]
+        ),
+    }
+    return [{"why": why, "json": each} for why, each in cases.items()]
+
+
+def write() -> None:
+    plans = _plans()
+    files.write(
+        "plans",
+        "Compiled plans that the other files name, and documents that are to be refused",
+        plans=[
+            {
+                "name": name,
+                "json": plan.to_json().decode(),
+                "fingerprint": plan.fingerprint_hex,
+                "cost": plan.cost,
+                "permanent": plan.permanent,
+            }
+            for name, plan in plans.items()
+        ],
+        refused=_refused(plans["narrow"]),
+    )
+    files.write(
+        "samplers",
+        "The integers of these plans' samplers, as `sotto plan sampler` writes them",
+        samplers=[{"plan": name, **sampler_document(plan)} for name, plan in plans.items()],
+    )
+
+
+def check() -> list[str | None]:
+    """Return what is wrong with each vector, None where nothing is."""
+    found: list[str | None] = []
+    for each in files.read("plans")["plans"]:
+        plan = CompiledPlan.from_json(each["json"].encode())
+        ours = plan.fingerprint_hex, plan.cost, plan.permanent
+        expected = each["fingerprint"], each["cost"], each["permanent"]
+        theirs = wire.fingerprint(json.loads(each["json"])).hex()
+        good = ours == expected and theirs == each["fingerprint"]
+        found.append(None if good else f"plan {each['name']}: {ours}, and by the page {theirs}")
+    for each in files.read("plans")["refused"]:
+        try:
+            CompiledPlan.from_json(each["json"].encode())
+            found.append(f"a plan with {each['why']} is not refused")
+        except PlanError:
+            found.append(None)
+    return found
+
+
+def check_samplers() -> list[str | None]:
+    found: list[str | None] = []
+    for each in files.read("samplers")["samplers"]:
+        plan = CompiledPlan.from_json(files.plan(each["plan"]))
+        ours = {"plan": each["plan"], **sampler_document(plan)}
+        found.append(None if ours == each else f"the sampler of plan {each['plan']} differs")
+        for metric, entry in zip(
+            json.loads(plan.to_json())["metrics"], each["metrics"], strict=True
+        ):
+            where = f"plan {each['plan']}, metric {metric['name']}"
+            problem = _problem(entry)
+            if metric["mechanism"]["name"] not in integers.UNEXPLAINED:
+                same = integers.metric_integers(metric) == entry
+                problem = problem or (None if same else "its integers differ from the page's")
+            found.append(problem and f"{where}: {problem}")
+    return found
+
+
+def _problem(entry: dict[str, Any]) -> str | None:
+    """Return what a client could notice of integers that cannot be right."""
+    chain = entry["chain"].get("single", entry["chain"])
+    for draw in chain.get("draws", ()):
+        if "keep" in draw:
+            total = int(draw["keep"]) + (chain["size"] - 1) * int(draw["other"])
+            if total != 1 << 64:
+                return "a draw's integers do not cover all words"
+        for row in draw.get("rows", ()):
+            if sum(int(weight) * run for weight, run in row) != 1 << 64:
+                return "a row's integers do not sum to 2**64"
+    if sorted(set(entry["certified"])) != entry["certified"]:
+        return "certified amounts do not increase"
+    return None

@@ -1,0 +1,210 @@
+"""The vectors pass, are what the SDK writes, and fail when the SDK is changed."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clientsdk import draws as client_draws
+from clientsdk.publishers import http
+from clientsdk.sending import backoff, sender
+from clientsdk.store import panels, pseudonyms
+from clientsdk.store.accounts import Accounts
+from mechanisms import coins
+from mechanisms.chains import bits, subsets
+from mechanisms.chains.output_sets import HadamardChain
+from mechanisms.chains.symbols import SymbolDraw
+from mechanisms.chains.thresholds import FiniteDraw
+from mechanisms.number import grid
+from mechanisms.string.rappor import Rappor
+from sotto.wire import batch
+from tests.conformance import files
+from tests.conformance.__main__ import PARTS, main
+
+FOLDER = files.FOLDER
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_all_vectors_pass(name: str) -> None:
+    found = PARTS[name].check()
+    assert [each for each in found if each is not None] == []
+    assert found
+
+
+def test_the_command_prints_a_line_for_each_file() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.conformance", "plans.json", "identities"],
+        cwd=FOLDER.parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    counts = [len(PARTS[name].check()) for name in ("plans", "identities")]
+    assert done.stdout.splitlines() == [
+        f"plans.json: {counts[0]} of {counts[0]} vectors pass",
+        f"identities.json: {counts[1]} of {counts[1]} vectors pass",
+    ]
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["nothing.json"])
+    assert ended.value.code == 2
+    assert "there is no file nothing.json; there are plans, " in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_committed_files_are_what_the_sdk_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for the exchange, of which an answer depends on the time."""
+    monkeypatch.setattr(files, "FOLDER", tmp_path)
+    files.read.cache_clear()
+    try:
+        for name, part in PARTS.items():
+            if part.write is not None and name != "exchange":
+                part.write()
+        written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    finally:
+        files.read.cache_clear()
+    assert written == {name: (FOLDER / name).read_bytes() for name in written}
+    assert written.keys() | {"exchange.json"} == {f"{name}.json" for name in PARTS}
+
+
+def test_every_mechanism_is_drawn_and_every_file_is_small() -> None:
+    from mechanisms.registry import REGISTRY
+
+    every = json.loads(files.plan("every"))
+    names = {metric["name"]: metric["mechanism"]["name"] for metric in every["metrics"]}
+    drawn = {names[each["metric"]] for each in files.read("draws")["vectors"]}
+    assert drawn == set(REGISTRY)
+    assert sum(path.stat().st_size for path in FOLDER.glob("*.json")) < 1_000_000
+
+
+def test_the_interpreter_imports_nothing_of_the_library() -> None:
+    ours = {"mechanisms", "sotto", "clientsdk", "pipelines"}
+    for path in (FOLDER / "reference").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            for name in names:
+                assert name.split(".")[0] not in ours, path
+                assert name.split(".")[:2] != ["tests", "conformance"] or name.startswith(
+                    "tests.conformance.reference"
+                ), path
+
+
+def _kept_one_word_more(draw: SymbolDraw, symbol: int, word: int) -> int:
+    if word <= draw.keep:
+        return symbol
+    index = (word - draw.keep) // draw.other
+    return index if index < symbol else index + 1
+
+
+def _bits_highest_first(planes: Any, width: int, source: Any) -> int:
+    return int(f"{_MASK(planes, width, source):0{width}b}"[::-1], 2)
+
+
+_MASK = bits.bernoulli_mask
+_ROUND = grid.round_to_grid
+
+#: Changes of the SDK, and a file that notices each.
+PLANTED: dict[str, tuple[str, object, str, Callable[..., Any]]] = {
+    "a word more keeps the symbol": ("draws", SymbolDraw, "apply", _kept_one_word_more),
+    "rows are read one word off": (
+        "draws",
+        FiniteDraw,
+        "apply",
+        lambda draw, x, word, old=FiniteDraw.apply: old(draw, x, word and word - 1),
+    ),
+    "a vector's bits are drawn in another order": (
+        "draws",
+        bits,
+        "bernoulli_mask",
+        _bits_highest_first,
+    ),
+    "numbers are always rounded down": (
+        "draws",
+        grid,
+        "round_to_grid",
+        lambda u, steps, source: _ROUND(u, steps, source) and int(u * steps),
+    ),
+    "sets take the wrong place when one is taken": (
+        "draws",
+        subsets,
+        "uniform_subset",
+        lambda n, k, source: set(range(k)),
+    ),
+    "the sign of a place is not mended": ("draws", HadamardChain, "place", lambda c, x: (0, 1)),
+    "the cohort is that of the next metric": ("draws", Rappor, "cohort", lambda r, pseudonym: 0),
+    "the shard is hashed otherwise": (
+        "messages",
+        coins,
+        "shard_of",
+        lambda pseudonym, shards: pseudonym[0] % shards,
+    ),
+    "the ratchet forgets the old secret": (
+        "identities",
+        pseudonyms,
+        "advance",
+        lambda secret, source: pseudonyms.draw_secret(source),
+    ),
+    "the turn is counted from the other end": (
+        "identities",
+        panels,
+        "slot",
+        lambda secret, n, cycle, old=panels.slot: n - 1 - old(secret, n, cycle),
+    ),
+    "a ceiling is reached and not passed": (
+        "ledger",
+        Accounts,
+        "allow",
+        lambda accounts, pinned, own, cost, lifetime: (
+            accounts.reserved + cost < min(pinned.period, own.period)
+            and accounts.lifetime_reserved + lifetime < min(pinned.lifetime, own.lifetime)
+        ),
+    ),
+    "a reservoir keeps every value": (
+        "ledger",
+        client_draws,
+        "replaces",
+        lambda source, seen: True,
+    ),
+    "reports leave one resolution too early": (
+        "outbox",
+        sender,
+        "due_time",
+        lambda chain, plan, after: chain.event + chain.jitter + after,
+    ),
+    "the guard is not written": ("guard", sender.Store, "write_guard", lambda store: None),
+    "lengths are big-endian": (
+        "exchange",
+        http,
+        "join_messages",
+        lambda messages: b"".join(len(each).to_bytes(4, "big") + each for each in messages),
+    ),
+    "a hint is not waited for": (
+        "exchange",
+        backoff,
+        "delay",
+        lambda failures, hint=None, old=backoff.delay: old(failures),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_planted_change_is_found(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, place, attribute, change = PLANTED[planted]
+    monkeypatch.setattr(place, attribute, change)
+    assert any(each is not None for each in PARTS[name].check())
+    assert batch.split_messages(batch.join_messages([b"one"])) == [b"one"]

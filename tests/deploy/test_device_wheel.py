@@ -1,0 +1,104 @@
+"""How modules are chosen and renamed for the wheel that an app ships."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def builder():
+    sys.path.insert(0, str(ROOT / "deploy" / "device"))
+    try:
+        import device_wheel
+    finally:
+        sys.path.pop(0)
+    return device_wheel
+
+
+BEFORE = '''\
+"""Of :mod:`sotto.wire.format`, :class:`clientsdk.Client` and ``sotto plan check``; mechanisms.
+
+>>> from clientsdk import Client
+"""
+from sotto.errors import PlanError  # as sotto.errors says, not sotto.nothing
+import os; from  mechanisms.exact import (
+    MICRO,
+)
+from clientsdk import store
+import clientsdk.client as ours
+LAZY = {"a": "sotto.wire.format", "ü": "mechanisms.exact:MICRO", "tag": "sotto.shard"}
+class Kind:
+    name: str
+    """What :func:`mechanisms.exact.f` takes."""
+    def of(self, mechanisms):
+        from sotto.wire import format
+        return mechanisms.exact, "sotto", f"sotto-{self}", "see sotto.errors", "docs/sotto.errors"
+'''
+AFTER = '''\
+"""Of :mod:`sottovoce.wire.format`, :class:`sottovoce.Client` and ``sotto plan check``; mechanisms.
+
+>>> from sottovoce import Client
+"""
+from sottovoce.errors import PlanError  # as sottovoce.errors says, not sotto.nothing
+import os; from  sottovoce.mechanisms.exact import (
+    MICRO,
+)
+from sottovoce import store
+import sottovoce.client as ours
+LAZY = {"a": "sottovoce.wire.format", "ü": "sottovoce.mechanisms.exact:MICRO", "tag": "sotto.shard"}
+class Kind:
+    name: str
+    """What :func:`sottovoce.mechanisms.exact.f` takes."""
+    def of(self, mechanisms):
+        from sottovoce.wire import format
+        return mechanisms.exact, "sotto", f"sotto-{self}", "see sotto.errors", "docs/sotto.errors"
+'''
+
+
+def test_names_of_modules_change_and_nothing_else(builder):
+    taken = {"sotto.errors", "sotto.wire.format", "sotto.wire", "mechanisms.exact"}
+    assert builder.renamed(BEFORE.encode(), taken).decode() == AFTER
+
+
+def test_an_import_that_binds_the_name_of_a_package_is_an_error(builder):
+    with pytest.raises(ValueError, match=r"import sotto.errors by 'from'"):
+        builder.renamed(b"import sotto.errors\n", {"sotto.errors"})
+
+
+def tree(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = folder.joinpath(*name.split("__")).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        (path.parent / "__init__.py").touch()
+    return folder
+
+
+def test_what_a_device_can_import_is_taken(builder, tmp_path):
+    root = tree(
+        tmp_path,
+        clientsdk__client="def f():\n    from sotto.plan import compiled\nA = 'mechanisms.a:A'\n",
+        sotto__plan__compiled="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
+        "    from sotto.types import T\n",
+        sotto__types="",
+        sotto__cli="",
+        mechanisms__a="from mechanisms.b import B\ndef f():\n    from mechanisms.c import C\n",
+        mechanisms__b="",
+        mechanisms__c="",
+    )
+    assert builder.reachable(builder.modules(root)) == {
+        *("clientsdk", "clientsdk.client", "sotto", "sotto.plan", "sotto.plan.compiled"),
+        *("mechanisms", "mechanisms.a", "mechanisms.b"),
+    }
+
+
+def test_two_modules_of_one_name_are_an_error(builder, tmp_path):
+    root = tree(tmp_path / "tree", clientsdk__clocks="from sotto.clocks import C", sotto__clocks="")
+    tree(root, mechanisms__a="")
+    with pytest.raises(ValueError, match=r"sotto.clocks and clientsdk.clocks would both become"):
+        builder.assemble(tmp_path / "wheel", root)

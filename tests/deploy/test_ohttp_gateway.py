@@ -1,0 +1,319 @@
+"""The gateway in Go, and the proxies before it: what they hand on, and what they survive."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from oblivious import prefixed, served
+
+from clientsdk.publishers.binary_http import decode_response, encode_request
+from clientsdk.publishers.encapsulation import KeyConfiguration
+from clientsdk.publishers.ohttp import ObliviousPublisher
+from deploy.errors import DeployError
+from deploy.ohttp import service
+from deploy.ohttp.service import LocalGateway
+from deploy.ports import free_ports
+from sotto.errors import PublishError
+from sotto.wire.format import Row, encode_message
+
+pytestmark = pytest.mark.slow
+
+ORIGIN = "telemetry.example"
+
+
+class Target(ThreadingHTTPServer):
+    """Stands for the collector: keeps what it is asked, and answers as a test says."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _TargetHandler)
+        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.status, self.fields, self.content = 204, {}, b""
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+
+class _TargetHandler(BaseHTTPRequestHandler):
+    server: Target
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.asked.append((self.command, self.path, dict(self.headers), body))
+        self.send_response(self.server.status)
+        length = {} if self.server.status == 204 else {"Content-Length": len(self.server.content)}
+        for name, value in {**length, **self.server.fields}.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(self.server.content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def target():
+    with Target() as server:
+        yield server
+        server.shutdown()
+
+
+def post(gateway: LocalGateway, body: bytes, **headers: str) -> tuple[int, bytes]:
+    """Send bytes to the gateway as a relay does."""
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60)
+    try:
+        connection.request(
+            "POST", "/gateway", body, {"Content-Type": "message/ohttp-req", **headers}
+        )
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def asked(gateway: LocalGateway, request: bytes, keys: bytes = b"", **headers: str):
+    """Return the decrypted answer to a binary HTTP request."""
+    configuration = KeyConfiguration.parse(keys or gateway.public_keys())
+    sent, exchange = configuration.encapsulate(request)
+    status, answer = post(gateway, sent, **headers)
+    assert status == 200
+    return decode_response(exchange.decapsulate(answer))
+
+
+def report(fields=(), authority: str = ORIGIN, path: str = "/v1/reports") -> bytes:
+    return encode_request("https", authority, path, fields, b"content")
+
+
+def test_the_gateway_forwards_the_message_and_nothing_about_who_sent_it(gateway, target):
+    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    fields = [
+        ("content-type", "application/octet-stream"),
+        ("authorization", "Bearer key"),
+        ("user-agent", "a phone"),
+        ("cookie", "who=me"),
+        ("x-forwarded-for", "203.0.113.7"),
+    ]
+    outer = {"X-Forwarded-For": "203.0.113.7", "Forwarded": "for=203.0.113.7", "Via": "1.1 relay"}
+    assert asked(gateway, report(fields), **outer) == (204, {}, b"")
+    assert target.asked == [
+        (
+            "POST",
+            "/v1/reports",
+            {
+                "Host": ORIGIN,
+                "Content-Length": "7",
+                "Content-Type": "application/octet-stream",
+                "Authorization": "Bearer key",
+            },
+            b"content",
+        )
+    ]
+
+
+def test_the_gateway_takes_chacha20_too(gateway, target):
+    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    keys = gateway.public_keys()[:-1] + b"\3"
+    assert KeyConfiguration.parse(keys).aead.value == 3
+    assert asked(gateway, report(), keys).status == 204
+
+
+def test_what_the_collector_answers_comes_back_and_nothing_of_its_other_fields(gateway, target):
+    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    target.status, target.content = 503, b'{"title":"overloaded"}'
+    target.fields = {
+        "Retry-After": "5",
+        "Content-Type": "application/problem+json",
+        "Set-Cookie": "who=me",
+        "Server": "python",
+    }
+    expected = {"retry-after": "5", "content-type": "application/problem+json"}
+    assert asked(gateway, report()) == (503, expected, target.content)
+    target.status, target.fields = 307, {"Location": "http://127.0.0.1:1/"}
+    assert asked(gateway, report()).status == 307
+    assert len(target.asked) == 2
+
+
+def test_the_gateway_forwards_to_its_collector_alone_and_survives_what_is_damaged(gateway, target):
+    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    for other in ("127.0.0.1:22", "metadata.internal", f"{ORIGIN}:81", f"{ORIGIN}@other", ""):
+        assert asked(gateway, report(authority=other)).status in (400, 403), other
+    for other in ("/v1/plans/x", "/", "/v1/reports?key=1", "/v1/../v1/reports"):
+        assert asked(gateway, report(path=other)).status == 403, other
+    control = prefixed(b"POST", b"https", ORIGIN.encode(), b"/v1/reports")
+    get = b"\0" + prefixed(b"GET", b"https", ORIGIN.encode(), b"/v1/reports") + b"\0\0\0"
+    huge = b"\xff" * 8
+    damaged = (
+        *(b"", b"\0", b"\1\x40\xc8", b"\2" + control, get, bytes(1024)),
+        *(b"\0" + huge, b"\0" + control + huge, b"\0" + control + b"\0" + huge),
+        b"\0" + control + b"\0\1c" + huge,
+        b"\0" + control + b"\0\1c" + prefixed(prefixed(b"trailer", b"text")),
+        b"\0" + control + prefixed(b"\x40\xff"),
+        b"\0" + control + prefixed(prefixed(b"name") + huge) + b"\0\0",
+        b"\0" + control + prefixed(prefixed(b":path", b"/")) + b"\1c\0",
+    )
+    for request in damaged:
+        assert asked(gateway, request).status == 400, request
+    sent, _ = KeyConfiguration.parse(gateway.public_keys()).encapsulate(report())
+    problem = "https://iana.org/assignments/http-problem-types#ohttp-key"
+    for at in (0, 2, 4, 6, 7, 38, 39, len(sent) - 1):
+        changed = bytearray(sent)
+        changed[at] ^= 0x55
+        status, answer = post(gateway, bytes(changed))
+        assert (status, json.loads(answer)["type"]) == (400, problem), at
+    for cut in (0, 1, 6, 7, 38, 39, 54, len(sent) - 1):
+        assert post(gateway, sent[:cut])[0] == 400, cut
+    assert post(gateway, sent, **{"Content-Type": "text/plain"})[0] == 415
+    assert post(gateway, bytes(5 << 20))[0] == 413
+    assert target.asked == []
+    assert post(gateway, sent)[0] == 200
+    assert len(target.asked) == 1
+    assert gateway.log_file.read_bytes() == b""
+
+
+def test_many_devices_at_once_with_two_keys(gateway, target):
+    gateway.folder.mkdir()
+    gateway.write_keys({1: os.urandom(32), 2: os.urandom(32)})
+    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    first = gateway.public_keys()
+    second = first[len(first) // 2 :]
+    statuses: list[int] = []
+
+    def device(keys: bytes) -> None:
+        statuses.extend(asked(gateway, report(), keys).status for _ in range(25))
+
+    threads = [threading.Thread(target=device, args=(keys,)) for keys in (first, second) * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == [204] * 200
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("", "line 1: a key is an identifier and a seed"),
+        ("256 " + 64 * "0", "line 1: an identifier is a number from 0 to 255"),
+        (f"1 {64 * '0'}\n1 {64 * '1'}", "line 2: an identifier is a number"),
+        ("1 00", "line 1: a seed has 64 hexadecimal digits"),
+    ],
+)
+def test_a_damaged_file_of_keys_is_an_error_without_the_keys(gateway, content, reason):
+    gateway.folder.mkdir()
+    gateway.key_file.write_text(content)
+    with pytest.raises(DeployError, match=reason):
+        gateway.start(ORIGIN, "http://127.0.0.1:1")
+    assert not gateway.running
+    assert "0000" not in gateway.log_file.read_text()
+
+
+@contextlib.contextmanager
+def caddy(folder: Path, name: str, **settings: str):
+    """Run Caddy with one of the shipped configurations."""
+    program = shutil.which("caddy")
+    assert program is not None
+    folder.mkdir()
+    places = {"XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    with open(folder / "caddy.log", "wb") as log:
+        process = subprocess.Popen(
+            [program, "run", "--config", str(service.SOURCE.parent / f"Caddyfile.{name}")],
+            env={**os.environ, **places, **settings},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield folder / "caddy.log"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@pytest.mark.skipif(shutil.which("caddy") is None, reason="no caddy on the path")
+def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path, gateway, target):
+    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    relay_port, gateway_port = free_ports(2)
+    before_gateway = f"http://127.0.0.1:{gateway_port}"
+    of_gateway = {"SOTTO_GATEWAY": before_gateway, "SOTTO_GATEWAY_PORT": str(gateway.port)}
+    with Target() as between:
+        of_relay = {
+            "SOTTO_RELAY": f"https://localhost:{relay_port}",
+            "SOTTO_GATEWAY": f"http://127.0.0.1:{between.server_port}",
+        }
+        with caddy(tmp_path / "relay", "relay", **of_relay) as said:
+            context = trusted(tmp_path / "relay", relay_port)
+            planted = ("Cookie", "User-Agent", "X-Forwarded-For", "X-Real-IP", "Forwarded", "Via")
+            wanted = {"Content-Type": "message/ohttp-req"}
+            for path, headers, status in (
+                ("/ohttp", {**dict.fromkeys(planted, "planted"), **wanted}, 204),
+                ("/ohttp", {"Content-Type": "text/plain"}, 404),
+                ("/other", wanted, 404),
+            ):
+                connection = http.client.HTTPSConnection(
+                    "localhost", relay_port, context=context, timeout=60
+                )
+                connection.request("POST", path, b"encrypted", headers)
+                assert connection.getresponse().status == status
+                connection.close()
+            ((_, path, headers, body),) = between.asked
+            assert (path, body) == ("/gateway", b"encrypted")
+            assert headers.pop("Accept-Encoding") == "gzip"
+            own = {"Host": f"127.0.0.1:{between.server_port}", "Content-Length": "9"}
+            # An empty one keeps Caddy from naming itself.
+            headers.pop("User-Agent", "")
+            assert headers == wanted | own
+        between.shutdown()
+    of_relay["SOTTO_GATEWAY"] = before_gateway
+    with (
+        caddy(tmp_path / "again", "relay", **of_relay) as said_by_relay,
+        caddy(tmp_path / "gateway-proxy", "gateway", **of_gateway) as said_by_gateway,
+    ):
+        context = trusted(tmp_path / "again", relay_port)
+        keys = served(f"{before_gateway}/ohttp-keys")
+        assert keys == gateway.public_keys()
+        publisher = ObliviousPublisher(
+            f"https://localhost:{relay_port}/ohttp",
+            f"https://{ORIGIN}",
+            keys,
+            context=context,
+            timeout=60,
+        )
+        publisher.publish(3, message())
+        publisher.close()
+        assert len(target.asked) == 1
+        gateway.stop()
+        with pytest.raises(PublishError, match="status 502"):
+            publisher.publish(3, message())
+        publisher.close()
+    for log in (said, said_by_relay, said_by_gateway):
+        text = log.read_text()
+        assert "planted" not in text
+        assert "remote" not in text
+
+
+def message() -> bytes:
+    return encode_message(bytes(32), 3, [(0, [Row(0, bytes(16), os.urandom(16), 0, b"\1")])])
+
+
+def trusted(folder: Path, port: int) -> ssl.SSLContext:
+    """What trusts Caddy's own authority, once Caddy answers."""
+    root = folder / "caddy/pki/authorities/local/root.crt"
+    for _ in range(1200):
+        if root.exists():
+            context = ssl.create_default_context(cafile=root)
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as raw:
+                context.wrap_socket(raw, server_hostname="localhost").close()
+                return context
+        time.sleep(0.05)
+    return pytest.fail("Caddy does not answer")

@@ -1,0 +1,274 @@
+"""A page's reports: the bytes and draws of the SDK, its ledger, and a real browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import secrets
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from serving import counted, running, served, wait_until
+
+from examples.browser.__main__ import main, page, pinned, reporter
+from mechanisms.coins import shard_of
+from sotto.plan.compile import parse_plan
+from sotto.wire.batch import split_messages
+from sotto.wire.format import Row, decode_message, encode_message
+
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="no node on the path")
+
+TEXT = """\
+collector: page.example
+plan: look
+version: 1
+owner: telemetry@page.example
+expires: 2099-12-31
+period: 1h
+ceilings: {period: 4, lifetime: 6}
+resolution: 1s
+minimum_reports: 1
+metrics:
+  speed: {type: number, range: [0, 1], outside: clip, window: 1h, ladder: [{epsilon: 1}]}
+  theme: {type: category, domain: [light, dark], outside: other, mechanism: grr, window: 1h,
+    ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1m}, {epsilon: 2, after: 5m}]}
+"""
+PLAN = parse_plan(TEXT).compile()
+THEME = PLAN.metric("theme")
+
+#: A browser, as far as the reporter sees one.
+BROWSER = """
+const held = new Map();
+globalThis.localStorage = {
+  getItem: (key) => held.get(key) ?? null,
+  setItem: (key, value) => void held.set(key, value),
+};
+Object.defineProperty(globalThis, "navigator", {
+  value: { locks: { request: (key, how) => how() } }, configurable: true });
+let now = 1_800_000_000_000;
+Date.now = () => now;
+const posted = [];
+let status = 204;
+globalThis.fetch = async (url, options) => {
+  posted.push([url, toHex(options.body), Object.keys(options).sort()]);
+  return { status };
+};
+"""
+
+
+def node(script: str, given: object = None) -> Any:
+    """Run a script behind the reporter's and return what it gives to ``done``."""
+    ends = "const done = (value) => console.log(JSON.stringify(value));\n"
+    begins = f"const given = {json.dumps(given)};\nconst PLAN = {json.dumps(pinned(PLAN))};\n"
+    run = subprocess.run(
+        ["node", "-"],
+        input=f"{reporter()}\n{begins}{ends}(async () => {{{script}}})();",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+@needs_node
+def test_draws_are_those_of_the_sdk_for_every_word() -> None:
+    chain = THEME.mechanism.chain
+    draws = (chain.strongest, *reversed(chain.steps))
+    edges = [0, 2**64 - 1]
+    for draw in draws:
+        edges += [draw.keep - 1, draw.keep, draw.keep + draw.other - 1, draw.keep + draw.other]
+    words = [[word] * 3 for word in edges]
+    words += [[secrets.randbits(64) for _ in range(3)] for _ in range(300)]
+    given = [[symbol, [str(word) for word in each]] for each in words for symbol in range(3)]
+    found = node(
+        "const { draws } = PLAN.metrics.theme;"
+        "done(given.map(([symbol, words]) => chain(draws, symbol, words.map(BigInt))));",
+        given,
+    )
+    for (symbol, texts), outputs in zip(given, found, strict=True):
+        expected, current = [], symbol
+        for draw, word in zip(draws, texts, strict=True):
+            current = draw.apply(current, int(word))
+            expected.insert(0, current)
+        assert outputs == expected
+
+
+@needs_node
+def test_messages_are_byte_for_byte_those_of_the_sdk() -> None:
+    rows = [
+        Row(level, secrets.token_bytes(16), secrets.token_bytes(16), event, bytes([payload]))
+        for level, event, payload in ((0, 0, 0), (2, 1_800_000_000_000, 2), (1, -3_600_000, 255))
+    ]
+    given = [[r.level, r.pseudonym.hex(), r.chain.hex(), r.event, r.payload[0]] for r in rows]
+    found = node(
+        "done(given.map(([level, pseudonym, chain, event, payload]) => toHex(encode(PLAN,"
+        " PLAN.metrics.theme, { level, event, payload, pseudonym: fromHex(pseudonym),"
+        " chain: fromHex(chain) }))));",
+        given,
+    )
+    for row, text in zip(rows, found, strict=True):
+        shard = shard_of(row.pseudonym, PLAN.shards)
+        assert text == encode_message(PLAN.fingerprint, shard, [(THEME.index, [row])]).hex()
+
+
+@needs_node
+def test_a_page_charges_before_it_sends_and_never_more_than_the_ceilings() -> None:
+    told = node(
+        BROWSER
+        + """
+        const r = new Reporter(PLAN, "https://c.example");
+        const outcomes = [await r.record("theme", "dark")];
+        await r.giveConsent();
+        for (const hours of [0, 0, 1, -1, 1, 1]) {
+          now += hours * 3_600_000;
+          outcomes.push(await r.record("theme", "dark"));
+        }
+        outcomes.push(await r.record("theme", "dark").then(() => r.read().spent));
+        done([outcomes, [...held.values()].join()]);
+        """
+    )
+    outcomes, stored = told
+    assert outcomes == [
+        *("no_consent", "accepted", "period_full", "accepted", "clock_behind", "period_full"),
+        *("accepted", 6_000_000),
+    ]
+    assert "dark" not in stored
+    assert (
+        node(
+            BROWSER
+            + """
+        const r = new Reporter({ ...PLAN, ceilings: { period: 4e6, lifetime: 1.9e6 } }, "");
+        await r.giveConsent();
+        done(await r.record("theme", "light"));
+        """
+        )
+        == "over_budget"
+    )
+
+
+@needs_node
+def test_a_browser_answers_in_one_period_of_each_cycle_of_its_panel() -> None:
+    cycles = node(
+        """
+        const found = [];
+        for (let browser = 0; browser < 200; browser++) {
+          const turns = {};
+          const mine = [...Array(15).keys()].filter((n) => inPanel(5, n, turns));
+          found.push(mine);
+        }
+        done(found);
+        """
+    )
+    assert all([period // 5 for period in each] == [0, 1, 2] for each in cycles)
+    # Each of 3 * 5 periods is missing with a probability of 0.8 ** 200.
+    assert {period for each in cycles for period in each} == set(range(15))
+
+
+@needs_node
+def test_what_fails_is_sent_again_as_the_same_bytes_and_a_withdrawal_erases_it() -> None:
+    posted, left, erased = node(
+        BROWSER
+        + """
+        const r = new Reporter(PLAN, "https://c.example");
+        await r.giveConsent();
+        await r.record("theme", "dark");
+        await r.flush();
+        now += 2000;
+        status = 503;
+        await r.flush().catch(() => {});
+        status = 204;
+        await r.flush();
+        now += 60_000;
+        await r.flush();
+        const left = r.read().pending.length;
+        await r.withdrawConsent();
+        now += 3_600_000;
+        await r.flush();
+        done([posted, left, r.read()]);
+        """
+    )
+    assert left == 1
+    assert len(posted) == 3
+    assert posted[0] == posted[1] != posted[2]
+    url, body, options = posted[0]
+    assert url == "https://c.example/v1/reports"
+    assert {"credentials", "referrerPolicy"} < set(options)
+    (message,) = split_messages(bytes.fromhex(body))
+    (group,) = decode_message(message).groups
+    assert (group.metric, group.rows[0].level) == (THEME.index, 0)
+    assert (erased["consent"], erased["pending"], erased["spent"]) == (False, [], 2_000_000)
+
+
+@needs_node
+def test_reports_of_two_periods_leave_at_different_times() -> None:
+    posted = node(
+        BROWSER
+        + """
+        const r = new Reporter(PLAN, "https://c.example");
+        await r.giveConsent();
+        await r.record("theme", "dark");
+        now += 3_600_000;
+        await r.record("theme", "dark");
+        now += 600_000;
+        const found = [];
+        for (const wait of [0, 1000, 59_000, 60_000]) {
+          now += wait;
+          await r.flush();
+          found.push(posted.splice(0).map(([, body]) => body.slice(2 * 53, 2 * 69)));
+        }
+        done(found);
+        """
+    )
+    assert [len(each) for each in posted] == [3, 0, 0, 3]
+    (one,), (other,) = {*posted[0]}, {*posted[3]}
+    assert one != other
+
+
+def test_a_page_is_made_of_a_plan_that_it_can_report(tmp_path, capsys) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(PLAN.to_json())
+    assert main([str(path), "https://c.example/</script>"]) == 0
+    shown = capsys.readouterr().out
+    assert PLAN.fingerprint_hex in shown
+    assert shown.count("</script>") == 2
+    assert "@" not in shown.replace("@page.example", "")
+    none = parse_plan(TEXT.replace("mechanism: grr", "mechanism: oue")).compile()
+    path.write_bytes(none.to_json())
+    assert main([str(path), "https://c.example"]) == 2
+    assert "no metric that this page can report" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on the path")
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")
+def test_a_real_browser_reports_through_tls(tmp_path: Path) -> None:
+    plan, html = tmp_path / "plan.json", tmp_path / "page.html"
+    plan.write_bytes(PLAN.to_json())
+    # As whoever visits it does.
+    clicks = """<script>
+    document.getElementById("consent").click();
+    setTimeout(() => document.querySelector("button").click(), 200);
+    </script>"""
+    with served(tmp_path, plan) as (_, url):
+        html.write_text(page(PLAN, url) + clicks, encoding="utf-8")
+        certificate = x509.load_pem_x509_certificate(
+            (tmp_path / "build/serve/keys/server.pem").read_bytes()
+        )
+        key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        trusted = base64.b64encode(hashlib.sha256(key).digest()).decode()
+        browser = [
+            *("chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-proxy-server"),
+            *("--disable-background-networking", f"--user-data-dir={tmp_path / 'profile'}"),
+            f"--ignore-certificate-errors-spki-list={trusted}",
+            *("--remote-debugging-port=0", html.as_uri()),
+        ]
+        with running(browser, tmp_path / "browser.log"):
+            wait_until(lambda: counted(tmp_path / "build/serve/state") == [1])

@@ -1,0 +1,128 @@
+"""Pages of another origin send reports with a real browser, which asks before it does."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import html
+import os
+import re
+import shutil
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from live_collector import LiveCollector, body, message, wait_for
+
+from pipelines.collector.keys import new_key
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = """
+const bytes = text => Uint8Array.from(atob(text), each => each.charCodeAt(0));
+const tried = [];
+async function attempt(name, work) {
+  let outcome;
+  try { outcome = await work(); } catch (error) { outcome = error.name; }
+  tried.push(`${name}: ${outcome}`);
+}
+const post = (body, key) => fetch(`${COLLECTOR}/v1/reports`, {
+  method: "POST", body: bytes(body),
+  headers: {"Content-Type": "application/octet-stream", "Authorization": `Bearer ${key}`},
+});
+(async () => {
+  await attempt("fetch", async () => (await post(FETCHED, KEY)).status);
+  await attempt("wrong key", async () => (await post(FETCHED, "wrong")).status);
+  await attempt("torn", async () => (await (await post(FETCHED.slice(0, 40), KEY)).json()).status);
+  await attempt("beacon", () => navigator.sendBeacon(
+    `${COLLECTOR}/v1/reports?key=${KEY}`, bytes(SENT)));
+  await attempt("plans", async () => {
+    const answer = await fetch(`${COLLECTOR}/v1/plans/fleet.example`);
+    const {plans} = await answer.json();
+    return `${plans.length} ${plans[0].collector} ${answer.headers.get("etag") !== null}`;
+  });
+  document.getElementById("tried").textContent = tried.join("; ");
+})();
+"""
+
+
+class Page(BaseHTTPRequestHandler):
+    """Serves one page."""
+
+    def __init__(self, content: bytes, *arguments) -> None:
+        self.content = content
+        super().__init__(*arguments)
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(self.content)))
+        self.end_headers()
+        self.wfile.write(self.content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def shown(program: str, profile: str, script: str) -> str:
+    """Return what a page with that script shows in the end."""
+    page = f'<!doctype html><body><p id="tried"></p><script>{script}</script></body>'
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Page, page.encode()))
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        done = subprocess.run(
+            [
+                *(program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+                *("--disable-background-networking", "--disable-component-update"),
+                *("--disable-dev-shm-usage", f"--user-data-dir={profile}"),
+                *("--virtual-time-budget=20000", "--timeout=60000", "--dump-dom"),
+                f"http://127.0.0.1:{server.server_port}/",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+    found = re.search(r'<p id="tried">(.*?)</p>', done.stdout)
+    assert found is not None, done.stderr
+    return html.unescape(found[1])
+
+
+@pytest.mark.parametrize("allowed", [True, False], ids=["any", "others"])
+def test_a_page_sends_reports(tmp_path, allowed):
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("there is no Chromium")
+    keys = tmp_path / "keys.json"
+    key = new_key(keys, "page")
+    options = [] if allowed else ["--origin", "https://app.example"]
+    with LiveCollector(tmp_path, "--keys", str(keys), *options) as collector:
+        fetched, sent = message(), message()
+        values = {
+            "COLLECTOR": collector.url,
+            "KEY": key,
+            "FETCHED": base64.b64encode(body(fetched)).decode(),
+            "SENT": base64.b64encode(body(sent)).decode(),
+        }
+        constants = "".join(f"const {name} = {value!r};\n" for name, value in values.items())
+        tried = shown(program, os.fspath(tmp_path / "profile"), constants + SCRIPT)
+        if allowed:
+            assert tried == (
+                "fetch: 204; wrong key: 401; torn: 400; beacon: true; plans: 1 fleet.example true"
+            )
+            wait_for(lambda: len(collector.records()) == 2)
+            assert sorted(each.body for each in collector.records()) == sorted([fetched, sent])
+        else:
+            # The browser keeps pages of other origins from sending, but for beacons, whose answers
+            # no page reads: the collector itself refuses these.
+            assert tried == (
+                "fetch: TypeError; wrong key: TypeError; torn: TypeError; beacon: true; "
+                "plans: TypeError"
+            )
+            collector.stop()
+            assert collector.records() == []
+        assert collector.output().count("\n") == 1

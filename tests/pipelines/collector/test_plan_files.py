@@ -1,0 +1,111 @@
+"""Plans in files and in a folder: new ones are found, damaged ones left out, none forgotten."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from device_plans import metric, plan
+
+from pipelines.collector.plans import PlanFiles
+from sotto.errors import ParameterError, PlanError
+
+PLAN = plan(metric("colour"))
+NEXT = replace(PLAN, version=2)
+
+
+def write(path, *plans):
+    for each in plans:
+        path.write_bytes(each.to_json())
+    return path
+
+
+def served(files: PlanFiles) -> list[tuple[int, int]]:
+    plans = json.loads(files.known.body)["plans"]
+    return sorted((each["version"], each["expires"]) for each in plans)
+
+
+def test_a_folder_is_read_again(tmp_path):
+    warned: list[str] = []
+    write(tmp_path / "a.json", PLAN)
+    files = PlanFiles([], tmp_path, warned.append)
+    tag = files.known.etag
+    files.reload()
+    assert files.known.etag == tag
+    write(tmp_path / "b.json", NEXT)
+    (tmp_path / "notes.txt").write_text("no plan")
+    (tmp_path / ".b.json").write_text("a file that an editor makes")
+    files.reload()
+    assert files.known.fingerprints == {PLAN.fingerprint, NEXT.fingerprint}
+    assert files.known.etag != tag
+    # Devices still send what they recorded under it.
+    (tmp_path / "a.json").unlink()
+    files.reload()
+    assert PLAN.fingerprint in files.known.fingerprints
+    assert warned == []
+
+
+def test_a_later_document_takes_the_place_of_an_earlier_one(tmp_path):
+    warned: list[str] = []
+    path = write(tmp_path / "a.json", PLAN)
+    files = PlanFiles([], tmp_path, warned.append)
+    write(path, replace(PLAN, expires=PLAN.expires + 1000))
+    files.reload()
+    assert served(files) == [(1, PLAN.expires + 1000)]
+    # In another file, while the first is there: neither may win.
+    write(tmp_path / "b.json", PLAN)
+    files.reload()
+    files.reload()
+    assert served(files) == [(1, PLAN.expires + 1000)]
+    (each,) = warned
+    assert "b.json is left out" in each
+    assert "differ in expires" in each
+    path.unlink()
+    files.reload()
+    assert served(files) == [(1, PLAN.expires)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b"\xff", PLAN.to_json()[:-1], replace(PLAN, collector="other.example").to_json()],
+)
+def test_what_is_no_plan_of_the_collector_is_left_out(tmp_path, content):
+    warned: list[str] = []
+    write(tmp_path / "a.json", PLAN)
+    (tmp_path / "b.json").write_bytes(content)
+    files = PlanFiles([], tmp_path, warned.append)
+    files.reload()
+    assert files.known.fingerprints == {PLAN.fingerprint}
+    assert len(warned) == 1
+    assert "b.json is left out" in warned[0]
+    write(tmp_path / "b.json", NEXT)
+    files.reload()
+    assert len(files.known.fingerprints) == 2
+
+
+def test_a_folder_that_goes_away_changes_nothing(tmp_path):
+    warned: list[str] = []
+    folder = tmp_path / "plans"
+    folder.mkdir()
+    write(folder / "a.json", PLAN)
+    files = PlanFiles([], folder, warned.append)
+    (folder / "a.json").unlink()
+    folder.rmdir()
+    files.reload()
+    files.reload()
+    assert files.known.fingerprints == {PLAN.fingerprint}
+    assert len(warned) == 1
+
+
+def test_what_is_named_must_be_plans(tmp_path):
+    with pytest.raises(ParameterError, match="no plan yet"):
+        PlanFiles([], tmp_path, print)
+    with pytest.raises(ParameterError, match="no such folder"):
+        PlanFiles([], tmp_path / "none", print)
+    one, other = (
+        write(tmp_path / "a.json", PLAN),
+        write(tmp_path / "b.json", replace(PLAN, expires=PLAN.expires + 1000)),
+    )
+    with pytest.raises(PlanError, match="differ in expires"):
+        PlanFiles([one, other], None, print)

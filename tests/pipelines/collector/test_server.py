@@ -1,0 +1,373 @@
+"""The collector as a process: what it keeps and prints, whom it cuts off, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+from live_collector import PLAN, LiveCollector, body, message, received, request, wait_for
+
+from pipelines.collector.keys import drop_key, new_key
+from sotto.cli import main
+from sotto.wire.format import decode_message
+
+pytestmark = pytest.mark.slow
+
+CANARY = "c4n4ry"
+#: Of loopback too, and in no other address.
+ADDRESS = "127.77.66.55"
+
+
+@pytest.fixture(scope="module")
+def collector(tmp_path_factory):
+    with LiveCollector(tmp_path_factory.mktemp("collector")) as collector:
+        yield collector
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory):
+    prelude = """
+from functools import partial
+from pipelines.collector import limits, server
+server._HEAD, server._IDLE, server._REQUEST, server._CLOSE = 0.6, 1, 2.0, 0.5
+limits.Limits = partial(limits.Limits, body_seconds=0.6, body_bytes=100_000, connections=8)
+"""
+    with LiveCollector(tmp_path_factory.mktemp("impatient"), prelude=prelude) as collector:
+        yield collector
+
+
+def hostile(canary: str) -> list[bytes]:
+    """Requests with a canary in every place that is not a message."""
+    marked = [f"{name}: {canary}" for name in ("Cookie", "User-Agent", "X-Forwarded-For", canary)]
+    head = f"POST /v1/reports?a={canary} HTTP/1.1\r\n"
+    sound = body()
+    upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: " + canary)
+    return [
+        request(
+            sound, *marked, f"Authorization: Bearer {canary}", target=f"/v1/reports?b={canary}"
+        ),
+        request(sound, *marked, f"Origin: https://{canary}.example", f"Referer: {canary}"),
+        request(sound, *marked, *upgrade),
+        request(sound, f"Content-Type: {canary}"),
+        request(sound, f"Expect: {canary}"),
+        request(sound, f"{canary}"),
+        request(sound, "Content-Length: 5", *marked),
+        request(sound + canary.encode(), *marked),
+        request(b"", *marked, target=f"/{canary}"),
+        request(sound, *marked, target=f"/v1/plans/{canary}%0a{canary}"),
+        f"GET /v1/plans/{canary}\xff HTTP/1.1\r\n\r\n".encode("latin-1"),
+        f"{canary} /v1/reports HTTP/1.1\r\n\r\n".encode(),
+        f"OPTIONS * HTTP/1.1\r\nOrigin: {canary}\r\n\r\n".encode(),
+        f"OPTIONS /{canary} HTTP/1.1\r\nOrigin: {canary}\r\n"
+        "Access-Control-Request-Method: POST\r\n\r\n".encode(),
+        f"CONNECT {canary}:443 HTTP/1.1\r\n\r\n".encode(),
+        f"GET http://[{canary}/ HTTP/1.1\r\n\r\n".encode(),
+        f"{head}Transfer-Encoding: chunked\r\n\r\n{canary}\r\n".encode(),
+        f"{head}Transfer-Encoding: {canary}\r\nContent-Length: 3\r\n\r\nabc".encode(),
+        f"{head}Content-Length: {canary}\r\n\r\n".encode(),
+        f"{head}Content-Length: 1000\r\n\r\n{canary}".encode(),
+        f"{head}X: {canary}\0\r\n\r\n".encode(),
+        f"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n{canary}".encode(),
+        b"\x16\x03\x01" + canary.encode(),
+        canary.encode() * 20_000,
+        request(sound, *marked) * 3,
+    ]
+
+
+def test_nothing_of_a_request_but_its_messages_is_printed_or_stored(tmp_path):
+    with LiveCollector(tmp_path) as collector:
+        for each in hostile(CANARY):
+            with collector.connect(ADDRESS) as connection:
+                connection.settimeout(0.2)
+                with suppress(TimeoutError):
+                    connection.sendall(each)
+                    received(connection)
+        # A disk that is full: what is printed then says nothing of a request either.
+        size = max(path.stat().st_size for path in collector.log.rglob("*.seg"))
+        limit = resource.prlimit(collector.process.pid, resource.RLIMIT_FSIZE, (size, -1))
+        assert collector.post(body(), f"Cookie: {CANARY}") == 503
+        resource.prlimit(collector.process.pid, resource.RLIMIT_FSIZE, limit)
+        stored = wait_for(lambda: len(collector.records()) >= 4 and collector.records())
+        assert all(decode_message(each.body).fingerprint == PLAN.fingerprint for each in stored)
+        assert collector.stop() == 0
+        printed = collector.output().splitlines()
+        # Nothing, that is, beside where it listens and that the disk was full.
+        assert len(printed) == 2, printed
+        assert "refused: a record was not written: File too large" in printed[1]
+        for text in (CANARY, ADDRESS, socket.inet_aton(ADDRESS).decode("latin-1")):
+            for path in (path for path in tmp_path.rglob("*") if path.is_file()):
+                assert text.encode("latin-1") not in path.read_bytes(), path
+                assert text not in str(path)
+
+
+def test_what_is_stored_has_no_time_finer_than_a_second(tmp_path):
+    with LiveCollector(tmp_path) as collector:
+        sent = [message() for _ in range(20)]
+        for each in sent:
+            assert collector.post(body(each)) == 204
+        assert collector.post(body(*sent[:5])) == 204
+        found = collector.records()
+        assert sorted(each.body for each in found) == sorted(sent + sent[:5])
+        assert {each.append % 1000 for each in found} == {0}
+        # The partition's name is the collector's, and says nothing of who sent.
+        names = {str(path.relative_to(collector.log)) for path in collector.log.rglob("*")}
+        assert names == {"collector", "collector/lock", f"collector/{0:020d}.seg"}
+
+
+def test_messages_of_one_connection_lie_among_others(tmp_path):
+    """Those that arrive within one hold, however they came."""
+    with LiveCollector(tmp_path, "--hold", "2") as collector:
+        mine, others = [message() for _ in range(4)], [message() for _ in range(60)]
+        # Unless all four stay side by side and in order: the probability is below 1e-5 in each of
+        # two rounds.
+        apart = 0
+        for _ in range(2):
+            senders = [collector.connect() for _ in range(4)]
+            before = len(collector.records())
+            for connection, part in zip(
+                senders, (others[:30], mine, others[30:50], others[50:]), strict=True
+            ):
+                connection.sendall(request(body(*part)))
+            for connection in senders:
+                assert connection.recv(100).startswith(b"HTTP/1.1 204")
+                connection.close()
+            stored = [each.body for each in collector.records()[before:]]
+            assert len(stored) == 64
+            places = [stored.index(each) for each in mine]
+            apart += places != list(range(places[0], places[0] + 4))
+        assert apart
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"POST /v1/rep",
+        b"POST /v1/reports HTTP/1.1\r\nContent-Length: 100\r\n",
+    ],
+    ids=["silence", "target", "headers"],
+)
+def test_who_sends_no_whole_head_is_cut_off(impatient, sent):
+    begin = time.monotonic()
+    assert impatient.ask(sent) == b""
+    assert time.monotonic() - begin < 30
+
+
+def cut_off(connection: socket.socket, part: bytes, pause: float) -> int:
+    """Send a part over and over until the connection breaks; return how often."""
+    begin, sent = time.monotonic(), 0
+    while time.monotonic() < begin + 60:
+        try:
+            connection.sendall(part)
+        except ConnectionError:
+            return sent
+        sent += 1
+        time.sleep(pause)
+    raise AssertionError("it is not cut off")
+
+
+def test_a_trickling_head_is_cut_off(impatient):
+    with impatient.connect() as connection:
+        connection.sendall(b"POST /v1/reports HTTP/1.1\r\n")
+        cut_off(connection, b"X: 1\r\n", 0.1)
+
+
+def test_a_trickling_body_is_answered_and_cut_off(impatient):
+    with impatient.connect() as connection:
+        connection.sendall(b"POST /v1/reports HTTP/1.1\r\nContent-Length: 1000\r\n\r\n")
+        stopped = threading.Event()
+
+        def trickle() -> None:
+            while not stopped.wait(0.1):
+                try:
+                    connection.sendall(b"a")
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        try:
+            assert received(connection).startswith(b"HTTP/1.1 408 ")
+        finally:
+            stopped.set()
+            thread.join()
+
+
+def test_an_endless_head_is_cut_off_for_its_length(collector):
+    with collector.connect() as connection:
+        connection.sendall(b"POST /v1/reports HTTP/1.1\r\nX: ")
+        # Beside what is in buffers.
+        assert cut_off(connection, b"a" * 65536, 0) < 500
+
+
+def test_an_endless_body_is_refused_and_cut_off(impatient):
+    with impatient.connect() as connection:
+        connection.sendall(b"POST /v1/reports HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
+        cut_off(connection, b"a" * 65536, 0.01)
+
+
+def test_who_does_not_read_is_cut_off(impatient):
+    """Requests before the last one is answered are not collected either."""
+    sent = b"GET /openapi.json HTTP/1.1\r\n\r\n" * 5000
+    with impatient.connect() as connection:
+        cut_off(connection, sent, 0.02)
+
+
+def test_a_connection_lives_for_many_requests_and_ends_when_idle(impatient):
+    with impatient.connect() as connection:
+        for _ in range(20):
+            connection.sendall(request(body()))
+            assert connection.recv(1000).startswith(b"HTTP/1.1 204 ")
+        assert received(connection) == b""
+
+
+def test_more_connections_than_there_may_be_are_answered(impatient):
+    held = [impatient.connect() for _ in range(8)]
+    try:
+        answer = impatient.ask(b"")
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 5" in answer
+    finally:
+        for each in held:
+            each.close()
+    assert wait_for(lambda: impatient.post(body()) == 204)
+
+
+def test_what_was_taken_is_answered_before_it_ends(tmp_path):
+    with LiveCollector(tmp_path, "--hold", "3") as collector:
+        with collector.connect() as connection, collector.connect() as idle:
+            connection.sendall(request(body()))
+            # It is in a group by now: nothing else would keep the process from ending.
+            time.sleep(0.5)
+            collector.process.send_signal(signal.SIGTERM)
+            assert received(connection).startswith(b"HTTP/1.1 204 ")
+            assert received(idle) == b""
+        assert collector.stop() == 0
+        assert len(collector.records()) == 1
+        assert collector.output().count("\n") == 1
+
+
+def test_a_full_disk_is_a_503_until_there_is_room(tmp_path):
+    with LiveCollector(tmp_path) as collector:
+        assert collector.post(body()) == 204
+        (segment,) = collector.log.rglob("*.seg")
+        # In the middle of the next record.
+        full = segment.stat().st_size + 10
+        pid = collector.process.pid
+        limit = resource.prlimit(pid, resource.RLIMIT_FSIZE, (full, -1))
+        answer = collector.ask(request(body(), "Connection: close"))
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 60" in answer
+        # Others are refused without a try, and soon one is made again.
+        assert collector.post(body()) == 503
+        time.sleep(1.2)
+        assert collector.post(body()) == 503
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
+        kept = message()
+        wait_for(lambda: collector.post(body(kept)) == 204)
+        records = collector.records()
+        assert len(records) == 2
+        assert records[-1].body == kept
+        assert collector.stop() == 0
+        assert [line.partition(": ")[2] for line in collector.output().splitlines()[1:]] == [
+            "warning: messages are refused: a record was not written: File too large",
+            "warning: messages are taken again",
+        ]
+
+
+def test_keys_and_plans_are_read_again(tmp_path):
+    keys, folder = tmp_path / "keys.json", tmp_path / "plans"
+    folder.mkdir()
+    first = new_key(keys, "app")
+    options = "--keys", str(keys), "--plans", str(folder)
+    prelude = "from pipelines.collector import server; server.LOOK = 0.1"
+    with LiveCollector(tmp_path, *options, prelude=prelude) as collector:
+
+        def status(key: str, content: bytes | None = None) -> int:
+            return collector.post(content or body(), f"Authorization: Bearer {key}")
+
+        assert status(first) == 204
+        second = new_key(keys, "app")
+        wait_for(lambda: status(second) == 204)
+        drop_key(keys, first)
+        wait_for(lambda: status(first) == 401)
+        good = keys.read_text()
+        keys.write_text(good[:20])
+        wait_for(lambda: "the keys that were read before hold" in collector.output())
+        assert status(second) == 204
+        keys.write_text(good)
+
+        later = json.loads(PLAN.to_json()) | {"version": PLAN.version + 1}
+        text = json.dumps(later, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        (folder / "later.json").write_text(text)
+        wait_for(lambda: b'"version":2' in collector.ask(get("/v1/plans/fleet.example")))
+        (folder / "wrong.json").write_text(text[:50])
+        wait_for(lambda: "wrong.json is left out" in collector.output())
+        time.sleep(1.5)
+        assert collector.output().count("\n") == 3
+
+
+def get(target: str) -> bytes:
+    return f"GET {target} HTTP/1.1\r\nConnection: close\r\n\r\n".encode()
+
+
+def test_what_stands_in_the_way_of_starting_is_said(collector, tmp_path, capsys):
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(PLAN.to_json())
+    given = ["collect", "--plan", str(plan)]
+
+    def failed(*options: str) -> str:
+        assert main([*given, *options]) == 2
+        return capsys.readouterr().err
+
+    log = ("--log", str(tmp_path / "log"))
+    assert failed(*log, "--port", str(collector.port)) == (
+        f"sotto: error: --listen 127.0.0.1 --port {collector.port}: Address already in use\n"
+    )
+    held = failed("--log", str(collector.log))
+    assert held == "sotto: error: partition 'collector' is held by another writer\n"
+    assert "--log, --kafka or --broker must say" in failed()
+    assert "no such folder" in failed(*log, "--plans", str(tmp_path / "none"))
+    assert "No such file" in failed(*log, "--keys", str(tmp_path / "none"))
+    wrong = failed(*log, "--certificate", str(plan), "--private-key", str(plan))
+    assert "are no certificate and its key in PEM" in wrong
+    assert "go together" in failed(*log, "--certificate", str(plan))
+    assert "such as https://app.example" in failed(*log, "--origin", "https://app.example/")
+    assert main(["collect", "--new-key", "app"]) == 2
+    capsys.readouterr()
+
+
+def test_curl(collector, tmp_path):
+    program = shutil.which("curl")
+    if program is None:
+        pytest.skip("there is no curl")
+    sent = message()
+    contents = {
+        "sound": (body(sent), 204),
+        "torn": (body()[:-1], 400),
+        "unknown": (body(message(fingerprint=bytes(32))), 422),
+        "large": (bytes((4 << 20) + 1), 413),
+    }
+    for name, (content, status) in contents.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        shown = ["--silent", "--output", os.devnull, "--write-out", "%{http_code}"]
+        done = subprocess.run(
+            [program, *shown, "--data-binary", f"@{path}", f"{collector.url}/v1/reports"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        assert int(done.stdout) == status, name
+    assert sent in [each.body for each in collector.records()]

@@ -1,0 +1,80 @@
+"""The small deployment, run natively for a test."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from deploy.ports import HOST, free_ports
+from pipelines.sinks.sql import Results
+from pipelines.sinks.tables import WINDOWS
+
+ROOT = Path(__file__).parent.parent
+PATIENCE = 120
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@contextmanager
+def running(
+    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program whose output goes to a file; it is ended at the end."""
+    with open(log, "wb") as file:
+        settings = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=settings, cwd=log.parent)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def answers(url: str, context: ssl.SSLContext | None = None) -> bool:
+    """Whether a collector does."""
+    port = int(url.rpartition(":")[2])
+    if context is None:
+        connection = http.client.HTTPConnection(HOST, port, timeout=5)
+    else:
+        connection = http.client.HTTPSConnection("localhost", port, timeout=5, context=context)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def counted(state: Path) -> list[object]:
+    """Return the numbers of reports in the windows that have been estimated, if any."""
+    if not (state / "results.db").exists():
+        return []
+    with Results(f"sqlite:///{state / 'results.db'}", create=False) as results:
+        return [row["n"] for row in results.table(WINDOWS)]
+
+
+@contextmanager
+def served(folder: Path, plan: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Serve natively, as ``make serve`` does, and yield the process and where it answers."""
+    (port,) = free_ports(1)
+    url = f"https://localhost:{port}"
+    command = [sys.executable, "-m", "deploy.serve", "--plan", str(plan), "--port", str(port)]
+    with running(command, folder / "serve.log") as process:
+        keys = folder / "build/serve/keys/authority.pem"
+        wait_until(lambda: process.poll() is not None or keys.exists())
+        context = ssl.create_default_context(cafile=keys)
+        wait_until(lambda: process.poll() is not None or answers(url, context))
+        yield process, url
