@@ -74,10 +74,8 @@ def spoil(cause, monkeypatch, path):
         return {"given": plan(metric("colour"), authentication="required")}
     if cause == "surprise":
         monkeypatch.setattr(
-            "clientsdk.client.Recorder",
-            lambda *arguments: (
-                (_ for _ in ()).throw(RuntimeError(MARK)) if monkeypatch.undo() is None else None
-            ),
+            "clientsdk.client.configured",
+            lambda *given, **more: (_ for _ in ()).throw(RuntimeError(MARK)),
         )
         return {}
     monkeypatch.setenv("SOTTO_CEILING_PERIOD" if cause == "ceiling" else "SOTTO_DISABLED", MARK)
