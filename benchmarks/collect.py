@@ -1,4 +1,4 @@
-"""What the HTTP collector carries on one core: requests of 1 kB, each answered once it is on disk.
+"""What the HTTP collector carries on one core: requests of 1.3 kB, answered once they are on disk.
 
 ``sotto collect`` runs in a process that is bound to one core; the requests come from this one, on
 another. First as fast as it answers, over 256 connections; then at half that rate, at random times
@@ -30,7 +30,7 @@ from clientsdk.testing import small_plan
 from sotto.wire.batch import join_messages
 from sotto.wire.format import Row, encode_message
 
-#: Rows of a message: a body of about 1 kB, as of a device with many metrics.
+#: Rows of a message: a body of 1.3 kB, as of a device with many metrics.
 ROWS = 31
 #: Different requests that are made before, and sent over and over.
 REQUESTS = 4096

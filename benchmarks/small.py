@@ -26,6 +26,7 @@ from examples.compose.__main__ import PLAN
 from mechanisms.coins import shard_of
 from pipelines.sinks.sql import Results, of_state
 from pipelines.sinks.tables import WINDOWS
+from sotto.errors import AggregationError
 from sotto.log.writer import now_ms
 from sotto.plan.compile import load_plan
 from sotto.wire.batch import join_messages
@@ -100,10 +101,12 @@ async def load(port: int, seconds: float) -> int:
 
 def counted(state: Path) -> int:
     """Return how many values count."""
-    if not (state / "results.db").exists():
+    try:
+        with Results(of_state(state), create=False) as results:
+            return sum(int(str(row["n"])) for row in results.table(WINDOWS))
+    except AggregationError:
+        # The database, or its tables, are not there yet.
         return 0
-    with Results(of_state(state), create=False) as results:
-        return sum(int(str(row["n"])) for row in results.table(WINDOWS))
 
 
 def measure(folder: Path, seconds: float) -> None:

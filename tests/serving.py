@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.ports import HOST, free_ports
-from pipelines.sinks.sql import Results
+from pipelines.sinks.sql import Results, of_state
 from pipelines.sinks.tables import WINDOWS
+from sotto.errors import AggregationError
 
 ROOT = Path(__file__).parent.parent
 PATIENCE = 120
@@ -60,10 +61,12 @@ def answers(url: str, context: ssl.SSLContext | None = None) -> bool:
 
 def counted(state: Path) -> list[object]:
     """Return the numbers of reports in the windows that have been estimated, if any."""
-    if not (state / "results.db").exists():
+    try:
+        with Results(of_state(state), create=False) as results:
+            return [row["n"] for row in results.table(WINDOWS)]
+    except AggregationError:
+        # The database, or its tables, are not there yet.
         return []
-    with Results(f"sqlite:///{state / 'results.db'}", create=False) as results:
-        return [row["n"] for row in results.table(WINDOWS)]
 
 
 @contextmanager

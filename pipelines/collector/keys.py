@@ -20,6 +20,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sotto.errors import ParameterError
+from sotto.files import force
 
 _logger = logging.getLogger(__name__)
 
@@ -173,4 +174,4 @@ def _write(temporary: Path, path: Path, data: bytes) -> None:
             os.fchmod(file.fileno(), before.st_mode & 0o777)
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        force(file.fileno())

@@ -2,7 +2,7 @@
 
 Devices post messages to /v1/reports and are answered once these are durable; what a plan says is
 served at /v1/plans/COLLECTOR, and the interface is described at /openapi.json. Plan files that
-are put into the folder --plans are served without a restart.
+are put into the folder --plans, keys and certificates are read again within seconds.
 
 No address, header, cookie or user agent is logged or kept. Messages that arrive within --hold are
 written together, in random order. The service itself listens on loopback and speaks plain HTTP

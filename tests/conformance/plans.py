@@ -25,11 +25,11 @@ def _plans() -> dict[str, CompiledPlan]:
     assert match is not None
     one = device[: match.end()]
     narrow = one.replace("period: 9, lifetime: 24", "period: 3, lifetime: 6")
-    groups = "groups: {look: How it looks}\nmetrics:"
     words = "description: What people do\npurpose: To do it better\n" + one
-    words = words.replace("metrics:", groups).replace(
-        "colour: {", "colour: {group: look, description: The colour, data_type: usage, "
-    )
+    words += one[one.index("  colour") :].replace("colour: {", "size: {group: speed, ")
+    words = words.replace(
+        "metrics:", "groups: {look: How it looks, speed: How fast it is}\nmetrics:"
+    ).replace("colour: {", "colour: {group: look, description: The colour, data_type: usage, ")
     texts = {
         "every": every,
         "device": device,

@@ -132,14 +132,14 @@ class Runner:
         self._device = None
 
     def _agree(self, step: Step) -> bool:
-        return self.device.give_consent(again=step.get("again", False))
+        return self.device.give_consent(groups=step.get("groups"), again=step.get("again", False))
 
     def _renew(self, step: Step) -> bool:
         ceilings = Ceilings(*step["ceilings"]) if "ceilings" in step else None
         return self.device.renew_consent(ceilings, again=step.get("again", False))
 
     def _withdraw(self, step: Step) -> None:
-        self.device.withdraw_consent()
+        self.device.withdraw_consent(groups=step.get("groups"))
 
     def _record(self, step: Step) -> str:
         self._source.dies = step.get("dies after draws")
@@ -195,8 +195,10 @@ class Runner:
         except StoreError:
             return {"unreadable": True}
         ceilings = [found.ceilings.period, found.ceilings.lifetime]
+        groups = {name: str(said.value) for name, said in self.device.group_consent.items()}
         return {
             "consent": str(found.consent.value),
+            **({"groups": groups} if groups else {}),
             "ceilings": ceilings,
             "period": found.period,
             "lifetime": [found.reserved, found.spent],

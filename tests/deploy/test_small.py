@@ -215,8 +215,8 @@ class Here:
             "--listen 0.0.0.0": f"--port {self.port}",
         }
 
-    def start(self, service: str) -> Any:
-        command = SERVICES[service]["command"]
+    def start(self, service: str, more: str = "") -> Any:
+        command = f"{SERVICES[service]['command']} {more}"
         for container, here in self._places.items():
             command = command.replace(container, here)
         words = [sys.executable, "-m", "sotto.cli", *shlex.split(command)]
@@ -227,7 +227,8 @@ class Here:
 @pytest.mark.slow
 def test_the_commands_of_the_containers_work_behind_caddy(tmp_path: Path) -> None:
     here = Here(tmp_path)
-    with here.start("collect"):
+    # Devices are no pages, and send no origin.
+    with here.start("collect", "--origin https://app.example"):
         wait_until(lambda: answers(f"http://{HOST}:{here.port}"))
         with here.start("aggregate"), caddy(tmp_path, here.port) as (url, context):
             sent = report(HttpPublisher(url, context=context, timeout=60))

@@ -13,6 +13,7 @@ from certificates import Authority
 from live_collector import LiveCollector, message, wait_for
 
 from clientsdk import HttpPublisher, fetch_plan
+from clientsdk.publishers import http
 from sotto.errors import PlanError, PublishError
 from sotto.wire.format import Row, encode_message
 
@@ -96,7 +97,8 @@ def test_unknown_authorities_are_refused(authority, tmp_path):
                 fetch_plan(url, "fleet.example", expect="0" * 64, context=context)
 
 
-def test_no_session_is_resumed(authority, known):
+def test_no_session_is_resumed(authority, known, monkeypatch):
+    monkeypatch.setattr(http, "_IDLE", 600.0)
     with serving(authority.certify()) as (url, resumed):
         publisher = HttpPublisher(url, context=known)
         for pseudonym in (b"a", b"a", b"b", b"a", b"c"):

@@ -23,7 +23,7 @@ def test_the_collector_keeps_to_its_description(tmp_path):
             [
                 *(str(program), "--no-color", "run", f"{collector.url}/openapi.json"),
                 *("--url", collector.url, "--seed", "14", "--generation-deterministic"),
-                *("--max-examples", "100"),
+                *("--max-examples", "50"),
                 *("--phases", "examples,coverage,fuzzing", "--checks", "all"),
                 # No schema says which bytes are messages.
                 *("--exclude-checks", "positive_data_acceptance"),

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 from live_collector import PLAN, LiveCollector, body, message, received, request, wait_for
@@ -38,7 +38,7 @@ def impatient(tmp_path_factory):
     prelude = """
 from functools import partial
 from pipelines.collector import limits, server
-server._HEAD, server._IDLE, server._REQUEST, server._CLOSE = 0.6, 1, 2.0, 0.5
+server._HEAD, server._IDLE, server._CLOSE = 2.0, 1, 0.5
 limits.Limits = partial(limits.Limits, body_seconds=0.6, body_bytes=100_000, connections=8)
 """
     with LiveCollector(tmp_path_factory.mktemp("impatient"), prelude=prelude) as collector:
@@ -57,8 +57,8 @@ def hostile(canary: str) -> list[bytes]:
         ),
         request(sound, *marked, f"Origin: https://{canary}.example", f"Referer: {canary}"),
         request(sound, *marked, *upgrade),
-        request(sound, f"Content-Type: {canary}"),
-        request(sound, f"Expect: {canary}"),
+        request(sound, f"Content-Type: {canary}", "Connection: close"),
+        request(sound, f"Expect: {canary}", "Connection: close"),
         request(sound, f"{canary}"),
         request(sound, "Content-Length: 5", *marked),
         request(sound + canary.encode(), *marked),
@@ -87,7 +87,8 @@ def test_nothing_of_a_request_but_its_messages_is_printed_or_stored(tmp_path):
     with LiveCollector(tmp_path) as collector:
         for each in hostile(CANARY):
             with collector.connect(ADDRESS) as connection:
-                connection.settimeout(0.2)
+                # The others are answered, or not, and wait for more.
+                connection.settimeout(60 if b"Connection: close" in each else 0.3)
                 with suppress(TimeoutError):
                     connection.sendall(each)
                     received(connection)
@@ -126,9 +127,9 @@ def test_what_is_stored_has_no_time_finer_than_a_second(tmp_path):
 def test_messages_of_one_connection_lie_among_others(tmp_path):
     """Those that arrive within one hold, however they came."""
     with LiveCollector(tmp_path, "--hold", "2") as collector:
-        mine, others = [message() for _ in range(4)], [message() for _ in range(60)]
-        # Unless all four stay side by side and in order: the probability is below 1e-5 in each of
-        # two rounds.
+        mine, others = [message() for _ in range(8)], [message() for _ in range(60)]
+        # Side by side and in order they are with a probability of 1/8! or less in each of two
+        # rounds.
         apart = 0
         for _ in range(2):
             senders = [collector.connect() for _ in range(4)]
@@ -141,9 +142,9 @@ def test_messages_of_one_connection_lie_among_others(tmp_path):
                 assert connection.recv(100).startswith(b"HTTP/1.1 204")
                 connection.close()
             stored = [each.body for each in collector.records()[before:]]
-            assert len(stored) == 64
+            assert len(stored) == 68
             places = [stored.index(each) for each in mine]
-            apart += places != list(range(places[0], places[0] + 4))
+            apart += places != list(range(places[0], places[0] + 8))
         assert apart
 
 
@@ -223,38 +224,49 @@ def test_who_does_not_read_is_cut_off(impatient):
         cut_off(connection, sent, 0.02)
 
 
-def test_a_connection_lives_for_many_requests_and_ends_when_idle(impatient):
-    with impatient.connect() as connection:
+def test_a_connection_lives_for_many_requests_and_ends_when_idle(collector, impatient):
+    with collector.connect() as connection:
         for _ in range(20):
             connection.sendall(request(body()))
             assert connection.recv(1000).startswith(b"HTTP/1.1 204 ")
-        assert received(connection) == b""
+    with impatient.connect() as connection:
+        connection.sendall(request(body()))
+        assert received(connection).startswith(b"HTTP/1.1 204 ")
 
 
 def test_more_connections_than_there_may_be_are_answered(impatient):
-    held = [impatient.connect() for _ in range(8)]
-    try:
-        answer = impatient.ask(b"")
-        assert answer.startswith(b"HTTP/1.1 503 ")
-        assert b"retry-after: 5" in answer
-    finally:
-        for each in held:
-            each.close()
-    assert wait_for(lambda: impatient.post(body()) == 204)
+    def answer() -> bytes:
+        with ExitStack() as held:
+            for _ in range(8):
+                held.enter_context(impatient.connect())
+            return impatient.ask(b"")
+
+    # Unless the others were cut off before.
+    found = wait_for(answer)
+    assert found.startswith(b"HTTP/1.1 503 ")
+    assert b"retry-after: 5" in found
+    assert wait_for(lambda: b" 204 " in impatient.ask(request(body(), "Connection: close")))
 
 
 def test_what_was_taken_is_answered_before_it_ends(tmp_path):
-    with LiveCollector(tmp_path, "--hold", "3") as collector:
+    prelude = """
+from pipelines.collector.commits import GroupCommit
+write = GroupCommit.write
+def noted(self, messages):
+    print("taken", flush=True)
+    return write(self, messages)
+GroupCommit.write = noted
+"""
+    with LiveCollector(tmp_path, "--hold", "2", prelude=prelude) as collector:
         with collector.connect() as connection, collector.connect() as idle:
             connection.sendall(request(body()))
-            # It is in a group by now: nothing else would keep the process from ending.
-            time.sleep(0.5)
+            wait_for(lambda: "taken" in collector.output())
             collector.process.send_signal(signal.SIGTERM)
             assert received(connection).startswith(b"HTTP/1.1 204 ")
             assert received(idle) == b""
         assert collector.stop() == 0
         assert len(collector.records()) == 1
-        assert collector.output().count("\n") == 1
+        assert collector.output().count("\n") == 2
 
 
 def test_a_full_disk_is_a_503_until_there_is_room(tmp_path):
