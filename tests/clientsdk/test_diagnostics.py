@@ -225,7 +225,7 @@ def test_nor_does_a_wrong_type_or_name(disabled):
     with pytest.raises(UnknownMetricError) as caught:
         client.record(MARK, FIGURE)
     assert_nothing_is_kept(caught.value)
-    with pytest.raises(TypeError) as caught:
+    with pytest.raises(UnknownMetricError) as caught:
         client.record([MARK], FIGURE)
     assert_nothing_is_kept(caught.value)
 
