@@ -48,14 +48,22 @@ def debug(text: str, *details: object) -> None:
 
     An app that configures no logging sees it on its standard error if it asked for it.
     """
-    logging = sys.modules.get("logging")
-    get = getattr(logging, "getLogger", None)
-    if get is not None and (logger := get(_NAME)).isEnabledFor(LEVELS["debug"]):
+    if _debugging():
+        logger = sys.modules["logging"].getLogger(_NAME)
         if _printing and not logger.hasHandlers() and sys.stderr is not None:
             with suppress(OSError, ValueError):
                 sys.stderr.write(f"{_NAME}: {text % details}\n")
         else:
             logger.debug(text, *details)
+
+
+def _debugging() -> bool:
+    """Whether debug lines are wanted, without a lock that an interrupt could leave held."""
+    root = getattr(sys.modules.get("logging"), "root", None)
+    if root is None:
+        return False
+    level = getattr(root.manager.loggerDict.get(_NAME), "getEffectiveLevel", root.getEffectiveLevel)
+    return bool(level() <= LEVELS["debug"])
 
 
 def set_level(level: str) -> None:
