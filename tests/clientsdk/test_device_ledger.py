@@ -27,11 +27,11 @@ def test_what_the_ledger_says(path):
     assert (ledger.collector, ledger.consent, ledger.period) == (
         "fleet.example",
         Consent.GIVEN,
-        2000,
+        2900,
     )
     assert ledger.ceilings == Ceilings(12_000_000, 640_000_000)
     (period,) = ledger.periods
-    assert (period.number, period.start, period.end) == (2000, START, START + WEEK)
+    assert (period.number, period.start, period.end) == (2900, START, START + WEEK)
     assert (period.reserved, period.spent) == (certified(2), certified(0))
     assert (ledger.reserved, ledger.spent) == (certified(2), certified(0))
     assert period.recordings == {"trial/colour": 1}
