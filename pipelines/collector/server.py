@@ -47,8 +47,9 @@ class _Connection(HttpToolsProtocol):
 
     most = Limits.connections
     _timer: asyncio.TimerHandle | None = None
-    _in_head = True
-    _head_bytes = 0
+    #: Bytes that came since the last request ended, or since the last chunk of its body, beside
+    #: those of the body.
+    _beside = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -63,13 +64,11 @@ class _Connection(HttpToolsProtocol):
         idle = self.cycle is None or self.cycle.response_complete
         if idle and self._timer is None:
             self._limit(_HEAD)
-        in_head = self._in_head
+        self._beside += len(data)
         super().data_received(data)
-        if in_head and self._in_head:
-            # The parser keeps a head until it is whole.
-            self._head_bytes += len(data)
-            if self._head_bytes > _HEAD_BYTES:
-                self.transport.abort()
+        if self._beside > _HEAD_BYTES:
+            # The parser keeps a field of the head, or after the last chunk, until it is whole.
+            self.transport.abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if name.lower() in _HEADERS:
@@ -80,13 +79,19 @@ class _Connection(HttpToolsProtocol):
             # Nobody sends a request before the last one is answered but to fill the memory.
             self.transport.abort()
             raise httptools.HttpParserError("a request before the answer to the last one")
-        self._in_head = False
         self._limit(_REQUEST)
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._beside -= len(body)
+        super().on_body(body)
+
+    def on_chunk_complete(self) -> None:
+        """Begin to count anew; the parser calls it after each chunk."""
+        self._beside = 0
+
     def on_message_complete(self) -> None:
-        self._in_head = True
-        self._head_bytes = 0
+        self._beside = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:

@@ -209,6 +209,30 @@ def test_an_endless_head_is_cut_off_for_its_length(collector):
         assert cut_off(connection, b"a" * 65536, 0) < 500
 
 
+@pytest.mark.parametrize(
+    ("begin", "part"),
+    [(b"0\r\nX: ", b"a" * 65536), (b"0\r\n", b"X: 1\r\n" * 10_000), (b"5;a=", b"a" * 65536)],
+    ids=["trailer", "trailers", "extension"],
+)
+def test_what_is_around_chunks_is_cut_off_for_its_length(collector, begin, part):
+    """The parser keeps the fields after the last chunk, and copies them for each part."""
+    with collector.connect() as connection:
+        head = b"POST /v1/reports HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(head + begin)
+        # Beside what is in buffers.
+        assert cut_off(connection, part, 0) < 500
+
+
+def test_bodies_in_chunks_of_any_size_are_taken(collector):
+    whole = body(*(message() for _ in range(2000)))
+    for size in (3, 1000, len(whole)):
+        parts = [whole[at : at + size] for at in range(0, len(whole), size)]
+        chunks = b"".join(b"%x;a=b\r\n%b\r\n" % (len(each), each) for each in parts)
+        head = b"POST /v1/reports HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
+        sent = head + b"Connection: close\r\n\r\n" + chunks + b"0\r\nX: 1\r\n\r\n"
+        assert collector.ask(sent).startswith(b"HTTP/1.1 204 "), size
+
+
 def test_an_endless_body_is_refused_and_cut_off(impatient):
     with impatient.connect() as connection:
         connection.sendall(b"POST /v1/reports HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n")
