@@ -122,6 +122,63 @@ class _Connection(HttpToolsProtocol):
             self._timer = None
 
 
+class _TlsServer:
+    """Accepts connections, and limits how many are in their TLS handshake: nothing else does."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        context: ssl.SSLContext,
+        protocol: Callable[[], asyncio.Protocol],
+        most: int,
+    ) -> None:
+        listening.setblocking(False)
+        self._listening = listening
+        self._context = context
+        self._protocol = protocol
+        self._most = most
+        self._opening: set[asyncio.Task[None]] = set()
+        self._accepting = asyncio.create_task(self._accept())
+
+    def close(self) -> None:
+        """Accept no more, and let go what is in its handshake."""
+        for task in (self._accepting, *self._opening):
+            task.cancel()
+
+    async def wait_closed(self) -> None:
+        """Return once nothing is accepted any more."""
+        await asyncio.gather(self._accepting, *self._opening, return_exceptions=True)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._listening)
+            except OSError:
+                # It was gone before it was accepted, or there are no descriptors.
+                await asyncio.sleep(0.05)
+                continue
+            if len(self._opening) >= self._most:
+                connection.close()
+                continue
+            task = asyncio.create_task(self._open(connection))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def _open(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(
+                self._protocol,
+                connection,
+                ssl=self._context,
+                ssl_handshake_timeout=_HEAD,
+            )
+        except OSError:
+            # Who does not speak TLS is left alone.
+            connection.close()
+
+
 class _Server(uvicorn.Server):
     """Uvicorn's server, which says when it is ready, logs no address and ends with status 0."""
 
@@ -129,11 +186,14 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         context: ssl.SSLContext | None,
+        most: int,
         ready: Callable[[], None],
         warn: Callable[[str], None],
     ) -> None:
         super().__init__(config)
+        self.servers: list[asyncio.Server] = []
         self._context = context
+        self._most = most
         self._ready = ready
         self._warn = warn
         self._warned: set[str] = set()
@@ -144,17 +204,16 @@ class _Server(uvicorn.Server):
             raise SottoError("the collector's application did not start")
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._report)
-        timeout = None if self._context is None else _HEAD
-        self.servers = [
-            await loop.create_server(
-                self._connection,
-                sock=each,
-                ssl=self._context,
-                ssl_handshake_timeout=timeout,
-                backlog=self.config.backlog,
-            )
-            for each in sockets or []
-        ]
+        for each in sockets or []:
+            if self._context is None:
+                server = await loop.create_server(
+                    self._connection, sock=each, backlog=self.config.backlog
+                )
+                self.servers.append(server)
+            else:
+                each.listen(self.config.backlog)
+                made = _TlsServer(each, self._context, self._connection, self._most)
+                self.servers.append(made)  # type: ignore[arg-type]
         self.started = True
         self._ready()
 
@@ -223,6 +282,9 @@ def serve(
         # What they say of a request may hold parts of it.
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     most = min(limits.connections, _descriptors() - _FILES)
+    if certificate is not None:
+        # As many again may be in their handshake.
+        most = min(limits.connections, (_descriptors() - _FILES) // 2)
     config = uvicorn.Config(
         app,
         http=type("Connection", (_Connection,), {"most": most}),
@@ -240,7 +302,7 @@ def serve(
     )
     context = None if certificate is None else certificate.context
     found = sockets[0].getsockname()[1]
-    _Server(config, context, lambda: ready(found), warn).run(sockets=sockets)
+    _Server(config, context, most, lambda: ready(found), warn).run(sockets=sockets)
 
 
 def _bind(host: str, port: int) -> list[socket.socket]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import resource
+import select
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 import time
 from contextlib import suppress
 
 import pytest
+from certificates import Authority
 from live_collector import PLAN, LiveCollector, body, message, received, request, wait_for
 
 from pipelines.collector.keys import drop_key, new_key
@@ -265,6 +268,45 @@ def test_more_connections_than_there_may_be_are_answered(impatient):
         for each in held:
             each.close()
     assert wait_for(lambda: impatient.post(body()) == 204)
+
+
+def test_handshakes_that_never_end_are_limited_as_connections_are(tmp_path):
+    certificate, key = Authority(tmp_path).certify()
+    options = "--certificate", str(certificate), "--private-key", str(key)
+    prelude = """
+from functools import partial
+from pipelines.collector import limits, server
+server._HEAD = 600
+limits.Limits = partial(limits.Limits, connections=8)
+"""
+    context = ssl._create_unverified_context()
+    with LiveCollector(tmp_path, *options, prelude=prelude) as collector:
+        held = [collector.connect() for _ in range(30)]
+        # A byte of what begins a handshake, or none.
+        for each in held[::2]:
+            with suppress(ConnectionError):
+                each.sendall(b"\x16")
+        wait_for(lambda: len(select.select(held, [], [], 0)[0]) == 22)
+        assert not select.select(held[:8], [], [], 0)[0]
+        for each in held[:8]:
+            each.close()
+
+        def answered() -> bool:
+            with suppress(OSError), context.wrap_socket(collector.connect()) as connection:
+                connection.sendall(request(body(), "Connection: close"))
+                return received(connection).startswith(b"HTTP/1.1 204 ")
+            return False
+
+        wait_for(answered)
+        others = [collector.connect() for _ in range(3)]
+        with context.wrap_socket(collector.connect()) as idle:
+            collector.process.send_signal(signal.SIGTERM)
+            assert received(idle) == b""
+        assert collector.stop() == 0
+        assert [received(each) for each in others] == [b""] * 3
+        assert collector.output().count("\n") == 1
+        for each in (*held, *others):
+            each.close()
 
 
 def test_what_was_taken_is_answered_before_it_ends(tmp_path):
