@@ -71,7 +71,8 @@ class _Connection(HttpToolsProtocol):
             self.transport.abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() in _HEADERS:
+        # Caddy sends an empty one where a client has sent none.
+        if value and name.lower() in _HEADERS:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

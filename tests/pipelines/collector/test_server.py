@@ -243,6 +243,15 @@ def test_an_endless_body_is_refused_and_cut_off(impatient):
         cut_off(connection, b"a" * 65536, 0.01)
 
 
+def test_an_empty_origin_is_none(tmp_path):
+    """A proxy may send one for a client that is no page."""
+    with LiveCollector(tmp_path, "--origin", "https://app.example") as collector:
+        assert collector.post(body(), "Origin: ", "Authorization:", "If-None-Match: ") == 204
+        assert collector.post(body(), "Origin: https://app.example") == 204
+        assert collector.post(body(), "Origin: https://other.example") == 403
+        assert collector.post(body(), "Origin: null") == 403
+
+
 def test_who_does_not_read_is_cut_off(impatient):
     """Requests before the last one is answered are not collected either."""
     sent = b"GET /openapi.json HTTP/1.1\r\n\r\n" * 5000
