@@ -256,7 +256,7 @@ def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path
             planted = ("Cookie", "User-Agent", "X-Forwarded-For", "X-Real-IP", "Forwarded", "Via")
             wanted = {"Content-Type": "message/ohttp-req"}
             for path, headers, status in (
-                ("/ohttp", {**dict.fromkeys(planted, "planted"), **wanted}, 204),
+                ("/ohttp?planted", {**dict.fromkeys(planted, "planted"), **wanted}, 204),
                 ("/ohttp", {"Content-Type": "text/plain"}, 404),
                 ("/other", wanted, 404),
             ):
