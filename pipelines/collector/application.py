@@ -133,6 +133,8 @@ def application(
         description=__doc__,
         docs_url=None,
         redoc_url=None,
+        # To where, and whether with TLS, only a proxy before it knows.
+        redirect_slashes=False,
         lifespan=lifespan,
         # It would export addresses and headers where the environment asks it to.
         telemetry={

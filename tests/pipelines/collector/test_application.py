@@ -273,6 +273,20 @@ def test_plans_are_served_with_a_tag() -> None:
     run(check)
 
 
+def test_nobody_is_sent_elsewhere() -> None:
+    """A client that followed would send reports without TLS, to an address behind the proxy."""
+
+    async def check() -> None:
+        async with serving() as (app, _):
+            for path in (REPORTS + "/", "/v1/plans/fleet.example/", "/healthz/"):
+                for method in ("GET", "POST"):
+                    answer = await ask(app, method, path)
+                    assert answer.status == 404
+                    assert "location" not in answer.headers
+
+    run(check)
+
+
 def test_pages_of_other_origins_may_send() -> None:
     async def check() -> None:
         asked = [("origin", "https://app.example"), ("access-control-request-method", "POST")]
