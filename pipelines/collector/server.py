@@ -29,7 +29,9 @@ _IDLE, _HEAD, _REQUEST, _CLOSE = 15, 10.0, 60.0, 30.0
 _HEAD_BYTES = 64 << 10
 #: Descriptors that are kept for other things than connections.
 _FILES = 64
-#: All that is read of a request's head. No other header leaves the parser.
+#: All that is read of a request's head, and how many of them: some may come twice. No other header
+#: leaves the parser.
+_FIELDS = 32
 _HEADERS = frozenset(
     {
         *(b"authorization", b"content-length", b"content-type", b"expect", b"if-none-match"),
@@ -73,6 +75,10 @@ class _Connection(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         # Caddy sends an empty one where a client has sent none.
         if value and name.lower() in _HEADERS:
+            if len(self.headers) == _FIELDS:
+                # Kept one by one, short ones would take many times the bytes that were sent.
+                self.transport.abort()
+                raise httptools.HttpParserError("too many header fields")
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

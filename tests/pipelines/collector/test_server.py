@@ -226,6 +226,16 @@ def test_what_is_around_chunks_is_cut_off_for_its_length(collector, begin, part)
         assert cut_off(connection, part, 0) < 500
 
 
+def test_many_short_fields_are_cut_off(collector):
+    fields = [f"Origin: {each}" for each in range(32)]
+    assert collector.post(body(), *fields[:31]) == 204
+    assert collector.ask(request(body(), *fields, "Connection: close")) == b""
+    trailers = b"POST /v1/reports HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+    assert collector.ask(trailers + b"Origin:a\r\n" * 40) == b""
+    # Those that are not read are no matter.
+    assert collector.post(body(), *(f"X-{each}: {each}" for each in range(1000))) == 204
+
+
 def test_bodies_in_chunks_of_any_size_are_taken(collector):
     whole = body(*(message() for _ in range(2000)))
     for size in (3, 1000, len(whole)):
