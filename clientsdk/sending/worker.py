@@ -213,7 +213,12 @@ class Worker(lifecycle.Forkable):
             diagnostics.warn(
                 "sending", "reports are kept, to be sent later: %s", str(error), quiet=quiet
             )
-        return Pause(backoff.delay(self._failures, getattr(error, "retry_after", None)))
+        hint = getattr(error, "retry_after", None)
+        pause = backoff.delay(self._failures, hint)
+        if hint is not None:
+            # A receiver that names a time must not know by it which pseudonym comes next.
+            pause += self._scale(backoff.LONGEST) * backoff.chance()
+        return Pause(pause)
 
     def _scale(self, seconds: float) -> float:
         return min(seconds, self._resolution / 1000)

@@ -34,6 +34,8 @@ from sotto.wire.format import HEADER, pseudonym_of
 #: failed, it does not know the plan.
 _BUSY, _FAILED, _UNKNOWN = 5, 60, 3600
 _WHO = "anybody"
+#: What a message holds at least of the room for those that wait.
+_MESSAGE_BYTES = 1024
 
 _logger = logging.getLogger(__name__)
 
@@ -132,6 +134,8 @@ def application(
         description=__doc__,
         docs_url=None,
         redoc_url=None,
+        # To where, and whether with TLS, only a proxy before it knows.
+        redirect_slashes=False,
         lifespan=lifespan,
         # It would export addresses and headers where the environment asks it to.
         telemetry={
@@ -210,8 +214,10 @@ def application(
         admit(request)
         try:
             with room.share() as share:
-                body = await _body(request, bounds, share)
-                await commits.write(_checked(body, plans().fingerprints))
+                messages = _split(await _body(request, bounds, share))
+                # Small ones cost more time and memory than their bytes say.
+                share.grow(sum(max(0, _MESSAGE_BYTES - len(each)) for each in messages))
+                await commits.write(_checked(messages, plans().fingerprints))
         except OverloadError:
             raise ProblemError(503, "overloaded", _BUSY) from None
         except PublishError:
@@ -266,11 +272,19 @@ async def _body(request: Request, limits: Limits, share: Share) -> bytes:
     return b"".join(parts)
 
 
-def _checked(body: bytes, fingerprints: set[bytes]) -> list[tuple[int, bytes]]:
-    """Return the body's messages, each with its shard."""
+def _split(body: bytes) -> list[bytes]:
+    """Return the body's messages."""
+    try:
+        return split_messages(body)
+    except FormatError as error:
+        raise ProblemError(400, str(error)) from None
+
+
+def _checked(messages: Sequence[bytes], fingerprints: set[bytes]) -> list[tuple[int, bytes]]:
+    """Return messages of known plans, each with its shard."""
     found = []
     try:
-        for message in split_messages(body):
+        for message in messages:
             pseudonym_of(message)
             _, _, _, shard, _, fingerprint = HEADER.unpack_from(message)
             if fingerprint not in fingerprints:

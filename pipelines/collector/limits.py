@@ -33,7 +33,8 @@ class Limits:
     connections : int
         Open at one time; further ones are answered with 503.
     waiting_bytes : int
-        Of the bodies of all requests that are not answered yet; further ones are refused with 503.
+        Of the bodies of all requests that are not answered yet, where each message counts as a
+        kilobyte at least; further ones are refused with 503.
     """
 
     body_bytes: int = 4 << 20

@@ -29,7 +29,9 @@ _IDLE, _HEAD, _REQUEST, _CLOSE = 15, 10.0, 60.0, 30.0
 _HEAD_BYTES = 64 << 10
 #: Descriptors that are kept for other things than connections.
 _FILES = 64
-#: All that is read of a request's head. No other header leaves the parser.
+#: All that is read of a request's head, and how many of them: some may come twice. No other header
+#: leaves the parser.
+_FIELDS = 32
 _HEADERS = frozenset(
     {
         *(b"authorization", b"content-length", b"content-type", b"expect", b"if-none-match"),
@@ -47,8 +49,9 @@ class _Connection(HttpToolsProtocol):
 
     most = Limits.connections
     _timer: asyncio.TimerHandle | None = None
-    _in_head = True
-    _head_bytes = 0
+    #: Bytes that came since the last request ended, or since the last chunk of its body, beside
+    #: those of the body.
+    _beside = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -63,16 +66,19 @@ class _Connection(HttpToolsProtocol):
         idle = self.cycle is None or self.cycle.response_complete
         if idle and self._timer is None:
             self._limit(_HEAD)
-        in_head = self._in_head
+        self._beside += len(data)
         super().data_received(data)
-        if in_head and self._in_head:
-            # The parser keeps a head until it is whole.
-            self._head_bytes += len(data)
-            if self._head_bytes > _HEAD_BYTES:
-                self.transport.abort()
+        if self._beside > _HEAD_BYTES:
+            # The parser keeps a field of the head, or after the last chunk, until it is whole.
+            self.transport.abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() in _HEADERS:
+        # Caddy sends an empty one where a client has sent none.
+        if value and name.lower() in _HEADERS:
+            if len(self.headers) == _FIELDS:
+                # Kept one by one, short ones would take many times the bytes that were sent.
+                self.transport.abort()
+                raise httptools.HttpParserError("too many header fields")
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -80,13 +86,19 @@ class _Connection(HttpToolsProtocol):
             # Nobody sends a request before the last one is answered but to fill the memory.
             self.transport.abort()
             raise httptools.HttpParserError("a request before the answer to the last one")
-        self._in_head = False
         self._limit(_REQUEST)
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._beside -= len(body)
+        super().on_body(body)
+
+    def on_chunk_complete(self) -> None:
+        """Begin to count anew; the parser calls it after each chunk."""
+        self._beside = 0
+
     def on_message_complete(self) -> None:
-        self._in_head = True
-        self._head_bytes = 0
+        self._beside = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -117,6 +129,63 @@ class _Connection(HttpToolsProtocol):
             self._timer = None
 
 
+class _TlsServer:
+    """Accepts connections, and limits how many are in their TLS handshake: nothing else does."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        context: ssl.SSLContext,
+        protocol: Callable[[], asyncio.Protocol],
+        most: int,
+    ) -> None:
+        listening.setblocking(False)
+        self._listening = listening
+        self._context = context
+        self._protocol = protocol
+        self._most = most
+        self._opening: set[asyncio.Task[None]] = set()
+        self._accepting = asyncio.create_task(self._accept())
+
+    def close(self) -> None:
+        """Accept no more, and let go what is in its handshake."""
+        for task in (self._accepting, *self._opening):
+            task.cancel()
+
+    async def wait_closed(self) -> None:
+        """Return once nothing is accepted any more."""
+        await asyncio.gather(self._accepting, *self._opening, return_exceptions=True)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._listening)
+            except OSError:
+                # It was gone before it was accepted, or there are no descriptors.
+                await asyncio.sleep(0.05)
+                continue
+            if len(self._opening) >= self._most:
+                connection.close()
+                continue
+            task = asyncio.create_task(self._open(connection))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def _open(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(
+                self._protocol,
+                connection,
+                ssl=self._context,
+                ssl_handshake_timeout=_HEAD,
+            )
+        except OSError:
+            # Who does not speak TLS is left alone.
+            connection.close()
+
+
 class _Server(uvicorn.Server):
     """Uvicorn's server, which says when it is ready, logs no address and ends with status 0."""
 
@@ -124,11 +193,14 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         context: ssl.SSLContext | None,
+        most: int,
         ready: Callable[[], None],
         warn: Callable[[str], None],
     ) -> None:
         super().__init__(config)
+        self.servers: list[asyncio.Server] = []
         self._context = context
+        self._most = most
         self._ready = ready
         self._warn = warn
         self._warned: set[str] = set()
@@ -139,17 +211,16 @@ class _Server(uvicorn.Server):
             raise SottoError("the collector's application did not start")
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._report)
-        timeout = None if self._context is None else _HEAD
-        self.servers = [
-            await loop.create_server(
-                self._connection,
-                sock=each,
-                ssl=self._context,
-                ssl_handshake_timeout=timeout,
-                backlog=self.config.backlog,
-            )
-            for each in sockets or []
-        ]
+        for each in sockets or []:
+            if self._context is None:
+                server = await loop.create_server(
+                    self._connection, sock=each, backlog=self.config.backlog
+                )
+                self.servers.append(server)
+            else:
+                each.listen(self.config.backlog)
+                made = _TlsServer(each, self._context, self._connection, self._most)
+                self.servers.append(made)  # type: ignore[arg-type]
         self.started = True
         self._ready()
 
@@ -218,6 +289,9 @@ def serve(
         # What they say of a request may hold parts of it.
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     most = min(limits.connections, _descriptors() - _FILES)
+    if certificate is not None:
+        # As many again may be in their handshake.
+        most = min(limits.connections, (_descriptors() - _FILES) // 2)
     config = uvicorn.Config(
         app,
         http=type("Connection", (_Connection,), {"most": most}),
@@ -235,7 +309,7 @@ def serve(
     )
     context = None if certificate is None else certificate.context
     found = sockets[0].getsockname()[1]
-    _Server(config, context, lambda: ready(found), warn).run(sockets=sockets)
+    _Server(config, context, most, lambda: ready(found), warn).run(sockets=sockets)
 
 
 def _bind(host: str, port: int) -> list[socket.socket]:

@@ -80,6 +80,8 @@ class LogStore:
         self._name = name
         self._granularity = granularity
         self._clock = clock
+        #: Whether the system has failed at forcing the last segment to disk.
+        self._in_doubt = False
         self._writer: LogWriter | None = self._open()
 
     def write(self, messages: Sequence[tuple[int, bytes]]) -> None:
@@ -95,6 +97,7 @@ class LogStore:
         except PublishError:
             # What was written of them stays; the devices send all of them again.
             if not self._writer.usable:
+                self._in_doubt = True
                 self.close()
             raise
 
@@ -106,7 +109,11 @@ class LogStore:
                 writer.close()
 
     def _open(self) -> LogWriter:
-        return LogWriter(self._directory, self._name, clock=self._clock)
+        writer = LogWriter(
+            self._directory, self._name, clock=self._clock, new_segment=self._in_doubt
+        )
+        self._in_doubt = False
+        return writer
 
 
 class KafkaStore:
@@ -150,6 +157,10 @@ class KafkaStore:
         except KafkaError as error:
             self.close()
             raise PublishError(f"the brokers took no messages ({type(error).__name__})") from None
+        except BaseException:
+            # Nobody knows in which state it is.
+            self.close()
+            raise
 
     def close(self) -> None:
         """Disconnect."""

@@ -59,6 +59,9 @@ class LogWriter:
         Whether to hold the file ``lock`` in the partition, which keeps other writers out. Without
         it nothing but segments is ever in the partition, and closing it changes none of its times:
         for a partition under a random name that the caller has drawn.
+    new_segment : bool
+        Whether to leave the last segment as it is: what a system that failed at forcing it to disk
+        has kept of it is unknown, and damage within it may hide all that follows there.
 
     Examples
     --------
@@ -79,6 +82,7 @@ class LogWriter:
         segment_bytes: int = SEGMENT_BYTES,
         fsync: Literal["batch", "always", "never"] = "batch",
         locked: bool = True,
+        new_segment: bool = False,
     ) -> None:
         if not _PARTITION.fullmatch(partition):
             raise ParameterError(
@@ -103,6 +107,8 @@ class LogWriter:
             if locked:
                 self._lock = self._take_lock()
             self._open_last()
+            if new_segment and self._size > len(HEADER):
+                self._roll()
         except BaseException as error:
             self._release()
             if made:

@@ -182,6 +182,32 @@ def test_the_gateway_forwards_to_its_collector_alone_and_survives_what_is_damage
     assert gateway.log_file.read_bytes() == b""
 
 
+def test_requests_that_wait_are_limited_by_their_bytes(gateway, target):
+    """Anybody can send large ones, as many as they like."""
+    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    sent, _ = KeyConfiguration.parse(gateway.public_keys()).encapsulate(report())
+    head = (
+        f"POST /gateway HTTP/1.1\r\nHost: {ORIGIN}\r\nContent-Type: message/ohttp-req\r\n"
+        f"Content-Length: {4 << 20}\r\n\r\n"
+    )
+    # All but their last byte, which never comes; the gateway waits for it for 20 seconds.
+    with contextlib.ExitStack() as held:
+        for _ in range(16):
+            each = socket.create_connection(("127.0.0.1", gateway.port), 60)
+            held.enter_context(each)
+            each.sendall(head.encode() + bytes((4 << 20) - 1))
+        until(gateway, sent, 503)
+    until(gateway, sent, 200)
+
+
+def until(gateway: LocalGateway, sent: bytes, status: int) -> None:
+    """Send until that is the answer."""
+    deadline = time.monotonic() + 15
+    while post(gateway, sent)[0] != status:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_many_devices_at_once_with_two_keys(gateway, target):
     gateway.folder.mkdir()
     gateway.write_keys({1: os.urandom(32), 2: os.urandom(32)})
@@ -256,7 +282,7 @@ def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path
             planted = ("Cookie", "User-Agent", "X-Forwarded-For", "X-Real-IP", "Forwarded", "Via")
             wanted = {"Content-Type": "message/ohttp-req"}
             for path, headers, status in (
-                ("/ohttp", {**dict.fromkeys(planted, "planted"), **wanted}, 204),
+                ("/ohttp?planted", {**dict.fromkeys(planted, "planted"), **wanted}, 204),
                 ("/ohttp", {"Content-Type": "text/plain"}, 404),
                 ("/other", wanted, 404),
             ):

@@ -18,6 +18,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/chris-wood/ohttp-go"
@@ -28,6 +29,9 @@ const (
 	// Bytes of a request, and of the collector's answer, at most.
 	mostRequest = 4 << 20
 	mostAnswer  = 64 << 10
+	// Bytes of all requests that are not answered yet, and seconds after which to come again.
+	mostHeld = 64 << 20
+	busy     = "5"
 	// What a request begins with: key identifier, KEM, KDF, AEAD, and the encapsulated secret.
 	headBytes = 7 + 32
 	// Answers are padded to a multiple of this, a power of two.
@@ -44,6 +48,29 @@ type gateway struct {
 	origin    string
 	collector *url.URL
 	client    *http.Client
+	held      atomic.Int64
+}
+
+var errFull = errors.New("too many bytes wait")
+
+// holding counts what it has read among what all requests hold.
+type holding struct {
+	io.Reader
+	all  *atomic.Int64
+	mine int64
+}
+
+func (h *holding) Read(part []byte) (int, error) {
+	size, err := h.Reader.Read(part)
+	h.mine += int64(size)
+	if h.all.Add(int64(size)) > mostHeld {
+		return size, errFull
+	}
+	return size, err
+}
+
+func (h *holding) release() {
+	h.all.Add(-h.mine)
 }
 
 func main() {
@@ -143,7 +170,14 @@ func (g *gateway) forward(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnsupportedMediaType)
 		return
 	}
-	encapsulated, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostRequest))
+	body := &holding{Reader: http.MaxBytesReader(w, r.Body, mostRequest), all: &g.held}
+	defer body.release()
+	encapsulated, err := io.ReadAll(body)
+	if errors.Is(err, errFull) {
+		w.Header().Set("Retry-After", busy)
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
 	if err != nil {
 		status := http.StatusBadRequest
 		if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {

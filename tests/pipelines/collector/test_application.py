@@ -188,7 +188,7 @@ def test_a_body_that_trickles_in_is_refused() -> None:
 
 def test_an_overloaded_collector_refuses_before_it_holds_more() -> None:
     async def check() -> None:
-        async with serving(limits=Limits(waiting_bytes=100), hold=60) as (app, store):
+        async with serving(limits=Limits(waiting_bytes=1100), hold=60) as (app, store):
             first = asyncio.create_task(ask(app, "POST", REPORTS, join_messages([message()])))
             await asyncio.sleep(0.02)
             second = await ask(app, "POST", REPORTS, join_messages([message()]))
@@ -197,6 +197,28 @@ def test_an_overloaded_collector_refuses_before_it_holds_more() -> None:
         # What waits is written at the end.
         assert (await first).status == 204
         assert len(store.groups) == 1
+
+    run(check)
+
+
+def test_messages_of_few_bytes_count_for_what_they_cost() -> None:
+    """Tens of thousands fit into one body; written together they would keep everybody waiting."""
+    small = [message() for _ in range(20)]
+    large = [message(rows=100)]
+
+    async def status(app, messages) -> int:
+        return (await ask(app, "POST", REPORTS, join_messages(messages))).status
+
+    async def check() -> None:
+        async with serving(limits=Limits(waiting_bytes=20_000)) as (app, store):
+            assert await status(app, small) == 503
+            assert store.groups == []
+            assert await status(app, small[:10]) == 204
+            assert await status(app, large) == 204
+        room = Limits(waiting_bytes=len(join_messages(large)))
+        async with serving(limits=room) as (app, _):
+            # A large one counts as its bytes, and leaves nothing held.
+            assert [await status(app, large) for _ in range(3)] == [204] * 3
 
     run(check)
 
@@ -249,6 +271,20 @@ def test_plans_are_served_with_a_tag() -> None:
             again = await ask(app, "GET", "/v1/plans/fleet.example", headers=tag)
             assert (again.status, again.body) == (304, b"")
             assert (await ask(app, "GET", "/v1/plans/other.example")).status == 404
+
+    run(check)
+
+
+def test_nobody_is_sent_elsewhere() -> None:
+    """A client that followed would send reports without TLS, to an address behind the proxy."""
+
+    async def check() -> None:
+        async with serving() as (app, _):
+            for path in (REPORTS + "/", "/v1/plans/fleet.example/", "/healthz/"):
+                for method in ("GET", "POST"):
+                    answer = await ask(app, method, path)
+                    assert answer.status == 404
+                    assert "location" not in answer.headers
 
     run(check)
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import resource
+import select
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 import time
 from contextlib import ExitStack, suppress
 
 import pytest
+from certificates import Authority
 from live_collector import PLAN, LiveCollector, body, message, received, request, wait_for
 
 from pipelines.collector.keys import drop_key, new_key
@@ -210,11 +213,54 @@ def test_an_endless_head_is_cut_off_for_its_length(collector):
         assert cut_off(connection, b"a" * 65536, 0) < 500
 
 
+@pytest.mark.parametrize(
+    ("begin", "part"),
+    [(b"0\r\nX: ", b"a" * 65536), (b"0\r\n", b"X: 1\r\n" * 10_000), (b"5;a=", b"a" * 65536)],
+    ids=["trailer", "trailers", "extension"],
+)
+def test_what_is_around_chunks_is_cut_off_for_its_length(collector, begin, part):
+    """The parser keeps the fields after the last chunk, and copies them for each part."""
+    with collector.connect() as connection:
+        head = b"POST /v1/reports HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(head + begin)
+        # Beside what is in buffers.
+        assert cut_off(connection, part, 0) < 500
+
+
+def test_many_short_fields_are_cut_off(collector):
+    fields = [f"Origin: {each}" for each in range(32)]
+    assert collector.post(body(), *fields[:31]) == 204
+    assert collector.ask(request(body(), *fields, "Connection: close")) == b""
+    trailers = b"POST /v1/reports HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+    assert collector.ask(trailers + b"Origin:a\r\n" * 40) == b""
+    # Those that are not read are no matter.
+    assert collector.post(body(), *(f"X-{each}: {each}" for each in range(1000))) == 204
+
+
+def test_bodies_in_chunks_of_any_size_are_taken(collector):
+    whole = body(*(message() for _ in range(2000)))
+    for size in (3, 1000, len(whole)):
+        parts = [whole[at : at + size] for at in range(0, len(whole), size)]
+        chunks = b"".join(b"%x;a=b\r\n%b\r\n" % (len(each), each) for each in parts)
+        head = b"POST /v1/reports HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
+        sent = head + b"Connection: close\r\n\r\n" + chunks + b"0\r\nX: 1\r\n\r\n"
+        assert collector.ask(sent).startswith(b"HTTP/1.1 204 "), size
+
+
 def test_an_endless_body_is_refused_and_cut_off(impatient):
     with impatient.connect() as connection:
         connection.sendall(b"POST /v1/reports HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
         cut_off(connection, b"a" * 65536, 0.01)
+
+
+def test_an_empty_origin_is_none(tmp_path):
+    """A proxy may send one for a client that is no page."""
+    with LiveCollector(tmp_path, "--origin", "https://app.example") as collector:
+        assert collector.post(body(), "Origin: ", "Authorization:", "If-None-Match: ") == 204
+        assert collector.post(body(), "Origin: https://app.example") == 204
+        assert collector.post(body(), "Origin: https://other.example") == 403
+        assert collector.post(body(), "Origin: null") == 403
 
 
 def test_who_does_not_read_is_cut_off(impatient):
@@ -246,6 +292,45 @@ def test_more_connections_than_there_may_be_are_answered(impatient):
     assert found.startswith(b"HTTP/1.1 503 ")
     assert b"retry-after: 5" in found
     assert wait_for(lambda: b" 204 " in impatient.ask(request(body(), "Connection: close")))
+
+
+def test_handshakes_that_never_end_are_limited_as_connections_are(tmp_path):
+    certificate, key = Authority(tmp_path).certify()
+    options = "--certificate", str(certificate), "--private-key", str(key)
+    prelude = """
+from functools import partial
+from pipelines.collector import limits, server
+server._HEAD = 600
+limits.Limits = partial(limits.Limits, connections=8)
+"""
+    context = ssl._create_unverified_context()
+    with LiveCollector(tmp_path, *options, prelude=prelude) as collector:
+        held = [collector.connect() for _ in range(30)]
+        # A byte of what begins a handshake, or none.
+        for each in held[::2]:
+            with suppress(ConnectionError):
+                each.sendall(b"\x16")
+        wait_for(lambda: len(select.select(held, [], [], 0)[0]) == 22)
+        assert not select.select(held[:8], [], [], 0)[0]
+        for each in held[:8]:
+            each.close()
+
+        def answered() -> bool:
+            with suppress(OSError), context.wrap_socket(collector.connect()) as connection:
+                connection.sendall(request(body(), "Connection: close"))
+                return received(connection).startswith(b"HTTP/1.1 204 ")
+            return False
+
+        wait_for(answered)
+        others = [collector.connect() for _ in range(3)]
+        with context.wrap_socket(collector.connect()) as idle:
+            collector.process.send_signal(signal.SIGTERM)
+            assert received(idle) == b""
+        assert collector.stop() == 0
+        assert [received(each) for each in others] == [b""] * 3
+        assert collector.output().count("\n") == 1
+        for each in (*held, *others):
+            each.close()
 
 
 def test_what_was_taken_is_answered_before_it_ends(tmp_path):

@@ -1,0 +1,123 @@
+"""Where messages are written: what has been acknowledged is there, whatever fails."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+import pytest
+
+from pipelines.collector.stores import KafkaStore, LogStore
+from sotto.errors import PublishError
+from sotto.kafka.brokers import Broker
+from sotto.kafka.topics import ReportTopic
+from sotto.log import writer
+from sotto.log.reader import LogReader, Record, partitions
+
+
+def stored(folder) -> list[bytes]:
+    reader = LogReader(partitions(folder)[0])
+    return [each.body for each in reader.records() if isinstance(each, Record)]
+
+
+def test_what_follows_a_failure_to_force_to_disk_is_safe_from_it(tmp_path, monkeypatch) -> None:
+    """The kernel may have dropped what it could not write: zeros are in the file some day."""
+    store = LogStore(tmp_path, clock=lambda: 5000)
+    store.write([(0, b"first")])
+    (segment,) = tmp_path.rglob("*.seg")
+    sound = segment.stat().st_size
+    real, failures = writer.force, [True, True]
+
+    def force(descriptor: int) -> None:
+        if failures and failures.pop():
+            raise OSError(5, "Input/output error")
+        real(descriptor)
+
+    monkeypatch.setattr(writer, "force", force)
+    for _ in range(2):
+        # The second time, the new segment cannot be begun either.
+        with pytest.raises(PublishError, match="Input/output error"):
+            store.write([(0, b"doubtful")])
+    store.write([(0, b"later")])
+    store.write([(0, b"last")])
+    with segment.open("r+b") as file:
+        file.seek(sound)
+        file.write(bytes(segment.stat().st_size - sound))
+    assert stored(tmp_path) == [b"first", b"later", b"last"]
+    store.close()
+    # Nor is a segment begun anew without need.
+    store = LogStore(tmp_path, clock=lambda: 5000)
+    store.write([(0, b"again")])
+    store.close()
+    assert stored(tmp_path)[-1] == b"again"
+    assert len(list(tmp_path.rglob("*.seg"))) == 2
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_disk_that_is_full_at_any_instant_loses_nothing(tmp_path, monkeypatch, dies) -> None:
+    """Groups are cut at every byte; the process goes on, or dies there."""
+    real_write, real_cut = os.pwrite, os.ftruncate
+    room = [1 << 20]
+
+    def write_at(descriptor: int, data: bytes, offset: int) -> int:
+        if not room[0]:
+            raise OSError(28, "No space left on device")
+        written = real_write(descriptor, bytes(data)[: room[0]], offset)
+        room[0] -= written
+        return written
+
+    def cut(descriptor: int, size: int) -> None:
+        if dies and not room[0]:
+            raise OSError(5, "Input/output error")
+        real_cut(descriptor, size)
+
+    monkeypatch.setattr(writer, "write_at", write_at)
+    monkeypatch.setattr(writer.os, "ftruncate", cut)
+    taken: list[bytes] = []
+    store = LogStore(tmp_path, clock=lambda: 5000)
+    for left in range(70):
+        room[0] = left
+        group = [(0, b"%d, %d" % (left, each)) for each in range(3)]
+        with suppress(PublishError):
+            store.write(group)
+            taken += [body for _, body in group]
+        room[0] = 1 << 20
+        if dies:
+            store.close()
+            store = LogStore(tmp_path, clock=lambda: 5000)
+        store.write([(0, b"sound %d" % left)])
+        taken.append(b"sound %d" % left)
+    store.close()
+    found = list(LogReader(partitions(tmp_path)[0]).records())
+    assert all(isinstance(each, Record) for each in found)
+    assert set(taken) <= {each.body for each in found}
+    assert 70 < len(taken) < 140
+
+
+class Producer:
+    """One of Kafka's, which fails in a way that nobody expects."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def send(self, *_: object, **__: object) -> None:
+        raise RuntimeError("the thread that sends is gone")
+
+
+def test_a_producer_that_fails_in_any_way_is_not_used_again(monkeypatch) -> None:
+    pytest.importorskip("kafka")
+    made: list[Producer] = []
+    ended: list[object] = []
+    store = KafkaStore(Broker("localhost:9092"), ReportTopic("reports", 1, 8))
+
+    def connect() -> Producer:
+        made.append(Producer())
+        return made[-1]
+
+    monkeypatch.setattr(store, "_connect", connect)
+    monkeypatch.setattr("sotto.kafka.producers.end_producer", ended.append)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            store.write([(3, b"message")])
+    assert len(made) == 2
+    assert ended == made
