@@ -165,7 +165,7 @@ def _device_cases() -> list[dict[str, Any]]:
         "any 2xx is an acknowledgement": ([one], [{"status": 200}], {}),
         "no answer at all": ([one], [{"closes": True}], {}),
     }
-    for status in (400, 401, 408, 413, 422, 429, 500, 503):
+    for status in (400, 401, 403, 408, 413, 422, 429, 500, 503):
         cases[f"refused with {status}"] = ([one], [{"status": status}], {})
     for hint in ("17", "0", "Wed, 21 Oct 2099 07:28:00 GMT", "-1", "1.5", "9999999999"):
         answer = {"status": 503, "headers": {"Retry-After": hint}}
@@ -244,7 +244,7 @@ async def _collect(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     store = _Store(fails=given.get("store") == "fails")
     commits = GroupCommit(store, 0.0, warn=lambda _: None)
     known = Plans([CompiledPlan.from_json(files.plan(name)) for name in _PLANS])
-    app = application(commits, lambda: known, keys, limits)
+    app = application(commits, lambda: known, keys, limits, given.get("origins", ("*",)))
     answers, etag = [], ""
     try:
         for request in case["requests"]:
@@ -326,6 +326,13 @@ def _collector_cases() -> list[dict[str, Any]]:
             {"keys": True},
         ),
         "a browser's message": ([sent(join_messages([one]), headers={**octets, **page})], {}),
+        "a page of an origin that may send, and one of another": (
+            [
+                sent(join_messages([one]), headers={**octets, **page}),
+                sent(join_messages([other]), headers={**octets, "origin": "https://other.example"}),
+            ],
+            {"origins": [page["origin"]]},
+        ),
         "plans, and whether they have changed": (
             [
                 {"method": "GET", "path": plans},
