@@ -124,7 +124,7 @@ def _goes_back_unasked(store: Store, connection: Any, now: int) -> None:
 
 
 _FOLLOW = Store.follow
-_EARLIEST = Store.earliest.fget  # type: ignore[attr-defined]
+_EARLIEST = Store.earliest.fget
 _WEEK = 7 * 86_400_000
 _MASK = bits.bernoulli_mask
 _ROUND = grid.round_to_grid
@@ -226,6 +226,12 @@ PLANTED: dict[str, tuple[str, object, str, Any]] = {
         property(lambda store: (store.accounts.period - 1) * _WEEK),
     ),
     "the guard is not written": ("guard", sender.Store, "write_guard", lambda store: None),
+    "documents are taken as they were served": (
+        "exchange",
+        http,
+        "canonical",
+        lambda document: json.dumps(document).encode(),
+    ),
     "lengths are big-endian": (
         "exchange",
         http,
