@@ -170,6 +170,14 @@ OUTBOX: dict[str, list[Step]] = {
         record("twice", START + HOUR),
         flush(START + 5 * HOUR),
     ],
+    "what is drawn in a period that is entered again is drawn for its pseudonym": [
+        open_(plan="every"),
+        AGREE,
+        record("grr", value="dark"),
+        record("two", START + 2 * WEEK, True),
+        record("rappor", START + HOUR, "a text"),
+        flush(START + 4 * DAY),
+    ],
     "a signed period that is entered again keeps its key": [
         open_(plan="signed"),
         AGREE,
@@ -185,6 +193,14 @@ OUTBOX: dict[str, list[Step]] = {
         flush(START + 4 * DAY),
         flush(2889 * WEEK + 3 * HOUR),
         flush(START + WEEK + 3 * HOUR),
+    ],
+    "what is due late in the period before is not sent early": [
+        *OPENED,
+        record("colour"),
+        record("twice", START + 4 * DAY),
+        record("colour", START + WEEK),
+        flush(START + 2 * DAY),
+        flush(START + WEEK + DAY),
     ],
     "a clock that cannot be right sends and erases nothing": [
         *OPENED,
