@@ -20,7 +20,7 @@ from pipelines.collector.commits import GroupCommit
 from pipelines.collector.keys import AppKeys
 from pipelines.collector.limits import Limits
 from pipelines.collector.plans import Plans
-from sotto.errors import PublishError
+from sotto.errors import PlanError, PublishError
 from sotto.plan.compiled import CompiledPlan, canonical
 from sotto.wire.batch import join_messages
 from tests.conformance import files
@@ -75,8 +75,11 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
         self.server.closed.release()
 
+    def do_GET(self) -> None:
+        self.do_POST()
+
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         self.server.requests.append(
             {
                 "connection": self._number,
@@ -95,9 +98,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response_only(answer["status"])
             for name, value in answer.get("headers", {}).items():
                 self.send_header(name, value)
-            if answer["status"] != 204:
-                self.send_header("Content-Length", "0")
+            content = answer.get("body", "").encode()
+            if answer["status"] not in (204, 304):
+                self.send_header("Content-Length", str(len(content)))
             self.end_headers()
+            self.wfile.write(content)
         if answer.get("closes") or "status" not in answer:
             self.close_connection = True
 
@@ -165,7 +170,7 @@ def _device_cases() -> list[dict[str, Any]]:
         "any 2xx is an acknowledgement": ([one], [{"status": 200}], {}),
         "no answer at all": ([one], [{"closes": True}], {}),
     }
-    for status in (400, 401, 408, 413, 422, 429, 500, 503):
+    for status in (400, 401, 403, 408, 413, 422, 429, 500, 503):
         cases[f"refused with {status}"] = ([one], [{"status": status}], {})
     for hint in ("17", "0", "Wed, 21 Oct 2099 07:28:00 GMT", "-1", "1.5", "9999999999"):
         answer = {"status": 503, "headers": {"Retry-After": hint}}
@@ -173,6 +178,61 @@ def _device_cases() -> list[dict[str, Any]]:
     return [
         {"name": name, "messages": [each.hex() for each in messages], "answers": answers, **more}
         for name, (messages, answers, more) in cases.items()
+    ]
+
+
+def _fetch(case: dict[str, Any]) -> dict[str, Any]:
+    """Ask for a plan once for each answer; return the requests, and what was taken each time."""
+    server = _Server(case["answers"])
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    taken: list[str | None] = []
+    try:
+        for _ in case["answers"]:
+            try:
+                found = http.fetch_plan(url, case["asks"], expect=case["expect"], timeout=60)
+                taken.append(found.digest.hex())
+            except (PublishError, PlanError):
+                taken.append(None)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    return {"requests": server.requests, "taken": taken}
+
+
+def _fetch_cases() -> list[dict[str, Any]]:
+    soon, narrow = (json.loads(files.plan(name)) for name in ("soon", "narrow"))
+    later = {**soon, "expires": soon["expires"] + 86_400_000}
+    one, both = ["soon"], ["soon", "narrow"]
+    cases: dict[str, tuple[list[str], list[Any]]] = {
+        "the one that the app names": (one, [soon, narrow]),
+        "of several that it names the one with the highest version": (both, [narrow, soon]),
+        "of documents of one plan that which expires last": (one, [soon, later, soon]),
+        "none that it names": (["words"], [soon, narrow]),
+        "what cannot be read is passed over": (one, [{"format": 99}, None, soon]),
+        "no plans": (one, []),
+    }
+    answers = {
+        name: (expect, [{"status": 200, "body": json.dumps({"plans": documents})}])
+        for name, (expect, documents) in cases.items()
+    }
+    tagged = {"status": 200, "headers": {"ETag": '"a"'}, "body": json.dumps({"plans": [soon]})}
+    answers["the same request again, whatever was served before"] = (one, [tagged, tagged])
+    answers["what is no list of plans"] = (one, [{"status": 200, "body": "[]"}])
+    elsewhere = {"status": 307, "headers": {"Location": "/elsewhere"}}
+    answers["a redirect is not followed"] = (one, [elsewhere])
+    answers["nothing is served"] = (one, [{"status": 304}, {"status": 404}, {"status": 503}])
+    prints = {each["name"]: each["fingerprint"] for each in files.read("plans")["plans"]}
+    return [
+        {
+            "name": name,
+            "asks": "tests.example",
+            "expect": [prints[each] for each in expect],
+            "answers": given,
+        }
+        for name, (expect, given) in answers.items()
     ]
 
 
@@ -244,7 +304,7 @@ async def _collect(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     store = _Store(fails=given.get("store") == "fails")
     commits = GroupCommit(store, 0.0, warn=lambda _: None)
     known = Plans([CompiledPlan.from_json(files.plan(name)) for name in _PLANS])
-    app = application(commits, lambda: known, keys, limits)
+    app = application(commits, lambda: known, keys, limits, given.get("origins", ("*",)))
     answers, etag = [], ""
     try:
         for request in case["requests"]:
@@ -326,6 +386,13 @@ def _collector_cases() -> list[dict[str, Any]]:
             {"keys": True},
         ),
         "a browser's message": ([sent(join_messages([one]), headers={**octets, **page})], {}),
+        "a page of an origin that may send, and one of another": (
+            [
+                sent(join_messages([one]), headers={**octets, **page}),
+                sent(join_messages([other]), headers={**octets, "origin": "https://other.example"}),
+            ],
+            {"origins": [page["origin"]]},
+        ),
         "plans, and whether they have changed": (
             [
                 {"method": "GET", "path": plans},
@@ -375,6 +442,7 @@ def write() -> None:
         "Requests of a device against a scripted server; of anybody against a collector that "
         "knows the plans 'device' and 'every'; and how long a device waits after failures",
         device=[{**case, **_exchange(case)} for case in _device_cases()],
+        fetches=[{**case, **_fetch(case)} for case in _fetch_cases()],
         collector=collector,
         waits=_waits(),
     )
@@ -387,6 +455,10 @@ def check() -> list[str | None]:
         got = _exchange(case)
         expected = {key: case[key] for key in ("requests", "outcomes")}
         found.append(None if got == expected else f"device, {case['name']}: {got}")
+    for case in content["fetches"]:
+        got = _fetch(case)
+        good = got == {key: case[key] for key in ("requests", "taken")}
+        found.append(None if good else f"fetches, {case['name']}: {got}")
     with TemporaryDirectory() as folder:
         for case in content["collector"]:
             got = asyncio.run(_collect(case, Path(folder)))

@@ -40,6 +40,18 @@ class DeathError(BaseException):
     """The process ends here."""
 
 
+class StepClock(FakeClock):
+    """A clock that may be right again when it is read a second time in one step."""
+
+    then: int | None = None
+
+    def __call__(self) -> int:
+        reading = self.now
+        if self.then is not None:
+            self.now = self.then
+        return reading
+
+
 class Receiver:
     """A publisher that takes messages, refuses them, or ends the process, as a step says."""
 
@@ -66,7 +78,7 @@ class Runner:
 
     def __init__(self, folder: Path, *, write: bool) -> None:
         self._folder, self._write = folder, write
-        self._clock, self._receiver = FakeClock(0), Receiver()
+        self._clock, self._receiver = StepClock(0), Receiver()
         self._source = DeviceBits(DeathError)
         self._device: Device | None = None
 
@@ -79,6 +91,7 @@ class Runner:
         """Make the call of a step; return the step with what it gave and returned."""
         if "at" in step:
             self._clock.now = step["at"]
+        self._clock.then = step.get("then")
         given = None if self._write else bytes.fromhex(step.get("random", ""))
         self._source.begin(given)
         before = len(self._receiver.messages)
@@ -143,7 +156,14 @@ class Runner:
 
     def _record(self, step: Step) -> str:
         self._source.dies = step.get("dies after draws")
+        self._let_time_pass()
         return str(self.device.record(step["metric"], step["value"]).value)
+
+    def _let_time_pass(self) -> None:
+        """Let the client forget what it may remember for a twentieth of a second."""
+        refusals = self.device._store.refusals
+        for metric in [name for name, each in refusals.items() if each.stale is not None]:
+            del refusals[metric]
 
     def _full(self, step: Step) -> None:
         outbox = self.device._store.outbox

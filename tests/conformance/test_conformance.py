@@ -6,17 +6,19 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clientsdk import client as client_module
+from clientsdk import clock
 from clientsdk import draws as client_draws
 from clientsdk.publishers import http
 from clientsdk.sending import backoff, sender
-from clientsdk.store import panels, pseudonyms
+from clientsdk.store import outbox, panels, pseudonyms
 from clientsdk.store.accounts import Accounts
+from clientsdk.store.store import Store
 from mechanisms import coins
 from mechanisms.chains import bits, subsets
 from mechanisms.chains.output_sets import HadamardChain
@@ -114,11 +116,21 @@ def _bits_highest_first(planes: Any, width: int, source: Any) -> int:
     return int(f"{_MASK(planes, width, source):0{width}b}"[::-1], 2)
 
 
+def _goes_back_unasked(store: Store, connection: Any, now: int) -> None:
+    """Follow the clock without a second reading."""
+    reading, store._clock = store._clock, lambda: now
+    _FOLLOW(store, connection, now)
+    store._clock = reading
+
+
+_FOLLOW = Store.follow
+_EARLIEST = Store.earliest.fget
+_WEEK = 7 * 86_400_000
 _MASK = bits.bernoulli_mask
 _ROUND = grid.round_to_grid
 
 #: Changes of the SDK, and a file that notices each.
-PLANTED: dict[str, tuple[str, object, str, Callable[..., Any]]] = {
+PLANTED: dict[str, tuple[str, object, str, Any]] = {
     "a word more keeps the symbol": ("draws", SymbolDraw, "apply", _kept_one_word_more),
     "rows are read one word off": (
         "draws",
@@ -185,7 +197,41 @@ PLANTED: dict[str, tuple[str, object, str, Callable[..., Any]]] = {
         "due_time",
         lambda chain, plan, after: chain.event + chain.jitter + after,
     ),
+    "any clock is believed": ("ledger", client_module, "plausible", lambda time, earliest: time),
+    "2020 begins a millisecond early": ("ledger", client_module.Client, "_earliest", 1577836799999),
+    "2100 begins a millisecond late": ("ledger", clock, "LATEST", clock.LATEST + 1),
+    "the period before the ledger's is gone back to": (
+        "ledger",
+        Store,
+        "earliest",
+        property(lambda store: _EARLIEST(store) + _WEEK),
+    ),
+    "one reading is enough to go back": ("ledger", Store, "follow", _goes_back_unasked),
+    "no period is ever closed": (
+        "ledger",
+        Accounts,
+        "fold_other_periods",
+        lambda accounts, connection: False,
+    ),
+    "chains of periods that have not come stay": (
+        "outbox",
+        outbox,
+        "erase_after",
+        lambda connection, period: 0,
+    ),
+    "a device that has lost its file goes back": (
+        "guard",
+        Store,
+        "earliest",
+        property(lambda store: (store.accounts.period - 1) * _WEEK),
+    ),
     "the guard is not written": ("guard", sender.Store, "write_guard", lambda store: None),
+    "documents are taken as they were served": (
+        "exchange",
+        http,
+        "canonical",
+        lambda document: json.dumps(document).encode(),
+    ),
     "lengths are big-endian": (
         "exchange",
         http,
