@@ -136,7 +136,7 @@ def test_raising_is_as_ever(path, monkeypatch):
         opened(path, on_error="ignore")
 
 
-def test_mistakes_are_counted_and_logged_once(path, caplog):
+def test_mistakes_are_counted_and_logged_once_a_metric(path, caplog):
     client = opened(path)
     client.give_consent()
     for _ in range(3):
@@ -148,8 +148,10 @@ def test_mistakes_are_counted_and_logged_once(path, caplog):
         ("colour", Outcome.INVALID): 3,
         ("(unknown)", Outcome.INVALID): 3,
     }
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert said.startswith("a value is not recorded: metric 'colour'")
+    known, unknown = [record.getMessage() for record in caplog.records]
+    assert known.startswith("a value is not recorded: metric 'colour'")
+    assert unknown.startswith("a value is not recorded: plan ")
+    assert MARK not in unknown
     client.close()
 
 
