@@ -236,7 +236,7 @@ def test_certificates_are_checked(tmp_path):
     with Collector() as server:
         server.socket = server_side.wrap_socket(server.socket, server_side=True)
         url = f"https://localhost:{server.server_port}"
-        with pytest.raises(PublishError, match="SSLCertVerificationError.*is not trusted"):
+        with pytest.raises(PublishError, match=r"SSLCertVerificationError.*is not trusted"):
             HttpPublisher(url).publish(3, message())
         known = ssl.create_default_context(cafile=str(tmp_path / "cert"))
         with pytest.raises(PublishError, match="SSLCertVerificationError"):
