@@ -215,6 +215,7 @@ class Client:
         """
         raises = disabled.raises(on_error)
         try:
+            disabled.check_options(options)
             client = Client(plan, state=state, publisher=publisher, **options)
         except Exception as error:
             if raises:

@@ -50,6 +50,7 @@ CAUSES = {
     "folder": "cannot open the device's store",
     "package": "cryptography",
     "publisher": "publisher must be an object",
+    "option": "a client has no option closk",
     "surprise": "RuntimeError",
 }
 
@@ -64,6 +65,8 @@ def spoil(cause, monkeypatch, path):
         return {"given": plan(metric("colour"), collector="other.example")}
     if cause == "folder":
         return {"path": path.parent / "absent" / "device.db"}
+    if cause == "option":
+        return {"closk": int}
     if cause == "publisher":
         return {"publisher": MemoryPublisher}
     if cause == "package":
