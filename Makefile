@@ -70,7 +70,7 @@ $(PEERS_STAMP): benchmarks/peers/requirements.lock
 	touch $@
 
 serve: venv  ## collect and estimate on this machine, without Kafka (PLAN=plan.yaml, SITE=telemetry.example; docs/small.md)
-	@$(BIN)/python -m deploy.serve --plan $(PLAN) --data $(DATA) $(if $(SITE),--site $(SITE))
+	@$(BIN)/python -m deploy.serve --plan "$(PLAN)" --data "$(DATA)" $(if $(SITE),--site "$(SITE)")
 
 kafka:  ## start Apache Kafka on loopback (PROFILE=tls for TLS and SASL/SCRAM, KAFKA_PORT=9092)
 	$(PYTHON) -m deploy.kafka start --profile $(PROFILE) --port $(KAFKA_PORT)

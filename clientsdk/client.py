@@ -215,6 +215,7 @@ class Client:
         """
         raises = disabled.raises(on_error)
         try:
+            disabled.check_options(options)
             client = Client(plan, state=state, publisher=publisher, **options)
         except Exception as error:
             if raises:
@@ -290,7 +291,9 @@ class Client:
         """Count a recording that an app should not have made, or that failed unexpectedly."""
         if self.settings.disabled:
             return self._tally.count(Outcome.DISABLED, metric)
-        diagnostics.warn("invalid", "a value is not recorded: %s", reason, quiet=math.inf)
+        # Of each metric once: another one's mistake is another.
+        cause = f"invalid {metric}"
+        diagnostics.warn(cause, "a value is not recorded: %s", reason, quiet=math.inf)
         return self._tally.count(Outcome.INVALID, metric)
 
     def _attempt(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
 from clientsdk.outcomes import Outcome, Refusal
-from clientsdk.settings import checked_path, read_plan
+from clientsdk.settings import ClientOptions, checked_path, read_plan
 from sotto.errors import ParameterError, SottoError
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
@@ -38,6 +39,15 @@ def raises(on_error: str) -> bool:
     if on_error not in ("disable", "raise"):
         raise ParameterError("on_error must be 'disable' or 'raise'")
     return on_error == "raise" or os.environ.get(VARIABLE, "").strip().lower() == "raise"
+
+
+def check_options(given: Iterable[str]) -> None:
+    """Raise ParameterError for one that a client does not have: else a TypeError would say it, of
+    which only the name may be logged.
+    """
+    unknown = sorted(set(given) - ClientOptions.__annotations__.keys())
+    if unknown:
+        raise ParameterError(f"a client has no option {', '.join(unknown)}")
 
 
 def reason_of(error: Exception) -> str:

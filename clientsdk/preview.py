@@ -26,7 +26,8 @@ from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.wire.format import Row, decode_message
 
 _HIDDEN = (
-    "To be sent: randomized answers. Noise hides the true values, which this device has not stored."
+    "To be sent, times in UTC: randomized answers. Noise hides the true values, which this device "
+    "has not stored."
 )
 
 

@@ -104,7 +104,10 @@ def _lasts(certificate: Path) -> bool:
 def _run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     program = shutil.which("openssl")
     if program is None:
-        raise MissingToolError("OpenSSL is not installed: install it, or go without TLS")
+        raise MissingToolError(
+            "OpenSSL is not installed, which makes certificates: apt-get install openssl, or "
+            "brew install openssl"
+        )
     return subprocess.run(
         [program, *arguments], capture_output=True, text=True, timeout=60, check=False
     )

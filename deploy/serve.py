@@ -19,6 +19,8 @@ from deploy import certificates
 from deploy.errors import DeployError, MissingToolError
 from deploy.ports import HOST, require_free
 from deploy.process import together
+from pipelines.collector.plans import PlanFiles
+from sotto.errors import SottoError
 
 CADDYFILE = Path(__file__).with_name("caddy") / "Caddyfile"
 #: Where the aggregator looks for what is new so often.
@@ -55,6 +57,7 @@ def prepare(args: argparse.Namespace) -> tuple[dict[str, list[str]], str]:
     require_free(args.port)
     if not args.plan.exists():
         raise DeployError(f"--plan {args.plan}: there is no such file or folder")
+    _require_plans(args.plan)
     args.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     programs = commands(args.plan, args.data, args.port)
     if args.site is None:
@@ -96,6 +99,20 @@ def commands(plan: Path, data: Path, port: int) -> dict[str, list[str]]:
         "sotto collect": collect,
         "sotto aggregate": [*sotto, "aggregate", *shared, *counted],
     }
+
+
+def _require_plans(given: Path) -> None:
+    """Raise DeployError unless there is a plan that can be used."""
+    try:
+        # What cannot be used of a folder the collector says.
+        if given.is_dir():
+            PlanFiles([], given, lambda warning: None)
+        else:
+            PlanFiles([given], None, lambda warning: None)
+    except (SottoError, UnicodeError) as error:
+        # A plan's faults have a line each, and some begin with the file's name.
+        said = "; ".join(str(error).splitlines()).removeprefix(f"{given}: ")
+        raise DeployError(f"--plan {given}: {said}") from error
 
 
 def _caddy() -> str:

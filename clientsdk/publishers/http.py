@@ -28,6 +28,17 @@ ANSWER_BYTES, _PLANS_BYTES = 4096, 4 << 20
 #: Seconds without a message after which a connection is not used again: the collector has closed
 #: it, or is about to.
 _IDLE = 10.0
+#: What an app's developer may have got wrong, by the status or by what was raised.
+_HINTS: dict[int | str, str] = {
+    401: "it asks for the app's key, as sotto collect --new-key has printed it",
+    404: "the url is the collector's own, without /v1/reports",
+    422: "it does not know the plan that the app records under",
+    "ConnectionRefusedError": "nothing listens there",
+    "gaierror": "its name is not known, or there is no network",
+    "RemoteDisconnected": "it has hung up; if it takes https, the url must say so",
+    "SSLCertVerificationError": "its certificate is not trusted, has ended, or has another name",
+    "SSLError": "does the url begin with https:// where it takes http?",
+}
 
 
 class HttpPublisher:
@@ -266,11 +277,14 @@ class Request(threading.Thread):
         if self.given_up or self._error == "TimeoutError":
             raise PublishError(f"the {self.receiver} did not answer in time")
         if not self.status:
-            raise PublishError(f"the {self.receiver} cannot be reached ({self._error})")
+            reached = f"the {self.receiver} cannot be reached ({self._error})"
+            raise PublishError(reached + hint(self._error))
         self.connection.close()
-        raise PublishError(
-            f"the {self.receiver} answered with status {self.status}", retry_after=self._hint
-        )
+        said = f"the {self.receiver} answered with status {self.status}"
+        # Of reports to the collector itself alone: others mean something else by it.
+        if self.receiver == "collector" and self._sent[0] == "POST":
+            said += hint(self.status)
+        raise PublishError(said, retry_after=self._hint)
 
     def run(self) -> None:
         """Send, and read the answer."""
@@ -300,6 +314,11 @@ class Request(threading.Thread):
         if socket_ is not None:
             with suppress(OSError):
                 socket_.shutdown(socket.SHUT_RDWR)
+
+
+def hint(cause: int | str) -> str:
+    """Return what to look for, to stand behind an error's text; empty where nothing is known."""
+    return f": {_HINTS[cause]}" if cause in _HINTS else ""
 
 
 def seconds(text: str | None) -> float | None:

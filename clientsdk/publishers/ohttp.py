@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from clientsdk.publishers.binary_http import decode_response, encode_request
 from clientsdk.publishers.encapsulation import Exchange, KeyConfiguration
-from clientsdk.publishers.http import ANSWER_BYTES, Address, HttpPublisher, Request, seconds
+from clientsdk.publishers.http import ANSWER_BYTES, Address, HttpPublisher, Request, hint, seconds
 from sotto.errors import FormatError, PublishError
 
 #: Statuses by which gateways refuse a key that they do not have (any more).
@@ -121,6 +121,6 @@ class _Encapsulated(Request):
             raise PublishError(f"the gateway's answer cannot be read: {error}") from None
         if status // 100 != 2:
             raise PublishError(
-                f"the collector answered with status {status}",
+                f"the collector answered with status {status}{hint(status)}",
                 retry_after=seconds(fields.get("retry-after")),
             )

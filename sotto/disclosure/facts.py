@@ -125,11 +125,24 @@ def bounds(plan: CompiledPlan) -> Iterator[str]:
         yield f"{life}."
         return
     yield (
-        f"{life}, and is silent once that is spent, after about {figure(lasts.years)} years. For "
+        f"{life}, and is silent once that is spent, after about {_years(lasts.years)}. For "
         "whoever can tell that answers of several such times are yours, the epsilons add up, and "
         f"the bounds above no longer hold; each {span(plan.period)} therefore have a random name "
         "of their own, which is not joined to the one before."
     )
+
+
+def _years(count: float) -> str:
+    """Return a time in years, or what is below two in months, in days below two months.
+
+    >>> _years(18.7123), _years(0.958), _years(0.05)
+    ('18.7 years', '11 months', '18 days')
+    """
+    if count >= 2:
+        return f"{figure(count)} years"
+    if count * 12 >= 2:
+        return f"{count * 12:.0f} months"
+    return span(max(1, round(count * 365.25)) * 86_400_000)
 
 
 def kept(plan: CompiledPlan) -> Iterator[str]:

@@ -77,6 +77,8 @@ def _date(value: object) -> date:
 
 
 def _text(value: object) -> object:
+    if isinstance(value, dict | list):
+        raise ValueError(f"{shown(value)} must be a text")
     if not isinstance(value, str):
         raise ValueError(f"{shown(value)} is no text for YAML: write it in quotes")
     if "\0" in value:

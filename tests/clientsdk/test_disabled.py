@@ -50,6 +50,7 @@ CAUSES = {
     "folder": "cannot open the device's store",
     "package": "cryptography",
     "publisher": "publisher must be an object",
+    "option": "a client has no option closk",
     "surprise": "RuntimeError",
 }
 
@@ -64,6 +65,8 @@ def spoil(cause, monkeypatch, path):
         return {"given": plan(metric("colour"), collector="other.example")}
     if cause == "folder":
         return {"path": path.parent / "absent" / "device.db"}
+    if cause == "option":
+        return {"closk": int}
     if cause == "publisher":
         return {"publisher": MemoryPublisher}
     if cause == "package":
@@ -136,7 +139,7 @@ def test_raising_is_as_ever(path, monkeypatch):
         opened(path, on_error="ignore")
 
 
-def test_mistakes_are_counted_and_logged_once(path, caplog):
+def test_mistakes_are_counted_and_logged_once_a_metric(path, caplog):
     client = opened(path)
     client.give_consent()
     for _ in range(3):
@@ -148,8 +151,10 @@ def test_mistakes_are_counted_and_logged_once(path, caplog):
         ("colour", Outcome.INVALID): 3,
         ("(unknown)", Outcome.INVALID): 3,
     }
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert said.startswith("a value is not recorded: metric 'colour'")
+    known, unknown = [record.getMessage() for record in caplog.records]
+    assert known.startswith("a value is not recorded: metric 'colour'")
+    assert unknown.startswith("a value is not recorded: plan ")
+    assert MARK not in unknown
     client.close()
 
 

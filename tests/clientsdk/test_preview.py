@@ -278,7 +278,7 @@ def test_the_command_shows_what_was_sent_and_what_is_to_be(tmp_path, capsys, mon
     assert main(["preview", str(tmp_path / "device.db")]) == 0
     told = capsys.readouterr().out
     assert "epsilon 0.5 sent, 1 to come, 2 to come; next at" in told
-    assert "To be sent: randomized answers. Noise hides the true values" in told
+    assert "To be sent, times in UTC: randomized answers. Noise hides the true values" in told
     assert "trial/colour (Its colour) of about 2025-07-31 00:00, release 2 of 3" in told
     assert main(["preview", str(tmp_path / "none.db")]) == 2
 

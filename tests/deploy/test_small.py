@@ -98,6 +98,15 @@ def test_what_is_missing_is_said_before_anything_starts(tmp_path, monkeypatch, c
     monkeypatch.chdir(tmp_path)
     assert serve.main(["--plan", "no.yaml", "--port", str(free_ports(1)[0])]) == 2
     assert "--plan no.yaml: there is no such file or folder" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "wrong.yaml").write_text("hello: 1")
+    for wrong, said in (("empty", "there is no plan yet"), ("wrong.yaml", "collector is missing")):
+        assert serve.main(["--plan", wrong, "--port", str(free_ports(1)[0])]) == 2
+        told = capsys.readouterr()
+        assert f"serve: error: --plan {wrong}: " in told.err
+        assert said in told.err
+        assert not told.out
+        assert not (tmp_path / "build").exists()
     monkeypatch.setattr(serve.shutil, "which", lambda name: None)
     arguments = ["--plan", str(PLAN), "--site", "x.example", "--port", str(free_ports(1)[0])]
     with pytest.raises(MissingToolError, match="apt-get install caddy"):

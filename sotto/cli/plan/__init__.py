@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
-HELP = "check a collection plan, compile it, or write a typed module for apps"
+HELP = "check a collection plan, compile it, write what people are told, or a typed module for apps"
 
 EXAMPLES = """\
 examples:

@@ -131,6 +131,26 @@ def test_a_refusal_says_when_to_come_again(collector, publisher, headers, hint):
     publisher.publish(3, message())
 
 
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (401, "status 401: it asks for the app's key"),
+        (404, "status 404: the url is the collector's own, without /v1/reports"),
+        (422, "status 422: it does not know the plan"),
+        (503, "status 503$"),
+    ],
+)
+def test_a_refusal_says_what_may_be_wrong(collector, publisher, status, said):
+    collector.answer = refuse(status)
+    with pytest.raises(PublishError, match=said):
+        publisher.publish(3, message())
+
+
+def test_http_and_https_that_were_confused_are_told_apart(collector):
+    with pytest.raises(PublishError, match="where it takes http\\?"):
+        HttpPublisher(collector.url.replace("http:", "https:")).publish(3, message())
+
+
 def test_redirects_are_not_followed(collector, publisher):
     collector.answer = refuse(307, ("Location", f"{collector.url}/v1/reports"))
     with pytest.raises(PublishError, match="status 307"):
@@ -201,7 +221,9 @@ def test_nobody_there_is_an_error_without_an_address(collector):
         publisher = HttpPublisher(f"http://127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(PublishError) as caught:
             publisher.publish(3, message())
-    assert str(caught.value) == "the collector cannot be reached (ConnectionRefusedError)"
+    assert str(caught.value) == (
+        "the collector cannot be reached (ConnectionRefusedError): nothing listens there"
+    )
 
 
 def test_certificates_are_checked(tmp_path):
@@ -214,7 +236,7 @@ def test_certificates_are_checked(tmp_path):
     with Collector() as server:
         server.socket = server_side.wrap_socket(server.socket, server_side=True)
         url = f"https://localhost:{server.server_port}"
-        with pytest.raises(PublishError, match="SSLCertVerificationError"):
+        with pytest.raises(PublishError, match=r"SSLCertVerificationError.*is not trusted"):
             HttpPublisher(url).publish(3, message())
         known = ssl.create_default_context(cafile=str(tmp_path / "cert"))
         with pytest.raises(PublishError, match="SSLCertVerificationError"):

@@ -112,7 +112,7 @@ def test_a_connection_to_the_relay_is_for_one_pseudonym(relay, publisher):
     [
         (known(503, b"retry-after", b"120 "), "the collector answered with status 503", 120.0),
         (known(429, b"retry-after", b"soon"), "the collector answered with status 429", None),
-        (known(401), "the collector answered with status 401", None),
+        (known(401), "the collector answered with status 401: it asks for the app's key", None),
         (known(307), "the collector answered with status 307", None),
         (b"\0" * 9, "the gateway's answer cannot be read: a binary HTTP", None),
         (b"", "the gateway's answer cannot be read: a binary HTTP response ends", None),
@@ -219,7 +219,9 @@ def test_nobody_there_is_an_error_without_an_address(behind):
     publisher = ObliviousPublisher(url, COLLECTOR, behind.gateway.configuration)
     with pytest.raises(PublishError) as caught:
         publisher.publish(3, message())
-    assert str(caught.value) == "the relay or gateway cannot be reached (ConnectionRefusedError)"
+    assert str(caught.value) == (
+        "the relay or gateway cannot be reached (ConnectionRefusedError): nothing listens there"
+    )
 
 
 @pytest.mark.parametrize(
