@@ -31,6 +31,7 @@ from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, StoreError
 
+NO_CONSENT = Outcome.NO_CONSENT
 GIVEN, WITHDRAWN, NEVER_GIVEN = Consent.GIVEN, Consent.WITHDRAWN, Consent.NEVER_GIVEN
 GROUPS = {"look": "How it looks", "use": "What is used"}
 #: No two clients on one file draw the same.
@@ -241,7 +242,7 @@ def test_other_plans_of_the_collector_follow(path):
     assert bare.give_consent()
     assert bare.record("colour", "a") is Outcome.ACCEPTED
     assert first.group_consent == {"look": GIVEN, "use": NEVER_GIVEN}
-    assert first.ledger().groups == (("", GIVEN), ("*", NEVER_GIVEN), ("look", GIVEN))
+    assert first.ledger().groups == (("*", NEVER_GIVEN), ("bare/", GIVEN), ("look", GIVEN))
     assert first.withdraw_consent(groups=["look"])
     assert {each.metric for each in bare.ledger().pending} == {"bare/colour"}
     assert bare.record("colour", "a") is Outcome.PERIOD_FULL
@@ -263,6 +264,43 @@ def test_another_name_for_a_group_is_no_yes(path):
     # A person who is asked again may agree.
     assert client.give_consent(groups=["used"])
     assert client.record("shape", "a") is Outcome.ACCEPTED
+
+
+def test_nor_is_a_yes_to_another_plan_that_has_no_groups(path):
+    """Nor one that was given to an earlier version without groups."""
+    bare = plan(metric("size"), plan="bare")
+    ungrouped = plan(metric("shape", "every", 5), version=2, ceilings=CEILINGS)
+    device(path, consent=False).give_consent(groups=["look"])
+    assert device(path, compiled=bare, consent=False).give_consent()
+    assert device(path, compiled=ungrouped, consent=False).record("shape", "a") is NO_CONSENT
+    earlier = device(path, compiled=ungrouped, consent=False)
+    assert earlier.give_consent()
+    assert earlier.record("shape", "a") is Outcome.ACCEPTED
+    device(path, consent=False).withdraw_consent(groups=["use"])
+    assert earlier.ledger().pending == ()
+    assert earlier.record("shape", "a") is NO_CONSENT
+    assert device(path, compiled=bare, consent=False).record("size", "a") is Outcome.ACCEPTED
+
+
+@pytest.mark.parametrize("group", ["used", None])
+def test_giving_consent_at_every_start_is_no_yes_to_what_was_refused(path, caplog, group):
+    """Under another name, or none, it is given only by name or again."""
+    with device(path) as client:
+        client.withdraw_consent(groups=["use"])
+    changes = {"group": group} if group else {}
+    groups = {"groups": {"look": "How it looks", "used": "What is used"}} if group else {}
+    colour = metric("colour", "every", 2, **({"group": "look"} if group else {}))
+    later = plan(colour, metric("shape", "every", 2, **changes), version=2, **groups)
+    for _ in range(2):
+        with device(path, compiled=later, consent=False) as client:
+            assert not client.give_consent()
+            assert client.record("shape", "a") is NO_CONSENT
+            assert client.record("colour", "a") is (Outcome.ACCEPTED if group else NO_CONSENT)
+    assert len([line for line in caplog.messages if "consent to some groups" in line]) == 1
+    client = device(path, compiled=later, consent=False)
+    assert client.give_consent(again=True)
+    assert client.record("shape", "a") is Outcome.ACCEPTED
+    assert client.give_consent()
 
 
 def test_a_no_before_consent_leaves_no_yes_to_later_groups(path):
