@@ -227,7 +227,7 @@ def test_what_was_agreed_to_before_a_withdrawal_of_the_whole_is_not_after(path):
 
 
 def test_other_plans_of_the_collector_follow(path):
-    """A group is the collector's, as consent is; what has no group counts as one of the others."""
+    """A group is the collector's, as consent is; a plan without groups counts as one of the others."""
     first = device(path, consent=False)
     first.give_consent(groups=["look"])
     bare = device(path, compiled=plan(metric("colour"), plan="bare"), consent=False)
