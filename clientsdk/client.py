@@ -4,49 +4,44 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Unpack
 
-from clientsdk import diagnostics
+from clientsdk import diagnostics, disabled
+from clientsdk.clock import EARLIEST, if_known, plausible
 from clientsdk.consent import ConsentKeeper
 from clientsdk.diagnostics import drop_locals
-from clientsdk.ledger import Consent, Ledger
-from clientsdk.outcomes import FlushResult, Outcome, Refusal
-from clientsdk.publishers import Publisher
+from clientsdk.ledger import Consent, Ledger, read_file
+from clientsdk.outcomes import FlushResult, Outcome
+from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.recorder import Recorder
-from clientsdk.sending.sender import Sender, out_of_time
-from clientsdk.sending.tasks import FlushTask, run_in_thread, start_call
+from clientsdk.sending.outgoing import Outgoing
+from clientsdk.sending.sender import Sender, bare
+from clientsdk.sending.tasks import Result, run_in_thread
 from clientsdk.sending.worker import Worker
 from clientsdk.settings import (
-    BEGINNING,
-    END,
+    ClientOptions,
     Forgetful,
     Quota,
     Settings,
-    checked_ceilings,
     checked_clock,
     checked_path,
     checked_publisher,
     checked_time,
     checked_timeout,
     configured,
-    lowered,
     read_plan,
     warn_if_nothing_fits,
+    warn_that_it_forgets,
 )
 from clientsdk.stats import Stats, Tally
-from clientsdk.store import outbox
-from clientsdk.store.database import READ
 from clientsdk.store.recovery import open_store
-from clientsdk.store.schema import LOCK_PATIENCE, NEVER
 from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
-from sotto.errors import StoreError, UnknownMetricError
-from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
-from sotto.plan.metric import Symbol
+from sotto.errors import SottoError, StoreError, UnknownMetricError, ValueTypeError
+from sotto.plan.compiled import Ceilings, CompiledPlan
 from sotto.wire.signatures import require_signatures
 
 if TYPE_CHECKING:
@@ -54,23 +49,18 @@ if TYPE_CHECKING:
 
     from clientsdk.preview import Preview
 
-#: As names of a module they are found sooner than as those of an Enum.
-ACCEPTED, NO_CONSENT, STORE_FULL = Outcome.ACCEPTED, Outcome.NO_CONSENT, Outcome.STORE_FULL
-_FORGETS = (
-    "there is no state file (NO_LIFETIME_BOUND): no lifetime bound survives this process, nor does "
-    "what is not sent"
-)
-_DISABLED = "the SDK is switched off (SOTTO_DISABLED or its settings)"
+#: As a name of a module it is found sooner than as one of an Enum.
+NO_CONSENT = Outcome.NO_CONSENT
 
 
 class Client:
     """Records values under a plan and sends what is due.
 
-    Making one opens no connection and starts no thread. Unless ``background`` is false, the first
-    recording starts a thread that sends each report when it is due, waits longer after each
-    failure, and has less than a second when the interpreter ends; what is not delivered then stays
-    in the state file. Threads may share a client, signal handlers and event loops may call
-    :meth:`record`, and a child of a fork goes on with a thread of its own.
+    Making one opens no connection. Unless ``background`` is false, a thread sends each report when
+    it is due. It starts with the first recording, or at once if consent is given and something
+    waits, waits longer after each failure, and has less than a second when the interpreter ends;
+    what is not delivered then stays in the state file. Threads may share a client, signal handlers
+    and event loops may call :meth:`record`, and a child of a fork goes on with a thread of its own.
 
     Parameters
     ----------
@@ -83,9 +73,9 @@ class Client:
     publisher : Publisher
         Takes the messages. The client never closes it, since several clients may share it.
     clock : callable
-        Returns milliseconds since the epoch. Budget periods only advance: one reading far in the
-        future, once used, moves the ledger there for good. Every recording until that time counts
-        as made then, and beyond the plan's ``expires`` nothing is recorded or sent any more.
+        Returns milliseconds since the epoch. Before 2020 and from 2100 on it cannot be right:
+        nothing is recorded or sent then. A clock that was ahead is followed back, and what was
+        recorded meanwhile is erased; what was charged for it stays charged.
     ceilings : Ceilings, optional
         In micro-epsilon (``Ceilings.of_epsilon(3, 60)`` takes epsilons). The lowest of these, the
         settings', the environment's and the plan's are pinned in a new store. In an existing one
@@ -133,6 +123,13 @@ class Client:
     (<Outcome.ACCEPTED: 'accepted'>, 1, 1)
     """
 
+    #: Before which reading of the clock it cannot be right (ms).
+    _earliest = EARLIEST
+    #: Whether errors are counted, why nothing is recorded, and whether a withdrawal is not written.
+    _lenient = False
+    _why: str | None = None
+    _owes_withdrawal = False
+
     def __init__(
         self,
         plan: CompiledPlan | bytes | str | os.PathLike[str],
@@ -146,50 +143,99 @@ class Client:
         settings: Settings | None = None,
         expect: str | None = None,
     ) -> None:
-        self.plan: CompiledPlan = read_plan(plan, expect)
-        if self.plan.signed:
+        plan = read_plan(plan, expect)
+        if plan.signed:
             require_signatures()
         publisher = checked_publisher(publisher)
-        self.settings: Settings = configured(settings, background=background, quota=quota)
-        if self.settings.log is not None:
-            diagnostics.set_level(self.settings.log)
-        self._clock, self._now = checked_clock(clock), _bounded(clock)
-        self._metrics = {metric.name: metric for metric in self.plan.metrics}
-        source = self._source()
-        pinned = self.settings.lowered(self.plan.ceilings)
-        if ceilings is not None:
-            pinned = self.settings.lowered(lowered(checked_ceilings(ceilings), self.plan.ceilings))
-        self._file = path = checked_path(state)
-        disabled, quota = self.settings.disabled, self.settings.quota
-        if disabled:
+        settings = configured(settings, background=background, quota=quota)
+        pinned = settings.pinned(plan, ceilings)
+        self._set_up(plan, settings, checked_clock(clock), pinned, checked_path(state), publisher)
+
+    def _set_up(
+        self,
+        plan: CompiledPlan,
+        settings: Settings,
+        clock: Callable[[], int],
+        ceilings: Ceilings,
+        path: str | None,
+        publisher: Publisher,
+    ) -> None:
+        self.plan, self.settings, self._file = plan, settings, path
+        if settings.log is not None:
+            diagnostics.set_level(settings.log)
+        self._clock, self._now = clock, plausible(clock, self._earliest)
+        self._metrics = {metric.name: metric for metric in plan.metrics}
+        source, quota = self._source(), settings.quota
+        if settings.disabled:
             path = None
         elif path is None:
             self._warn_that_it_forgets()
-        self._store = open_store(path, self.plan, pinned, self._now(), source, quota)
-        warn_if_nothing_fits(self.plan, self._store.ceilings)
+        self._store = open_store(path, plan, ceilings, if_known(self._now), source, quota)
         self._refusals = self._store.refusals
-        if disabled:
-            self._refusals = {
-                each.name: Refusal(Outcome.DISABLED, each.plain, None) for each in self.plan.metrics
-            }
-        self._recorder = Recorder(self._store, self.plan, source)
-        self._consent = ConsentKeeper(
-            self._store, self.plan, self.settings, self._recorder.counter, self._now
-        )
+        if settings.disabled:
+            self._why = self._why or disabled.SWITCHED_OFF
+            self._refusals = disabled.refusals(plan)
+        else:
+            warn_if_nothing_fits(plan, self._store.ceilings)
+        self._recorder = Recorder(self._store, plan, source)
+        counter = self._recorder.counter
+        self._consent = ConsentKeeper(self._store, plan, settings, counter, self._now)
         self._tally = Tally(self._metrics)
         self._outcomes = self._tally.outcomes
-        self._sender = Sender(self._store, self.plan.period, publisher, quota.age)
+        self._sender = Sender(self._store, publisher, quota.age)
+        self._outgoing = Outgoing(
+            self._store, self._sender, counter, self._consent, self._tally, self._now
+        )
+        self._flush, next_due = self._outgoing.flush, self._outgoing.next_due
         self._worker = (
-            Worker(self._store, self.plan.resolution, self._now, self.next_due, self._flush)
-            if self.settings.background and not disabled
+            Worker(self._store, plan.resolution, self._now, next_due, self._flush)
+            if settings.background and not settings.disabled
             else None
         )
+        if self._worker is not None and self._store.waiting:
+            self._worker.start()
+
+    @staticmethod
+    def open(
+        plan: CompiledPlan | bytes | str | os.PathLike[str],
+        *,
+        state: str | os.PathLike[str] | Forgetful,
+        publisher: Publisher,
+        on_error: Literal["disable", "raise"] = "disable",
+        **options: Unpack[ClientOptions],
+    ) -> Client:
+        """Make a client that never stops its app, whatever is wrong with disk, plan or environment.
+
+        Where :class:`Client` would raise, this logs one line and returns a client that is disabled:
+        every outcome is ``disabled``, and ``stats().disabled`` says why. One that could be made
+        counts what :meth:`record` would raise as ``invalid``, and only :meth:`withdraw_consent`,
+        :meth:`ledger` and :meth:`preview` raise where the store fails. With ``on_error="raise"``,
+        or ``SOTTO_ON_ERROR=raise`` in the environment, it is :class:`Client` as it is, whose other
+        arguments are the ``options``.
+        """
+        raises = disabled.raises(on_error)
+        try:
+            client = Client(plan, state=state, publisher=publisher, **options)
+        except Exception as error:
+            if raises:
+                raise
+            client = Client.__new__(Client)
+            client._disable(disabled.reason_of(error), plan, state)
+        client._lenient = not raises
+        return client
+
+    def _disable(self, reason: str, plan: object, state: object) -> None:
+        diagnostics.warn("disabled", "telemetry is disabled: %s", reason)
+        self._why = reason
+        known, path = disabled.plan_if_readable(plan), disabled.path_if_usable(state)
+        off = Settings(disabled=True)
+        self._set_up(known, off, now_ms, known.ceilings, path, MemoryPublisher())
 
     def _source(self) -> Source:
         return SystemSource()
 
     def _warn_that_it_forgets(self) -> None:
-        diagnostics.warn("memory", _FORGETS, quiet=math.inf)
+        warn_that_it_forgets()
 
     def record(self, metric: str, value: object) -> Outcome:
         """Randomize a value and store the outputs, or return why not.
@@ -204,11 +250,11 @@ class Client:
         try:
             refusal = self._refusals.get(metric)
             if refusal is not None:
-                outcome, plain, until, stale = refusal
+                outcome, plain, since, until, stale = refusal
                 if type(value) not in plain:
                     # Only whether it is of the right type: what becomes of it is the same.
                     self._metrics[metric].encode(value)
-                if (until is None or self._clock() < until) and (
+                if (since is None or since <= self._clock() < until) and (
                     stale is None or monotonic() < stale
                 ):
                     self._outcomes[outcome][metric] += 1
@@ -223,25 +269,41 @@ class Client:
                 raise UnknownMetricError(
                     f"plan {self.plan.plan!r} has no such metric; it has {', '.join(self._metrics)}"
                 )
-            outcome = self._record(known, known.encode(value))
+            outcome = self._recorder.attempt(known, known.encode(value), self._now(), self._consent)
             self._outcomes[outcome][metric] += 1
-            worker = self._worker
-            if worker is not None:
-                if worker.idle:
-                    if outcome is not NO_CONSENT and outcome is not STORE_FULL:
-                        # Whatever became of this value: there may be older ones to be sent.
-                        worker.start()
-                elif outcome is ACCEPTED:
-                    worker.wake()
+            if self._worker is not None:
+                self._worker.recorded(outcome)
             return outcome
         except BaseException as error:
             # Also an interrupt: no frame that it came through keeps the value.
+            name = metric if isinstance(error, ValueTypeError) else disabled.UNKNOWN_METRIC
             unhashable = isinstance(error, TypeError) and metric.__hash__ is None
             del metric, value
             drop_locals(error)
-            if unhashable:
-                raise UnknownMetricError("metric must be the name of one; got no text") from None
-            raise
+            if self._lenient and isinstance(error, Exception):
+                return self._invalid(name, disabled.reason_of(error))
+            if not unhashable:
+                raise
+        raise ValueTypeError("metric must be the name of one, a str; got a list, dict or the like")
+
+    def _invalid(self, metric: str, reason: str) -> Outcome:
+        """Count a recording that an app should not have made, or that failed unexpectedly."""
+        if self.settings.disabled:
+            return self._tally.count(Outcome.DISABLED, metric)
+        diagnostics.warn("invalid", "a value is not recorded: %s", reason, quiet=math.inf)
+        return self._tally.count(Outcome.INVALID, metric)
+
+    def _attempt(
+        self, call: Callable[[], Result], instead: Callable[[SottoError], Result]
+    ) -> Result:
+        """Return what a call returns, and where the app asked for no errors something instead."""
+        try:
+            return call()
+        except SottoError as error:
+            if not self._lenient:
+                raise
+            diagnostics.warn("store", "telemetry does not work now: %s", str(error))
+            return instead(error)
 
     @property
     def consent(self) -> Consent:
@@ -250,11 +312,11 @@ class Client:
         Where the kill switch is on no file is read, and it is ``NEVER_GIVEN``. Raises StoreError if
         the store cannot be read.
         """
-        return self._consent.read()
+        return self._attempt(self._consent.read, lambda error: Consent.NEVER_GIVEN)
 
     @property
     def group_consent(self) -> dict[str, Consent]:
-        """What the person has said of each of the plan's groups, by name; errors as ``consent``."""
+        """What the person has said of each of the plan's groups; errors are as of ``consent``."""
         return self._consent.groups()
 
     def give_consent(self, *, groups: Iterable[str] | None = None, again: bool = False) -> bool:
@@ -267,32 +329,31 @@ class Client:
 
         Another process on the same file notices within a twentieth of a second. While the rollback
         guard beside the file cannot be written, values are recorded and not sent; after a
-        withdrawal that is an error. Raises StoreError if it could not be written; nothing is
-        recorded then.
+        withdrawal that is an error. Raises StoreError, and records nothing, if it was not written.
         """
-        return self._consent.give(None, again, self._consent.named(groups))
+        consent = self._consent
+        return self._attempt(
+            lambda: consent.give(None, again, consent.named(groups)), lambda error: False
+        )
 
     def renew_consent(self, ceilings: Ceilings | None = None, *, again: bool = False) -> bool:
         """Write down that the person agrees to other ceilings, higher ones included.
 
         In micro-epsilon, by default the plan's, which in any case bound what is spent, as do those
         of the settings and the environment, here and in other clients. The ``ceilings`` that this
-        client was made with give way to these. The rest is as for :meth:`give_consent`, but that
-        what was said of groups stays; without ``again`` a withdrawal stands, and no ceiling
-        changes.
+        client was made with give way to these. The rest is as for :meth:`give_consent`, but what is
+        said of groups stays; without ``again`` a withdrawal stands, and no ceiling changes.
         """
-        return self._consent.renew(ceilings, again)
+        return self._attempt(lambda: self._consent.renew(ceilings, again), lambda error: False)
 
     def withdraw_consent(self, *, groups: Iterable[str] | None = None) -> bool:
         """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
 
         With ``groups`` of these alone, or of everything where that cannot be written now. What was
         reserved and spent stays in the ledger, so that agreeing again in the same period starts
-        where it stopped. The kill switch does not keep a person from withdrawing.
-
-        A flush under way in another thread or process hands its publisher no further message. What
-        the publisher has by then may still go out: the messages since its last sync, of at most
-        4,096 reports, all of them charged.
+        where it stopped. The kill switch does not keep a person from withdrawing. A flush under way
+        elsewhere hands its publisher no further message; what that has by then may still go out:
+        the messages since its last sync, of at most 4,096 reports, all of them charged.
 
         It is noted first, for all processes and across restarts, in bytes that the rollback guard
         beside the file already has. Where the file cannot be written, as on a full disk, the note
@@ -306,9 +367,14 @@ class Client:
         client is switched off and the file is of another budget.
         """
         named = self._consent.named(groups)
-        if self.settings.disabled:
-            return self._consent.withdraw_though_disabled(self._file, self._source(), named)
-        return self._consent.withdraw() if named is None else self._consent.withdraw_groups(named)
+        if not self.settings.disabled:
+            return (
+                self._consent.withdraw() if named is None else self._consent.withdraw_groups(named)
+            )
+        self._owes_withdrawal = True
+        erased = self._consent.withdraw_though_disabled(self._file, self._source(), named)
+        self._owes_withdrawal = False
+        return erased
 
     def flush(self, timeout: float | None = None) -> FlushResult:
         """Send every report that is due now; of a chain with several levels due, the newest alone.
@@ -330,13 +396,15 @@ class Client:
         :meth:`next_due` says, rather than seldom and in bulk.
         """
         timeout = self.settings.flush_timeout if timeout is None else timeout
-        if timeout is None:
-            return self._flush(FlushTask(patience=LOCK_PATIENCE))
-        task = FlushTask(checked_timeout(timeout), patience=math.inf)
-        call = start_call(lambda: self._flush(task))
-        if call is not None and call.wait(timeout):
-            return call.result()
-        return self._sender.unfinished(self._now(), task)
+        if timeout is not None:
+            checked_timeout(timeout)
+        if self.settings.disabled:
+            self._withdraw_if_owed()
+            return FlushResult(0, 0)
+        return self._attempt(
+            lambda: self._outgoing.flush_within(timeout),
+            lambda error: FlushResult(0, 0, error=bare(error)),
+        )
 
     async def aflush(self, timeout: float | None = None) -> FlushResult:
         """Do what :meth:`flush` does, while the event loop of asyncio goes on."""
@@ -353,34 +421,9 @@ class Client:
         does; an error in the result says that it had not ended by then.
         """
         timeout = self.settings.close_timeout if timeout is None else timeout
-        until = time.monotonic() + checked_timeout(timeout)
-        worker, sent, error = self._worker, 0, None
-        if worker is not None:
-            before = worker.sent
-            worker.end(until)
-            if not worker.wait(until):
-                error = out_of_time()
-            sent = worker.sent - before
-        remaining = 0
-        try:
-            now = self._now()
-            self._settle(now)
-            with suppress(StoreError):
-                self._recorder.counter.release()
-            with suppress(StoreError):
-                remaining = self._sender.remaining(now)
-            self._store.erasure.scrub(compact=False)
-            self._store.finish_erasure()
-        except BaseException:
-            # What was interrupted may still hold the store, until the interrupt has gone through.
-            with suppress(StoreError):
-                self._store.close()
-            raise
-        else:
-            self._store.close()
-        finally:
-            self._store.refusals.clear()
-        return FlushResult(sent, remaining, error=error)
+        checked_timeout(timeout)
+        self._withdraw_if_owed()
+        return self._outgoing.close(self._worker, timeout)
 
     async def aclose(self, timeout: float | None = None) -> FlushResult:
         """Do what :meth:`close` does, while the event loop of asyncio goes on."""
@@ -406,13 +449,7 @@ class Client:
         """
         if self.settings.disabled:
             return None
-        self._settle(self._now())
-        with self._store.transaction(READ) as connection:
-            due = outbox.next_due(connection)
-            counted = self._recorder.counter.next_due()
-            soonest = min((each for each in (due, counted) if each is not None), default=None)
-            self._store.outbox.soonest = NEVER if soonest is None else soonest
-        return soonest
+        return self._attempt(self._outgoing.next_due, lambda error: None)
 
     def ledger(self) -> Ledger:
         """Return what was reserved and spent, period by period, and the chains still to be sent.
@@ -421,7 +458,9 @@ class Client:
         first. Raises StoreError if the store cannot be read, or the kill switch is on.
         """
         self._refuse_if_disabled("the ledger cannot be read")
-        self._settle(self._now())
+        if self.settings.disabled and self._file is not None and os.path.exists(self._file):
+            return read_file(self._file)
+        self._outgoing.settle(self._now())
         return self._store.ledger()
 
     def stats(self) -> Stats:
@@ -429,10 +468,7 @@ class Client:
 
         It raises nothing. :mod:`clientsdk.prometheus` exposes the same to Prometheus.
         """
-        now, totals = self._now(), None
-        with suppress(StoreError), self._store.transaction(READ) as connection:
-            totals = outbox.totals(connection, self._store.moment(now))
-        return self._tally.stats(totals)
+        return self._tally.stats(self._outgoing.totals(), self._why)
 
     def preview(self, at: int | None = None) -> Preview:
         """Return exactly what would be sent, byte for byte, if nothing more were recorded.
@@ -447,58 +483,14 @@ class Client:
 
         self._refuse_if_disabled("what would be sent cannot be read")
         now = self._now()
-        self._settle(now)
+        self._outgoing.settle(now)
         return preview(self._store, self._sender, checked_time(at, now), once=at is not None)
 
-    def _flush(self, task: FlushTask) -> FlushResult:
-        if self.settings.disabled:
-            return FlushResult(0, 0)
-        try:
-            self._consent.finish_withdrawal()
-            now = self._now()
-            self._settle(now)
-            result = self._sender.flush(now, task)
-        except Exception:
-            self._tally.failed()
-            raise
-        self._tally.flushed(result, now)
-        return result
-
-    def _record(self, metric: CompiledMetric, symbol: Symbol) -> Outcome:
-        now = self._now()
-        try:
-            outcome = self._recorder.decisions.refused(now)
-            if outcome is None:
-                outcome = self._recorder.record(metric, symbol, now)
-            if outcome is STORE_FULL:
-                diagnostics.warn("quota", "values are being dropped: the quota is used up")
-        except (StoreError, OSError) as error:
-            # The second where the operating system gives no randomness.
-            outcome = STORE_FULL
-            diagnostics.warn("store", "values are being dropped: %s", str(error))
-        if outcome is NO_CONSENT or outcome is Outcome.EXPIRED:
-            self._consent.keep_up(now)
-        return outcome
-
-    def _settle(self, now: int) -> None:
-        """Draw from what was counted in periods that are over; if that fails, again later."""
-        with suppress(StoreError, OSError):
-            self._recorder.counter.settle(now)
-        if now >= self._store.plans.next_expiry:
-            self._consent.keep_up(now)
-
     def _refuse_if_disabled(self, what: str) -> None:
-        if self.settings.disabled:
-            raise StoreError(f"{what}: {_DISABLED}")
+        if self._why == disabled.SWITCHED_OFF:
+            raise StoreError(f"{what}: {disabled.SWITCHED_OFF}")
 
-
-def _bounded(clock: Callable[[], int]) -> Callable[[], int]:
-    """Return a clock whose times, and sums of two of them, are numbers that the file can hold."""
-
-    def now() -> int:
-        time = int(clock())
-        if BEGINNING < time < END:
-            return time
-        return END if time > 0 else BEGINNING
-
-    return now
+    def _withdraw_if_owed(self) -> None:
+        if self._owes_withdrawal:
+            with suppress(SottoError):
+                self.withdraw_consent()

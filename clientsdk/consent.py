@@ -9,9 +9,11 @@ from contextlib import suppress
 from sqlite3 import Connection
 
 from clientsdk import diagnostics
+from clientsdk.clock import if_known
+from clientsdk.disabled import NO_PLAN
 from clientsdk.item_counter import ItemCounter
 from clientsdk.ledger import Consent
-from clientsdk.settings import BEGINNING, Settings, checked_ceilings, warn_if_nothing_fits
+from clientsdk.settings import Settings, checked_ceilings, warn_if_nothing_fits
 from clientsdk.store import consent_groups, damaged_files, recovery, rollback_guard
 from clientsdk.store.database import DURABLE, READ
 from clientsdk.store.rollback_guard import GuardError
@@ -20,7 +22,10 @@ from mechanisms.randomness import Source
 from sotto.errors import ParameterError, PlanError, StoreError, wrong_type
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
-_SWITCHED_OFF = "consent is not written: the SDK is switched off (SOTTO_DISABLED or its settings)"
+_SWITCHED_OFF = (
+    "consent is not written: the SDK is switched off (SOTTO_DISABLED or its settings), or disabled "
+    "by an error"
+)
 _WITHDRAWN = (
     "consent was withdrawn and stays so: give_consent(again=True) if the person has agreed again"
 )
@@ -48,6 +53,7 @@ class ConsentKeeper:
         self._settings = settings
         self._counter = counter
         self._now = now
+        self._now_if_known = if_known(now)
 
     def read(self) -> Consent:
         store = self._store
@@ -74,7 +80,8 @@ class ConsentKeeper:
         if not all(isinstance(each, str) for each in listed):
             raise ParameterError("groups must be a list of names, or None for all")
         found = frozenset(map(str, listed))
-        if unknown := sorted(found.difference(known)):
+        unknown = sorted(found.difference(known))
+        if unknown and self._plan is not NO_PLAN:
             raise ParameterError(
                 f"groups {', '.join(map(repr, unknown))}: plan {self._plan.plan!r} has "
                 f"{', '.join(known) or 'no groups'}"
@@ -156,7 +163,7 @@ class ConsentKeeper:
         try:
             with store.transaction(DURABLE) as connection:
                 owed = store.erasure.owed
-                store.advance(connection, self._plan.period_of(self._now()))
+                store.follow(connection, self._now())
                 if store.consent is Consent.WITHDRAWN and store.consents != undone:
                     return False
                 if ceilings is None or not store.consented:
@@ -242,9 +249,10 @@ class ConsentKeeper:
             return True
         path = os.path.realpath(file)
         exists = os.path.exists
-        if recovery.is_of_another(path, self._plan):
+        known = self._plan is not NO_PLAN
+        if known and recovery.is_of_another(path, self._plan):
             raise PlanError("this device's store is pinned to another collector or period")
-        if groups is not None and exists(path):
+        if known and groups is not None and exists(path):
             with suppress(StoreError, OSError):
                 store = self._opened(path, source)
                 try:
@@ -261,6 +269,11 @@ class ConsentKeeper:
         if not exists(path):
             # It may have been found damaged, and set aside.
             return damaged_files.erase_all(path)
+        if not known:
+            # Whoever opens the file next writes the withdrawal, and erases.
+            if not noted:
+                raise StoreError("the withdrawal could not be noted beside the device's store")
+            return False
         try:
             store = self._opened(path, source)
             try:
@@ -278,8 +291,8 @@ class ConsentKeeper:
             raise error if isinstance(error, StoreError) else StoreError(str(error)) from error
 
     def _opened(self, path: str, source: Source) -> Store:
-        now, ceilings = self._now_if_known(), self._store.ceilings
-        return recovery.open_store(path, self._plan, ceilings, now, source)
+        ceilings = self._store.ceilings
+        return recovery.open_store(path, self._plan, ceilings, self._now_if_known, source)
 
     def finish_withdrawal(self) -> None:
         """Write a withdrawal that could not be written, unless another thread has done it."""
@@ -313,16 +326,9 @@ class ConsentKeeper:
         self._store.set_consent(connection, Consent.WITHDRAWN)
         # Without randomness the period cannot be advanced, which raises before anything changes.
         with suppress(StoreError):
-            self._store.advance(connection, self._plan.period_of(self._now_if_known()))
+            self._store.follow(connection, self._now_if_known())
         # An item that another thread was counting meanwhile goes too.
         self._counter.forget()
-
-    def _now_if_known(self) -> int:
-        """Return the time by the app's clock, or where that raises one that moves nothing on."""
-        try:
-            return self._now()
-        except Exception:
-            return BEGINNING
 
 
 def _is_lifted(store: Store) -> bool:

@@ -13,7 +13,8 @@ from clientsdk import draws
 from clientsdk.item_counter import Count, ItemCounter
 from clientsdk.ledger import Consent, tally_name
 from clientsdk.outcomes import Outcome, Refusal
-from clientsdk.store import claims, permanent
+from clientsdk.settings import BEGINNING
+from clientsdk.store import claims, permanent, reservoirs
 from clientsdk.store.database import READ
 from clientsdk.store.panels import Panel
 from clientsdk.store.store import Store
@@ -103,8 +104,11 @@ class Decisions:
         store = self._store
         if store.stopped or (store.consent is not GIVEN and not self._consented()):
             return Outcome.NO_CONSENT
+        if now == BEGINNING:
+            store.deny(self._plan.metrics, Outcome.BAD_CLOCK)
+            return Outcome.BAD_CLOCK
         if now >= self._plan.expires:
-            store.deny(self._plan, Outcome.EXPIRED)
+            store.deny(self._plan.metrics, Outcome.EXPIRED)
             return Outcome.EXPIRED
         return None
 
@@ -114,29 +118,33 @@ class Decisions:
         with store.transaction(READ):
             if not store.consented:
                 # While the store is locked: consent that this process is given comes later.
-                store.deny(self._plan, Outcome.NO_CONSENT)
+                store.deny(self._plan.metrics, Outcome.NO_CONSENT)
             return store.consented
 
     def decide(self, connection: Connection, terms: Terms, now: int) -> Outcome | Place:
         """Return why nothing is recorded, or what the recorder is to do in this transaction."""
         store, plan = self._store, self._plan
         if now // plan.period != store.accounts.period:
-            store.advance(connection, now // plan.period)
-            # A clock that was set back does not record before the ledger's period.
+            store.follow(connection, now)
+            # A clock that was set back a little does not record before the ledger's period.
             now = store.moment(now)
         if now >= store.plans.next_expiry:
             store.lapsed += store.expire(connection, now)
         if store.consent is not GIVEN:
             return Outcome.NO_CONSENT
         if not store.agreed(terms.group):
-            store.deny(plan, Outcome.NO_CONSENT, terms.group)
+            others = [each for each in plan.metrics if each.group == terms.group]
+            store.deny(others, Outcome.NO_CONSENT)
             return Outcome.NO_CONSENT
         if now >= plan.expires:
             return Outcome.EXPIRED
         if terms.panels > 1 and not self._is_turn(terms):
             return self._refuse(terms, Outcome.NOT_IN_PANEL)
         if store.outbox.room <= 0 and store.outbox.full(connection):
+            store.deny([terms.metric], Outcome.STORE_FULL)
             return Outcome.STORE_FULL
+        if store.accounts.closed:
+            return self._refuse(terms, Outcome.PERIOD_FULL)
         if terms.own:
             return self._own(terms)
         if terms.metric.kind == "reservoir":
@@ -152,6 +160,8 @@ class Decisions:
             return None
         if now // plan.period != store.accounts.period or now >= plan.expires:
             return None
+        if store.accounts.closed:
+            return self._refuse(terms, Outcome.PERIOD_FULL)
         if terms.panels > 1 and not self._is_turn(terms):
             return self._refuse(terms, Outcome.NOT_IN_PANEL)
         return self._own(terms)
@@ -176,7 +186,7 @@ class Decisions:
         """Keep one value of a period; what displaces an unsent chain takes over its charge."""
         store = self._store
         seen = store.accounts.tallies.get(terms.tally, 0) + 1
-        held = store.incumbent_cost(connection, terms.tally)
+        held = reservoirs.reserved(connection, terms.tally)
         if held is None and seen > 1:
             # Another version of the plan has kept a value of this period, and not in a reservoir.
             return self._refuse(terms, Outcome.PERIOD_FULL)
@@ -223,8 +233,8 @@ class Decisions:
         return store.accounts.allow(store.ceilings, store.own, cost, lifetime)
 
     def _refuse(self, terms: Terms, outcome: Outcome) -> Outcome:
-        """Remember that the outcome is the same until the period ends."""
+        """Remember that the outcome is the same while the store is in this period."""
         plan, store, metric = self._plan, self._store, terms.metric
         until = min((store.period + 1) * plan.period, plan.expires)
-        store.refusals[metric.name] = Refusal(outcome, metric.plain, until)
+        store.refusals[metric.name] = Refusal(outcome, metric.plain, store.earliest, until)
         return outcome

@@ -17,10 +17,12 @@ from contextlib import suppress
 QUIET = 60.0
 
 #: The levels that :func:`set_level` takes.
-LEVELS = {"warning": 30, "error": 40, "off": 51}
+LEVELS = {"debug": 10, "warning": 30, "error": 40, "off": 51}
 
 _NAME = __name__.partition(".")[0]
 _last_logged: dict[str, float] = {}
+#: Whether debug lines are printed where no handler takes them.
+_printing = False
 
 
 def warn(cause: str, text: str, *details: str, quiet: float = QUIET) -> None:
@@ -41,9 +43,34 @@ def warn(cause: str, text: str, *details: str, quiet: float = QUIET) -> None:
                 sys.stderr.write((text % details if details else text) + "\n")
 
 
+def debug(text: str, *details: object) -> None:
+    """Log what the SDK does, for developers: as :func:`warn`, and nothing that differs by value.
+
+    An app that configures no logging sees it on its standard error if it asked for it.
+    """
+    if _debugging():
+        logger = sys.modules["logging"].getLogger(_NAME)
+        if _printing and not logger.hasHandlers() and sys.stderr is not None:
+            with suppress(OSError, ValueError):
+                sys.stderr.write(f"{_NAME}: {text % details}\n")
+        else:
+            logger.debug(text, *details)
+
+
+def _debugging() -> bool:
+    """Whether debug lines are wanted, without a lock that an interrupt could leave held."""
+    root = getattr(sys.modules.get("logging"), "root", None)
+    if root is None:
+        return False
+    level = getattr(root.manager.loggerDict.get(_NAME), "getEffectiveLevel", root.getEffectiveLevel)
+    return bool(level() <= LEVELS["debug"])
+
+
 def set_level(level: str) -> None:
     import logging
 
+    global _printing
+    _printing = level == "debug"
     logging.getLogger(_NAME).setLevel(LEVELS[level])
 
 

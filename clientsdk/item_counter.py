@@ -99,7 +99,7 @@ class ItemCounter:
     def under_way(self, connection: Connection, metric: CompiledMetric, now: int) -> Count | None:
         """Return the count to which an item is added; None if more is to be decided."""
         store, plan = self._store, self._plan
-        if store.stopped or not store.agreed(metric.group) or plan.period_of(now) > store.period:
+        if store.stopped or not store.agreed(metric.group) or store.period_at(now) != store.period:
             return None
         if plan.expired(store.moment(now)):
             return None
@@ -154,12 +154,16 @@ class ItemCounter:
         if not self:
             return
         store, plan = self._store, self._plan
+        for count in list(self.begun):
+            if count.period > store.period:
+                # The clock was ahead then, and the ledger has gone back.
+                self.discard(count)
         reached = max(store.period, plan.period_of(now))
         if all(count.period >= reached for count in self.begun):
             return
         with store.transaction(WRITE) as connection:
             owed = store.erasure.owed
-            store.advance(connection, plan.period_of(now))
+            store.follow(connection, now)
             moment = store.moment(now)
             over = [count for count in self.begun if count.period < store.period]
             for count in over:

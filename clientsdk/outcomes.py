@@ -35,10 +35,16 @@ class Outcome(StrEnum):
     STORE_FULL = "store_full"
     """The store takes nothing now: its quota is used up, the disk is full, or it is without
     permission, damaged, locked, forked or closed. Or the operating system gives no randomness."""
+    BAD_CLOCK = "bad_clock"
+    """The device's clock says a time before 2020, or from 2100 on."""
     EXPIRED = "expired"
     """The plan has expired."""
     DISABLED = "disabled"
-    """The kill switch is on (:class:`clientsdk.Settings`): nothing is looked at but the type."""
+    """The kill switch is on (:class:`clientsdk.Settings`): nothing is looked at but the type. Or
+    :meth:`clientsdk.Client.open` could not make a client that works."""
+    INVALID = "invalid"
+    """No such metric, a value of the wrong type, or an error that nobody expects: only where
+    :meth:`clientsdk.Client.open` was told not to raise it."""
 
     # As of the text that it equals; an Enum's own would be most of what a refusal costs.
     __hash__ = str.__hash__
@@ -47,7 +53,9 @@ class Outcome(StrEnum):
 class Refusal(NamedTuple):
     outcome: Outcome
     plain: frozenset[object]  #: Types that the metric takes; a value of any other type is checked.
-    until: int | None  #: Milliseconds since the epoch; None if it is so for good.
+    #: Between which readings of the clock it holds (ms since the epoch); None if at all of them.
+    since: int | None
+    until: int
     #: On the monotonic clock, where another process may end it at any time.
     stale: float | None = None
 
@@ -57,7 +65,8 @@ class Lapses(NamedTuple):
 
     Their plan has ``expired``, the aggregator would refuse them as ``late``, they could not be
     delivered for longer than the quota allows (``overdue``), a ``ceiling`` lowered since forbids
-    the next level, or what is stored cannot be a chain of their metric (``damaged``).
+    the next level, what is stored cannot be a chain of their metric (``damaged``), or they were
+    recorded while the ``clock`` was ahead by more than a budget period.
     """
 
     expired: int = 0
@@ -65,6 +74,7 @@ class Lapses(NamedTuple):
     overdue: int = 0
     ceiling: int = 0
     damaged: int = 0
+    clock: int = 0
 
     def __add__(self, other: object) -> Lapses:
         if not isinstance(other, Lapses):

@@ -119,14 +119,14 @@ def preview_file(path: str | os.PathLike[str], now: int) -> Preview:
     try:
         with closing(ledger.reader(path)) as connection:
             schema.check(connection)
-            period, *ceilings = connection.execute(
-                "SELECT period_ms, ceiling_period, ceiling_lifetime FROM device"
+            ceilings = connection.execute(
+                "SELECT ceiling_period, ceiling_lifetime FROM device"
             ).fetchone()
             numbers = connection.execute("SELECT id FROM plan ORDER BY id DESC").fetchall()
             if not numbers or rollback_guard.withdrawal(os.path.realpath(path)):
                 return Preview(())
             plan = stored_plan(connection, int(numbers[0][0]))
-            copy = Store(None, plan, Ceilings(*ceilings), SystemSource())
+            copy = Store(None, plan, Ceilings(*ceilings), SystemSource(), lambda: now)
             copy.database.open(copy)
             connection.backup(copy.database.connected())
         # A file that no app has opened since an older version lacks tables.
@@ -137,7 +137,7 @@ def preview_file(path: str | os.PathLike[str], now: int) -> Preview:
         if not copy.consented:
             return Preview(())
         publisher = MemoryPublisher()
-        return _played(copy, Sender(copy, period, publisher), publisher, now, once=False)
+        return _played(copy, Sender(copy, publisher), publisher, now, once=False)
     except (sqlite3.Error, TypeError, ValueError) as error:
         raise StoreError(f"{os.fspath(path)} cannot be read as a device's file: {error}") from error
     finally:

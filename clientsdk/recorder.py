@@ -6,20 +6,23 @@ from contextlib import suppress
 from sqlite3 import Connection
 from typing import cast
 
-from clientsdk import draws
+from clientsdk import diagnostics, draws
+from clientsdk.consent import ConsentKeeper
 from clientsdk.decisions import Decisions, Entry, Occurrence, Repetition, Terms
 from clientsdk.item_counter import ItemCounter
 from clientsdk.outcomes import Outcome
-from clientsdk.store import permanent
+from clientsdk.store import permanent, reservoirs
 from clientsdk.store.database import READ, WRITE, Hold, Transaction
 from clientsdk.store.outbox import Chain
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source
 from sotto.errors import ParameterError, StoreError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.durations import duration_text
 from sotto.plan.metric import Symbol
 
 ACCEPTED = Outcome.ACCEPTED
+_BAD_CLOCK = "values are being dropped: the clock says a time before 2020, or from 2100 on"
 
 
 class Recorder:
@@ -33,6 +36,29 @@ class Recorder:
         self._source = source
         self.counter = ItemCounter(store, plan, source)
         self.decisions = Decisions(store, plan, source, self.counter)
+        self._said = {metric.name: _what_follows(plan, metric) for metric in plan.metrics}
+
+    def attempt(
+        self, metric: CompiledMetric, symbol: Symbol, now: int, consent: ConsentKeeper
+    ) -> Outcome:
+        """Record as :meth:`record` does, also where something else decides, or the store fails."""
+        try:
+            outcome = self.decisions.refused(now)
+            if outcome is None:
+                outcome = self.record(metric, symbol, now)
+            if outcome is Outcome.STORE_FULL:
+                diagnostics.warn("quota", "values are being dropped: the quota is used up")
+            elif outcome is Outcome.BAD_CLOCK:
+                diagnostics.warn("clock", _BAD_CLOCK)
+        except (StoreError, OSError) as error:
+            # The second where the operating system gives no randomness.
+            outcome = Outcome.STORE_FULL
+            diagnostics.warn("store", "values are being dropped: %s", str(error))
+        if outcome is Outcome.NO_CONSENT or outcome is Outcome.EXPIRED:
+            consent.keep_up(now)
+        follows = self._said[metric.name] if outcome is ACCEPTED else ""
+        diagnostics.debug("%s: %s%s", metric.name, outcome, follows)
+        return outcome
 
     def record(self, metric: CompiledMetric, symbol: Symbol, now: int) -> Outcome:
         """Record what a value was encoded to, or return why not.
@@ -106,7 +132,8 @@ class Recorder:
     def _sample(self, connection: Connection, terms: Terms, entry: Entry, chain: Chain) -> None:
         store = self._store
         if entry.kept:
-            store.displace(connection, terms.tally, chain, entry.reserved)
+            if reservoirs.displace(connection, terms.tally, chain, entry.reserved):
+                store.erasure.schedule(connection)
             store.add_chain(connection, chain)
         added = entry.reserved - entry.held if entry.kept else 0
         store.accounts.reserve(store.database.cursor, terms.tally, entry.seen, added)
@@ -167,3 +194,11 @@ class Recorder:
         due = event + resolution + jitter + metric.ladder[0].after
         outputs = b"".join(payloads)
         return Chain(period, due, chain_id, number, metric.index, event, jitter, 0, 0, outputs)
+
+
+def _what_follows(plan: CompiledPlan, metric: CompiledMetric) -> str:
+    """Return what is said of an accepted value: the same for each one."""
+    if metric.type == "top_item":
+        return "; it is counted, and one report is drawn when the budget period is over"
+    first = duration_text(metric.delays[0] + 2 * plan.resolution)
+    return f"; the first of {metric.sent} reports is due within {first}"

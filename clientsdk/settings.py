@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, TypedDict
 
 from clientsdk import diagnostics
 from clientsdk.publishers import Publisher
@@ -25,8 +25,8 @@ from sotto.plan.compiled import Ceilings, CompiledPlan
 LEAST_CEILING = 1_000
 #: Pages of the smallest file that holds a ledger and something to send, in bytes.
 SMALLEST_QUOTA = 1 << 17
-#: Earlier and later than any clock says, in milliseconds since the epoch.
-BEGINNING, END = -(1 << 62), 1 << 62
+#: The time of a clock that cannot be right: earlier than any, in milliseconds since the epoch.
+BEGINNING = -(1 << 62)
 _SWITCH = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
@@ -93,7 +93,7 @@ class Settings:
     quota : Quota
     flush_timeout, close_timeout : float, at least 0
         Seconds for calls that are given none; a flush with None takes as long as its publisher.
-    log : {"warning", "error", "off"}, optional
+    log : {"debug", "warning", "error", "off"}, optional
         What the logger ``clientsdk`` of this process lets pass; None leaves it as the app has it.
 
     Examples
@@ -159,6 +159,12 @@ class Settings:
             ceiling_lifetime=lifetime,
         )
 
+    def pinned(self, plan: CompiledPlan, ceilings: Ceilings | None) -> Ceilings:
+        """Return what a new store is pinned to, with the app's own ceilings if there are any."""
+        if ceilings is None:
+            return self.lowered(plan.ceilings)
+        return self.lowered(lowered(checked_ceilings(ceilings), plan.ceilings))
+
     def lowered(self, ceilings: Ceilings) -> Ceilings:
         """Return a plan's ceilings, lowered to what is set."""
         checked_type(ceilings)
@@ -175,6 +181,17 @@ def configured(settings: Settings | None, **arguments: Any) -> Settings:
     if settings is None:
         return Settings.from_environment(**given)
     return replace(settings, **given).stricter_with_environment()
+
+
+class ClientOptions(TypedDict, total=False):
+    """The arguments that a client may be made without."""
+
+    clock: Callable[[], int]
+    ceilings: Ceilings | None
+    background: bool | None
+    quota: Quota | None
+    settings: Settings | None
+    expect: str | None
 
 
 @frozen
@@ -263,7 +280,7 @@ VARIABLES: Mapping[str, Variable] = {
     "SOTTO_QUOTA_AGE": Variable("quota.age", _age, "a duration above 0, such as 30d or 12h"),
     "SOTTO_FLUSH_TIMEOUT": Variable("flush_timeout", float, _TIME),
     "SOTTO_CLOSE_TIMEOUT": Variable("close_timeout", float, _TIME),
-    "SOTTO_LOG": Variable("log", str, "warning, error or off"),
+    "SOTTO_LOG": Variable("log", str, "debug, warning, error or off"),
 }
 
 
@@ -284,7 +301,8 @@ def read_plan(
             with open(given, "rb") as file:
                 given = file.read()
         except OSError as error:
-            raise PlanError(f"the compiled plan cannot be read: {error}") from error
+            what = error.strerror or type(error).__name__
+            raise PlanError(f"the compiled plan cannot be read: {what}") from error
     plan = given if isinstance(given, CompiledPlan) else CompiledPlan.from_json(given)
     if expect is None:
         return plan
@@ -357,6 +375,15 @@ def checked_ceilings(ceilings: Ceilings) -> Ceilings:
             f"Ceilings.of_epsilon takes epsilons"
         )
     return ceilings
+
+
+def warn_that_it_forgets() -> None:
+    diagnostics.warn(
+        "memory",
+        "there is no state file (NO_LIFETIME_BOUND): no lifetime bound survives this process, nor "
+        "does what is not sent",
+        quiet=math.inf,
+    )
 
 
 def warn_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings) -> None:

@@ -30,6 +30,8 @@ class Stats:
     outbox_chains: int | None
     outbox_bytes: int | None
     due: int | None
+    #: Why the client records nothing for good: it is switched off, or could not be made.
+    disabled: str | None = None
 
     @property
     def recorded(self) -> dict[str, int]:
@@ -69,6 +71,12 @@ class Tally(Forkable):
         self.after_fork_in_child()
         watch_forks(self)
 
+    def count(self, outcome: Outcome, metric: str) -> Outcome:
+        """Count a value whose metric the plan need not have, and return what became of it."""
+        counts = self.outcomes[outcome]
+        counts[metric] = counts.get(metric, 0) + 1
+        return outcome
+
     def flushed(self, result: FlushResult, now: int) -> None:
         self.sent += result.sent
         self.lapses += result.lapses
@@ -80,10 +88,11 @@ class Tally(Forkable):
     def failed(self) -> None:
         self.send_errors += 1
 
-    def stats(self, outbox: tuple[int, int, int] | None) -> Stats:
+    def stats(self, outbox: tuple[int, int, int] | None, disabled: str | None) -> Stats:
         """Return the counts, with what is in the store: chains, bytes and reports due."""
         if self._process != os.getpid():
             self.after_fork_in_child()
+        chains, size, due = outbox or (None, None, None)
         return Stats(
             {
                 (metric, outcome): count
@@ -95,7 +104,10 @@ class Tally(Forkable):
             self.send_errors,
             self.lapses,
             self.last_send,
-            *(outbox or (None, None, None)),
+            chains,
+            size,
+            due,
+            disabled,
         )
 
     def after_fork_in_child(self) -> None:

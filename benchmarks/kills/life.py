@@ -17,7 +17,7 @@ HOUR = 3_600_000
 DAY = 24 * HOUR
 WEEK = 7 * DAY
 #: The beginning of a budget period of a week.
-START = 2000 * WEEK
+START = 2900 * WEEK
 #: Milliseconds that pass on the device's clock with each value that is accepted: however slow the
 #: machine is, a chain is sent before it is too late.
 STEP = HOUR // 2

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from sotto.errors import FormatError, PublishError, wrong_type
 from sotto.wire.format import pseudonym_of
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
 
 
 class Publisher(Protocol):
@@ -45,6 +48,17 @@ class Revocable(Buffered, Protocol):
         Called instead of ``sync``. If messages of another client are dropped with it, that client's
         next ``sync`` must raise PublishError, so that they come again.
         """
+
+
+# What ``isinstance`` says of these protocols, which from Python 3.12 on imports ``inspect`` for it.
+
+
+def is_buffered(publisher: object) -> TypeGuard[Buffered]:
+    return hasattr(publisher, "sync")
+
+
+def is_revocable(publisher: object) -> TypeGuard[Revocable]:
+    return is_buffered(publisher) and hasattr(publisher, "discard")
 
 
 def pseudonym_in(message: bytes) -> bytes:

@@ -11,14 +11,14 @@ import os
 import struct
 from typing import NamedTuple
 
-from sotto.errors import FormatError, ParameterError
+from sotto.errors import FormatError, ParameterError, install_hint
 
 try:
     from cryptography.exceptions import InvalidTag
     from pyhpke import AEADId, CipherSuite, ContextInterface, KDFId, KEMId
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "pyhpke is not installed: pip install 'sotto[ohttp]' brings it", name=error.name
+        f"pyhpke is not installed: {install_hint('ohttp')}", name=error.name
     ) from None
 
 _REQUEST_LABEL = b"message/bhttp request"

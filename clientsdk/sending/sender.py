@@ -16,7 +16,7 @@ from sqlite3 import Connection
 
 from clientsdk import draws
 from clientsdk.outcomes import FlushResult, Lapses
-from clientsdk.publishers import Buffered, Publisher, Revocable
+from clientsdk.publishers import Buffered, Publisher, is_buffered, is_revocable
 from clientsdk.sending import backoff
 from clientsdk.sending.lock import Pseudonym, Rest, SendLock, SentElsewhereError
 from clientsdk.sending.tasks import FlushTask
@@ -64,25 +64,22 @@ class Batch:
 class Sender:
     """Sends the due levels of a store.
 
-    ``period_ms`` is the length of a budget period, and ``age`` how many milliseconds after its due
-    time a chain that could not be delivered is erased.
+    ``age`` is how many milliseconds after its due time a chain that could not be delivered is
+    erased.
     """
 
-    def __init__(
-        self, store: Store, period_ms: int, publisher: Publisher, age: int | None = None
-    ) -> None:
+    def __init__(self, store: Store, publisher: Publisher, age: int | None = None) -> None:
         self._store = store
-        self._period_ms = period_ms
         self._publisher = publisher
         self._age = age
         self._lock = SendLock(store.path)
         self._thread: int | None = None
         # Asking a protocol at each flush would cost more than the flush.
-        self._buffered = publisher if isinstance(publisher, Buffered) else None
+        self._buffered = publisher if is_buffered(publisher) else None
         self._unreadable: dict[int, StoreError] = {}
 
     def over(self, store: Store, publisher: Publisher) -> Sender:
-        return Sender(store, self._period_ms, publisher, self._age)
+        return Sender(store, publisher, self._age)
 
     def flush(self, now: int, task: FlushTask) -> FlushResult:
         """Send the reports that are due at ``now``, in milliseconds since the epoch, or raise
@@ -110,7 +107,7 @@ class Sender:
 
     def remaining(self, now: int) -> int:
         with self._store.transaction(READ) as connection:
-            return outbox.count_due(connection, self._store.moment(now))
+            return outbox.count_due(connection, now)
 
     def _flush(self, now: int, task: FlushTask) -> FlushResult:
         store = self._store
@@ -131,7 +128,7 @@ class Sender:
             finally:
                 store.database.flushing = False
         return FlushResult(
-            task.sent, remaining, task.lapses, None if error is None else _bare(error)
+            task.sent, remaining, task.lapses, None if error is None else bare(error)
         )
 
     def _send(self, now: int, task: FlushTask) -> SottoError | None:
@@ -191,7 +188,7 @@ class Sender:
         with self._store.transaction(READ) as connection:
             moment = self._store.moment(now)
             oldest = -(2**63) if self._age is None else moment - self._age
-            rows = outbox.due_events(connection, moment, oldest)
+            rows = outbox.due_events(connection, now, oldest)
             for period, number, metric, event, first in rows:
                 plan = self._plan(connection, number)
                 pseudonym = Pseudonym(period, plan is not None and plan.signed)
@@ -206,9 +203,9 @@ class Sender:
                     due[pseudonym] = left if before is None else min(before, left)
         return due, resolution
 
-    def _of_others(self, connection: Connection, pseudonym: Pseudonym, moment: int) -> set[int]:
+    def _of_others(self, connection: Connection, pseudonym: Pseudonym, now: int) -> set[int]:
         """Return the plans whose chains of that period have its other pseudonym."""
-        numbers = outbox.due_plans(connection, moment, pseudonym.period)
+        numbers = outbox.due_plans(connection, now, pseudonym.period)
         plans = {number: self._plan(connection, number) for number in numbers}
         return {
             number
@@ -224,15 +221,15 @@ class Sender:
         reasons: Counter[str] = Counter()
         signers: dict[int, Signer] = {}
         with store.transaction(DURABLE) as connection:
-            store.advance(connection, now // self._period_ms)
+            store.follow(connection, now)
             if store.stopped or not store.consented:
                 return Batch(reports, Lapses(), store.consents, False, signers)
             moment = store.moment(now)
             if now >= store.plans.next_expiry:
                 reasons["expired"] += store.expire(connection, now)
-            others = set() if only is None else self._of_others(connection, only, moment)
+            others = set() if only is None else self._of_others(connection, only, now)
             without, period = others.union(self._unreadable), only and only.period
-            chains = outbox.due(connection, moment, BATCH, without, period)
+            chains = outbox.due(connection, now, BATCH, without, period)
             identities = outbox.identities(connection) if chains else {}
             for chain in chains:
                 plan = self._plan(connection, chain.plan)
@@ -241,7 +238,7 @@ class Sender:
                 identity = identities.get((chain.period, plan.signed), _NO_IDENTITY)
                 reason = self._lapse(chain, plan, identity, moment)
                 if reason is None:
-                    report = _newest_due(chain, plan, identity.pseudonym, moment)
+                    report = _newest_due(chain, plan, identity.pseudonym, now)
                     if identity.seed is not None and chain.period not in signers:
                         signers[chain.period] = Signer(identity.seed)
                     if self._pay(connection, chain, report):
@@ -258,7 +255,8 @@ class Sender:
                 store.erasure.schedule(connection)
         # With those that were erased before anything was to be sent.
         reasons["expired"] += store.lapsed
-        store.lapsed = 0
+        reasons["clock"] += store.misdated
+        store.lapsed = store.misdated = 0
         return Batch(reports, Lapses(**reasons), store.consents, len(chains) == BATCH, signers)
 
     def _lapse(
@@ -334,7 +332,7 @@ class Sender:
             with _publish_errors_only():
                 buffered.sync()
             return published
-        if isinstance(buffered, Revocable):
+        if is_revocable(buffered):
             with _publish_errors_only():
                 buffered.discard()
         return []
@@ -364,6 +362,8 @@ class Sender:
             outbox.erase(connection, through)
             if through:
                 self._store.forget_periods(connection)
+        # There may be room for values again.
+        self._store.refusals.clear()
 
 
 def _time_left(plan: CompiledPlan, metric: int, event: int, moment: int) -> int:
@@ -409,7 +409,7 @@ def _publish_errors_only() -> Iterator[None]:
         raise PublishError(f"the publisher raised {type(error).__name__}") from None
 
 
-def _bare(error: SottoError) -> SottoError:
+def bare(error: SottoError) -> SottoError:
     """Remove from an error what leads to frames, which hold payloads."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
@@ -419,10 +419,10 @@ def out_of_time() -> PublishError:
     return PublishError("the time was up before everything was sent")
 
 
-def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, moment: int) -> Report:
+def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, now: int) -> Report:
     metric = plan.metrics[chain.metric]
     start = due_time(chain, plan, 0)
-    due = sum(start + after <= moment for after in metric.delays)
+    due = sum(start + after <= now for after in metric.delays)
     # A level that was charged for before a clock was set back is still the newest.
     level = max(due, chain.charged) - 1
     width = metric.mechanism.payload_width

@@ -18,7 +18,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from clientsdk import diagnostics, lifecycle
-from clientsdk.outcomes import FlushResult
+from clientsdk.outcomes import FlushResult, Outcome
 from clientsdk.sending import backoff
 from clientsdk.sending.lock import SentElsewhereError
 from clientsdk.sending.tasks import FlushTask
@@ -95,6 +95,15 @@ class Worker(lifecycle.Forkable):
         except RuntimeError:
             diagnostics.warn("thread", "no thread can be started to send: what is recorded is kept")
 
+    def recorded(self, outcome: Outcome) -> None:
+        """Start or wake the thread where a recording gives a reason to."""
+        if self.idle:
+            if outcome is not Outcome.NO_CONSENT and outcome is not Outcome.STORE_FULL:
+                # Whatever became of this value: there may be older ones to be sent.
+                self.start()
+        elif outcome is Outcome.ACCEPTED:
+            self.wake()
+
     def wake(self) -> None:
         """Wake the thread if something was recorded that is due before it would wake."""
         # The recording has just made the store check which process this is.
@@ -165,6 +174,7 @@ class Worker(lifecycle.Forkable):
                 self._asleep_until = due = NEVER if due is None else due
                 # Something may have been recorded while this thread was looking.
                 if self._store.outbox.soonest >= due:
+                    _say_how_long(due, now)
                     return Pause(min(WATCH, (due - now) / 1000), interruptible=True)
         except SottoError as error:
             return self._failed(error)
@@ -207,6 +217,18 @@ class Worker(lifecycle.Forkable):
 
     def _scale(self, seconds: float) -> float:
         return min(seconds, self._resolution / 1000)
+
+
+def _say_how_long(due: int, now: int) -> None:
+    if due == NEVER:
+        diagnostics.debug("nothing waits to be sent")
+        return
+    left = -(-(due - now) // 1000)
+    # In coarse terms: when a report leaves is chance, and nobody's to know in advance.
+    for unit, seconds in (("days", 86_400), ("hours", 3600), ("minutes", 60), ("seconds", 1)):
+        if left >= 2 * seconds or seconds == 1:
+            diagnostics.debug("the next report is due in about %d %s", -(-left // seconds), unit)
+            return
 
 
 def _end_all(until: float) -> None:

@@ -47,14 +47,14 @@ class Accounts:
             "SELECT reserved, tallies FROM ledger WHERE period = ?", (period,)
         ).fetchone() or (0, "{}")
         tallies = {name: int(seen) for name, seen in json.loads(text).items()}
-        self.begin_period(period)
-        self.reserved, self.tallies = int(reserved), tallies
+        self.period, self.reserved, self.tallies = period, int(reserved), tallies
         self._pieces = {name: f"{_quoted(name)}:{seen}" for name, seen in tallies.items()}
         self._add_up(connection)
 
-    def begin_period(self, period: int) -> None:
-        self.period, self.reserved = period, 0
-        self.tallies, self._pieces = {}, {}
+    @property
+    def closed(self) -> bool:
+        """Whether the period was left and has no chain: what each metric had is forgotten."""
+        return ALL_METRICS in self.tallies
 
     def allow(self, pinned: Ceilings, own: Ceilings, cost: int, lifetime: int) -> bool:
         """Whether the period can bear ``cost`` and the lifetime ``lifetime`` more, by both."""
@@ -133,11 +133,14 @@ class Accounts:
         connection.execute("UPDATE mark SET carried = carried + ?", (amount,))
         self._add_up(connection)
 
-    def fold_past_periods(self, connection: Connection) -> bool:
-        """Sum up the recordings of past periods without a chain; return whether there were any."""
+    def fold_other_periods(self, connection: Connection) -> bool:
+        """Sum up the recordings of other periods without a chain; return whether there were any.
+
+        Such a period is closed: nothing is recorded in it again, wherever the clock goes.
+        """
         # Every tally by metric has a slash in its name.
         rows = connection.execute(
-            "SELECT period, tallies FROM ledger WHERE period < ? AND tallies LIKE '%/%'"
+            "SELECT period, tallies FROM ledger WHERE period <> ? AND tallies LIKE '%/%'"
             " AND NOT EXISTS (SELECT 1 FROM chain WHERE chain.period = ledger.period)",
             (self.period,),
         ).fetchall()

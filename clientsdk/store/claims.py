@@ -66,5 +66,5 @@ def abandon(connection: Connection, tally: str | None = None) -> None:
 
 
 def forget(connection: Connection, period: int) -> None:
-    """Remove the claims that are of no use any more in ``period``."""
-    connection.execute("DELETE FROM counting WHERE last < ?", (period,))
+    """Remove the claims that are of no use in ``period``: of long before it, or of after it."""
+    connection.execute("DELETE FROM counting WHERE last < ?1 OR period > ?1", (period,))

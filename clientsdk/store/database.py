@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import sqlite3
+import sys
 import threading
 import time
 import weakref
@@ -110,11 +111,13 @@ class Database(lifecycle.Forkable):
             self._unusable = "it is closed"
             self.disconnect()
 
-    def __del__(self) -> None:
-        # Of a client that is dropped; Python 3.13 and later warn of one that is left to be closed.
-        connection = getattr(self, "connection", None)
-        if connection is not None:
-            connection.close()
+    if sys.version_info >= (3, 13):
+
+        def __del__(self) -> None:
+            # Of a client that is dropped: these warn of a connection that they have to close.
+            connection = getattr(self, "connection", None)
+            if connection is not None:
+                connection.close()
 
     def disown(self, what: str = "another file") -> StoreError:
         """Make the store unusable: the file is not the one that was opened. Return the error."""

@@ -40,6 +40,16 @@ class Chain(NamedTuple):
         return f"Chain({self.id.hex()[:8]}, metric={self.metric}, charged={self.charged})"
 
 
+class Recording(NamedTuple):
+    tally: str
+    seen: int  #: How many there were under this tally in the period, with this one.
+    cost: int  #: Micro-epsilon reserved for the chain.
+    chain: Chain
+
+    def __repr__(self) -> str:
+        return f"Recording({self.tally}, {self.seen}, {self.chain!r})"
+
+
 class Outbox:
     """What this process knows of the outbox of one store, whose file may have so many bytes."""
 
@@ -195,6 +205,15 @@ def forget(connection: Connection, period: int) -> bool:
         for table in ("pseudonym", "signing")
     ]
     return any(each.rowcount > 0 for each in erased)
+
+
+def erase_after(connection: Connection, period: int) -> int:
+    """Erase the chains and identities of periods after ``period``; return how many chains."""
+    erased = [
+        connection.execute(f"DELETE FROM {table} WHERE period > ?", (period,)).rowcount
+        for table in ("chain", "pseudonym", "signing")
+    ]
+    return erased[0]
 
 
 def write_charged(connection: Connection, chains: Iterable[Chain]) -> None:

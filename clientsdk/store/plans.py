@@ -103,6 +103,11 @@ class Plans:
             self._read_next_expiry(connection)
         return erased
 
+    def go_back(self, connection: Connection) -> None:
+        """Let plans expire once more: a clock that was wrong may have been beyond their end."""
+        self._expired_until = -NEVER
+        self._read_next_expiry(connection)
+
     def _read_next_expiry(self, connection: Connection) -> None:
         (soonest,) = connection.execute(
             "SELECT min(expires) FROM plan WHERE expires > ?", (self._expired_until,)

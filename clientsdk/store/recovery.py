@@ -8,13 +8,14 @@ chains is sent, and consent has to be given again.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import closing, suppress
 from sqlite3 import Connection
 
 from clientsdk import diagnostics, ledger
 from clientsdk.ledger import Consent
 from clientsdk.settings import Quota, lowered
-from clientsdk.store import damaged_files, panels, pseudonyms, rollback_guard, schema
+from clientsdk.store import damaged_files, outbox, panels, pseudonyms, rollback_guard, schema
 from clientsdk.store.database import DURABLE, READ, WRITE
 from clientsdk.store.rollback_guard import UNKNOWN, UNREADABLE, GuardRecord
 from clientsdk.store.store import Store
@@ -35,7 +36,7 @@ def open_store(
     path: str | None,
     plan: CompiledPlan,
     ceilings: Ceilings,
-    now: int,
+    clock: Callable[[], int],
     source: Source,
     quota: Quota | None = None,
 ) -> Store:
@@ -43,11 +44,13 @@ def open_store(
 
     ``path`` is None for a store in memory. A new store is pinned to the plan's collector and period
     length and to ``ceilings``, which lower those of an existing one, and starts in the budget
-    period of ``now``, in milliseconds since the epoch. Raises PlanError if the store belongs to
-    another budget, and StoreError if the file cannot be used.
+    period that ``clock`` says, which returns milliseconds since the epoch and raises nothing.
+    Raises PlanError if the store belongs to another budget, and StoreError if the file cannot be
+    used.
     """
+    now = clock()
     for last in (False, True):
-        store = Store(path, plan, ceilings, source, quota)
+        store = Store(path, plan, ceilings, source, clock, quota)
         try:
             _open(store, plan, ceilings, now, source)
             break
@@ -93,12 +96,14 @@ def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source
             store.plans.add_opened(connection)
             _reconcile(store, connection, plan, period, fresh=fresh, new_panel=new_panel)
             _agree_on_withdrawal(store, connection)
-            store.advance(connection, period)
+            store.follow(connection, now)
             store.expire(connection, now)
             store.erase_old_copies(connection, now)
             if store.forget_periods(connection):
                 # Of a file from before they were forgotten.
                 store.erasure.schedule(connection)
+            due = outbox.next_due(connection)
+            store.outbox.soonest = schema.NEVER if due is None else due
         store.finish_erasure()
     except BaseException:
         # What was interrupted may still hold the store, until the interrupt has gone through.

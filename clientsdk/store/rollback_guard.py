@@ -349,4 +349,5 @@ def _checksum(body: bytes) -> bytes:
 
 
 def _unusable(error: OSError) -> StoreError:
-    return StoreError(f"the rollback guard beside the device's store cannot be used: {error}")
+    what = error.strerror or str(error)
+    return StoreError(f"the rollback guard beside the device's store cannot be used: {what}")

@@ -193,7 +193,8 @@ def is_damage(error: BaseException) -> bool:
 
 def unusable(what: str, error: BaseException) -> StoreError:
     if not is_damage(error):
-        return StoreError(f"{what}: {error}")
+        # Without the path that an OSError names.
+        return StoreError(f"{what}: {getattr(error, 'strerror', None) or error}")
     return DamagedError(f"{what}: {error if isinstance(error, sqlite3.Error) else 'it is damaged'}")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from sqlite3 import Connection
 from time import monotonic
@@ -17,7 +17,7 @@ from time import monotonic
 from clientsdk import ledger
 from clientsdk.ledger import Consent, Ledger
 from clientsdk.outcomes import Outcome, Refusal
-from clientsdk.settings import Quota, lowered
+from clientsdk.settings import BEGINNING, Quota, lowered
 from clientsdk.store import (
     accounts,
     claims,
@@ -32,14 +32,15 @@ from clientsdk.store import (
 )
 from clientsdk.store.accounts import Accounts
 from clientsdk.store.database import DURABLE, READ, WRITE, Access, Database, Erasure, Transaction
-from clientsdk.store.outbox import Chain, Outbox
+from clientsdk.store.outbox import Chain, Outbox, Recording
 from clientsdk.store.plans import Plans
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.rollback_guard import ForeignGuardError, GuardRecord, RollbackGuard
-from mechanisms.frozen import NamedTuple, replace
+from clientsdk.store.schema import NEVER
+from mechanisms.frozen import replace
 from mechanisms.randomness import Source
 from sotto.errors import StoreError
-from sotto.plan.compiled import Ceilings, CompiledPlan
+from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 
 #: Seconds for which it may go unnoticed that another process was given consent, that one has noted
 #: a withdrawal beside a file that it could not write (nothing is sent before that is looked for),
@@ -48,16 +49,6 @@ FORGET_AFTER = 0.05
 #: Recordings that a store in memory buffers: the tables need a tenth of the memory.
 BUFFERED = 256
 GIVEN, WITHDRAWN = Consent.GIVEN, Consent.WITHDRAWN
-
-
-class Recording(NamedTuple):
-    tally: str
-    seen: int  #: How many there were under this tally in the period, with this one.
-    cost: int  #: Micro-epsilon reserved for the chain.
-    chain: Chain
-
-    def __repr__(self) -> str:
-        return f"Recording({self.tally}, {self.seen}, {self.chain!r})"
 
 
 class Store:
@@ -70,7 +61,8 @@ class Store:
     are those pinned for all processes, ``own`` what this client may spend at most whatever is
     pinned. ``identity`` is of the current period, for reports under the plan that was opened.
     ``refusals``, by metric, are forgotten whenever they might no longer hold. ``lapsed`` counts
-    chains of expired plans that were erased and not yet counted by a flush. ``withdrew`` says that
+    chains of expired plans that were erased and not yet counted by a flush, and ``misdated``
+    those of periods that had not come. ``withdrew`` says that
     a transaction that had something else to do wrote a withdrawal noted beside the file: then
     traces are to be erased, see :meth:`finish_erasure`.
     """
@@ -96,9 +88,11 @@ class Store:
         plan: CompiledPlan,
         own: Ceilings,
         source: Source,
+        clock: Callable[[], int],
         quota: Quota | None = None,
     ) -> None:
         self.database = Database(path)
+        self._clock = clock
         self.path = self.database.path
         self.accounts = Accounts()
         self.outbox = Outbox((quota or Quota()).bytes)
@@ -115,7 +109,7 @@ class Store:
         self.identity = Identity(b"")
         self.panel: panels.Panel
         self.buffer: list[Recording] = []
-        self.lapsed = 0
+        self.lapsed = self.misdated = 0
         self.withdrew = False
         self.stop_number = self._done = 0
         self._requests = itertools.count(1)
@@ -139,6 +133,11 @@ class Store:
     @property
     def consented(self) -> bool:
         return self.consent is GIVEN
+
+    @property
+    def waiting(self) -> bool:
+        """Whether consent is given and something is still to be sent, as the file said last."""
+        return self.consented and self.outbox.soonest < NEVER
 
     def agreed(self, group: str | None) -> bool:
         """Whether a metric of a group, or of none, may be recorded."""
@@ -258,7 +257,7 @@ class Store:
 
     def blank_copy(self, source: Source) -> Store:
         """Return an empty store in memory, for :meth:`fill_from`."""
-        copy = Store(None, self.plans.opened, self.own, source)
+        copy = Store(None, self.plans.opened, self.own, source, self._clock)
         copy.database.open(copy)
         return copy
 
@@ -288,16 +287,17 @@ class Store:
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
         panel = panels.read(connection)
         self.accounts.refresh(connection, period)
-        kept = outbox.identity(connection, period, signed=self._signed)
-        self.identity = kept or self._identity_in(period, secret)
-        self.outbox.named = kept is not None
+        self._identify(connection, secret)
         self.consent, self.ceilings = Consent(consent), Ceilings(*ceilings)
         self.said = consent_groups.read(connection)
         self.consents, self.panel = consents, panel
         self.erasure.owed, self.erasure.done = owed, done
 
-    def _identity_in(self, period: int, secret: bytes) -> Identity:
-        return pseudonyms.identity(self._budget[0], period, secret, signed=self._signed)
+    def _identify(self, connection: Connection, secret: bytes) -> None:
+        period, signed = self.accounts.period, self._signed
+        kept = outbox.identity(connection, period, signed=signed)
+        self.outbox.named = kept is not None
+        self.identity = kept or pseudonyms.identity(self._budget[0], period, secret, signed=signed)
 
     def add_chain(self, connection: Connection, chain: Chain) -> None:
         """Store a chain of this period, which is charged in the same transaction."""
@@ -333,34 +333,11 @@ class Store:
         self.buffer.append(recording)
         return True
 
-    def incumbent_cost(self, connection: Connection, tally: str) -> int | None:
-        """Return what a reservoir has reserved, its chain wiped or not; None if it is unused."""
-        row = connection.execute("SELECT cost FROM reservoir WHERE tally = ?", (tally,)).fetchone()
-        return None if row is None else int(row[0])
-
-    def displace(self, connection: Connection, tally: str, chain: Chain, cost: int) -> None:
-        """Erase the chain in a reservoir, if any, and register ``chain`` there at ``cost``."""
-        erased = connection.execute(
-            "DELETE FROM chain WHERE (period, due, id) IN"
-            " (SELECT ?, due, chain FROM reservoir WHERE tally = ?)",
-            (chain.period, tally),
-        )
-        connection.execute(
-            "INSERT OR REPLACE INTO reservoir VALUES (?, ?, ?, ?)",
-            (tally, chain.due, chain.id, cost),
-        )
-        if erased.rowcount:
-            self.erasure.schedule(connection)
-
-    def deny(self, plan: CompiledPlan, outcome: Outcome, group: str | None = None) -> None:
-        """Remember for a moment what becomes of all values, so that not each one reads the file.
-
-        With ``group``, of those of that group's metrics.
-        """
+    def deny(self, metrics: Iterable[CompiledMetric], outcome: Outcome) -> None:
+        """Remember for a moment what becomes of values, so that not each one reads the file."""
         stale = monotonic() + FORGET_AFTER
-        for metric in plan.metrics:
-            if group is None or metric.group == group:
-                self.refusals[metric.name] = Refusal(outcome, metric.plain, None, stale)
+        for metric in metrics:
+            self.refusals[metric.name] = Refusal(outcome, metric.plain, None, 0, stale)
 
     def set_consent(self, connection: Connection, consent: Consent) -> None:
         """Write down what the person has said; if it is no, erase every chain and its traces."""
@@ -417,10 +394,43 @@ class Store:
     def lowest_ceilings(self) -> Ceilings:
         return lowered(self.ceilings, self.own)
 
-    def advance(self, connection: Connection, period: int) -> bool:
-        """Move on to ``period`` unless the store is there already or beyond; say whether moved."""
-        if period <= self.accounts.period:
-            return False
+    @property
+    def earliest(self) -> int:
+        """From which reading of the clock on (ms) no earlier period is gone back to."""
+        # One that has lost a file, or a part of its history, never does.
+        lost = self.guard.damaged or self.guard.restored
+        return BEGINNING if lost else (self.accounts.period - 1) * self._budget[1]
+
+    def period_at(self, now: int) -> int:
+        """Return the period that the store is to be in at a reading of the clock.
+
+        In the period before its own time stands still, so that a clock that is set back a little
+        changes nothing. Still earlier, it was the clock ahead that was wrong.
+        """
+        read, current = now // self._budget[1], self.accounts.period
+        return read if read > current or BEGINNING < now < self.earliest else current
+
+    def follow(self, connection: Connection, now: int) -> None:
+        """Go where a reading of the clock says, on or back; back only where a second one agrees."""
+        period = self.period_at(now)
+        if period < self.accounts.period:
+            # This process may have been stopped since the first.
+            period = self.period_at(self._clock())
+        if period < self.accounts.period:
+            # What was recorded in periods that have not come has times that are not true.
+            self.misdated += outbox.erase_after(connection, period)
+            self.plans.go_back(connection)
+            self._enter(connection, period)
+        else:
+            self.advance(connection, period)
+
+    def advance(self, connection: Connection, period: int) -> None:
+        """Move on to ``period`` unless the store is there already or beyond."""
+        if period > self.accounts.period:
+            self._enter(connection, period)
+
+    def _enter(self, connection: Connection, period: int) -> None:
+        """Begin a period, or go on with one: what was reserved in it once stays reserved."""
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
         try:
             secret = pseudonyms.advance(secret, self._source)
@@ -430,23 +440,21 @@ class Store:
         connection.execute("UPDATE device SET period = ?", (period,))
         connection.execute("DELETE FROM reservoir")
         claims.forget(connection, period)
-        self.accounts.begin_period(period)
-        self.identity = self._identity_in(period, secret)
-        self.outbox.named = False
+        self.accounts.refresh(connection, period)
+        self._identify(connection, secret)
         self.refusals.clear()
         self.forget_periods(connection)
         self.erasure.schedule(connection)
         self.erase_old_copies(connection, period * self._budget[1])
-        return True
 
     def forget_periods(self, connection: Connection) -> bool:
         """Erase the pseudonym, key and metrics of past periods that have no chain left, if any."""
         erased = outbox.forget(connection, self.accounts.period)
-        return self.accounts.fold_past_periods(connection) or erased
+        return self.accounts.fold_other_periods(connection) or erased
 
     def moment(self, now: int) -> int:
-        """Return the time that counts: a clock that was set back does not take the period back."""
-        return max(now, self.accounts.period * self._budget[1])
+        """Return the time that counts: at least the beginning of the period to be in."""
+        return max(now, self.period_at(now) * self._budget[1])
 
     def expire(self, connection: Connection, now: int) -> int:
         """Erase all chains of expired plans; return how many. Permanent responses stay."""
@@ -457,11 +465,10 @@ class Store:
         return erased
 
     def keep_up(self, now: int) -> None:
-        period = now // self._budget[1]
-        if period > self.period or now >= self.plans.next_expiry:
+        if self.period_at(now) != self.period or now >= self.plans.next_expiry:
             with self.transaction(WRITE) as connection:
                 owed = self.erasure.owed
-                self.advance(connection, period)
+                self.follow(connection, now)
                 erased = self.expire(connection, now)
             self.lapsed += erased
             self.scrub_since(owed)

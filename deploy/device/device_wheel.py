@@ -1,7 +1,7 @@
 """Builds ``sottovoce``, what an app ships: of this tree what a device can come to use, renamed.
 
 ``clientsdk`` and ``sotto`` become the package ``sottovoce``, and ``mechanisms`` becomes
-``sottovoce.mechanisms``, so that no name can be one of the app's own. A module is taken along if
+``sottovoce._mechanisms``, so that no name can be one of the app's own. A module is taken along if
 the SDK imports it, by whatever way: at its head, in a function, or as a mechanism that a plan may
 name. What a mechanism's functions import is left out: they are estimates, which no device makes,
 and need numpy. Imports, names of modules in strings, docstrings and comments are changed, and
@@ -31,7 +31,7 @@ PACKAGE = "sottovoce"
 PREFIXES = {
     "clientsdk": PACKAGE,
     "sotto": PACKAGE,
-    "mechanisms": f"{PACKAGE}.mechanisms",
+    "mechanisms": f"{PACKAGE}._mechanisms",
 }
 _WORD = "|".join(PREFIXES)
 _NAME = re.compile(rf"(?<![\w.\-/])({_WORD})((?:\.\w+)*)(?![\w\-/])")

@@ -140,7 +140,7 @@ class LogReader:
     """
 
     def __init__(self, partition: str | os.PathLike[str]) -> None:
-        self.path = Path(partition)
+        self.path: Path = Path(partition)
 
     def begin(self) -> int:
         """Return the position of the first byte that is still there, 0 if there is none."""

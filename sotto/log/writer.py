@@ -89,7 +89,7 @@ class LogWriter:
             raise ParameterError(f"fsync {fsync!r} must be 'batch', 'always' or 'never'")
         if not segment_bytes > len(HEADER):
             raise ParameterError(f"segment_bytes {segment_bytes} must be above {len(HEADER)}")
-        self.path = Path(directory) / partition
+        self.path: Path = Path(directory) / partition
         self._clock = clock
         self._segment_bytes = segment_bytes
         self._fsync = fsync

@@ -56,7 +56,7 @@ class Signer:
         if len(seed) != SEED_BYTES:
             raise ParameterError(f"a seed has {SEED_BYTES} bytes, not {len(seed)}")
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
-        self.public_key = self._key.public_key().public_bytes_raw()
+        self.public_key: bytes = self._key.public_key().public_bytes_raw()
 
     def sign(self, message: bytes) -> bytes:
         """Return the signature of all bytes of a message that come before it."""

@@ -21,7 +21,7 @@ HOUR = 3_600_000
 DAY = 24 * HOUR
 WEEK = 7 * DAY
 #: The beginning of a budget period of a week.
-START = 2000 * WEEK
+START = 2900 * WEEK
 
 #: Ceilings that nothing reaches.
 VAST = {"period": 10**12, "lifetime": 10**12}

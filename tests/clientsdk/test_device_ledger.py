@@ -27,11 +27,11 @@ def test_what_the_ledger_says(path):
     assert (ledger.collector, ledger.consent, ledger.period) == (
         "fleet.example",
         Consent.GIVEN,
-        2000,
+        2900,
     )
     assert ledger.ceilings == Ceilings(12_000_000, 640_000_000)
     (period,) = ledger.periods
-    assert (period.number, period.start, period.end) == (2000, START, START + WEEK)
+    assert (period.number, period.start, period.end) == (2900, START, START + WEEK)
     assert (period.reserved, period.spent) == (certified(2), certified(0))
     assert (ledger.reserved, ledger.spent) == (certified(2), certified(0))
     assert period.recordings == {"trial/colour": 1}
@@ -98,7 +98,7 @@ def test_a_chain_whose_plan_cannot_be_read_is_not_sent_and_says_so(path):
 
 
 def test_a_file_that_was_left_by_a_crash_says_the_same_before_and_after(path):
-    run("device(metric('colour')).record('colour', 'a'); os._exit(0)", path)
+    run("client = device(metric('colour')); client.record('colour', 'a'); os._exit(0)", path)
     assert path.with_name("device.db-wal").exists()
     ledger = read_file(path)
     assert len(ledger.pending) == 1

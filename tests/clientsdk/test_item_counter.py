@@ -118,10 +118,10 @@ def test_the_event_is_the_last_step_of_the_period_and_the_pseudonym_that_period_
     client.record("colour", "a")
     client.flush()
     (chain,) = [each for each in client.ledger().pending if each.metric == "trial/app"]
-    assert (chain.period, chain.event) == (2000, START + WEEK - HOUR)
+    assert (chain.period, chain.event) == (2900, START + WEEK - HOUR)
     client.clock.advance(days=1)
     client.flush()
-    assert client.ledger().period == 2001
+    assert client.ledger().period == 2901
     sent = [each for each in reports(client.publisher.messages) if each.metric == 0]
     assert {(each.pseudonym.hex(), each.event) for each in sent} == {(named, START + WEEK - HOUR)}
 
@@ -281,7 +281,7 @@ def test_a_clock_that_leaps_and_comes_back(drawn):
     client.clock.now = START + 2 * WEEK
     client.flush()
     assert drawn == [(1, 0, 0, 0), (0, 1, 1, 0)]
-    assert [period.number for period in client.ledger().periods] == [2000, 2001]
+    assert [period.number for period in client.ledger().periods] == [2900, 2901]
 
 
 # Withdrawal.
@@ -420,7 +420,7 @@ def test_a_client_that_died_takes_the_period_with_it(path, drawn):
     assert (two.ledger().reserved, two.ledger().spent) == (cost(two), 0)
     assert two.record("app", "b") is Outcome.ACCEPTED
     assert drawn == []
-    assert [period for period, _ in claims_of(two)] == [2000, 2001]
+    assert [period for period, _ in claims_of(two)] == [2900, 2901]
     # Nobody can use it any more when a report would come too late.
     two.clock.advance(days=28)
     two.flush()
@@ -490,12 +490,13 @@ def work():
     client.clock.advance(days=6, hours=3)
     assert client.flush().sent == 1
 wait(fork(work))
+client.clock.advance(days=14, hours=3)
 assert client.record("app", "a") is Outcome.ACCEPTED
 """
     checks = """
 ledger = client.ledger()
-assert {chain.period for chain in ledger.pending} == {2000, 2001}
-assert [period.number for period in ledger.periods] == [2000, 2001, 2002]
+assert {chain.period for chain in ledger.pending} == {2900, 2901}
+assert [period.number for period in ledger.periods] == [2900, 2901, 2902]
 assert len({chain.chain for chain in ledger.pending}) == 2
 """
     run(FORK + code + checks, path, kind)
@@ -538,7 +539,7 @@ def test_what_was_drawn_and_could_not_be_stored_is_stored_later(path, drawn, pre
     client = device(state=path)
     client.record("app", "b")
     client.clock.now = START + WEEK
-    client._store.keep_up(2001 * WEEK)
+    client._store.keep_up(2901 * WEEK)
     with failing(client, prefix, after=after), pytest.raises(StoreError):
         client._recorder.counter.settle(client.clock())
     (count,) = client._recorder.counter.begun

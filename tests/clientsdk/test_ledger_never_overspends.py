@@ -35,9 +35,13 @@ def _plans():
     ]
 
 
+YEAR = 52 * WEEK
 PLANS = _plans()
 #: Thousands of durable commits are quick there.
 MEMORY = Path("/dev/shm")
+#: Of a clock, wrong ones included.
+STEPS = [HOUR, DAY, 3 * DAY, WEEK, 3 * WEEK, -HOUR, -DAY, -WEEK, -3 * WEEK]
+LEAPS = [YEAR, 10 * YEAR, 80 * YEAR, -YEAR, -10 * YEAR, -80 * YEAR]
 AMOUNTS = st.integers(500_000, 12_000_000)
 
 
@@ -110,7 +114,7 @@ class Device(RuleBasedStateMachine):
             if outcome is not Outcome.ACCEPTED:
                 assert booked(after) == booked(before)
             if booked(after) != booked(before):
-                period = after.periods[-1]
+                (period,) = (each for each in after.periods if each.number == after.period)
                 assert period.reserved <= min(self.pinned.period, self.plan.ceilings.period)
                 assert after.reserved <= min(self.pinned.lifetime, self.plan.ceilings.lifetime)
             if outcome is Outcome.ACCEPTED:
@@ -144,9 +148,18 @@ class Device(RuleBasedStateMachine):
             for period in after.periods:
                 assert period.spent in (was[period.number], min(period.spent, self.pinned.period))
 
-    @rule(step=st.sampled_from([HOUR, DAY, 3 * DAY, WEEK, 3 * WEEK, -HOUR, -DAY, -WEEK]))
+    @rule(step=st.sampled_from(STEPS))
     def move_the_clock(self, step):
         self.clock.now += step
+
+    @rule(leap=st.sampled_from(LEAPS), uses=st.integers(0, 2))
+    def leap_and_come_back(self, leap, uses):
+        now = self.clock.now
+        self.clock.now = now + leap
+        for _ in range(uses):
+            self.record_everything()
+            self.flush("take")
+        self.clock.now = now
 
     @rule()
     def wait_for_the_next_rung(self):

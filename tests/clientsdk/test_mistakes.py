@@ -31,7 +31,7 @@ from clientsdk.testing import (
     reported,
     small_plan,
 )
-from sotto.errors import ParameterError, PlanError, SottoError, UnknownMetricError
+from sotto.errors import ParameterError, PlanError, SottoError, ValueTypeError
 
 SECRET = "what a person said"
 
@@ -168,7 +168,7 @@ def test_a_wrong_type_is_an_error_of_ours_without_the_value(call, tmp_path, monk
         (lambda: client(settings={}), ParameterError, "Settings(background=False); got dict"),
         (lambda: client(state=5), ParameterError, "state must be the path of a file"),
         (lambda: client(state=b"device.db"), ParameterError, "state must be the path of a file"),
-        (lambda: client().record(["colour"], "red"), UnknownMetricError, "the name of one"),
+        (lambda: client().record(["colour"], "red"), ValueTypeError, "the name of one"),
         (lambda: client().give_consent(again="no"), ParameterError, "True or False; got str"),
     ],
 )

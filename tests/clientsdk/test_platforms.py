@@ -26,6 +26,8 @@ from clientsdk.publishers.http import HttpPublisher
 from sotto.log.writer import LogReader, LogWriter, partitions
 import clientsdk, sqlite3, time
 os.chdir(sys.argv[3])
+# Only now: parts of the standard library would look for what only Windows has.
+sys.platform = "win32"
 
 class Device(Client):
     def __init__(self, publisher, state="device.db", **options):

@@ -155,9 +155,9 @@ def test_words_are_shown_and_no_repr_has_them(tmp_path):
     fill(client)
     shown, ledger = client.preview(), client.ledger()
     line = next(line for line in str(shown).splitlines() if "trial/size" in line)
-    assert line.startswith("2008-05-01 ")
+    assert line.startswith("2025-07-31 ")
     assert (
-        "of about 2008-05-01 02:00, release 1 of 3 (epsilon 0.5 in all), randomized answer: "
+        "of about 2025-07-31 02:00, release 1 of 3 (epsilon 0.5 in all), randomized answer: "
         in line
     )
     assert line.endswith((" cm", "missing"))
@@ -190,13 +190,13 @@ def test_the_ledger_in_words_level_by_level(tmp_path):
     lines = client.ledger().in_words().splitlines()
     assert lines[2:6] == [
         "So far 2.5 is spent, of 4 that is set aside.",
-        "2008-05-01 to 2008-05-08: 2 values recorded; spent 1 of 3 set aside.",
+        "2025-07-31 to 2025-08-07: 2 values recorded; spent 1 of 3 set aside.",
         "trial/model: 2 once for all periods, for an answer that is kept here.",
         "Still to be sent:",
     ]
     assert sorted(line.partition("; next at ")[0] for line in lines[6:]) == [
-        "  trial/colour, recorded about 2008-05-01 00:00: epsilon 0.5 sent, 1 to come, 2 to come",
-        "  trial/model, recorded about 2008-05-01 00:00: epsilon 0.5 sent, 1 to come",
+        "  trial/colour, recorded about 2025-07-31 00:00: epsilon 0.5 sent, 1 to come, 2 to come",
+        "  trial/model, recorded about 2025-07-31 00:00: epsilon 0.5 sent, 1 to come",
     ]
     client.withdraw_consent()
     assert str(client.ledger()).startswith("You have withdrawn your consent")
@@ -279,7 +279,7 @@ def test_the_command_shows_what_was_sent_and_what_is_to_be(tmp_path, capsys, mon
     told = capsys.readouterr().out
     assert "epsilon 0.5 sent, 1 to come, 2 to come; next at" in told
     assert "To be sent: randomized answers. Noise hides the true values" in told
-    assert "trial/colour (Its colour) of about 2008-05-01 00:00, release 2 of 3" in told
+    assert "trial/colour (Its colour) of about 2025-07-31 00:00, release 2 of 3" in told
     assert main(["preview", str(tmp_path / "none.db")]) == 2
 
 

@@ -44,7 +44,7 @@ rng = random.Random(os.getpid())
 for step in range(60):
     client.record("colour", rng.choice("abc"))
     client.record("kept", rng.choice("abc"))
-    client.clock.now = START + step * 10 * HOUR + rng.randrange(HOUR)
+    client.clock.now = START + step * 5 * HOUR + rng.randrange(HOUR)
     if step % 3 == 0:
         assert client.flush().error is None
 print("done")

@@ -127,10 +127,10 @@ def test_reservoirs_of_two_metrics_and_periods_do_not_meet():
             client.record("two", "a")
         client.clock.advance(days=7)
     assert sorted((c.metric, c.period) for c in client.ledger().pending) == [
-        ("trial/one", 2000),
-        ("trial/one", 2001),
-        ("trial/two", 2000),
-        ("trial/two", 2001),
+        ("trial/one", 2900),
+        ("trial/one", 2901),
+        ("trial/two", 2900),
+        ("trial/two", 2901),
     ]
     client.clock.advance(days=7)
     client.flush()

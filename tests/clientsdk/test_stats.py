@@ -126,7 +126,7 @@ def test_prometheus_is_told_the_same_under_labels_of_the_plan_alone(client, tmp_
     assert "sotto_client_send_errors_total 0.0" in said
     assert "sotto_client_due 1.0" in said
     assert "sotto_client_outbox_chains 2.0" in said
-    assert "sotto_client_last_send_timestamp_seconds 1.2096108e+09" in said
+    assert "sotto_client_last_send_timestamp_seconds 1.7539308e+09" in said
     assert 'sotto_client_lapsed_total{reason="late"} 0.0' in said
     client.close()
     assert "sotto_client_unreadable_stores 1.0" in generate_latest(registry).decode()

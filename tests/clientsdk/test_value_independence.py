@@ -44,7 +44,7 @@ collector: fleet.example
 plan: trial
 version: 1
 owner: owner@fleet.example
-expires: 2008-10-30
+expires: 2026-01-29
 period: 7d
 ceilings: {period: 900, lifetime: 9000}
 resolution: 1h

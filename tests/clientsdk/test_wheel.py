@@ -130,7 +130,7 @@ def modules_of(wheel: Path) -> set[str]:
 def shipped(name: str) -> str:
     """Return what a module of the tree is called in the wheel."""
     first, dot, rest = name.partition(".")
-    return ("sottovoce.mechanisms" if first == "mechanisms" else "sottovoce") + dot + rest
+    return ("sottovoce._mechanisms" if first == "mechanisms" else "sottovoce") + dot + rest
 
 
 def renamed(code: str) -> str:

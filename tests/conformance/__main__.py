@@ -6,6 +6,7 @@ Prints a line for each file. The exit status is 1 if a vector fails.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -48,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="*", metavar="FILE", help="such as draws.json; all, if none")
     parser.add_argument("--write", action="store_true", help="write the files anew from the SDK")
     args = parser.parse_args(arguments)
+    logging.getLogger("clientsdk").addHandler(logging.NullHandler())
     names = [Path(name).name.removesuffix(".json") for name in args.files] or list(PARTS)
     for name in names:
         if name not in PARTS:

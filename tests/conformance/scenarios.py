@@ -120,7 +120,7 @@ class Runner:
                 state=self._folder / _STATE,
                 publisher=self._receiver,
                 leaks_values=True,
-                settings=Settings(quota=quota, background=False, log="off"),
+                settings=Settings(quota=quota, background=False),
                 **more,
             )
         except PlanError:

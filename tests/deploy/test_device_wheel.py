@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ def builder():
     return device_wheel
 
 
+def test_extras_bring_the_same_in_both_distributions():
+    device, tools = (
+        tomllib.loads((folder / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        for folder in (ROOT / "deploy" / "device", ROOT)
+    )
+    assert device == {name: tools[name] for name in ("signatures", "ohttp", "kafka")}
+
+
 BEFORE = '''\
 """Of :mod:`sotto.wire.format`, :class:`clientsdk.Client` and ``sotto plan check``; mechanisms.
 
@@ -31,7 +40,7 @@ import os; from  mechanisms.exact import (
 )
 from clientsdk import store
 import clientsdk.client as ours
-LAZY = {"a": "sotto.wire.format", "ü": "mechanisms.exact:MICRO", "tag": "sotto.shard"}
+LAZY = {"a": "sotto.wire.format", "ü": "mechanisms.exact:MICRO", "t": "sotto.shard"}
 class Kind:
     name: str
     """What :func:`mechanisms.exact.f` takes."""
@@ -45,15 +54,15 @@ AFTER = '''\
 >>> from sottovoce import Client
 """
 from sottovoce.errors import PlanError  # as sottovoce.errors says, not sotto.nothing
-import os; from  sottovoce.mechanisms.exact import (
+import os; from  sottovoce._mechanisms.exact import (
     MICRO,
 )
 from sottovoce import store
 import sottovoce.client as ours
-LAZY = {"a": "sottovoce.wire.format", "ü": "sottovoce.mechanisms.exact:MICRO", "tag": "sotto.shard"}
+LAZY = {"a": "sottovoce.wire.format", "ü": "sottovoce._mechanisms.exact:MICRO", "t": "sotto.shard"}
 class Kind:
     name: str
-    """What :func:`sottovoce.mechanisms.exact.f` takes."""
+    """What :func:`sottovoce._mechanisms.exact.f` takes."""
     def of(self, mechanisms):
         from sottovoce.wire import format
         return mechanisms.exact, "sotto", f"sotto-{self}", "see sotto.errors", "docs/sotto.errors"

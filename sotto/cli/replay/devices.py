@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Settings
+from clientsdk.settings import BEGINNING
 from sotto.cli.replay.table import WRONG_TYPE, Recordings
 from sotto.errors import ValueTypeError
 from sotto.log.writer import LogWriter
@@ -347,7 +348,9 @@ class Fleet:
 
 
 class _Device(Client):
-    """A client that lives for as long as its table lasts, and has no later life."""
+    """A client that lives for as long as its table lasts, at whatever time, and no longer."""
+
+    _earliest = BEGINNING + 1
 
     def _warn_that_it_forgets(self) -> None:
         """Do not: nothing of a simulated device is lost with the process."""

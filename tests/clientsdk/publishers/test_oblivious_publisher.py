@@ -253,5 +253,5 @@ def test_without_pyhpke_the_error_names_the_extra(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("clientsdk.publishers.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyhpke", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'sotto\[ohttp\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'sottovoce-tools\[ohttp\]'"):
         import clientsdk.publishers.ohttp  # noqa: F401

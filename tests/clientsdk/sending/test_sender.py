@@ -272,7 +272,7 @@ def test_chains_keep_the_pseudonym_and_the_ledger_of_their_own_period():
     run_out(client)
     sent = reports(client.publisher.messages)
     assert {(report.event // WEEK, report.pseudonym) for report in sent} == {
-        (2000 + i, name) for i, name in enumerate(names)
+        (2900 + i, name) for i, name in enumerate(names)
     }
     for _, body in client.publisher.messages:
         message = decode_message(body)

@@ -245,9 +245,9 @@ def test_a_damaged_file_refuses_and_no_error_leads_to_a_value(path, damage):
     client = device(path, compiled)
     client.record("model", "a")
     client.clock.advance(days=7)
-    client._store.keep_up(2001 * WEEK)
+    client._store.keep_up(2901 * WEEK)
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("INSERT INTO ledger VALUES (2001, 0, 0, '{}')")
+        connection.execute("INSERT INTO ledger VALUES (2901, 0, 0, '{}')")
         connection.execute(damage)
     assert client.record("model", "b") is Outcome.STORE_FULL
     if "permanent" not in damage:

@@ -1,0 +1,124 @@
+"""Flushing and closing one client, and when its next report is due."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from clientsdk import diagnostics
+from clientsdk.consent import ConsentKeeper
+from clientsdk.item_counter import ItemCounter
+from clientsdk.outcomes import FlushResult
+from clientsdk.sending.sender import Sender, out_of_time
+from clientsdk.sending.tasks import FlushTask, start_call
+from clientsdk.sending.worker import Worker
+from clientsdk.stats import Tally
+from clientsdk.store import outbox
+from clientsdk.store.database import READ
+from clientsdk.store.schema import LOCK_PATIENCE, NEVER
+from clientsdk.store.store import Store
+from sotto.errors import StoreError
+
+
+class Outgoing:
+    """Puts a client's store, sender and counts in order; ``now`` returns ms since the epoch."""
+
+    def __init__(
+        self,
+        store: Store,
+        sender: Sender,
+        counter: ItemCounter,
+        consent: ConsentKeeper,
+        tally: Tally,
+        now: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._sender = sender
+        self._counter = counter
+        self._consent = consent
+        self._tally = tally
+        self._now = now
+
+    def flush(self, task: FlushTask) -> FlushResult:
+        try:
+            self._consent.finish_withdrawal()
+            now = self._now()
+            self.settle(now)
+            result = self._sender.flush(now, task)
+        except Exception:
+            self._tally.failed()
+            raise
+        self._tally.flushed(result, now)
+        diagnostics.debug(
+            "sent %d reports; %d are due and remain; %d lapsed",
+            result.sent,
+            result.remaining,
+            result.lapsed,
+        )
+        return result
+
+    def flush_within(self, seconds: float | None) -> FlushResult:
+        """Flush, and return in time whatever the publisher does."""
+        if seconds is None:
+            return self.flush(FlushTask(patience=LOCK_PATIENCE))
+        task = FlushTask(seconds, patience=math.inf)
+        call = start_call(lambda: self.flush(task))
+        if call is not None and call.wait(seconds):
+            return call.result()
+        return self._sender.unfinished(self._now(), task)
+
+    def next_due(self) -> int | None:
+        self.settle(self._now())
+        with self._store.transaction(READ) as connection:
+            due = outbox.next_due(connection)
+            counted = self._counter.next_due()
+            soonest = min((each for each in (due, counted) if each is not None), default=None)
+            self._store.outbox.soonest = NEVER if soonest is None else soonest
+        return soonest
+
+    def totals(self) -> tuple[int, int, int] | None:
+        """Return chains, bytes and reports due in the store; None if it cannot be read now."""
+        now = self._now()
+        with suppress(StoreError), self._store.transaction(READ) as connection:
+            return outbox.totals(connection, now)
+        return None
+
+    def settle(self, now: int) -> None:
+        """Draw from what was counted in periods that are over; if that fails, again later."""
+        with suppress(StoreError, OSError):
+            self._counter.settle(now)
+        if now >= self._store.plans.next_expiry:
+            self._consent.keep_up(now)
+
+    def close(self, worker: Worker | None, seconds: float) -> FlushResult:
+        """End the worker in time, and close the store with all that is left in it."""
+        until = time.monotonic() + seconds
+        sent, error = 0, None
+        if worker is not None:
+            before = worker.sent
+            worker.end(until)
+            if not worker.wait(until):
+                error = out_of_time()
+            sent = worker.sent - before
+        remaining, store = 0, self._store
+        try:
+            now = self._now()
+            self.settle(now)
+            with suppress(StoreError):
+                self._counter.release()
+            with suppress(StoreError):
+                remaining = self._sender.remaining(now)
+            store.erasure.scrub(compact=False)
+            store.finish_erasure()
+        except BaseException:
+            # What was interrupted may still hold the store, until the interrupt has gone through.
+            with suppress(StoreError):
+                store.close()
+            raise
+        else:
+            store.close()
+        finally:
+            store.refusals.clear()
+        return FlushResult(sent, remaining, error=error)

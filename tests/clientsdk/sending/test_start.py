@@ -1,0 +1,101 @@
+"""A client with consent and something that waits starts its sender when it is made."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from device_plans import DAY, HOUR, START, metric, plan
+from scripts import run
+
+from clientsdk import Client, MemoryPublisher, Settings
+from clientsdk.sending.worker import NAME
+from clientsdk.testing import FakeClock
+
+PLAN = plan(metric("colour"))
+PATIENCE = 30.0
+
+
+def opened(path, publisher, clock, **options):
+    return Client(PLAN, state=path, publisher=publisher, clock=clock, **options)
+
+
+def senders():
+    return [thread for thread in threading.enumerate() if thread.name == NAME]
+
+
+@pytest.fixture
+def recorded(path):
+    """The file of a device whose second level is still to come."""
+    clock, publisher = FakeClock(START), MemoryPublisher()
+    with opened(path, publisher, clock, background=False) as client:
+        client.give_consent()
+        client.record("colour", "a")
+        clock.advance(hours=3)
+        assert client.flush().sent == 1
+    return path
+
+
+def test_what_waits_is_sent_without_another_recording(recorded, monkeypatch):
+    monkeypatch.setattr("clientsdk.sending.worker.SETTLING", 0.01)
+    clock, publisher = FakeClock(START + DAY + 3 * HOUR), MemoryPublisher()
+    with opened(recorded, publisher, clock):
+        deadline = time.monotonic() + PATIENCE
+        while not publisher.messages and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(publisher.messages) == 1
+    assert not senders()
+
+
+def test_no_thread_starts_without_a_reason(recorded, tmp_path):
+    clock, publisher = FakeClock(START + 3 * HOUR), MemoryPublisher()
+    with opened(recorded, publisher, clock, background=False):
+        assert not senders()
+    with opened(recorded, publisher, clock, settings=Settings(disabled=True)):
+        assert not senders()
+    with opened(tmp_path / "new.db", publisher, clock) as client:
+        client.give_consent()
+        assert not senders()
+    with opened(recorded, publisher, clock, background=False) as client:
+        client.withdraw_consent()
+    with opened(recorded, publisher, clock):
+        assert not senders()
+    assert publisher.messages == []
+
+
+def test_nothing_is_published_before_it_is_due(recorded, monkeypatch):
+    monkeypatch.setattr("clientsdk.sending.worker.SETTLING", 0.01)
+    clock, publisher = FakeClock(START + 4 * HOUR), MemoryPublisher()
+    with opened(recorded, publisher, clock) as client:
+        deadline = time.monotonic() + PATIENCE
+        while client._worker._asleep_until < START and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert client._worker._asleep_until > START + DAY
+    assert publisher.messages == []
+
+
+def test_a_preloaded_app_forks_and_each_process_goes_on(recorded, tmp_path):
+    code = """
+from clientsdk.sending.worker import NAME
+def sender():
+    return [each for each in threading.enumerate() if each.name == NAME]
+client = Device(plan(metric("colour")), START + 3 * HOUR, MemoryPublisher(), state=path,
+                background=True)
+assert sender()
+def work():
+    assert not sender()
+    client.record("colour", "b")
+    assert sender()
+    client.close()
+import warnings
+with warnings.catch_warnings():
+    # Python 3.12 warns of threads and forks in general.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    for pid in [child(work) for _ in range(2)]:
+        wait(pid)
+assert client.ledger().pending
+client.close()
+assert not sender()
+"""
+    run(code, recorded)

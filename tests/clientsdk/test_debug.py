@@ -1,0 +1,84 @@
+"""Debug lines say what happens, and nothing of a value."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from device_plans import START, items, metric, number, plan
+from scripts import run
+
+from clientsdk import MemoryPublisher, Outcome, Settings
+from clientsdk.testing import FakeClock, SeededClient
+
+PLAN = plan(
+    metric("colour"), number("size", kind="reservoir", ladder=[(500_000, 604_800_000)]), items()
+)
+
+
+def life(value, size, seed, caplog):
+    """Return what is said of a device that records these values."""
+    caplog.clear()
+    with caplog.at_level(logging.DEBUG, logger="clientsdk"):
+        client = SeededClient(PLAN, seed=seed, clock=FakeClock(START), consent=False)
+        client.record("colour", value)
+        client._store.refusals.clear()
+        client.give_consent()
+        for _ in range(3):
+            client.record("colour", value)
+            client.record("size", size)
+            client.record("app", value)
+        client.clock.advance(days=10)
+        client.flush()
+        client.clock.now = 0
+        client.record("colour", value)
+        client.close()
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
+
+
+def test_what_is_said_is_the_same_for_all_values(caplog):
+    # Other draws too: nothing that is drawn shows either.
+    said = life("a", 1.0, 1, caplog)
+    assert said == life("c", 9.5, 2, caplog) == life("nowhere", None, 3, caplog)
+    assert "colour: no_consent" in said
+    assert "colour: accepted; the first of 3 reports is due within 2h" in said
+    assert "colour: period_full" in said
+    assert "colour: bad_clock" in said
+    assert any(line.startswith("app: accepted; it is counted") for line in said)
+    assert any(line.startswith("sent 3 reports; 0 are due and remain") for line in said)
+
+
+def test_a_remembered_refusal_says_nothing_more(caplog):
+    client = SeededClient(PLAN, seed=1, clock=FakeClock(START))
+    client.record("colour", "a")
+    client.record("colour", "a")
+    with caplog.at_level(logging.DEBUG, logger="clientsdk"):
+        assert client.record("colour", "a") is Outcome.PERIOD_FULL
+    assert caplog.records == []
+
+
+def test_lines_are_printed_where_an_app_configures_no_logging(path):
+    code = """
+os.environ["SOTTO_LOG"] = "debug"
+client = Client(plan(metric("colour")), state=path, publisher=MemoryPublisher(),
+                clock=lambda: START, background=False)
+client.give_consent()
+client.record("colour", "a")
+import io
+sys.stderr = io.StringIO()
+client.record("colour", "b")
+print(sys.stderr.getvalue(), end="")
+client.close()
+"""
+    assert run(code, path) == "clientsdk: colour: period_full\n"
+
+
+@pytest.mark.parametrize("level", [None, "warning"])
+def test_nothing_is_said_unless_it_is_asked_for(level, caplog):
+    publisher = MemoryPublisher()
+    with SeededClient(
+        PLAN, seed=1, clock=FakeClock(START), publisher=publisher, settings=Settings(log=level)
+    ) as client:
+        client.record("colour", "a")
+    assert caplog.records == []
+    logging.getLogger("clientsdk").setLevel(logging.NOTSET)

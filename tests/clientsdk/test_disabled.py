@@ -1,0 +1,251 @@
+"""Telemetry never stops an app: what goes wrong when a client is opened leaves one that is off."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+from device_plans import START, metric, number, plan, reports
+from scripts import run
+
+from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome, Settings
+from clientsdk.ledger import read_file
+from clientsdk.store import rollback_guard
+from clientsdk.testing import FakeClock
+from clientsdk.typed import Metric, check_plan
+from sotto.errors import ParameterError, PlanError, StoreError, UnknownMetricError, ValueTypeError
+
+PLAN = plan(metric("colour"), number("size"))
+MARK = "mark-of-a-value"
+
+
+def opened(path, given=PLAN, **options):
+    options = {"publisher": MemoryPublisher(), "clock": FakeClock(START), **options}
+    return Client.open(given, state=path, background=False, **options)
+
+
+@pytest.fixture
+def agreed(path):
+    """The file of a device that has agreed and recorded."""
+    with opened(path) as client:
+        client.give_consent()
+        assert client.record("colour", "a") is Outcome.ACCEPTED
+    return path
+
+
+def full_disk(monkeypatch, path):
+    def fail(*arguments, **options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr("clientsdk.store.schema._restrict", fail)
+
+
+CAUSES = {
+    "plan": "is missing",
+    "no plan": "the compiled plan cannot be read: No such file or directory",
+    "ceiling": "SOTTO_CEILING_PERIOD must be an epsilon",
+    "switch": "SOTTO_DISABLED must be 1, true, yes or on",
+    "another": "this device's store is pinned to",
+    "folder": "cannot open the device's store",
+    "package": "cryptography",
+    "publisher": "publisher must be an object",
+    "surprise": "RuntimeError",
+}
+
+
+def spoil(cause, monkeypatch, path):
+    """Make opening a client fail; return what it is opened with instead."""
+    if cause == "plan":
+        return {"given": b"{}"}
+    if cause == "no plan":
+        return {"given": path.parent / "absent.json"}
+    if cause == "another":
+        return {"given": plan(metric("colour"), collector="other.example")}
+    if cause == "folder":
+        return {"path": path.parent / "absent" / "device.db"}
+    if cause == "publisher":
+        return {"publisher": MemoryPublisher}
+    if cause == "package":
+        monkeypatch.setattr(
+            "clientsdk.client.require_signatures",
+            lambda: (_ for _ in ()).throw(ModuleNotFoundError("needs cryptography")),
+        )
+        return {"given": plan(metric("colour"), authentication="required")}
+    if cause == "surprise":
+        monkeypatch.setattr(
+            "clientsdk.client.configured",
+            lambda *given, **more: (_ for _ in ()).throw(RuntimeError(MARK)),
+        )
+        return {}
+    monkeypatch.setenv("SOTTO_CEILING_PERIOD" if cause == "ceiling" else "SOTTO_DISABLED", MARK)
+    return {}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_every_method_works_where_nothing_can(agreed, cause, monkeypatch, caplog):
+    before = agreed.read_bytes()
+    options = {"path": agreed, **spoil(cause, monkeypatch, agreed)}
+    client = opened(**options)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("telemetry is disabled: ")
+    assert CAUSES[cause] in said
+    assert MARK not in said
+    assert str(agreed.parent) not in said
+    assert client.stats().disabled == said.removeprefix("telemetry is disabled: ")
+
+    assert {client.record("colour", value) for value in ("a", 7, None)} == {Outcome.DISABLED}
+    assert client.record(MARK, MARK) is Outcome.DISABLED
+    assert client.record([MARK], MARK) is Outcome.DISABLED
+    assert client.stats().refused == {Outcome.DISABLED: 5}
+    assert MARK not in str(client.stats())
+    assert client.settings == Settings(disabled=True)
+    check_plan(client, PLAN.to_json())
+    assert Metric.record(type("Colour", (Metric,), {"name": "colour"})(client), "a") == "disabled"
+    assert client.consent is Consent.NEVER_GIVEN
+    assert not client.give_consent()
+    assert not client.give_consent(again=True)
+    assert not client.renew_consent()
+    assert (client.flush().sent, client.flush(1).remaining, client.next_due()) == (0, 0, None)
+    assert client.preview().messages == ()
+    assert len(client.ledger().pending) == (cause != "folder")
+    with client:
+        assert client.record("colour", "a") is Outcome.DISABLED
+    assert client.record("colour", "a") is Outcome.DISABLED
+    assert agreed.read_bytes() == before
+    # Nothing was lost: where all is well again, so is the device.
+    monkeypatch.undo()
+    with opened(agreed) as again:
+        assert again.consent is Consent.GIVEN
+        assert len(again.ledger().pending) == 1
+
+
+def test_raising_is_as_ever(path, monkeypatch):
+    for given, error in ((b"{}", PlanError), ("", PlanError)):
+        with pytest.raises(error):
+            opened(path, given, on_error="raise")
+    with opened(path, on_error="raise") as client, pytest.raises(UnknownMetricError):
+        client.record("shade", "a")
+    # What a developer sets holds whatever the app says.
+    monkeypatch.setenv("SOTTO_ON_ERROR", "raise")
+    with pytest.raises(PlanError):
+        opened(path, b"{}")
+    with opened(path) as client, pytest.raises(ValueTypeError):
+        client.record("colour", 7)
+    with pytest.raises(ParameterError, match="on_error must be"):
+        opened(path, on_error="ignore")
+
+
+def test_mistakes_are_counted_and_logged_once(path, caplog):
+    client = opened(path)
+    client.give_consent()
+    for _ in range(3):
+        assert client.record("colour", 7) is Outcome.INVALID
+        assert client.record(MARK, "a") is Outcome.INVALID
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    assert client.stats().outcomes == {
+        ("colour", Outcome.ACCEPTED): 1,
+        ("colour", Outcome.INVALID): 3,
+        ("(unknown)", Outcome.INVALID): 3,
+    }
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("a value is not recorded: metric 'colour'")
+    client.close()
+
+
+def test_a_store_that_fails_later_stops_nobody(agreed, caplog):
+    client = opened(agreed)
+    agreed.rename(agreed.with_name("gone"))
+    client._store.database.disconnect()
+    assert client.record("colour", "a") is Outcome.STORE_FULL
+    assert not client.give_consent()
+    assert client.flush().error is not None
+    assert client.next_due() is None
+    assert client.consent is Consent.NEVER_GIVEN
+    with pytest.raises(StoreError):
+        client.ledger()
+
+
+@pytest.mark.parametrize("cause", ["plan", "ceiling", "another"])
+def test_a_withdrawal_is_kept(agreed, cause, monkeypatch):
+    """By whoever can read the plan at once, else by the next one that opens the file."""
+    client = opened(**{"path": agreed, **spoil(cause, monkeypatch, agreed)})
+    if cause == "another":
+        with pytest.raises(PlanError):
+            client.withdraw_consent()
+        assert read_file(agreed).consent is Consent.GIVEN
+        return
+    assert client.withdraw_consent() is (cause == "ceiling")
+    assert read_file(agreed).consent is Consent.WITHDRAWN
+    monkeypatch.undo()
+    with opened(agreed) as again:
+        assert again.consent is Consent.WITHDRAWN
+        assert not again.give_consent()
+        assert again.ledger().pending == ()
+
+
+def test_a_withdrawal_holds_on_a_full_disk(agreed, monkeypatch):
+    full_disk(monkeypatch, agreed)
+    client = opened(agreed)
+    assert "No space left" in client.stats().disabled
+    assert not client.withdraw_consent()
+    monkeypatch.undo()
+    assert opened(agreed).consent is Consent.WITHDRAWN
+
+
+def test_a_withdrawal_that_cannot_be_written_is_said_and_tried_again(agreed, monkeypatch):
+    client = opened(agreed, b"{}")
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            rollback_guard, "note_withdrawal", lambda path: (_ for _ in ()).throw(StoreError("no"))
+        )
+        with pytest.raises(StoreError):
+            client.withdraw_consent()
+        assert client.flush().sent == 0
+    assert read_file(agreed).consent is Consent.GIVEN
+    client.close()
+    assert read_file(agreed).consent is Consent.WITHDRAWN
+
+
+def test_where_there_is_no_file_there_is_no_ledger_and_nothing_to_withdraw(path):
+    client = opened(path, b"{}")
+    assert client.ledger().periods == ()
+    assert client.withdraw_consent()
+    assert not list(path.parent.iterdir())
+    assert opened(NO_LIFETIME_BOUND, b"{}").withdraw_consent()
+    assert opened("", b"{}").record("colour", "a") is Outcome.DISABLED
+
+
+def test_a_disabled_client_survives_forks(path):
+    code = """
+client = Client.open(b"{}", state=path, publisher=MemoryPublisher())
+assert client.record("colour", "a") is Outcome.DISABLED
+def work():
+    assert client.record("colour", "b") is Outcome.DISABLED
+    assert client.stats().refused == {Outcome.DISABLED: 1}
+    client.close()
+wait(child(work))
+assert client.record("colour", "a") is Outcome.DISABLED
+assert threading.active_count() == 1
+"""
+    run(code, path)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_home(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    home.chmod(0o500)
+    client = opened(home / "device.db")
+    assert client.record("colour", "a") is Outcome.DISABLED
+    home.chmod(0o700)
+
+
+def test_a_client_that_can_be_made_records_and_sends(path):
+    publisher, clock = MemoryPublisher(), FakeClock(START)
+    with opened(path, publisher=publisher, clock=clock) as client:
+        assert client.give_consent()
+        assert client.record("colour", "a") is Outcome.ACCEPTED
+        clock.advance(days=1)
+        assert (client.flush().sent, client.stats().disabled) == (1, None)
+    assert len(reports(publisher.messages)) == 1
