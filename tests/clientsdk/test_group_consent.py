@@ -227,7 +227,7 @@ def test_what_was_agreed_to_before_a_withdrawal_of_the_whole_is_not_after(path):
 
 
 def test_other_plans_of_the_collector_follow(path):
-    """A group is the collector's, as consent is; a plan without groups counts as one of the others."""
+    """A group is the collector's, as consent is; a plan without groups is one of the others."""
     first = device(path, consent=False)
     first.give_consent(groups=["look"])
     bare = device(path, compiled=plan(metric("colour"), plan="bare"), consent=False)
@@ -501,6 +501,19 @@ def test_a_guard_that_lost_its_note_gets_it_again(path):
     with device(path) as client:
         assert client.group_consent == {"look": GIVEN, "use": WITHDRAWN}
     assert rollback_guard.group_noted(str(path))
+
+
+def test_the_note_is_forced_to_disk_before_the_withdrawal_is_written(path, monkeypatch):
+    """Where ``fsync`` alone leaves it in the disk's cache, as on macOS, too."""
+    client, forced = device(path), []
+
+    def force(descriptor):
+        said = rows(path, "SELECT * FROM consent_group")
+        forced.append((rollback_guard.group_noted(str(path)), said))
+
+    monkeypatch.setattr(rollback_guard, "force", force)
+    assert client.withdraw_consent(groups=["use"])
+    assert forced[0] == (True, [])
 
 
 def test_both_files_moved_together_are_the_same_device(path, tmp_path):
