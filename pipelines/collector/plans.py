@@ -10,9 +10,8 @@ from pathlib import Path
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.compile import load_plan
 from sotto.plan.compiled import CompiledPlan
+from sotto.plan.folder import PlanFileFolder
 from sotto.plan.registry import Registry
-
-_ENDINGS = (".json", ".yaml", ".yml")
 
 
 class Plans:
@@ -65,11 +64,7 @@ class PlanFiles:
     def __init__(
         self, files: Sequence[Path], folder: Path | None, warn: Callable[[str], None]
     ) -> None:
-        if folder is not None and not folder.is_dir():
-            raise ParameterError(f"--plans {folder}: there is no such folder")
-        self._folder = folder
-        self._warn = warn
-        self._warned: dict[Path, str] = {}
+        self._folder = None if folder is None else PlanFileFolder(folder, warn)
         self._stamps: dict[Path, tuple[int, int, int]] = {}
         self._plans: dict[bytes, CompiledPlan] = {}
         #: Files of the folder, by fingerprint.
@@ -87,23 +82,19 @@ class PlanFiles:
         """Read what is new in the folder."""
         if self._folder is None:
             return
-        try:
-            paths = sorted(self._folder.iterdir())
-        except OSError as error:
-            self._leave_out(self._folder, error)
-            return
-        for path in paths:
-            if path.suffix in _ENDINGS and not path.name.startswith("."):
-                try:
-                    self._read(path)
-                except (PlanError, ParameterError, OSError, UnicodeError) as error:
-                    self._leave_out(path, error)
+        for path in self._folder.files():
+            try:
+                if self._read(path):
+                    self._folder.accept(path)
+            except (PlanError, ParameterError, OSError, UnicodeError) as error:
+                self._folder.leave_out(path, error)
 
-    def _read(self, path: Path) -> None:
+    def _read(self, path: Path) -> bool:
+        """Read a file unless it is as it was when last read; return whether it was read."""
         found = os.stat(path)
         stamp = found.st_ino, found.st_mtime_ns, found.st_size
         if self._stamps.get(path) == stamp:
-            return
+            return False
         plan = _load(path)
         plans = dict(self._plans)
         source = self._sources.get(plan.fingerprint)
@@ -115,12 +106,7 @@ class PlanFiles:
         self._plans = plans | {plan.fingerprint: plan}
         self._sources[plan.fingerprint] = path
         self._stamps[path] = stamp
-        self._warned.pop(path, None)
-
-    def _leave_out(self, path: Path, error: Exception) -> None:
-        if self._warned.get(path) != str(error):
-            self._warned[path] = str(error)
-            self._warn(f"{path} is left out: {error}")
+        return True
 
 
 def _load(path: Path) -> CompiledPlan:

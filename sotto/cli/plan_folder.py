@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sotto.cli import options
-from sotto.errors import BrokerError, ParameterError, PlanError
+from sotto.errors import BrokerError, PlanError
+from sotto.plan.folder import PlanFileFolder
 
 if TYPE_CHECKING:
     from pipelines.storage.plans import StoredPlans
     from sotto.plan.compiled import CompiledPlan
     from sotto.plan.registry import Registry
-
-_ENDINGS = (".json", ".yaml", ".yml")
 
 
 class PlanFolder:
@@ -32,13 +31,9 @@ class PlanFolder:
         check: Callable[[Registry], None],
         warn: Callable[[str], None],
     ) -> None:
-        if path is not None and not path.is_dir():
-            raise ParameterError(f"--plans {path}: there is no such folder")
-        self._path = path
+        self._folder = None if path is None else PlanFileFolder(path, warn)
         self._stored = stored
         self._check_source = check
-        self._warn = warn
-        self._warned: dict[Path, str] = {}
 
     def added_to(
         self,
@@ -51,29 +46,19 @@ class PlanFolder:
         source cannot be used, whatever the folder has.
         """
         whole, strings = list(plans), dict(candidates)
-        for path in self._files():
+        if self._folder is None:
+            return whole, strings
+        for path in self._folder.files():
             try:
                 plan, found, _ = options.load(path)
                 self._check(plan, whole)
             except (PlanError, UnicodeError, OSError, ImportError, _UnsuitableError) as error:
-                self._warn_once(path, str(error))
+                self._folder.leave_out(path, error)
                 continue
-            self._warned.pop(path, None)
+            self._folder.accept(path)
             whole.append(plan)
             strings[plan.fingerprint] = {**strings.get(plan.fingerprint, {}), **found}
         return whole, strings
-
-    def _files(self) -> list[Path]:
-        """Return the plan files, by name; none where the folder cannot be read now."""
-        if self._path is None:
-            return []
-        try:
-            found = sorted(self._path.iterdir())
-        except OSError as error:
-            self._warn_once(self._path, str(error.strerror))
-            return []
-        self._warned.pop(self._path, None)
-        return [path for path in found if path.suffix in _ENDINGS and not path.name.startswith(".")]
 
     def _check(self, plan: CompiledPlan, before: Sequence[CompiledPlan]) -> None:
         """Return if a plan can be used beside those before it."""
@@ -89,11 +74,6 @@ class PlanFolder:
             # The source may be out of reach: then the error is not about this plan.
             self._check_source(self._stored.with_given(before, {})[0])
             raise _UnsuitableError(str(error)) from error
-
-    def _warn_once(self, path: Path, why: str) -> None:
-        if self._warned.get(path) != why:
-            self._warned[path] = why
-            self._warn(f"{path} is left out: {why}")
 
 
 class _UnsuitableError(Exception):
