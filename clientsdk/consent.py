@@ -133,9 +133,10 @@ class ConsentKeeper:
             return False
         asked = consent_groups.names(self._plan) if groups is None else groups
         said = [consent_groups.of(self._store.said, name) for name in asked]
-        if Consent.WITHDRAWN in said:
+        given = all(each is Consent.GIVEN for each in said)
+        if not given:
             diagnostics.warn("consent to groups", _STAYS_PARTLY, quiet=math.inf)
-        return all(each is Consent.GIVEN for each in said)
+        return given
 
     def renew(self, ceilings: Ceilings | None, again: bool) -> bool:
         agreed = self._plan.ceilings if ceilings is None else checked_ceilings(ceilings)

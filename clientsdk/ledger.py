@@ -113,8 +113,8 @@ class Ledger:
     earliest release. ``permanent`` is what constant metrics have cost, once, for all periods, and
     ``carried`` the micro-epsilon of the lifetime that were spent, or may have been, before the file
     was found damaged or lost (``damaged`` times), or older than it should be (``restored`` times).
-    ``groups`` is what was said of single groups of metrics, sorted; ``""`` stands for metrics
-    without a group, ``"*"`` for all that is not named. It counts only while ``consent`` is given.
+    ``groups`` is what was said of single groups of metrics, sorted; ``"plan/"`` stands for a plan
+    without groups, ``"*"`` for all that is not named. It counts only while ``consent`` is given.
     """
 
     collector: str
@@ -170,8 +170,10 @@ class Ledger:
     def _of_groups(self) -> str:
         if self.consent is not Consent.GIVEN or not self.groups:
             return ""
-        words = {"": "what has no group", "*": "all others"}
-        named = [(words.get(name, name), said) for name, said in reversed(self.groups)]
+        named = [
+            ("all others" if name == "*" else name.removesuffix("/"), said)
+            for name, said in reversed(self.groups)
+        ]
         yes = [name for name, said in named if said is Consent.GIVEN]
         no = [name for name, said in named if said is not Consent.GIVEN]
         agreed = f" You agree to: {', '.join(yes)}." if yes else ""

@@ -19,7 +19,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from sqlite3 import Connection, Cursor
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 PATIENCE = 2.0
 #: Of Linux 4.14 and later; ``mmap`` does not name it.
 _WIPE_ON_FORK = 18
+#: Which no system knows, and so none takes.
+_NO_ADVICE = -1
 #: Seconds within which senders must end at exit, and connections after them; the interpreter
 #: itself needs some more.
 SENDERS, CONNECTIONS = 0.4, 0.5
@@ -80,6 +82,10 @@ def wiped_by_forks() -> mmap | None:
     try:
         memory.madvise(_WIPE_ON_FORK)
     except OSError:
+        return None
+    with suppress(OSError):
+        memory.madvise(_NO_ADVICE)
+        # Older user-mode emulators take any advice, and follow none.
         return None
     return memory
 

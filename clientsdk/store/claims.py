@@ -67,4 +67,4 @@ def abandon(connection: Connection, tally: str | None = None) -> None:
 
 def forget(connection: Connection, period: int) -> None:
     """Remove the claims that are of no use in ``period``: of long before it, or of after it."""
-    connection.execute("DELETE FROM counting WHERE last < ?1 OR period > ?1", (period,))
+    connection.execute("DELETE FROM counting WHERE last < ? OR period > ?", (period, period))

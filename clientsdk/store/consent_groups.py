@@ -1,9 +1,9 @@
 """Consent to some of a plan's groups of metrics: what was said of each, and what a no erases.
 
 A row of ``consent_group`` says it of one group, by name, whatever plan of the collector has it; one
-of :data:`NONE` of metrics that have no group, and one of :data:`OTHERS` of all that no row names.
-Without that it is yes, as in files from before there were groups. None of it counts unless consent
-as a whole is given. Functions with a connection belong in a transaction of the caller.
+named by :func:`alone` of a plan that has no groups, and one of :data:`OTHERS` of all that no row
+names. Without that it is yes, as in files from before there were groups. None of it counts unless
+consent as a whole is given. Functions with a connection belong in a transaction of the caller.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from sotto.plan.compiled import CompiledPlan
 GIVEN, WITHDRAWN, NEVER_GIVEN = Consent.GIVEN, Consent.WITHDRAWN, Consent.NEVER_GIVEN
 #: What was said, by group.
 Said: TypeAlias = Mapping[str, Consent]
-#: No names of groups: metrics without one, and all that is not named.
-NONE, OTHERS = "", "*"
+#: No name of a group: all that is not named.
+OTHERS = "*"
 
 
 def read(connection: Connection) -> Said:
@@ -37,23 +37,41 @@ def write(connection: Connection, said: Said) -> None:
     connection.executemany("INSERT INTO consent_group VALUES (?, ?)", said.items())
 
 
+def alone(plan: str) -> str:
+    """Return what stands for a plan without groups; no group has such a name.
+
+    Of each plan by itself: a yes to one says nothing of another that had groups once.
+
+    >>> alone("editor")
+    'editor/'
+    """
+    return tally_name(plan, "")
+
+
 def names(plan: CompiledPlan) -> tuple[str, ...]:
     """Return what a person can agree to, one by one: the plan's groups, or all of it at once."""
-    return tuple(name for name, _ in plan.groups) or (NONE,)
+    return tuple(name for name, _ in plan.groups) or (alone(plan.plan),)
 
 
-def of(said: Said, group: str | None) -> Consent:
-    """Return what was said of a group, or of metrics without one."""
-    return said.get(group or NONE, said.get(OTHERS, GIVEN))
+def of(said: Said, name: str) -> Consent:
+    """Return what was said of a group, or of a plan without groups."""
+    return said.get(name, said.get(OTHERS, GIVEN))
 
 
 def given(
-    said: Said, whole: Consent, plan: CompiledPlan, groups: Collection[str] | None, *, again: bool
+    connection: Connection,
+    plans: Plans,
+    said: Said,
+    whole: Consent,
+    groups: Collection[str] | None,
+    *,
+    again: bool,
 ) -> Said:
-    """Return what is said once consent is given, to some groups or to all of a plan.
+    """Return what is said once consent is given, to some groups or to all of the opened plan.
 
-    ``whole`` is the consent so far. Without ``again`` no group's withdrawal is undone; where the
-    whole was withdrawn, that of the groups that are not named is not either.
+    ``whole`` is the consent so far. Without ``again`` no group's withdrawal is undone, nor is it by
+    a yes to all of a version that calls the group otherwise or has none; where the whole was
+    withdrawn, that of the groups that are not named is not either.
     """
     found = dict(said)
     if whole is not GIVEN:
@@ -61,28 +79,39 @@ def given(
         found = {name: each for name, each in said.items() if each is WITHDRAWN}
         if groups is not None or found:
             found.setdefault(OTHERS, whole)
-    for group in names(plan) if groups is None else groups:
-        if again or of(found, group) is not WITHDRAWN:
+    refused = _refused(connection, plans, said) if groups is None and not again else ()
+    for group in names(plans.opened) if groups is None else groups:
+        if again or (of(found, group) is not WITHDRAWN and group not in refused):
             found[group] = GIVEN
     usual = found.get(OTHERS, GIVEN)
     return {name: each for name, each in found.items() if name == OTHERS or each is not usual}
+
+
+def _refused(connection: Connection, plans: Plans, said: Said) -> set[str]:
+    """Return what holds metrics of the opened plan that some version has in a withdrawn group."""
+    plan = plans.opened
+    metrics = {
+        metric.name
+        for _, version in readable(connection, plans)
+        for metric in version.metrics
+        if version.plan == plan.plan and said.get(metric.group or "") is WITHDRAWN
+    }
+    return {metric.group or alone(plan.plan) for metric in plan.metrics if metric.name in metrics}
 
 
 def withdrawn(connection: Connection, plans: Plans, said: Said, groups: Collection[str]) -> Said:
     """Return what is said once some groups are withdrawn.
 
     It stays what it was of all others that are known now, and is not yes of what a later plan may
-    call otherwise: its groups, or metrics that have none any more.
+    call otherwise: its groups, or a version without any of a plan that has one of these.
     """
-    own, known = plans.opened.plan, set(names(plans.opened))
+    known, regrouped = set(names(plans.opened)), {alone(plans.opened.plan)}
     for _, plan in readable(connection, plans):
-        known |= {name for name in names(plan) if name != NONE or plan.plan != own}
-    return {
-        OTHERS: NEVER_GIVEN,
-        **said,
-        **{name: of(said, name) for name in known},
-        **dict.fromkeys(groups, WITHDRAWN),
-    }
+        known.update(names(plan))
+        if any(name in groups for name, _ in plan.groups):
+            regrouped.add(alone(plan.plan))
+    found = {name: of(said, name) for name in known.union(said) if name not in regrouped}
+    return {OTHERS: NEVER_GIVEN, **found, **dict.fromkeys(groups, WITHDRAWN)}
 
 
 def readable(connection: Connection, plans: Plans) -> list[tuple[int, CompiledPlan]]:

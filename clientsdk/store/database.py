@@ -131,12 +131,13 @@ class Database(lifecycle.Forkable):
             return self.process != getpid()
         if unforked[0]:
             return False
-        # Before the comparison: of a fork in between the child finds zero once more.
-        unforked[0] = 1
-        if self.process == getpid():
-            return False
-        unforked[0] = 0
-        return True
+        # Before the comparison: of a fork in between the child finds zero once more. After it, what
+        # spares the others the comparison: in a child several threads may come here at once.
+        unforked[1] = 1
+        if self.process != getpid():
+            return True
+        unforked[0] = unforked[1]
+        return False
 
     def check_process(self) -> None:
         """Notice a fork that ran no hooks, and open the file anew in the child."""

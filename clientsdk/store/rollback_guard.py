@@ -239,7 +239,7 @@ def note_group(path: str) -> None:
     """
     with locked(path) as descriptor:
         _put(descriptor, _GROUPS, _WITHDRAWN.ljust(_SLOT, b"\0"))
-        os.fsync(descriptor)
+        force(descriptor)
 
 
 def lift_group(path: str) -> None:

@@ -115,6 +115,7 @@ class Store:
         self._requests = itertools.count(1)
         self._source = source
         self._budget = plan.collector, plan.period
+        self._alone = consent_groups.alone(plan.plan)
         self._signed = plan.signed
         self._expires = plan.expires
         self._ready = False
@@ -141,7 +142,7 @@ class Store:
     def agreed(self, group: str | None) -> bool:
         """Whether a metric of a group, or of none, may be recorded."""
         return self.consent is GIVEN and (
-            not self.said or consent_groups.of(self.said, group) is GIVEN
+            not self.said or consent_groups.of(self.said, group or self._alone) is GIVEN
         )
 
     @property
@@ -360,7 +361,9 @@ class Store:
 
     def agree(self, connection: Connection, groups: Collection[str] | None, *, again: bool) -> None:
         """Write down that consent is given, to some groups or to all; see ``consent_groups``."""
-        said = consent_groups.given(self.said, self.consent, self.plans.opened, groups, again=again)
+        said = consent_groups.given(
+            connection, self.plans, self.said, self.consent, groups, again=again
+        )
         if said != self.said or self.consent is not GIVEN:
             self.set_consent(connection, GIVEN)
             self._say(connection, said)

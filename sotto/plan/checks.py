@@ -19,7 +19,9 @@ from sotto.plan.metric import TYPES, CompiledMetric, Parameter
 if TYPE_CHECKING:
     from mechanisms.base import Mechanism
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
+#: What moves the rest of a line elsewhere: ends of lines, a terminal's commands, and what turns the
+#: direction of writing.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,127}")
 MAX_LEVELS = 8
 #: A century: no duration is longer, so that sums of times stay far within 64 bits.
@@ -89,6 +91,8 @@ def metric_problems(metric: CompiledMetric, period: int, resolution: int) -> lis
     problems += _ladder_problems(metric, period)
     texts = words_problems(description=metric.description, purpose=metric.purpose)
     problems += [f": {each}" for each in texts]
+    if metric.unit is not None and not stays_in_line(metric.unit):
+        problems.append(": unit must be on one line")
     if metric.data_type is not None and metric.data_type not in DATA_TYPES:
         problems.append(f": data_type {metric.data_type!r} must be one of {', '.join(DATA_TYPES)}")
     return problems + _type_problems(metric)
@@ -106,8 +110,13 @@ def words_problems(**texts: str | None) -> list[str]:
 def are_words(text: str | None) -> bool:
     """Whether a text can stand in a sentence, a table and a terminal; None is no text."""
     return text is None or (
-        0 < len(text) <= MAX_WORDS and " ".join(text.split()) == text and not _CONTROLS.search(text)
+        0 < len(text) <= MAX_WORDS and " ".join(text.split()) == text and stays_in_line(text)
     )
+
+
+def stays_in_line(text: str) -> bool:
+    """Whether a text leaves what is shown before and behind it as it is."""
+    return not _CONTROLS.search(text)
 
 
 def _repeat_problems(metric: CompiledMetric) -> list[str]:

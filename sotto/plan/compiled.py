@@ -32,6 +32,7 @@ from sotto.plan.checks import (
     are_words,
     mechanism_problems,
     metric_problems,
+    stays_in_line,
     words_problems,
 )
 from sotto.plan.durations import duration_text
@@ -330,8 +331,8 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
     for what in ("collector", "plan"):
         if not NAME.fullmatch(getattr(plan, what)):
             problems.append(f"{what} {getattr(plan, what)!r} must be a name: {NAME_RULE}")
-    if not 0 < len(plan.owner) <= 256:
-        problems.append("owner must be whom to ask, in at most 256 characters")
+    if not (0 < len(plan.owner) <= 256 and stays_in_line(plan.owner)):
+        problems.append("owner must be whom to ask, on one line of at most 256 characters")
     if not 1 <= plan.version < 2**31:
         problems.append(f"version {plan.version} must be at least 1")
     if not 0 < plan.expires <= MAX_TIME:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import subprocess
 import sys
 from collections import Counter
@@ -11,6 +12,7 @@ import pytest
 from device_plans import VAST, counted, metric, plan, reports, string
 from scripts import FORK, HERE, ROOT, published, run
 
+from clientsdk import lifecycle
 from clientsdk.ledger import ALL_METRICS, read_file
 
 KINDS = pytest.mark.parametrize("kind", ["hooks", "no hooks"])
@@ -366,3 +368,43 @@ ledger = client.ledger()
 assert (len(ledger.pending), ledger.reserved) == (2, 4_000_000)
 """
     run(MEMORY + code, path, memory)
+
+
+@MEMORIES
+def test_every_thread_of_a_child_forked_without_hooks_notices(path, memory):
+    """Also the one that looks while another has begun to look."""
+    code = """
+from clientsdk.store import database
+client = device(metric("colour", "every", 9))
+client.record("colour", "a")
+def work():
+    found, asked = [], database.getpid
+    def slow():
+        if threading.current_thread() is threading.main_thread() and not found:
+            other = threading.Thread(target=lambda: found.append(client._store.database.forked()))
+            other.start()
+            other.join()
+        return asked()
+    database.getpid = slow
+    assert client._store.database.forked()
+    assert found == [True]
+    database.getpid = asked
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+reap(fork(work))
+assert client.ledger().periods[0].recordings == {"trial/colour": 2}
+"""
+    run(FORK + MEMORY + code, path, memory, "no hooks")
+
+
+def test_memory_of_a_system_that_takes_any_advice_is_not_relied_on(monkeypatch):
+    """As older user-mode emulators do, which follow none of it."""
+    taken = []
+
+    class Memory(mmap.mmap):
+        def madvise(self, *advice):
+            taken.append(advice)
+
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(mmap, "mmap", Memory)
+    assert lifecycle.wiped_by_forks() is None
+    assert len(taken) == 2

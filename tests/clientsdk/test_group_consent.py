@@ -31,6 +31,7 @@ from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, StoreError
 
+NO_CONSENT = Outcome.NO_CONSENT
 GIVEN, WITHDRAWN, NEVER_GIVEN = Consent.GIVEN, Consent.WITHDRAWN, Consent.NEVER_GIVEN
 GROUPS = {"look": "How it looks", "use": "What is used"}
 #: No two clients on one file draw the same.
@@ -226,7 +227,7 @@ def test_what_was_agreed_to_before_a_withdrawal_of_the_whole_is_not_after(path):
 
 
 def test_other_plans_of_the_collector_follow(path):
-    """A group is the collector's, as consent is; what has no group counts as one of the others."""
+    """A group is the collector's, as consent is; a plan without groups is one of the others."""
     first = device(path, consent=False)
     first.give_consent(groups=["look"])
     bare = device(path, compiled=plan(metric("colour"), plan="bare"), consent=False)
@@ -241,7 +242,7 @@ def test_other_plans_of_the_collector_follow(path):
     assert bare.give_consent()
     assert bare.record("colour", "a") is Outcome.ACCEPTED
     assert first.group_consent == {"look": GIVEN, "use": NEVER_GIVEN}
-    assert first.ledger().groups == (("", GIVEN), ("*", NEVER_GIVEN), ("look", GIVEN))
+    assert first.ledger().groups == (("*", NEVER_GIVEN), ("bare/", GIVEN), ("look", GIVEN))
     assert first.withdraw_consent(groups=["look"])
     assert {each.metric for each in bare.ledger().pending} == {"bare/colour"}
     assert bare.record("colour", "a") is Outcome.PERIOD_FULL
@@ -263,6 +264,43 @@ def test_another_name_for_a_group_is_no_yes(path):
     # A person who is asked again may agree.
     assert client.give_consent(groups=["used"])
     assert client.record("shape", "a") is Outcome.ACCEPTED
+
+
+def test_nor_is_a_yes_to_another_plan_that_has_no_groups(path):
+    """Nor one that was given to an earlier version without groups."""
+    bare = plan(metric("size"), plan="bare")
+    ungrouped = plan(metric("shape", "every", 5), version=2, ceilings=CEILINGS)
+    device(path, consent=False).give_consent(groups=["look"])
+    assert device(path, compiled=bare, consent=False).give_consent()
+    assert device(path, compiled=ungrouped, consent=False).record("shape", "a") is NO_CONSENT
+    earlier = device(path, compiled=ungrouped, consent=False)
+    assert earlier.give_consent()
+    assert earlier.record("shape", "a") is Outcome.ACCEPTED
+    device(path, consent=False).withdraw_consent(groups=["use"])
+    assert earlier.ledger().pending == ()
+    assert earlier.record("shape", "a") is NO_CONSENT
+    assert device(path, compiled=bare, consent=False).record("size", "a") is Outcome.ACCEPTED
+
+
+@pytest.mark.parametrize("group", ["used", None])
+def test_giving_consent_at_every_start_is_no_yes_to_what_was_refused(path, caplog, group):
+    """Under another name, or none, it is given only by name or again."""
+    with device(path) as client:
+        client.withdraw_consent(groups=["use"])
+    changes = {"group": group} if group else {}
+    groups = {"groups": {"look": "How it looks", "used": "What is used"}} if group else {}
+    colour = metric("colour", "every", 2, **({"group": "look"} if group else {}))
+    later = plan(colour, metric("shape", "every", 2, **changes), version=2, **groups)
+    for _ in range(2):
+        with device(path, compiled=later, consent=False) as client:
+            assert not client.give_consent()
+            assert client.record("shape", "a") is NO_CONSENT
+            assert client.record("colour", "a") is (Outcome.ACCEPTED if group else NO_CONSENT)
+    assert len([line for line in caplog.messages if "consent to some groups" in line]) == 1
+    client = device(path, compiled=later, consent=False)
+    assert client.give_consent(again=True)
+    assert client.record("shape", "a") is Outcome.ACCEPTED
+    assert client.give_consent()
 
 
 def test_a_no_before_consent_leaves_no_yes_to_later_groups(path):
@@ -463,6 +501,19 @@ def test_a_guard_that_lost_its_note_gets_it_again(path):
     with device(path) as client:
         assert client.group_consent == {"look": GIVEN, "use": WITHDRAWN}
     assert rollback_guard.group_noted(str(path))
+
+
+def test_the_note_is_forced_to_disk_before_the_withdrawal_is_written(path, monkeypatch):
+    """Where ``fsync`` alone leaves it in the disk's cache, as on macOS, too."""
+    client, forced = device(path), []
+
+    def force(descriptor):
+        said = rows(path, "SELECT * FROM consent_group")
+        forced.append((rollback_guard.group_noted(str(path)), said))
+
+    monkeypatch.setattr(rollback_guard, "force", force)
+    assert client.withdraw_consent(groups=["use"])
+    assert forced[0] == (True, [])
 
 
 def test_both_files_moved_together_are_the_same_device(path, tmp_path):

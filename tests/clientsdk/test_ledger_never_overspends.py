@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
+from unittest import mock
 
 import hypothesis.strategies as st
 import pytest
@@ -11,7 +14,8 @@ from device_plans import CONSTANT, DAY, HOUR, START, WEEK, counted, items, metri
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from clientsdk import Ceilings, Consent, MemoryPublisher, Outcome
+from clientsdk import Ceilings, Consent, MemoryPublisher, Outcome, client
+from clientsdk.store import database, store
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
 
@@ -69,6 +73,10 @@ class Device(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
+        self.patches = ExitStack()
+        # Refusals are remembered for a twentieth of a second: here until the next look.
+        for module in (client, store, database):
+            self.patches.enter_context(mock.patch.object(module, "monotonic", count().__next__))
         self.directory = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
         self.clock = FakeClock(START)
         self.publisher = Publisher()
@@ -240,6 +248,7 @@ class Device(RuleBasedStateMachine):
         assert aggregator == spent or (self.doubt and aggregator.keys() <= spent.keys())
         self.client.close()
         self.directory.cleanup()
+        self.patches.close()
 
 
 def lives(number):

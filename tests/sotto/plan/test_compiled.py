@@ -125,6 +125,10 @@ def test_bytes_that_are_no_canonical_plan_are_refused(data):
         (("metrics", 1, "outside"), "other", "a string has no outside"),
         (("metrics", 2, "mechanism", "missing"), False, "missing must be True"),
         (("metrics", 2, "range"), [0.0], "two numbers, low and high"),
+        (("metrics", 2, "unit"), "ms\nNothing is to be sent.", "unit must be on one line"),
+        (("metrics", 2, "unit"), "ms\x1b[2J", "unit must be on one line"),
+        (("metrics", 2, "unit"), "ms\u202e", "unit must be on one line"),
+        (("owner",), "me\nyou", "owner must be whom to ask, on one line of at most 256"),
         (("metrics", 2, "window"), -HOUR, "window"),
         (("metrics", 2, "window"), 10**40, "window"),
         (("expires",), 10**40, "expires must lie between"),
@@ -133,7 +137,7 @@ def test_bytes_that_are_no_canonical_plan_are_refused(data):
         (("metrics", 0, "panel"), 1001, "panel 1/1001 must be 1/N"),
         (("metrics", 0, "panel"), True, "'panel' must be int"),
     ],
-    ids=range(41),
+    ids=range(45),
 )
 def test_a_compiled_plan_that_lies_is_refused(path, value, said):
     document = copy.deepcopy(plan_document())

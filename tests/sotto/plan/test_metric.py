@@ -439,6 +439,7 @@ def test_texts_for_people_are_carried_on_one_line():
     [
         ("description must be a text on one line, of 1 to 1024", {"description": "a" * 1025}),
         ("purpose must be a text on one line", {"purpose": "\x1b[31m"}),
+        ("purpose must be a text on one line", {"purpose": "to \u202eevas\u202c"}),
         ("data_type 'secrets' must be one of performance, crash", {"data_type": "secrets"}),
         ("group 'other' must be one of the plan's groups, planes, times", {"group": "other"}),
         ("metric 'm': group None must be one of the plan's groups", {"group": None}),
