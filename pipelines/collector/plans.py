@@ -10,6 +10,7 @@ from pathlib import Path
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.compile import load_plan
 from sotto.plan.compiled import CompiledPlan
+from sotto.plan.development import is_development
 from sotto.plan.registry import Registry
 
 _ENDINGS = (".json", ".yaml", ".yml")
@@ -92,19 +93,25 @@ class PlanFiles:
         except OSError as error:
             self._leave_out(self._folder, error)
             return
-        for path in paths:
-            if path.suffix in _ENDINGS and not path.name.startswith("."):
+        usable = [
+            path for path in paths if path.suffix in _ENDINGS and not path.name.startswith(".")
+        ]
+        # A development plan, which is written beside the real one, never takes its place.
+        for development in (False, True):
+            for path in usable:
                 try:
-                    self._read(path)
+                    self._read(path, development=development)
                 except (PlanError, ParameterError, OSError, UnicodeError) as error:
                     self._leave_out(path, error)
 
-    def _read(self, path: Path) -> None:
+    def _read(self, path: Path, *, development: bool) -> None:
         found = os.stat(path)
         stamp = found.st_ino, found.st_mtime_ns, found.st_size
         if self._stamps.get(path) == stamp:
             return
         plan = _load(path)
+        if is_development(plan) is not development:
+            return
         plans = dict(self._plans)
         source = self._sources.get(plan.fingerprint)
         if source is not None and (source == path or not source.exists()):
