@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sotto.cli import options
 from sotto.errors import BrokerError, ParameterError, PlanError
+from sotto.plan.development import is_development
 
 if TYPE_CHECKING:
     from pipelines.storage.plans import StoredPlans
@@ -51,17 +52,30 @@ class PlanFolder:
         source cannot be used, whatever the folder has.
         """
         whole, strings = list(plans), dict(candidates)
-        for path in self._files():
+        for path, plan, found in self._loaded():
             try:
-                plan, found, _ = options.load(path)
                 self._check(plan, whole)
-            except (PlanError, UnicodeError, OSError, ImportError, _UnsuitableError) as error:
+            except (PlanError, ImportError, _UnsuitableError) as error:
                 self._warn_once(path, str(error))
                 continue
             self._warned.pop(path, None)
             whole.append(plan)
             strings[plan.fingerprint] = {**strings.get(plan.fingerprint, {}), **found}
         return whole, strings
+
+    def _loaded(self) -> list[tuple[Path, CompiledPlan, Mapping[str, Sequence[str]]]]:
+        """Return the plans that can be read: development plans last, which are written beside the
+        real ones and are of another collector.
+        """
+        loaded = []
+        for path in self._files():
+            try:
+                plan, found, _ = options.load(path)
+            except (PlanError, UnicodeError, OSError, ImportError) as error:
+                self._warn_once(path, str(error))
+                continue
+            loaded.append((path, plan, found))
+        return sorted(loaded, key=lambda each: is_development(each[1]))
 
     def _files(self) -> list[Path]:
         """Return the plan files, by name; none where the folder cannot be read now."""
