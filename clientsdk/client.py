@@ -129,6 +129,8 @@ class Client:
     _lenient = False
     _why: str | None = None
     _owes_withdrawal = False
+    #: Whether nobody knows where the device's file is: the app gave no path that could be one.
+    _file_unknown = False
 
     def __init__(
         self,
@@ -229,6 +231,7 @@ class Client:
         diagnostics.warn("disabled", "telemetry is disabled: %s", reason)
         self._why = reason
         known, path = disabled.plan_if_readable(plan), disabled.path_if_usable(state)
+        self._file_unknown = path is None and state is not Forgetful.NO_LIFETIME_BOUND
         off = Settings(disabled=True)
         self._set_up(known, off, now_ms, known.ceilings, path, MemoryPublisher())
 
@@ -320,7 +323,10 @@ class Client:
     @property
     def group_consent(self) -> dict[str, Consent]:
         """What the person has said of each of the plan's groups; errors are as of ``consent``."""
-        return self._consent.groups()
+        groups = [name for name, _ in self.plan.groups]
+        return self._attempt(
+            self._consent.groups, lambda error: dict.fromkeys(groups, Consent.NEVER_GIVEN)
+        )
 
     def give_consent(self, *, groups: Iterable[str] | None = None, again: bool = False) -> bool:
         """Write down that the person agrees, and return whether what was asked for is given now.
@@ -374,6 +380,8 @@ class Client:
             return (
                 self._consent.withdraw() if named is None else self._consent.withdraw_groups(named)
             )
+        if self._file_unknown:
+            raise StoreError("the withdrawal cannot be written: state is not the path of a file")
         self._owes_withdrawal = True
         erased = self._consent.withdraw_though_disabled(self._file, self._source(), named)
         self._owes_withdrawal = False

@@ -245,14 +245,13 @@ class ConsentKeeper:
         source: Source,
         groups: Collection[str] | None = None,
     ) -> bool:
-        if file is None:
+        if file is None or (groups is not None and not groups):
             return True
         path = os.path.realpath(file)
-        exists = os.path.exists
         known = self._plan is not NO_PLAN
         if known and recovery.is_of_another(path, self._plan):
             raise PlanError("this device's store is pinned to another collector or period")
-        if known and groups is not None and exists(path):
+        if known and groups is not None and _exists(path):
             with suppress(StoreError, OSError):
                 store = self._opened(path, source)
                 try:
@@ -262,11 +261,11 @@ class ConsentKeeper:
                     with suppress(StoreError):
                         store.close()
         noted = False
-        if exists(path) or exists(path + rollback_guard.SUFFIX):
+        if _exists(path) or _exists(path + rollback_guard.SUFFIX):
             with suppress(StoreError):
                 rollback_guard.note_withdrawal(path)
                 noted = True
-        if not exists(path):
+        if not _exists(path):
             # It may have been found damaged, and set aside.
             return damaged_files.erase_all(path)
         if not known:
@@ -329,6 +328,18 @@ class ConsentKeeper:
             self._store.follow(connection, self._now_if_known())
         # An item that another thread was counting meanwhile goes too.
         self._counter.forget()
+
+
+def _exists(path: str) -> bool:
+    """Whether there is such a file; StoreError where a folder may not be searched for it."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        what = error.strerror or type(error).__name__
+        raise StoreError(f"the device's store cannot be found: {what}") from error
+    return True
 
 
 def _is_lifted(store: Store) -> bool:

@@ -190,7 +190,8 @@ class Recorder:
         store, plan = self._store, self._plan
         resolution, period, number = plan.resolution, store.accounts.period, store.plans.number
         began = period * plan.period
-        event = now - now % resolution if now > began else began
+        # Where the clock was set between two readings, the store may be in neither's period.
+        event = now - now % resolution if began < now < began + plan.period else began
         due = event + resolution + jitter + metric.ladder[0].after
         outputs = b"".join(payloads)
         return Chain(period, due, chain_id, number, metric.index, event, jitter, 0, 0, outputs)

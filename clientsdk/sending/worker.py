@@ -176,11 +176,11 @@ class Worker(lifecycle.Forkable):
                 if self._store.outbox.soonest >= due:
                     _say_how_long(due, now)
                     return Pause(min(WATCH, (due - now) / 1000), interruptible=True)
-        except SottoError as error:
-            return self._failed(error)
+        except Exception as error:
+            return self._failed(_known(error))
 
     def _due(self) -> bool:
-        with suppress(SottoError):
+        with suppress(Exception):
             due = self._next_due()
             return due is not None and due <= self._now()
         return False
@@ -191,11 +191,8 @@ class Worker(lifecycle.Forkable):
         task.end_by(self._until)
         try:
             result = self._flush(task)
-        except SottoError as error:
-            return self._failed(error)
         except Exception as error:
-            # For example of the app's clock. Only the name of its type: it may hold a message.
-            return self._failed(PublishError(f"a flush raised {type(error).__name__}"))
+            return self._failed(_known(error))
         self.sent += result.sent
         if isinstance(result.error, SentElsewhereError):
             return Pause(SETTLING * (1 + backoff.chance()))
@@ -222,6 +219,14 @@ class Worker(lifecycle.Forkable):
 
     def _scale(self, seconds: float) -> float:
         return min(seconds, self._resolution / 1000)
+
+
+def _known(error: Exception) -> SottoError:
+    """Return an error of Sotto's, or what may be said of another's, for example the app's clock."""
+    if isinstance(error, SottoError):
+        return error
+    # Only the name of its type: it may hold a message.
+    return PublishError(f"a flush raised {type(error).__name__}")
 
 
 def _say_how_long(due: int, now: int) -> None:

@@ -253,7 +253,8 @@ def _make_up(
             # What was allowed then, whatever is pinned now: consent may raise that again.
             full = max(full, lately, found.ceiling_period)
         most = least + max(0, ceilings.period - lately)
-    elif fresh:
+    elif fresh or period < began:
+        # Without a clock, or with one that is behind the copy, no number of periods bounds it.
         least = most = ceilings.lifetime
     else:
         # What the periods since then could have cost at most, and constant metrics once more.

@@ -10,6 +10,7 @@ from pathlib import Path
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.compile import load_plan
 from sotto.plan.compiled import CompiledPlan
+from sotto.plan.development import is_development
 from sotto.plan.folder import PlanFileFolder
 from sotto.plan.registry import Registry
 
@@ -82,20 +83,25 @@ class PlanFiles:
         """Read what is new in the folder."""
         if self._folder is None:
             return
-        for path in self._folder.files():
-            try:
-                if self._read(path):
-                    self._folder.accept(path)
-            except (PlanError, ParameterError, OSError, UnicodeError) as error:
-                self._folder.leave_out(path, error)
+        files = self._folder.files()
+        # A development plan, which is written beside the real one, never takes its place.
+        for development in (False, True):
+            for path in files:
+                try:
+                    if self._read(path, development=development):
+                        self._folder.accept(path)
+                except (PlanError, ParameterError, OSError, UnicodeError) as error:
+                    self._folder.leave_out(path, error)
 
-    def _read(self, path: Path) -> bool:
-        """Read a file unless it is as it was when last read; return whether it was read."""
+    def _read(self, path: Path, *, development: bool) -> bool:
+        """Read a plan of that kind unless it is as it was; return whether it was read."""
         found = os.stat(path)
         stamp = found.st_ino, found.st_mtime_ns, found.st_size
         if self._stamps.get(path) == stamp:
             return False
         plan = _load(path)
+        if is_development(plan) is not development:
+            return False
         plans = dict(self._plans)
         source = self._sources.get(plan.fingerprint)
         if source is not None and (source == path or not source.exists()):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sotto.cli import options
 from sotto.errors import BrokerError, PlanError
+from sotto.plan.development import is_development
 from sotto.plan.folder import PlanFileFolder
 
 if TYPE_CHECKING:
@@ -48,17 +49,32 @@ class PlanFolder:
         whole, strings = list(plans), dict(candidates)
         if self._folder is None:
             return whole, strings
-        for path in self._folder.files():
+        for path, plan, found in self._loaded(self._folder):
             try:
-                plan, found, _ = options.load(path)
                 self._check(plan, whole)
-            except (PlanError, UnicodeError, OSError, ImportError, _UnsuitableError) as error:
+            except (PlanError, ImportError, _UnsuitableError) as error:
                 self._folder.leave_out(path, error)
                 continue
             self._folder.accept(path)
             whole.append(plan)
             strings[plan.fingerprint] = {**strings.get(plan.fingerprint, {}), **found}
         return whole, strings
+
+    def _loaded(
+        self, folder: PlanFileFolder
+    ) -> list[tuple[Path, CompiledPlan, Mapping[str, Sequence[str]]]]:
+        """Return the plans that can be read: development plans last, which are written beside the
+        real ones and are of another collector.
+        """
+        loaded = []
+        for path in folder.files():
+            try:
+                plan, found, _ = options.load(path)
+            except (PlanError, UnicodeError, OSError, ImportError) as error:
+                folder.leave_out(path, error)
+                continue
+            loaded.append((path, plan, found))
+        return sorted(loaded, key=lambda each: is_development(each[1]))
 
     def _check(self, plan: CompiledPlan, before: Sequence[CompiledPlan]) -> None:
         """Return if a plan can be used beside those before it."""

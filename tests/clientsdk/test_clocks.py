@@ -198,6 +198,33 @@ def test_a_process_that_was_stopped_does_not_take_the_others_back(path, monkeypa
     assert len(one.ledger().pending) == 2
 
 
+def test_a_clock_set_within_a_recording_joins_no_two_periods(path, monkeypatch):
+    """The second reading decides; the first may be of a period with another pseudonym."""
+    client = device(metric("many", "every", 3), state=path, clock=FakeClock(AHEAD))
+    client.record("many", "a")
+    monkeypatch.setattr(client, "_now", lambda: START + 5 * WEEK)
+    client.clock.now = START + 2 * WEEK
+    assert client.record("many", "a") is Outcome.ACCEPTED
+    (chain,) = client.ledger().pending
+    assert (chain.period, chain.event) == (START // WEEK + 2, START + 2 * WEEK)
+
+
+def test_the_sender_outlives_a_clock_that_raises(path, monkeypatch, caplog):
+    client = device(metric("many", "every", 3), state=path, background=True)
+
+    def broken():
+        raise RuntimeError("Qzx7")
+
+    worker = client._worker
+    monkeypatch.setattr(client._outgoing, "_now", broken)
+    assert worker._step().seconds > 0
+    assert not worker._due()
+    assert caplog.messages == ["reports are kept, to be sent later: a flush raised RuntimeError"]
+    monkeypatch.undo()
+    assert worker._step().seconds > 0
+    client.close()
+
+
 class Walk:
     """A device whose clock walks at random, with what an aggregator would know of it."""
 

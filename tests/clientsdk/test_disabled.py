@@ -17,6 +17,7 @@ from clientsdk.typed import Metric, check_plan
 from sotto.errors import ParameterError, PlanError, StoreError, UnknownMetricError, ValueTypeError
 
 PLAN = plan(metric("colour"), number("size"))
+GROUPED = plan(metric("colour", group="look"), groups={"look": "How it looks"})
 MARK = "mark-of-a-value"
 
 
@@ -171,6 +172,14 @@ def test_a_store_that_fails_later_stops_nobody(agreed, caplog):
         client.ledger()
 
 
+def test_what_was_said_of_groups_raises_nothing_either(path):
+    client = opened(path, GROUPED)
+    client.give_consent()
+    assert client.group_consent == {"look": Consent.GIVEN}
+    client.close()
+    assert client.group_consent == {"look": Consent.NEVER_GIVEN}
+
+
 @pytest.mark.parametrize("cause", ["plan", "ceiling", "another"])
 def test_a_withdrawal_is_kept(agreed, cause, monkeypatch):
     """By whoever can read the plan at once, else by the next one that opens the file."""
@@ -210,6 +219,42 @@ def test_a_withdrawal_that_cannot_be_written_is_said_and_tried_again(agreed, mon
     assert read_file(agreed).consent is Consent.GIVEN
     client.close()
     assert read_file(agreed).consent is Consent.WITHDRAWN
+
+
+@pytest.mark.parametrize("state", ["", 5, None])
+def test_a_withdrawal_from_nobody_knows_which_file_is_said(state):
+    client = opened(state)
+    with pytest.raises(StoreError, match="state is not the path of a file"):
+        client.withdraw_consent()
+    client.close()
+
+
+def test_a_withdrawal_from_a_file_that_may_not_be_looked_for_is_said(agreed, monkeypatch):
+    client = opened(agreed, b"{}")
+    stat = os.stat
+
+    def refused(path, **options):
+        if os.fspath(path).startswith(str(agreed)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return stat(path, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", refused)
+        with pytest.raises(StoreError, match="cannot be found: Permission denied"):
+            client.withdraw_consent()
+    client.close()
+    assert read_file(agreed).consent is Consent.WITHDRAWN
+
+
+@pytest.mark.parametrize("given", [b"{}", GROUPED], ids=["no plan", "a plan"])
+def test_to_withdraw_from_no_group_changes_nothing(path, given, monkeypatch):
+    with opened(path, GROUPED) as client:
+        client.give_consent()
+    monkeypatch.setenv("SOTTO_DISABLED", "1" if given is GROUPED else "0")
+    client = opened(path, given)
+    before = path.read_bytes(), path.with_name(path.name + "-mark").read_bytes()
+    assert client.withdraw_consent(groups=[])
+    assert (path.read_bytes(), path.with_name(path.name + "-mark").read_bytes()) == before
 
 
 def test_where_there_is_no_file_there_is_no_ledger_and_nothing_to_withdraw(path):

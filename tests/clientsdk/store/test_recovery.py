@@ -277,6 +277,20 @@ def test_a_copy_without_its_guard_counts_all_periods_since(path, tmp_path, caplo
         assert client.record("colour", "a") is Outcome.OVER_BUDGET
 
 
+@pytest.mark.parametrize("now", [0, START - WEEK])
+def test_without_guard_or_right_clock_no_number_of_periods_bounds_what_was_spent(
+    path, tmp_path, now
+):
+    live(path, weeks=1)
+    copy = tmp_path / "copy.db"
+    shutil.copyfile(path, copy)
+    with device(copy, seed=2, now=now, consent=True) as client:
+        assert client.ledger().reserved == client.ledger().ceilings.lifetime
+        client.clock.now = START + 9 * WEEK
+        assert client.give_consent(again=True)
+        assert client.record("colour", "a") is Outcome.OVER_BUDGET
+
+
 def test_another_device_s_file_in_its_place_adds_both_histories(path, tmp_path):
     ledger, _ = live(path)
     other = tmp_path / "other.db"

@@ -10,6 +10,7 @@ from device_plans import metric, plan
 
 from pipelines.collector.plans import PlanFiles
 from sotto.errors import ParameterError, PlanError
+from sotto.plan.development import development_plan
 
 PLAN = plan(metric("colour"))
 NEXT = replace(PLAN, version=2)
@@ -82,6 +83,22 @@ def test_what_is_no_plan_of_the_collector_is_left_out(tmp_path, content):
     write(tmp_path / "b.json", NEXT)
     files.reload()
     assert len(files.known.fingerprints) == 2
+
+
+def test_a_development_plan_beside_the_real_one_never_takes_its_place(tmp_path):
+    """Its file comes first by name, and reports under the real plan would be refused."""
+    warned: list[str] = []
+    write(tmp_path / "plan.dev.json", development_plan(PLAN))
+    write(tmp_path / "plan.json", PLAN)
+    files = PlanFiles([], tmp_path, warned.append)
+    files.reload()
+    assert files.known.fingerprints == {PLAN.fingerprint}
+    (said,) = warned
+    assert "plan.dev.json is left out" in said
+    # Alone it is served.
+    (tmp_path / "plan.json").unlink()
+    alone = PlanFiles([], tmp_path, warned.append)
+    assert alone.known.fingerprints == {development_plan(PLAN).fingerprint}
 
 
 def test_a_folder_that_goes_away_changes_nothing(tmp_path):
