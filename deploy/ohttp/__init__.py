@@ -1,1 +1,1 @@
-"""A gateway of Oblivious HTTP: built with Go, and started on this machine."""
+"""Gateways of Oblivious HTTP: built with Go, and started on this machine."""

@@ -1,4 +1,7 @@
-"""One gateway of our own, on loopback. Its program is in ``gateway/``, for ``go build``."""
+"""A gateway on this machine: our own (``gateway/``), or Cloudflare's (``cloudflare/``).
+
+Both are built with ``go build``. Our own listens on loopback; Cloudflare's on all addresses.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,11 @@ from deploy.ports import HOST, free_ports, require_free
 from deploy.process import Process, wait_until_ready
 
 SOURCE = Path(__file__).parent / "gateway"
-#: The program and Go's cache.
+#: Pins the version of Cloudflare's gateway, and what that is built from.
+CLOUDFLARE = Path(__file__).parent / "cloudflare"
+#: How its module calls itself.
+CLOUDFLARE_MODULE = "github.com/cloudflare/app-gateway-go"
+#: The programs and Go's cache.
 BUILT = ROOT / "build" / "ohttp"
 #: How long fetching and building, and a start, may take, in seconds.
 BUILD_SECONDS, START_SECONDS = 600, 20
@@ -25,8 +32,8 @@ BUILD_SECONDS, START_SECONDS = 600, 20
 _USUAL = "/usr/local/go/bin"
 
 
-def program() -> Path:
-    """Return the program, built if it is not there yet.
+def program(source: Path = SOURCE, package: str = ".") -> Path:
+    """Return a package's program, built if it is not there yet; ``source`` has its ``go.mod``.
 
     Raises
     ------
@@ -35,15 +42,15 @@ def program() -> Path:
     UnavailableError
         It cannot be built: Go modules cannot be fetched, for example.
     """
-    sources = b"".join(path.read_bytes() for path in sorted(SOURCE.iterdir()))
-    built = BUILT / f"gateway-{hashlib.sha256(sources).hexdigest()[:12]}"
+    sources = b"".join(path.read_bytes() for path in sorted(source.iterdir()))
+    built = BUILT / f"{source.name}-{hashlib.sha256(sources).hexdigest()[:12]}"
     with locked(BUILT / "lock"):
         if not built.exists():
-            _build(built)
+            _build(source, package, built)
     return built
 
 
-def _build(to: Path) -> None:
+def _build(source: Path, package: str, to: Path) -> None:
     go = shutil.which("go") or shutil.which("go", path=_USUAL)
     if go is None:
         raise MissingToolError("Go is not installed: install Go 1.24 or newer (https://go.dev/dl)")
@@ -52,8 +59,8 @@ def _build(to: Path) -> None:
     settings = {"GOCACHE": str(BUILT / "cache"), "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
     try:
         done = subprocess.run(
-            [go, "build", "-mod=readonly", "-trimpath", "-o", str(unfinished), "."],
-            cwd=SOURCE,
+            [go, "build", "-mod=readonly", "-trimpath", "-o", str(unfinished), package],
+            cwd=source,
             env={**os.environ, **settings},
             capture_output=True,
             text=True,
@@ -107,13 +114,17 @@ class LocalGateway:
         require_free(self.port)
         if not self.key_file.exists():
             self.write_keys({1: secrets.token_bytes(32)})
-        command = [str(program()), "-listen", f"{HOST}:{self.port}", "-keys", str(self.key_file)]
-        self._process.start([*command, "-origin", origin, "-collector", collector], {})
+        self._process.start(*self._command(origin, collector))
         try:
             wait_until_ready([self._process], lambda: bool(self._served()), START_SECONDS)
         except BaseException:
             self._process.kill()
             raise
+
+    def _command(self, origin: str, collector: str) -> tuple[list[str], dict[str, str]]:
+        """Return what starts it, and its environment."""
+        command = [str(program()), "-listen", f"{HOST}:{self.port}", "-keys", str(self.key_file)]
+        return [*command, "-origin", origin, "-collector", collector], {}
 
     def stop(self) -> bool:
         """Let it end; False if none was running."""
@@ -138,3 +149,18 @@ class LocalGateway:
                 return bytes(got.read())
         except (urllib.error.URLError, OSError):
             return b""
+
+
+class CloudflareGateway(LocalGateway):
+    """Cloudflare's gateway, for tests: it writes its seed to its log.
+
+    It takes the first seed of ``key_file``, derives identifiers of its own, and reaches the
+    collector under its ``origin``, with the scheme that apps use.
+    """
+
+    def _command(self, origin: str, collector: str) -> tuple[list[str], dict[str, str]]:
+        seed = self.key_file.read_text("ascii").split()[1]
+        settings = {"ALLOWED_TARGET_ORIGINS": origin, "SEED_SECRET_KEY": seed}
+        # It reads no arguments: the one here marks the process.
+        command = [str(program(CLOUDFLARE, CLOUDFLARE_MODULE)), str(self.key_file)]
+        return command, {**settings, "PORT": str(self.port)}

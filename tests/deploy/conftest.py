@@ -1,4 +1,4 @@
-"""A gateway of Oblivious HTTP, built if it is not there yet."""
+"""Gateways of Oblivious HTTP, built if they are not there yet."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import pytest
 
 from deploy.errors import MissingToolError, UnavailableError
 from deploy.ohttp import service
-from deploy.ohttp.service import LocalGateway
+from deploy.ohttp.service import CloudflareGateway, LocalGateway
 
 
 @pytest.fixture(scope="session")
 def program():
+    return built()
+
+
+def built(*of):
     try:
-        return service.program()
+        return service.program(*of)
     except (MissingToolError, UnavailableError) as error:
         pytest.skip(str(error))
 
@@ -20,5 +24,14 @@ def program():
 @pytest.fixture
 def gateway(tmp_path, program):
     gateway = LocalGateway(tmp_path / "gateway")
+    yield gateway
+    gateway.stop()
+
+
+@pytest.fixture
+def cloudflare(tmp_path, monkeypatch):
+    monkeypatch.delenv("VERBOSE", raising=False)
+    built(service.CLOUDFLARE, service.CLOUDFLARE_MODULE)
+    gateway = CloudflareGateway(tmp_path / "gateway")
     yield gateway
     gateway.stop()

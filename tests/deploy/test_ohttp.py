@@ -1,4 +1,4 @@
-"""Oblivious HTTP from devices to estimates: relay, the gateway in Go, collector, with faults."""
+"""Oblivious HTTP from devices to estimates: relay, gateways in Go, collector, with faults."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ metrics:
     {type: category, domain: [red, blue], outside: other, window: 364d, repeat: {once: first},
      ladder: [{epsilon: 4}]}
 """
-DEVICES = 60
+DEVICES, CLOUDFLARE_DEVICES = 60, 20
 
 
 class Collector:
@@ -79,6 +79,12 @@ class Collector:
                 stderr=said,
             )
         served(f"{self.url}/healthz")
+
+    def estimates(self) -> dict[str, dict[str, str]]:
+        """Rows by item."""
+        self.sotto("aggregate", "--plan", "plan.yaml", "--log", "log", "--state", "state")
+        table = self.sotto("estimates", "--state", "state", "--format", "csv").splitlines()
+        return {row["item"]: row for row in csv.DictReader(table)}
 
     def stop(self) -> None:
         if self.process is not None:
@@ -180,11 +186,9 @@ def test_from_devices_to_estimates_with_faults(tmp_path, gateway, collector, aft
         device.relayed.now = updated
         assert device.flush().sent == 1
 
-    collector.sotto("aggregate", "--plan", "plan.yaml", "--log", "log", "--state", "state")
-    table = collector.sotto("estimates", "--state", "state", "--format", "csv").splitlines()
-    rows = {row["item"]: row for row in csv.DictReader(table)}
-    assert {row["n"] for row in rows.values()} == {str(DEVICES)}, table
-    assert float(rows["red"]["value"]) > float(rows["blue"]["value"]) > 0.2, table
+    rows = collector.estimates()
+    assert {row["n"] for row in rows.values()} == {str(DEVICES)}, rows
+    assert float(rows["red"]["value"]) > float(rows["blue"]["value"]) > 0.2, rows
 
     stored = [
         record.body
@@ -202,6 +206,64 @@ def test_from_devices_to_estimates_with_faults(tmp_path, gateway, collector, aft
     assert {len(answer) for status, answer in relay.answers if status == 200} == {512 + 32}
     assert gateway.log_file.read_bytes() == b""
     assert "127.0.0.1" not in collector.said.read_text().replace(collector.url, "")
+
+
+def test_cloudflares_gateway_hands_messages_on(tmp_path, cloudflare, collector, afterwards):
+    """Messages count, refusals are errors, and its log says nothing of well-formed requests."""
+    cloudflare.start(collector.url.removeprefix("http://"), collector.url)
+    at_start = cloudflare.log_file.read_text()
+    # Whoever reads its log can decrypt everything.
+    assert cloudflare.key_file.read_text().split()[1] in at_start
+    keys = cloudflare.public_keys()
+    single = served(f"http://127.0.0.1:{cloudflare.port}/ohttp-configs")
+    # A hybrid of X25519 and Kyber first; its second is the one that the older resource serves.
+    assert (keys[:5], keys[-43:]) == (b"\x04\xc9\x00\x00\x30", b"\x00\x29" + single)
+    assert KeyConfiguration.parse(keys) == KeyConfiguration.parse(single)
+
+    relay = afterwards.enter_context(Relay(f"127.0.0.1:{cloudflare.port}"))
+    afterwards.callback(relay.shutdown)
+    compiled = load_plan(tmp_path / "plan.yaml").compiled
+    clock = FakeClock(now_ms() - 6 * HOUR)
+
+    def publisher(target: str = collector.url, key: str = collector.key) -> ObliviousPublisher:
+        made = ObliviousPublisher(relay.url, target, keys, key=key, timeout=30)
+        afterwards.callback(made.close)
+        return made
+
+    relayed = _Changing(publisher())
+    devices = [
+        SeededClient(compiled, seed=number, clock=clock, publisher=relayed, leaks_values=True)
+        for number in range(CLOUDFLARE_DEVICES)
+    ]
+    for number, device in enumerate(devices):
+        assert device.record("colour", "red" if number % 3 else "blue")
+    clock.advance(hours=6)
+
+    def fails(status: int) -> None:
+        flushed = devices[0].flush()
+        assert flushed.sent == 0
+        assert f"the collector answered with status {status}" in str(flushed.error)
+
+    # The collector is away; then the gateway may not ask another, nor the collector take the key.
+    fails(500)
+    collector.start()
+    taken, relayed.now = relayed.now, publisher(f"https://{ORIGIN}")
+    fails(403)
+    relayed.now = publisher(key="nobodys")
+    fails(401)
+    relayed.now = taken
+    assert all(device.flush().sent == 1 for device in devices)
+
+    assert {row["n"] for row in collector.estimates().values()} == {str(CLOUDFLARE_DEVICES)}
+    assert {status for status, _ in relay.answers} == {200}
+    # Answers are not padded: those that say "taken" are shorter than the others.
+    lengths = [len(answer) for _, answer in relay.answers]
+    assert max(lengths[3:]) < min(lengths[:3])
+    assert cloudflare.log_file.read_text() == at_start
+    # A request with an unknown key encapsulation makes it log who is connected: the relay.
+    assert relay.forward(b"\x01\xff\xff" + bytes(100))[0] == 502
+    assert "panic serving 127.0.0.1:" in cloudflare.log_file.read_text()
+    assert cloudflare.public_keys() == keys
 
 
 class _Changing:

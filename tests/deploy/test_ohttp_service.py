@@ -24,19 +24,18 @@ def go(tmp_path, monkeypatch):
     return write
 
 
-def test_it_is_built_once_until_a_source_changes(go, tmp_path, monkeypatch):
+def test_it_is_built_once_until_a_source_changes(go, tmp_path):
     sources = tmp_path / "sources"
     sources.mkdir()
     (sources / "main.go").write_text("package main")
-    monkeypatch.setattr(service, "SOURCE", sources)
     go('test "$GOTOOLCHAIN" = local && echo built > "$5"')
-    built = service.program()
+    built = service.program(sources)
     assert built.read_text() == "built\n"
     go("exit 1")
-    assert service.program() == built
+    assert service.program(sources) == built
     (sources / "main.go").write_text("package other")
     with pytest.raises(UnavailableError):
-        service.program()
+        service.program(sources)
 
 
 def test_without_go_the_error_says_what_to_install(go, capsys, monkeypatch, tmp_path):
