@@ -120,10 +120,10 @@ def test_a_plan_that_cannot_be_read_holds_up_its_own_chains_only(path, monkeypat
     for _ in range(5):
         old.record("old", "a")
     old.close()
+    alter(path, "UPDATE plan SET body = x'7b7d' WHERE id = 1")
     new = device(path, metric("colour", "every", 9), seed=2, version=2)
     for _ in range(5):
         new.record("colour", "a")
-    alter(path, "UPDATE plan SET body = x'7b7d' WHERE id = 1")
     new.clock.advance(hours=3)
     result = new.flush()
     assert (result.sent, result.remaining) == (5, 5)
