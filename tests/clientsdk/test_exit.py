@@ -13,6 +13,8 @@ from slow_publishers import RESOLUTION
 
 from clientsdk.ledger import read_file
 
+pytestmark = pytest.mark.slow
+
 #: Seconds from the last line of a script to the end of its process.
 LIMIT = 1.0
 #: A machine that is busy with other things is given another chance.
@@ -91,7 +93,6 @@ def shortest(code, tmp_path, *arguments):
     return path, said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("over", "number"), [("kafka", 1), ("kafka", 4), ("http", 2)])
 @pytest.mark.parametrize("kind", ["dead", "silent", "drop"])
 def test_exit_takes_a_second_at_most(tmp_path, kind, over, number):
@@ -149,7 +150,6 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.slow
 def test_exit_takes_a_second_at_most_where_a_broker_has_stopped_amid_it(tmp_path):
     """It has taken the first level; then its connections stay open and nothing answers."""
     taken = []

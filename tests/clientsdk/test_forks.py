@@ -15,6 +15,8 @@ from scripts import FORK, HERE, ROOT, published, run
 from clientsdk import lifecycle
 from clientsdk.ledger import ALL_METRICS, read_file
 
+pytestmark = pytest.mark.slow
+
 KINDS = pytest.mark.parametrize("kind", ["hooks", "no hooks"])
 
 
@@ -31,7 +33,6 @@ def check(path, log, *metrics):
     return ledger, sent
 
 
-@pytest.mark.slow
 @KINDS
 def test_a_client_made_and_used_before_its_workers_are_forked(path, tmp_path, kind):
     """As gunicorn does with its preloaded app."""
@@ -98,7 +99,6 @@ for column in zip(*rows):
     run(FORK + code, path, "", kind)
 
 
-@pytest.mark.slow
 @KINDS
 def test_forks_while_threads_record_and_send(path, tmp_path, kind):
     """Without hooks the child has its store, or it has none; it never waits for its parent."""
@@ -296,7 +296,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_multiprocessing(path, tmp_path, method):
     """Its children end without any hook at exit; what they have recorded is in the file."""

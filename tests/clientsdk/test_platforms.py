@@ -15,6 +15,8 @@ from scripts import HERE, ROOT
 
 from sotto import files
 
+pytestmark = pytest.mark.slow
+
 WINDOWS = """
 import os, sys
 sys.path[:0] = [sys.argv[1], sys.argv[2], os.path.join(sys.argv[1], "tests")]

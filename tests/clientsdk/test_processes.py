@@ -10,6 +10,8 @@ from scripts import FORK, published, run, start
 from clientsdk.ledger import read_file
 from sotto.log.writer import partitions
 
+pytestmark = pytest.mark.slow
+
 
 def test_processes_on_one_file_never_overspend_together(path):
     """Each counts what it was promised; the ledger holds them all, under the ceiling."""

@@ -30,6 +30,8 @@ from sotto.wire import batch
 from tests.conformance import files
 from tests.conformance.__main__ import PARTS, main
 
+pytestmark = pytest.mark.slow
+
 FOLDER = files.FOLDER
 
 
@@ -63,7 +65,6 @@ def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -
     assert "there is no file nothing.json; there are plans, " in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_the_committed_files_are_what_the_sdk_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,7 +248,6 @@ PLANTED: dict[str, tuple[str, object, str, Any]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("planted", PLANTED)
 def test_a_planted_change_is_found(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, place, attribute, change = PLANTED[planted]

@@ -27,6 +27,8 @@ from mechanisms.randomness import SystemSource
 from sotto.design.metric import Terms, in_panels
 from sotto.design.questions import question_of
 
+pytestmark = pytest.mark.slow
+
 N = 5
 CYCLES = 6
 FLEET = 240

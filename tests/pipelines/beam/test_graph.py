@@ -19,6 +19,8 @@ from pipelines.beam.submission import JobFolder
 from sotto.cli import main
 from sotto.errors import AggregationError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("epochs", "seed"), [("two", 1), ("epochs", 0)])
 def test_it_comes_to_what_a_run_comes_to(epochs, seed, tmp_path):
@@ -48,7 +50,6 @@ def test_all_metric_types(tmp_path):
     assert outcome_of(tmp_path)._asdict() == wanted._asdict()
 
 
-@pytest.mark.slow
 def test_hashes_of_python_play_no_part(tmp_path):
     write(tmp_path / "log", records("epochs", 0))
     program = [sys.executable, "-m", "sotto.cli", *command(tmp_path, small_plans())]

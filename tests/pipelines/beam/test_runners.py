@@ -22,6 +22,8 @@ from pipelines.storage import files
 from sotto.cli import main
 from sotto.errors import AggregationError, ParameterError
 
+pytestmark = pytest.mark.slow
+
 PORTABLE = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
 #: A job server of Beam's own, in this process.
 HERE = (*PORTABLE, "--job_endpoint=embed")
@@ -119,7 +121,6 @@ def log(tmp_path_factory):
     return write(tmp_path_factory.mktemp("runners") / "log", honest(10, 3, 11) + faulty(12))
 
 
-@pytest.mark.slow
 def test_another_runner_makes_the_same_files(log, tmp_path):
     """With Beam's job service and its workers, as an engine has them; here in this process."""
     one, other = tmp_path / "one", tmp_path / "other"
@@ -143,7 +144,6 @@ def test_workers_read_topics_by_themselves(log, tmp_path, monkeypatch):
     assert aggregate(source, tmp_path / "state", plans()).runs == 0
 
 
-@pytest.mark.slow
 def test_what_a_worker_raises_is_the_reason(log, tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -154,7 +154,6 @@ def test_what_a_worker_raises_is_the_reason(log, tmp_path, monkeypatch):
         aggregate(log, tmp_path / "state", plans(), runner=Runner(HERE))
 
 
-@pytest.mark.slow
 def test_workers_that_do_not_reach_the_files_are_told_of(log, tmp_path, monkeypatch):
     def nowhere(*_: object) -> None:
         raise FileNotFoundError
@@ -167,7 +166,6 @@ def test_workers_that_do_not_reach_the_files_are_told_of(log, tmp_path, monkeypa
         aggregate(log, tmp_path / "state", plans(), runner=Runner(HERE))
 
 
-@pytest.mark.slow
 def test_what_a_worker_finds_is_the_reason(log, tmp_path):
     """And the run stays undertaken."""
     state = tmp_path / "state"

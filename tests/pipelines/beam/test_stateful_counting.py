@@ -26,6 +26,8 @@ from pipelines.sinks.documents import PeriodDocument
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
 
+pytestmark = pytest.mark.slow
+
 Events = list[tuple[str, int]]
 
 #: Whatever is found is small enough, and making it smaller takes minutes.
@@ -126,7 +128,6 @@ def differences(epochs: str, events: Events, order: int) -> list[str]:
     return [name for name in wanted._fields if getattr(outcome, name) != getattr(wanted, name)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("epochs", list(EPOCHS))
 @settings(max_examples=15, deadline=None, phases=PHASES)
 @given(events=EVENTS, order=st.integers(0, 2**32))

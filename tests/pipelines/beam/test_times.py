@@ -29,6 +29,8 @@ from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
 
+pytestmark = pytest.mark.slow
+
 
 class GivenBack(FakePartition):
     """What an operator has given back: the only partition of a topic."""
