@@ -172,16 +172,47 @@ class Mechanism(ABC):
         By the standard library alone: plans are checked and mechanisms chosen with it.
         """
 
-    def influence(self, level: int) -> float | None:
-        """Return how far one forged report among n moves an estimate, times n; None as for noise.
+    def reach(self, level: int) -> tuple[float, float] | None:
+        """Return how far one forged report among n raises and lowers an estimate, times n.
 
-        A report that claims a symbol counts (1 - q) / (p - q), or if that is more, one that denies
-        it moves it by p / (p - q); shares lie in [0, 1], and so do numbers once scaled. Whoever
-        forges a report also chooses its coins. The mean of numbers that can be missing is divided
-        by the share that is present, and so is what it is moved by.
+        A report that claims a symbol which is not true counts (1 - q) / (p - q) too much, one that
+        denies a true one p / (p - q) too little; shares lie in [0, 1], and so do numbers once
+        scaled. Whoever forges a report also chooses its coins. The mean of numbers that can be
+        missing is divided by the share that is present, and so is what it is moved by. None as for
+        :meth:`noise`.
         """
         noise = self.noise(level)
-        return None if noise is None else noise.lie
+        return None if noise is None else (noise.over, noise.under)
+
+    def influence(self, level: int) -> float | None:
+        """Return the larger part of :meth:`reach`."""
+        reach = self.reach(level)
+        return None if reach is None else max(reach)
+
+    @property
+    def independent_coins(self) -> bool:
+        """Whether all coins of a report are drawn independently of each other."""
+        return True
+
+    def coin_law(self) -> Floats:
+        """Return the probability of each stratum that an answer may be about: ``(strata,)``."""
+        return np.full(self.strata, 1 / self.strata)
+
+    @property
+    def true_bits(self) -> tuple[int, int] | None:
+        """The fewest and most bits that are set before randomization; None where any may be."""
+        return None
+
+    def bounded_cells(self, table: Ints) -> tuple[Ints, Ints, Floats, Floats]:
+        """Return hits, of how many reports, and between which probabilities they lie.
+
+        Of ``(levels, count_length)`` counts: hits of shape ``(levels, strata, k)`` and numbers of
+        reports, ``(levels, strata)``. The bounds, of all values, are broadcast to the hits.
+        """
+        hits, reports = self.chain.hits(table.reshape(self.levels, self.strata, -1))
+        ends = zip(*(self.chain.limits(level) for level in range(self.levels)), strict=True)
+        low, high = (np.stack(each)[:, None] for each in ends)
+        return hits, reports, low, high
 
     def figures(self, level: int) -> dict[str, float]:
         """Return the figures in :attr:`gives` that follow from a level's probabilities, by name."""

@@ -10,19 +10,21 @@ class Noise(NamedTuple):
     """The unbiased contribution of one report to a share, or to a mean of numbers in [0, 1].
 
     ``no`` and ``yes`` are its variances where the true answer is 0 and 1, ``step`` is the largest
-    difference between two contributions, ``lie`` their largest distance from a true answer.
+    difference between two contributions; ``over`` and ``under`` are by how much a contribution can
+    exceed, and fall short of, a true answer.
     """
 
     no: float
     yes: float
     step: float
-    lie: float
+    over: float
+    under: float
 
     @classmethod
     def of(cls, p: Fraction, q: Fraction) -> Noise:
         """Return that of a yes which has probability p where it is true, and q where it is not."""
         gap = p - q
-        exact = (q * (1 - q) / gap**2, p * (1 - p) / gap**2, 1 / gap, max(1 - q, p) / gap)
+        exact = (q * (1 - q) / gap**2, p * (1 - p) / gap**2, 1 / gap, (1 - q) / gap, p / gap)
         return cls(*map(float, exact))
 
     def total(self, categories: int) -> float:

@@ -105,7 +105,8 @@ def spread(windows: Windows, fleet: Fleet, devices: int) -> tuple[NDArray[np.int
         if key.fingerprint == fleet.plan.fingerprint and key.metric in place:
             second, rest = divmod(key.start - fleet.base, SECOND)
             if rest == 0 and 0 <= second < seconds:
-                dense[place[key.metric], second] += matrix
+                # Pairs of levels follow the counts.
+                dense[place[key.metric], second] += matrix[:, :SYMBOLS]
             else:
                 stray += int(np.abs(matrix).sum())
     found = dense.transpose(0, 1, 3, 2).reshape(METRICS, seconds * SYMBOLS, LEVELS)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.aggregation import counts
+from pipelines.aggregation.pairs import split
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from sotto.plan.compiled import CompiledPlan
@@ -78,7 +79,8 @@ def equal_windows(state_dir: Path, plan: CompiledPlan, opinion: Opinion) -> tupl
         data = files.load(directory.files.page(page, generation), counts.KIND)
         for key, window in counts.unpack_page(data).items():
             if window.counts.any():
-                committed[plan.metrics[key.metric].name, key.start] = window.counts
+                metric = plan.metrics[key.metric]
+                committed[metric.name, key.start], _ = split(metric.mechanism, window.counts)
     mine = {key: vector for key, vector in opinion.windows.items() if vector.any()}
     equal = sum(
         key in committed

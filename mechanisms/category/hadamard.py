@@ -161,7 +161,7 @@ class HadamardResponse(FrequencyOracle):
         pairs = sum(each * (each - 1) for each in sizes)
         together = Fraction(pairs, categories * (categories - 1))
         within = (together * (p + q) + (1 - together) * 2 * q) / gap**2
-        exact = (within, (p + q) / gap**2 - 1, 2 / gap, 1 + 1 / gap)
+        exact = (within, (p + q) / gap**2 - 1, 2 / gap, 1 / gap, 1 + 1 / gap)
         return Noise(*map(float, exact))
 
 

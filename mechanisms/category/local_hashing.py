@@ -161,6 +161,10 @@ class LocalHashing(FrequencyOracle):
         pairs[:, 1] = 1 / self.buckets
         return pairs
 
+    def bounded_cells(self, table: Ints) -> tuple[Ints, Ints, Floats, Floats]:
+        ones, reports, low, high = super().bounded_cells(table)
+        return ones, reports, low * 0 + 1 / self.buckets, high
+
     def noise(self, level: int) -> Noise | None:
         """Return that of a report, which supports a given other category by chance."""
         return Noise.of(self.exact(level)[0].p, Fraction(1, self.buckets))

@@ -137,6 +137,12 @@ class FrequencyOracle(CategoryMechanism):
     def noise(self, level: int) -> Noise | None:
         return Noise.of(*self.exact(level)[0])
 
+    def bounded_cells(self, table: Ints) -> tuple[Ints, Ints, Floats, Floats]:
+        """Return the reports that support each category: none is less, or more, than all."""
+        ones, reports = self.supports(table)
+        p, q = self.pairs().T[:, :, None, None]
+        return ones[:, None], reports[:, None], q, p
+
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
         output = self.output_of(payload)
         return any_of(

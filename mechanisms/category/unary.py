@@ -60,6 +60,10 @@ class _UnaryEncoding(FrequencyOracle):
         out[np.arange(len(index)), index >> 6] = np.uint64(1) << (index & 63).astype(np.uint64)
         return out
 
+    @property
+    def true_bits(self) -> tuple[int, int]:
+        return 1, 1
+
     def supports(self, table: Ints) -> tuple[Ints, Ints]:
         return table[:, :-1], table[:, -1]
 

@@ -164,6 +164,15 @@ class BitChain(BitOutputs):
             }
         return found
 
+    def repeats(self, lower: int, upper: int) -> tuple[float, float]:
+        """Return the probability that no bit differs."""
+        same = [
+            (1 + math.prod(1 - 2 * flip / GRAINS for flip in ladder.flips[lower:upper])) / 2
+            for ladder in self.ladders
+        ]
+        kept = math.prod(same) ** (self.width // len(same))
+        return kept, kept
+
     def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         total = np.zeros(len(reports))
         for bit in range(self.width):

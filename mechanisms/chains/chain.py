@@ -95,6 +95,26 @@ class Chain(ABC):
     def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         """Return how much likelier, as a logarithm, inputs ``other`` make reports than ``one``."""
 
+    # For alarms: what honest devices send, whatever their values.
+
+    @abstractmethod
+    def repeats(self, lower: int, upper: int) -> tuple[float, float]:
+        """Return the smallest and largest probability that the outputs of two levels are equal.
+
+        Given the output of the ``upper`` level, whichever it is: the same for most chains.
+        """
+
+    @abstractmethod
+    def hits(self, table: Ints) -> tuple[Ints, Ints]:
+        """Return what ``(..., cells)`` counts say: ``(..., k)`` hits and ``(...,)`` of how many.
+
+        Of bits those that are set; of symbols the answers that are each of them.
+        """
+
+    @abstractmethod
+    def limits(self, level: int) -> tuple[Floats, Floats]:
+        """Return the smallest and largest probability of each hit, over all inputs: ``(k,)``."""
+
 
 class SymbolOutputs(Chain):
     """A chain over outputs ``0`` to ``size - 1``, each packed as one integer."""
@@ -150,6 +170,13 @@ class SymbolOutputs(Chain):
 
         return grouped_counts(self.symbols(payloads), places, n_places, self.size)
 
+    def hits(self, table: Ints) -> tuple[Ints, Ints]:
+        return table, table.sum(axis=-1)
+
+    def limits(self, level: int) -> tuple[Floats, Floats]:
+        [(p, q)] = self.exact_at(level)
+        return np.full(self.cells, float(q)), np.full(self.cells, float(p))
+
 
 class BitOutputs(Chain):
     """A chain over vectors of ``width`` bits; a count vector ends with the number of reports."""
@@ -192,6 +219,14 @@ class BitOutputs(Chain):
         counts[:, :-1] = grouped_bit_sums(payloads, places, n_places)[:, : self.width]
         counts[:, -1] = np.bincount(places, minlength=n_places)
         return counts
+
+    def hits(self, table: Ints) -> tuple[Ints, Ints]:
+        return table[..., :-1], table[..., -1]
+
+    def limits(self, level: int) -> tuple[Floats, Floats]:
+        pairs = np.array(self.exact_at(level), dtype=np.float64)
+        low, high = np.broadcast_to(pairs.T[::-1], (2, self.width))
+        return low, high
 
 
 def bit_of(reports: Bytes, bit: int) -> Bools:

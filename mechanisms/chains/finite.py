@@ -102,6 +102,19 @@ class FiniteChain(StepChain):
         step = self.steps[level]
         return {o: Fraction(_weight(step, output, o), GRAINS) for o in range(self.size)}
 
+    def repeats(self, lower: int, upper: int) -> tuple[float, float]:
+        """Return the bounds over the outputs of the ``upper`` level that occur."""
+        between = np.eye(self.size)
+        for step in reversed(self.steps[lower:upper]):
+            between = between @ _floats(step)
+        occurs = self.matrix(upper).max(axis=0) > 0
+        kept = np.diagonal(between)[occurs]
+        return float(kept.min()), float(kept.max())
+
+    def limits(self, level: int) -> tuple[Floats, Floats]:
+        matrix = self.matrix(level)
+        return matrix.min(axis=0), matrix.max(axis=0)
+
     def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         outputs, logs = self.symbols(reports), self.log_matrices[level]
         return np.asarray(logs[other, outputs] - logs[one, outputs])
@@ -201,6 +214,13 @@ def _weight(step: Step, x: int, output: int) -> int:
     if isinstance(step, SymbolDraw):
         return step.keep if x == output else step.other
     return step.weight(x, output)
+
+
+def _floats(step: Step) -> Floats:
+    if isinstance(step, SymbolDraw):
+        kept, other = map(float, step.realised())
+        return np.full((step.size, step.size), other) + np.eye(step.size) * (kept - other)
+    return np.array(step.weights, dtype=np.float64) / GRAINS
 
 
 def _through(rows: Iterable[Row], total: int, step: Step) -> list[Row]:

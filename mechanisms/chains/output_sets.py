@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from mechanisms.arrays import Bools, Bytes, Ints, np
+from mechanisms.arrays import Bools, Bytes, Floats, Ints, np
 from mechanisms.chains.chain import SymbolOutputs
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.frozen import frozen
@@ -59,6 +59,13 @@ class HadamardChain(SupportChain, SymbolOutputs):
 
     def pair(self, p: Fraction) -> Probabilities:
         return Probabilities(p, (1 - p) / (2 * self.blocks - 1))
+
+    def limits(self, level: int) -> tuple[Floats, Floats]:
+        """Return the probabilities of a single place, in the output set and out of it."""
+        p, share = self.supported[level], self.share
+        ends = ((1 - p) / ((1 - share) * self.size), p / (share * self.size))
+        low, high = (np.full(self.size, float(end)) for end in ends)
+        return low, high
 
     def uniform(self, source: Source) -> int:
         return source.bits(self.size.bit_length() - 1)

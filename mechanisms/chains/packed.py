@@ -146,6 +146,16 @@ class PackedChain(Chain):
         symbols = self.symbols(payloads).reshape(-1)
         return grouped_counts(symbols, places.reshape(-1), n_places, self.single.size)
 
+    def repeats(self, lower: int, upper: int) -> tuple[float, float]:
+        low, high = self.single.repeats(lower, upper)
+        return low**self.answers, high**self.answers
+
+    def hits(self, table: Ints) -> tuple[Ints, Ints]:
+        return self.single.hits(table)
+
+    def limits(self, level: int) -> tuple[Floats, Floats]:
+        return self.single.limits(level)
+
     def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         symbols, width = self.symbols(reports), self.single.payload_width
         total = np.zeros(len(reports))

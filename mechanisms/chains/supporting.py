@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from mechanisms.arrays import Bools, Bytes, Floats, Ints, NDArray, np
@@ -106,6 +107,11 @@ class SupportChain(Chain):
     @abstractmethod
     def supporting(self, x: Any, reports: Bytes) -> Bools:
         """Return which reports support an input."""
+
+    def repeats(self, lower: int, upper: int) -> tuple[float, float]:
+        kept = prod(Fraction(keep, GRAINS) for keep in self.keeps[lower:upper])
+        same = float(kept + (1 - kept) / self.total)
+        return same, same
 
     def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         p, share = self.supported[level], self.share

@@ -199,6 +199,10 @@ class SymbolChain(StepChain):
     def realised_ratio(self, level: int) -> Fraction:
         return spread(*degraded(*self.strongest.realised(), self.steps[level:]))
 
+    def repeats(self, lower: int, upper: int) -> tuple[float, float]:
+        kept = float(degraded(Fraction(1), Fraction(0), self.steps[lower:upper]).p)
+        return kept, kept
+
     def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         outputs = self.symbols(reports)
         p, q = self.exact[level]

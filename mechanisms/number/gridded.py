@@ -108,7 +108,7 @@ class GridMechanism(NumberMechanism):
         """Return the largest variance that a bounded contribution can have."""
         values = contributions(self.shape, self.laws[level]).value
         most = float(max(map(abs, values)))
-        return Noise(most**2, most**2, 2 * most, most + 0.5)
+        return Noise(most**2, most**2, 2 * most, most + 0.5, most + 0.5)
 
 
 @frozen

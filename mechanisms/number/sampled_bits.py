@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.arrays import ArrayLike, Ints, Words, np
+from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
 from mechanisms.errors import check_int
@@ -59,6 +59,11 @@ class BitMechanism(NumberMechanism):
 
         cells = table.reshape(len(table), self.bits, -1)
         return bit_estimates(cells, self.pairs(), low, high, self.answered, stratum)
+
+    def coin_law(self) -> Floats:
+        from mechanisms.number.answers import bit_weights
+
+        return bit_weights(self.bits)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
         from mechanisms.estimators.variance import bit_means

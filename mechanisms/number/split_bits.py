@@ -181,11 +181,12 @@ class SplitBits(NumberMechanism):
     def resolution(self) -> int:
         return (1 << self.bits) - 1
 
-    def influence(self, level: int) -> float | None:
+    def reach(self, level: int) -> tuple[float, float] | None:
         """Return that of bits that lie together, each by its weight."""
         weights = [2.0 ** (self.bits - 1 - bit) / (2.0**self.bits - 1) for bit in range(self.bits)]
-        lies = [Noise.of(*pair).lie for pair in self.exact(level)]
-        return sum(weight * lie for weight, lie in zip(weights, lies, strict=False))
+        lies = [Noise.of(*pair) for pair in self.exact(level)][: self.bits]
+        over = sum(weight * lie.over for weight, lie in zip(weights, lies, strict=True))
+        return over, sum(weight * lie.under for weight, lie in zip(weights, lies, strict=True))
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
         return (None if self.missing else 0.0), 1.0

@@ -129,6 +129,11 @@ class Rappor(Mechanism):
     def strata(self) -> int:
         return self.cohorts
 
+    @property
+    def true_bits(self) -> tuple[int, int]:
+        """Positions of a filter may coincide."""
+        return 1, min(self.hashes, self.bits)
+
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
         import numpy as np
 
@@ -245,7 +250,7 @@ class Rappor(Mechanism):
     def noise(self, level: int) -> Noise | None:
         return Noise.of(*self.exact(level)[0])
 
-    def influence(self, level: int) -> float | None:
+    def reach(self, level: int) -> tuple[float, float] | None:
         """Return None: the regression takes what is not set for evidence too."""
         return None
 

@@ -91,7 +91,7 @@ class SurveyMechanism(CategoryMechanism):
     def noise(self, level: int) -> Noise | None:
         part = self.contributions[level]
         low, high = min(part.scores), max(part.scores)
-        return Noise(part.no, part.yes, high - low, max(high, 1 - low))
+        return Noise(part.no, part.yes, high - low, high, 1 - low)
 
 
 @frozen

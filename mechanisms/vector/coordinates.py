@@ -55,10 +55,15 @@ class CoordinateSampling(SeveralAnswers):
     def answered(self) -> int:
         return self.sampled
 
-    def influence(self, level: int) -> float | None:
+    def reach(self, level: int) -> tuple[float, float] | None:
         """Return that of a report about the coordinate in question, which its forger chooses."""
-        one = super().influence(level)
-        return None if one is None else one * self.dimensions / self.sampled
+        one, scale = super().reach(level), self.dimensions / self.sampled
+        return None if one is None else (one[0] * scale, one[1] * scale)
+
+    @property
+    def independent_coins(self) -> bool:
+        """Whether they are: the coordinates of a report differ."""
+        return self.sampled == 1
 
     def coordinates(self, seed: int) -> list[int]:
         """Return the different coordinates that the coins choose, by Floyd's algorithm."""

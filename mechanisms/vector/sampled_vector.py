@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.arrays import ArrayLike, Ints, Words, np
+from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.base import Epsilon
 from mechanisms.chains.chain import Prior
 from mechanisms.errors import check_int
@@ -98,6 +98,12 @@ class SampledVector(CoordinateSampling):
     def strata(self) -> int:
         """Answers are counted by coordinate, then slot."""
         return self.dimensions * self.slots
+
+    def coin_law(self) -> Floats:
+        from mechanisms.number.answers import bit_weights
+
+        law = bit_weights(self.bits) if self.bits else np.full(self.slots, 1 / self.slots)
+        return np.tile(law, self.dimensions) / self.dimensions
 
     def true_answers(self, symbol: Any, seed: int, source: Source) -> list[int]:
         values = self.values(symbol)

@@ -10,15 +10,17 @@ or none: from the total and all parts but one, the last part would follow.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import sqrt
 from typing import TypeAlias
 
 import numpy as np
 
 from mechanisms.estimate import Estimate
+from mechanisms.estimators.poisoning import alarms
 from mechanisms.items import Item
 from pipelines.aggregation.counts import Matrix, Window, WindowKey
+from pipelines.aggregation.pairs import split
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 
@@ -104,7 +106,8 @@ def rows_of_windows(
 
     Of fewer reports than the plan's ``minimum_reports`` nothing is estimated: neither of a window
     nor, within one that has more, of a vector's coordinate that fewer are about, nor of any of a
-    number's bits if fewer are about one of them. ``candidates`` are the strings to look for.
+    number's bits if fewer are about one of them. ``candidates`` are the strings to look for. A
+    window's ``alarms`` are rows of the table of that name, without the key that they share with it.
     """
     window_rows, estimate_rows = [], []
     for key, window in windows:
@@ -112,18 +115,19 @@ def rows_of_windows(
         metric = plan.metrics[key.metric]
         strings = _strings(key, registry, candidates)
         least = registry.minimum_reports(key.fingerprint, key.metric)
+        counts, pairs = split(metric.mechanism, window.counts)
         effect = design_effect(plan, metric)
         items = [
             replace(item, estimate=widened(item.estimate, effect))
-            for item in estimate(metric, window.counts, strings, least)
+            for item in estimate(metric, counts, strings, least)
         ]
-        reports = metric.mechanism.reports_by_level(window.counts, items)
+        reports = metric.mechanism.reports_by_level(counts, items)
         why = reason(sum(reports), least)
         if why is None:
             withheld = list(_reasons(items, least))
             by_level: Sequence[Sequence[int]] = [item.estimate.reports_by_level for item in items]
         else:
-            items = [*estimate(metric, np.zeros_like(window.counts), strings)]
+            items = [*estimate(metric, np.zeros_like(counts), strings)]
             withheld, by_level = [why] * len(items), [reports] * len(items)
         common = {
             "collector": plan.collector,
@@ -141,11 +145,21 @@ def rows_of_windows(
             "reports_by_level": reports,
             "minimum_reports": least,
             "withheld": why,
+            "alarms": [] if why else _alarms(plan, metric, counts, pairs, least),
         }
         window_rows.append({**common, **of_window})
         rows = zip(items, by_level, withheld, strict=True)
         estimate_rows += [{**common, "position": n, **_row(*row)} for n, row in enumerate(rows)]
     return window_rows, estimate_rows
+
+
+def _alarms(
+    plan: CompiledPlan, metric: CompiledMetric, counts: Matrix, pairs: Matrix, least: int
+) -> list[dict[str, object]]:
+    """Return the rows of the table ``alarms`` of a window, without its key."""
+    together = plan.periods_in(metric) if metric.kind == "constant" else 1
+    context = metric.context(least=least)
+    return [asdict(each) for each in alarms(metric.mechanism, counts, pairs, context, together)]
 
 
 def reason(reports: int, least: int) -> str | None:

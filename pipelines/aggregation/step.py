@@ -34,6 +34,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.aggregation import pairs
 from pipelines.aggregation.counts import Deltas, Matrix, WindowKey, changes
 from pipelines.aggregation.quarantine import Rejects, rejected
 from pipelines.aggregation.rows import LEVEL_COUNT, NEWEST, Rows, one_of_each, opens, padded_width
@@ -90,7 +91,8 @@ class _Placed:
     """Where the rows of a call belong in the state, row by row.
 
     ``agrees`` is whether the row is one that the entry can have, ``fresh`` whether it is
-    countable and was not so before this call; only equal rows share an ``identity``.
+    countable and was not so before this call; only equal rows share an ``identity``. ``touched``
+    are the entries of which pairs of levels may have come or gone.
     """
 
     pseudonym: NDArray[np.intp]
@@ -98,6 +100,7 @@ class _Placed:
     agrees: NDArray[np.bool_]
     fresh: NDArray[np.bool_]
     identity: NDArray[np.int64]
+    touched: pairs.Touched
 
 
 def step(state: State, rows: Rows) -> Step:
@@ -109,8 +112,9 @@ def step(state: State, rows: Rows) -> Step:
     there are so many.
 
     Returns the state, a function of the set of rows that it has seen; count vectors to add, by
-    (registered metric, window start ms, level), whose sums over all calls are a function of that
-    set; and of revoked pseudonyms, as ``revoked``: what counted of them until this call, their
+    (registered metric, window start ms, level), followed by
+    :mod:`~pipelines.aggregation.pairs`, whose sums over all calls are a function of that set; and
+    of revoked pseudonyms, as ``revoked``: what counted of them until this call, their
     countable rows in this call that are new, and the number of those superseded before. No row is
     ever rejected twice; a countable row that neither counts nor is rejected is a repetition, or a
     newer level of its chain counts. The number of all rejected rows of all calls is a function of
@@ -145,7 +149,8 @@ def step(state: State, rows: Rows) -> Step:
         Rejects(part, np.full(len(part), Reason.REVOKED, dtype=np.uint8)) for part in rejects
     )
     superseded = known - retracted.size - int(np.count_nonzero(revoked_now[new]))
-    deltas = changes(state.catalog, plus, *(part for _, part in back + minus))
+    counts = changes(state.catalog, plus, *(part for _, part in back + minus))
+    deltas = pairs.joined(state, counts, pairs.pair_changes(state, placed.touched, retracted))
     return Step(state, deltas, Rejected(revoked_rows, superseded))
 
 
@@ -188,7 +193,9 @@ def _place(state: State, rows: Rows) -> _Placed:
     fresh = rows.countable & (countable[entry] & bit == 0)
     _set_bits(seen, entry[unseen], bit[unseen])
     counts = np.flatnonzero(fresh & agrees)
+    before = countable[entry[counts]]
     _set_bits(countable, entry[counts], bit[counts])
+    touched = pairs.Touched(state, entry[counts], before)
 
     odd = np.flatnonzero(~agrees)
     if odd.size:
@@ -199,7 +206,7 @@ def _place(state: State, rows: Rows) -> _Placed:
         fresh[odd] = rows.countable[odd] & ~known[conflict]
         known[conflict[fresh[odd]]] = True
         cell[odd] = -1 - conflict
-    return _Placed(pseudonym, entry, agrees, fresh, identity=cell)
+    return _Placed(pseudonym, entry, agrees, fresh, identity=cell, touched=touched)
 
 
 def _set_bits(masks: NDArray[np.uint8], ids: NDArray[np.intp], bits: NDArray[np.uint8]) -> None:
@@ -354,7 +361,8 @@ def _matrix(state: State, changes: dict[WindowKey, Matrix], metric: int, start: 
     key = WindowKey(fingerprint, index, start)
     if key not in changes:
         mechanism = state.catalog.mechanisms[metric]
-        changes[key] = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
+        shape = (mechanism.levels, pairs.columns(mechanism))
+        changes[key] = np.zeros(shape, dtype=np.int64)
     return changes[key]
 
 

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from step_reference import Row, Rules
 
+from mechanisms.base import Mechanism
 from pipelines.aggregation.counts import WindowKey
+from pipelines.aggregation.pairs import columns
 from sotto.errors import FormatError
 from sotto.log.reader import Record
 from sotto.log.writer import LogReader, partitions
@@ -34,7 +36,9 @@ def expected(log: Path, registry: Registry) -> Expected:
         periods[row.event // registry.period].append(row)
     chosen: dict[tuple[int, int, int], list[Row]] = defaultdict(list)
     audits = {}
+    pairs: Counter[tuple[Row, int, bool]] = Counter()
     for period, rows in periods.items():
+        pairs += rules.pairs(rows)
         for row in rules.counted(rows).values():
             start = row.event // registry.metrics[row.metric].metric.window
             chosen[row.metric, start, row.level].append(row)
@@ -47,7 +51,7 @@ def expected(log: Path, registry: Registry) -> Expected:
         )
         fates["revoked"] += rules.rejected(rows)
     fates["counted"] = sum(map(len, chosen.values()))
-    return Expected(_counts(chosen, registry), audits, fates)
+    return Expected(_counts(chosen, pairs, registry), audits, fates)
 
 
 def _rows(log: Path, registry: Registry, fates: Counter[str]) -> list[Row]:
@@ -101,15 +105,17 @@ def _message(record: Record, registry: Registry, fates: Counter[str]) -> list[Ro
 
 
 def _counts(
-    chosen: dict[tuple[int, int, int], list[Row]], registry: Registry
+    chosen: dict[tuple[int, int, int], list[Row]],
+    pairs: Counter[tuple[Row, int, bool]],
+    registry: Registry,
 ) -> dict[WindowKey, list[list[int]]]:
     counts: dict[WindowKey, NDArray[np.int64]] = {}
     for (metric, start, level), rows in chosen.items():
         _, fingerprint, plan, compiled = registry.metrics[metric]
         mechanism = compiled.mechanism
         key = WindowKey(fingerprint, compiled.index, start * compiled.window)
-        shape = (mechanism.levels, mechanism.count_length)
-        counts.setdefault(key, np.zeros(shape, dtype=np.int64))[level] = mechanism.accumulate(
+        matrix = counts.setdefault(key, np.zeros(_shape(mechanism), dtype=np.int64))
+        matrix[level, : mechanism.count_length] = mechanism.accumulate(
             np.array([list(row.payload) for row in rows], dtype=np.uint8),
             _ids([row.chain for row in rows]),
             _ids([row.pseudonym for row in rows]),
@@ -117,7 +123,17 @@ def _counts(
             1,
         )[0]
         assert plan.fingerprint == fingerprint
+    for (row, lower, equal), times in pairs.items():
+        _, fingerprint, _, compiled = registry.metrics[row.metric]
+        mechanism, start = compiled.mechanism, row.event // compiled.window * compiled.window
+        at = mechanism.count_length + 2 * lower
+        key = WindowKey(fingerprint, compiled.index, start)
+        counts[key][row.level, at : at + 2] += (times, times * equal)
     return {key: matrix.tolist() for key, matrix in counts.items()}
+
+
+def _shape(mechanism: Mechanism) -> tuple[int, int]:
+    return mechanism.levels, columns(mechanism)
 
 
 def _ids(numbers: list[int]) -> NDArray[np.uint64]:

@@ -6,6 +6,7 @@ is then the difference that a call makes: the rules applied to the set before it
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -96,6 +97,23 @@ class Rules:
             if not self.reason(rows)
             for chain, row in self.newest(rows).items()
         }
+
+    def pairs(self, seen: Iterable[Row]) -> Counter[tuple[Row, int, bool]]:
+        """Successive countable levels of chains that count: row, weaker level, whether equal."""
+        counted = self.counted(seen)
+        chains: dict[tuple[int, int], dict[int, Row]] = {key: {} for key in counted}
+        for row in seen:
+            if row.countable and (row.pseudonym, row.chain) in chains:
+                chains[row.pseudonym, row.chain][row.level] = row
+        return Counter(
+            (
+                levels[upper]._replace(append=0),
+                lower,
+                levels[upper].payload == levels[lower].payload,
+            )
+            for levels in chains.values()
+            for lower, upper in itertools.pairwise(sorted(levels))
+        )
 
     def observed(self, rows: Iterable[Row]) -> int:
         """What the rows of one pseudonym reveal, countable or not."""

@@ -12,6 +12,7 @@ from step_plans import DAY, HOUR, PERIOD, registry
 from step_reference import Row, Rules
 
 from pipelines.aggregation.audit import audit
+from pipelines.aggregation.pairs import columns
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.snapshot import Snapshot
 from pipelines.aggregation.state import State
@@ -65,20 +66,29 @@ def reports_of(rows: Rows) -> list[Row]:
     ]
 
 
-def counts(reports: Counter) -> dict:
-    """Return the count vectors of reports, each added for itself."""
+def counts(reports: Counter, pairs: Counter | None = None) -> dict:
+    """Return the count vectors of reports and pairs of levels, each added for itself."""
     vectors: dict = {}
-    for (pseudonym, chain, metric, event, level, payload), times in reports.items():
+
+    def vector_of(metric, event, level):
+        mechanism = METRICS[metric].metric.mechanism
         window = METRICS[metric].metric.window
-        vector = METRICS[metric].metric.mechanism.accumulate(
+        key = (metric, event // window * window, level)
+        return vectors.setdefault(key, np.zeros(columns(mechanism), dtype=np.int64))
+
+    for (pseudonym, chain, metric, event, level, payload), times in reports.items():
+        mechanism = METRICS[metric].metric.mechanism
+        vector = mechanism.accumulate(
             np.array([list(payload)], dtype=np.uint8),
             np.array([identifier(chain)], dtype=np.uint64),
             np.array([identifier(pseudonym)], dtype=np.uint64),
             np.zeros(1, dtype=np.int64),
             1,
         )[0]
-        key = (metric, event // window * window, level)
-        vectors[key] = vectors.get(key, 0) + times * vector
+        vector_of(metric, event, level)[: mechanism.count_length] += times * vector
+    for (row, lower, equal), times in (pairs or Counter()).items():
+        at = METRICS[row.metric].metric.mechanism.count_length + 2 * lower
+        vector_of(row.metric, row.event, row.level)[at : at + 2] += (times, times * equal)
     return plain(vectors)
 
 

@@ -46,8 +46,9 @@ def check_against_rules(calls: list[list[Row]], reload: bool = False) -> State:
     for call in calls:
         plus, minus, rejected, superseded = RULES.step(seen, call)
         now, changes, rejects = step.step(now, rows_of(call))
-        expected = counts(plus)
-        for key, vector in counts(minus).items():
+        pairs, before = RULES.pairs(seen + call), RULES.pairs(seen)
+        expected = counts(plus, pairs - before)
+        for key, vector in counts(minus, before - pairs).items():
             there = expected.get(key, [0] * len(vector))
             expected[key] = [a - b for a, b in zip(there, vector, strict=True)]
         assert plain(changes) == {key: vector for key, vector in expected.items() if any(vector)}

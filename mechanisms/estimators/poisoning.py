@@ -1,0 +1,302 @@
+"""Do counts follow the law that reports of honest devices have, whatever their values?
+
+Four checks, each with a false alarm of at most 1e-9 for a window as it is when it is looked at:
+
+* *coins*: a public coin is a hash of an id that an honest device draws at random, so that its law
+  is known. Devices that choose their ids, to answer only what serves them, crowd some coins.
+* *levels*: a chain's weaker report is drawn from the next stronger one, without the value. So the
+  share of pairs of equal reports is known. Devices that repeat an answer at every level have too
+  many, devices that draw every level from the value too few.
+* *bits*: a unary vector has one true bit and a Bloom filter a few, so that the number of bits that
+  are set has a known law, or known bounds.
+* *cells*: no share is below 0 or above 1, so that an answer is neither rarer than in reports that
+  it is never true of, nor more frequent than in those that it always is.
+
+What no check can see are devices that follow the protocol with values of their choice: of each
+:meth:`mechanisms.estimate.Estimate.under` states what they can do.
+
+References
+----------
+A. Cheu, A. Smith, J. Ullman, "Manipulation Attacks in Local Differential Privacy", IEEE S&P 2021.
+X. Cao, J. Jia, N. Gong, "Data Poisoning Attacks to Local Differential Privacy Protocols", USENIX
+Security 2021.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mechanisms.arrays import Ints
+from mechanisms.base import Mechanism
+from mechanisms.errors import ParameterError
+from mechanisms.estimators.frequency import count_table
+from mechanisms.estimators.tails import (
+    binomial_tail,
+    first_below,
+    multinomial_tail,
+    sum_tail,
+)
+from mechanisms.items import Context
+
+#: How often, at most, a check raises an alarm about honest devices.
+FALSE_ALARM = 1e-9
+_LOG_RATE = math.log(FALSE_ALARM)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found; an alarm where ``p_value`` is at most 1e-9.
+
+    Attributes
+    ----------
+    kind : str
+        ``coins``, ``levels``, ``bits`` or ``cells``.
+    statistic, expected, threshold : float
+        A share that was seen, the nearest one that honest devices have on average, and the one from
+        which on it is an alarm. For ``coins``, where no single one of them stands out, the relative
+        entropy of their shares to the law, in nats, times the reports.
+    p_value : float
+        Bound of the probability that honest devices show as much, by chance.
+    n : int
+        Reports, pairs, or bits that the share is of.
+    message : str
+        The finding in words.
+    """
+
+    kind: str
+    statistic: float
+    expected: float
+    threshold: float
+    p_value: float
+    n: int
+    message: str
+
+
+def pair_columns(levels: int) -> int:
+    """Return the length of a vector of pairs: for every weaker level, pairs and equal ones."""
+    return 2 * levels
+
+
+def alarms(
+    mechanism: Mechanism, counts: ArrayLike, pairs: ArrayLike, context: Context, together: int = 1
+) -> Iterator[Finding]:
+    """Yield what honest devices do not do, at most one finding of each kind.
+
+    Parameters are those of :func:`findings`.
+    """
+    for found in findings(mechanism, counts, pairs, context, together):
+        if found.p_value <= FALSE_ALARM:
+            yield found
+
+
+def findings(
+    mechanism: Mechanism, counts: ArrayLike, pairs: ArrayLike, context: Context, together: int = 1
+) -> Iterator[Finding]:
+    """Yield what every check finds that has something to look at.
+
+    Parameters
+    ----------
+    counts : array_like, shape (levels, count_length)
+        Of the newest reports of chains, by level, as :meth:`Mechanism.accumulate` lays them out.
+    pairs : array_like, shape (levels, 2 levels)
+        Row k has, of chains of which a report of level k was seen and j is the next weaker level
+        that was, at 2 j their number and at 2 j + 1 of how many the two reports are equal.
+    context : Context
+        ``labels`` name categories; of ``limit`` and ``least`` see there. Fewer than ``least``
+        reports are never looked at.
+    together : int
+        How many reports of a window may be drawn from one permanent response.
+
+    Notes
+    -----
+    The exponent of a bound is divided by the number of reports that depend on each other: by
+    Hölder's inequality, a sum of that many parts, each of independent reports, has at most the
+    corresponding root of the tail that independence would give.
+    """
+    table = count_table(mechanism, counts)
+    seen = np.asarray(pairs, dtype=np.int64)
+    if seen.shape != (mechanism.levels, pair_columns(mechanism.levels)) or (seen < 0).any():
+        raise ParameterError("pairs must be (levels, 2 levels) numbers that are not negative")
+    if together < 1:
+        raise ParameterError(f"together must be at least 1, not {together}")
+    strata = table.reshape(mechanism.levels, mechanism.strata, -1)
+    for found in (
+        _coins(mechanism, strata, context),
+        _levels(mechanism, seen, context),
+        _bits(mechanism, strata, context, together),
+        _cells(mechanism, table, context, together),
+    ):
+        if found is not None:
+            yield found
+
+
+def _coins(mechanism: Mechanism, strata: Ints, context: Context) -> Finding | None:
+    _, answers = mechanism.chain.hits(strata)
+    seen = answers.sum(axis=0)
+    n, outcomes = int(seen.sum()), seen.size
+    if outcomes == 1 or n < context.least or not n:
+        return None
+    law = mechanism.coin_law()
+    # All reports of a pseudonym share a coin that is hashed from it.
+    together = context.limit if mechanism.coins == "pseudonym" else 1
+    tests = math.log(2 * outcomes * 2)
+    each = binomial_tail(seen, n, law, law) / together + tests
+    worst = int(each.argmin())
+    log_p, share = float(each[worst]), float(law[worst])
+    if together == 1 and mechanism.independent_coins:
+        known = seen > 0
+        evidence = float((seen[known] * np.log(seen[known] / n / law[known])).sum())
+        whole = multinomial_tail(evidence, outcomes) + math.log(2)
+        if whole < log_p:
+            end = first_below(
+                lambda x: multinomial_tail(x, outcomes) + math.log(2),
+                outcomes - 1.0,
+                100.0 * (outcomes + 1),
+                _LOG_RATE,
+            )
+            message = f"the {outcomes:,} coins are not shared among {n:,} reports as chance does"
+            return Finding(
+                "coins", evidence, (outcomes - 1) / 2, end, _probability(whole), n, message
+            )
+    found = int(seen[worst]) / n
+    limit = _limit(found, share, share, n, together, tests)
+    ids = "pseudonyms" if mechanism.coins == "pseudonym" else "chains"
+    message = (
+        f"{_percent(found)} of {n:,} reports have {ids} with coin {worst + 1} of {outcomes:,}, "
+        f"not {_percent(share)} as ids drawn at random have"
+    )
+    return Finding("coins", found, share, limit, _probability(log_p), n, message)
+
+
+def _levels(mechanism: Mechanism, pairs: Ints, context: Context) -> Finding | None:
+    groups: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    n = equal = 0
+    for upper in range(1, mechanism.levels):
+        for lower in range(upper):
+            number, same = pairs[upper, 2 * lower : 2 * lower + 2].tolist()
+            if number:
+                low, high = mechanism.chain.repeats(lower, upper)
+                groups[True].append((number, high))
+                groups[False].append((number, 1 - low))
+                n, equal = n + number, equal + same
+    if n < context.least or not n:
+        return None
+    ends = {many: sum(number * p for number, p in groups[many]) / n for many in groups}
+    many = equal / n > ends[True]
+    expected = ends[True] if many else max(1 - ends[False], 0.0)
+    if not many and equal / n > expected:
+        expected = equal / n
+
+    def bound(share: float) -> float:
+        return sum_tail(groups[many], n * (share if many else 1 - share)) + math.log(2)
+
+    limit = first_below(bound, expected, float(many), _LOG_RATE)
+    what = "devices repeat answers" if many else "devices draw every level from the value"
+    message = (
+        f"{_percent(equal / n)} of {n:,} pairs of successive levels of a chain are equal, "
+        f"not {_percent(expected)}: {what}"
+    )
+    log_p = bound(equal / n)
+    return Finding("levels", equal / n, expected, limit, _probability(log_p), n, message)
+
+
+def _bits(mechanism: Mechanism, strata: Ints, context: Context, together: int) -> Finding | None:
+    if mechanism.true_bits is None:
+        return None
+    hits, reports = mechanism.chain.hits(strata)
+    width = hits.shape[-1]
+    worst: Finding | None = None
+    tests = math.log(2 * mechanism.levels)
+    for level, (p, q) in enumerate(mechanism.pairs().tolist()):
+        n, ones = int(reports[level].sum()), int(hits[level].sum())
+        if n < context.least or not n:
+            continue
+        ends = [true * p + (width - true) * q for true in mechanism.true_bits]
+        many = ones / n > ends[1]
+        true = mechanism.true_bits[many]
+        groups: list[tuple[float, float]] = [(n * true, p), (n * (width - true), q)]
+        if not many:
+            groups = [(number, 1 - share) for number, share in groups]
+        expected = min(max(ones / n, ends[0]), ends[1])
+        bound = partial(_bits_bound, groups, n, width, many, together, tests)
+        log_p = bound(ones / n)
+        if worst is not None and _probability(log_p) >= worst.p_value:
+            continue
+        limit = first_below(bound, expected, float(width * many), _LOG_RATE)
+        message = (
+            f"{n:,} reports of level {level + 1} have {ones / n:.4g} bits set on average, not "
+            f"{expected:.4g}"
+        )
+        worst = Finding("bits", ones / n, expected, limit, _probability(log_p), n, message)
+    return worst
+
+
+def _bits_bound(
+    groups: list[tuple[float, float]],
+    n: int,
+    width: int,
+    many: bool,
+    together: int,
+    tests: float,
+    mean: float,
+) -> float:
+    total = n * mean if many else n * (width - mean)
+    return sum_tail(groups, total) / together + tests
+
+
+def _cells(mechanism: Mechanism, table: Ints, context: Context, together: int) -> Finding | None:
+    hits, reports, *ends = mechanism.bounded_cells(table)
+    # A stratum of fewer reports than may be published is left alone.
+    looked = reports >= max(context.least, 1)
+    if not looked.any():
+        return None
+    low, high = (np.broadcast_to(end, hits.shape) for end in ends)
+    trials = np.maximum(reports, 1)[..., None]
+    tests = math.log(2 * hits.size)
+    logs = binomial_tail(hits, trials, low, high) / together + tests
+    logs[~looked] = math.inf
+    at = np.unravel_index(int(logs.argmin()), logs.shape)
+    level, stratum, cell = (int(place) for place in at)
+    n, least, most = int(reports[level, stratum]), float(low[at]), float(high[at])
+    found = int(hits[at]) / n
+    name = f"answer {cell + 1}" + (f" to coin {stratum + 1}" if hits.shape[1] > 1 else "")
+    if hits.shape[1:] == (1, len(context.labels)):
+        name = context.labels[cell]
+    nearest = min(max(found, least), most)
+    truth = "everybody" if found > least else "nobody"
+    message = (
+        f"{_percent(found)} of {n:,} reports of level {level + 1} say {name}, as if it were true "
+        f"of {'more than' if found > least else 'less than'} {truth}: of {truth}, "
+        f"{_percent(nearest)} would"
+    )
+    limit = _limit(found, least, most, n, together, tests)
+    return Finding("cells", found, nearest, limit, _probability(float(logs[at])), n, message)
+
+
+def _limit(found: float, low: float, high: float, n: int, together: int, tests: float) -> float:
+    """Return the share, on the side of ``found``, from which on it is an alarm."""
+    many = found >= high
+
+    def bound(share: float) -> float:
+        return float(binomial_tail(share * n, n, low, high)) / together + tests
+
+    return first_below(bound, high if many else low, float(many), _LOG_RATE)
+
+
+def _probability(log_p: float) -> float:
+    return math.exp(min(log_p, 0.0))
+
+
+def _percent(share: float) -> str:
+    """Return a share for people.
+
+    >>> _percent(0.12345), _percent(0.00012)
+    ('12.34 %', '0.012 %')
+    """
+    return f"{100 * share:.4g} %"

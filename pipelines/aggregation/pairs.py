@@ -1,0 +1,123 @@
+"""Pairs of successive levels of a chain, and whether their payloads are equal.
+
+A chain's weaker report is drawn from the next stronger one, so that the share of equal pairs is
+known whatever was recorded: :mod:`mechanisms.estimators.poisoning` looks at it. Of a chain that
+counts, each countable level is paired with the next weaker one that was seen countably. This is a
+function of the state alone: payloads are compared by their tags, which are kept of all levels. So
+neither the order of the rows nor how they are cut into calls changes the sums, and nothing of a
+revoked pseudonym is in them. A level that comes between two others parts their pair.
+
+A pair is in the window of its chain, in the vector of the stronger level: at ``2 j`` the number of
+pairs with level j, at ``2 j + 1`` that of the equal ones. These follow the cells of a mechanism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.base import Mechanism
+from mechanisms.estimators.poisoning import pair_columns
+from pipelines.aggregation.counts import Deltas, Matrix
+from pipelines.aggregation.rows import LEVEL_COUNT, NEWEST, one_of_each
+from pipelines.aggregation.state import State
+
+#: Levels of a metric, at most, and columns of a vector of pairs.
+_LEVELS = 8
+_COLUMNS = pair_columns(_LEVELS)
+
+
+def columns(mechanism: Mechanism) -> int:
+    """Return the length of a vector of a window: cells, then pairs."""
+    return mechanism.count_length + pair_columns(mechanism.levels)
+
+
+def split(mechanism: Mechanism, matrix: Matrix) -> tuple[Matrix, Matrix]:
+    """Return the counts of a window by level, and the pairs: none where counts are all there is."""
+    counts, pairs = matrix[:, : mechanism.count_length], matrix[:, mechanism.count_length :]
+    if not pairs.shape[1]:
+        pairs = np.zeros((mechanism.levels, pair_columns(mechanism.levels)), dtype=np.int64)
+    return counts, pairs
+
+
+class Touched:
+    """Entries of which a call has made levels countable, so that they have pairs.
+
+    ``ids`` are all different, of pseudonyms that were not revoked; ``before`` are the levels that
+    were countable before the call.
+    """
+
+    def __init__(self, state: State, ids: NDArray[np.intp], before: NDArray[np.uint8]) -> None:
+        owner = state.entries["pseudonym"][ids]
+        kept = LEVEL_COUNT[state.entries["countable"][ids]] > 1
+        kept &= state.pseudonyms["reason"][owner] == 0
+        at = np.flatnonzero(kept)
+        at = at[one_of_each(ids[at])]
+        self.ids, self.before = ids[at], before[at]
+
+
+def pair_changes(state: State, touched: Touched, retracted: NDArray[np.intp]) -> Deltas:
+    """Return what pairs of a call's entries have come and gone, by (metric, window, level).
+
+    ``retracted`` are all entries of pseudonyms that the call has revoked.
+    """
+    countable, owner = state.entries["countable"], state.entries["pseudonym"]
+    live = touched.ids[state.pseudonyms["reason"][owner[touched.ids]] == 0]
+    rest = retracted[~np.isin(retracted, touched.ids)]
+    found = [
+        *_pairs(state, live, countable[live], 1),
+        *_pairs(state, touched.ids, touched.before, -1),
+        *_pairs(state, rest, countable[rest], -1),
+    ]
+    if not found:
+        return {}
+    entry, place, weight, equal = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    metric = state.entries["metric"][entry].astype(np.int64)
+    length = state.catalog.windows[metric]
+    window = state.entries["event"][entry] // length
+    # Counted from the first event, so that keys stay within 64 bits whatever the lengths.
+    since = window - (state.entries["event"][entry].min() // state.catalog.windows)[metric]
+    key = (metric * (since.max() + 1) + since) * _LEVELS + place // _COLUMNS
+    _, at, group = np.unique(key, return_index=True, return_inverse=True)
+    cells = group * _COLUMNS + place % _COLUMNS
+    sums = np.zeros(at.size * _COLUMNS, dtype=np.int64)
+    # Sums of ones and minus ones are exact as floats.
+    sums += np.bincount(cells, weight, sums.size).astype(np.int64)
+    sums += np.bincount(cells + 1, weight * equal, sums.size).astype(np.int64)
+    heads = (metric[at], (window * length)[at], place[at] // _COLUMNS)
+    keys = zip(*(head.tolist() for head in heads), strict=True)
+    return {
+        each: vector[: pair_columns(int(state.catalog.levels[each[0]]))]
+        for each, vector in zip(keys, sums.reshape(-1, _COLUMNS), strict=True)
+        if vector.any()
+    }
+
+
+def _pairs(
+    state: State, ids: NDArray[np.intp], masks: NDArray[np.uint8], weight: int
+) -> Iterator[tuple[NDArray[np.int64], ...]]:
+    """Yield pairs of entries with these levels: entry, place of level and column, sign, equal."""
+    tags = state.entries["tags"]
+    for upper in range(1, tags.shape[1]):
+        below = masks & np.uint8((1 << upper) - 1)
+        at = np.flatnonzero((masks >> np.uint8(upper) & 1 > 0) & (below > 0))
+        if at.size:
+            entry, lower = ids[at], NEWEST[below[at]].astype(np.int64) - 1
+            equal = (tags[entry, upper] == tags[entry, lower]).astype(np.int64)
+            yield entry, upper * _COLUMNS + 2 * lower, np.full(at.size, weight), equal
+
+
+def joined(state: State, counts: Deltas, pairs: Deltas) -> Deltas:
+    """Return changes of whole vectors: of counts, followed by those of pairs."""
+    deltas: Deltas = {}
+    for key in counts.keys() | pairs.keys():
+        mechanism = state.catalog.mechanisms[key[0]]
+        vector = np.zeros(columns(mechanism), dtype=np.int64)
+        if key in counts:
+            vector[: mechanism.count_length] = counts[key]
+        if key in pairs:
+            vector[mechanism.count_length :] = pairs[key]
+        deltas[key] = vector
+    return deltas
