@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import sqlalchemy as sql
 
@@ -18,6 +18,16 @@ from pipelines.results.records import Budget, Estimate, Health, Metric, Rejectio
 from pipelines.sinks.committed import health_of
 from pipelines.sinks.sql import of_state
 from pipelines.sinks.tables import ESTIMATES, HEALTH, META, PERIODS, QUARANTINE, WINDOWS
+from pipelines.sinks.views import (
+    NEWEST,
+    VIEW_BUDGETS,
+    VIEW_ESTIMATES,
+    VIEW_REJECTIONS,
+    VIEW_WINDOWS,
+    Kind,
+    View,
+    newest,
+)
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan
@@ -25,10 +35,11 @@ from sotto.plan.compiled import CompiledPlan
 #: Connections to a PostgreSQL server that are kept.
 _KEPT = 4
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICRO = 1e6
 #: The order of windows and, with the last three, of estimates.
 _ORDER = ("collector", "plan", "version", "metric", "window_start", "segment")
 _WITHIN = ("position", "kind", "item")
+
+_Record = TypeVar("_Record", Window, Estimate, Budget, Rejection)
 
 
 @dataclass(frozen=True)
@@ -90,9 +101,8 @@ class ResultsReader:
 
     def revision(self) -> str:
         """Return a short text that changes whenever the results do; it costs one small query."""
-        rows = self._rows(sql.select(META))
-        content = json.dumps([dict(row) for row in rows], sort_keys=True, default=str)
-        return hashlib.sha256(content.encode()).hexdigest()[:16]
+        rows = self._rows(sql.select(META).order_by(*META.primary_key))
+        return hashlib.sha256(repr([tuple(row) for row in rows]).encode()).hexdigest()[:16]
 
     def metrics(self) -> list[Metric]:
         """Return the metrics that have results."""
@@ -113,9 +123,9 @@ class ResultsReader:
 
         ``after``: only those after the one of this :func:`key_of`. ``limit``: so many at most.
         """
-        columns = _named(WINDOWS, _ORDER)
-        query = _page(sql.select(WINDOWS).where(*_where(WINDOWS, chosen)), columns, after, limit)
-        return [_window(row) for row in self._rows(query)]
+        query = VIEW_WINDOWS.stored.where(*_where(WINDOWS, chosen))
+        query = _page(query, _named(WINDOWS, _ORDER), after, limit)
+        return self._records(Window, VIEW_WINDOWS, query)
 
     def estimates(
         self,
@@ -128,25 +138,19 @@ class ResultsReader:
 
         ``after``: only those after the one of this :func:`key_of`. ``limit``: so many at most.
         """
-        columns = _named(ESTIMATES, (*_ORDER, *_WITHIN))
-        query = sql.select(ESTIMATES).where(*_where(ESTIMATES, chosen))
-        return [_estimate(row) for row in self._rows(_page(query, columns, after, limit))]
+        query = VIEW_ESTIMATES.stored.where(*_where(ESTIMATES, chosen))
+        query = _page(query, _named(ESTIMATES, (*_ORDER, *_WITHIN)), after, limit)
+        return self._records(Estimate, VIEW_ESTIMATES, query)
 
     def budgets(self) -> list[Budget]:
         """Return the audit of every budget period, oldest first."""
-        query = sql.select(PERIODS).order_by(PERIODS.c.collector, PERIODS.c.period_start)
-        return [_budget(row) for row in self._rows(query)]
+        query = VIEW_BUDGETS.stored.order_by(PERIODS.c.collector, PERIODS.c.period_start)
+        return self._records(Budget, VIEW_BUDGETS, query)
 
     def rejections(self) -> list[Rejection]:
         """Return the rejected reports by reason."""
-        found: dict[tuple[str, str], Rejection] = {}
-        for row in self._rows(sql.select(QUARANTINE)):
-            key = (row.get("collector") or "", row["reason"])
-            before = found.get(key, Rejection(*key, 0, None))
-            requeued = [n for n in (before.requeued, row["requeued"]) if n is not None]
-            total = before.reports + row["rows"]
-            found[key] = Rejection(*key, total, sum(requeued) if requeued else None)
-        return [found[key] for key in sorted(found)]
+        query = VIEW_REJECTIONS.stored.order_by(QUARANTINE.c.collector, QUARANTINE.c.reason)
+        return self._records(Rejection, VIEW_REJECTIONS, query)
 
     def plans(self) -> list[CompiledPlan]:
         """Return the plans of the state directory, or those that were given; newest version last.
@@ -176,11 +180,21 @@ class ResultsReader:
             found += [_health(meta, collector, each) for collector, each in of_job.items()]
         return found
 
-    def _rows(self, query: sql.Select[Any]) -> Sequence[Mapping[str, Any]]:
-        def read(connection: sql.Connection) -> Sequence[Mapping[str, Any]]:
-            return connection.execute(query).mappings().all()
+    def _records(self, kind: type[_Record], view: View, query: sql.Select[Any]) -> list[_Record]:
+        names = [column.name for column in view.columns]
+        convert = [_CONVERTED.get(column.kind) for column in view.columns]
+        return [
+            kind(
+                **{
+                    name: value if to is None or value is None else to(value)
+                    for name, to, value in zip(names, convert, row, strict=True)
+                }
+            )
+            for row in self._rows(query)
+        ]
 
-        return self._database.read(read)
+    def _rows(self, query: sql.Select[Any]) -> Sequence[sql.Row[Any]]:
+        return self._database.read(lambda connection: connection.execute(query).all())
 
 
 def key_of(row: Window | Estimate) -> tuple[object, ...]:
@@ -206,12 +220,10 @@ def _where(table: sql.Table, chosen: Chosen) -> list[sql.ColumnElement[bool]]:
     if chosen.until is not None:
         where.append(table.c.window_start < _milliseconds(chosen.until))
     if chosen.newest:
-        every = WINDOWS.alias()
-        of_metric = [every.c[name] == table.c[name] for name in names[:4]]
-        if chosen.until is not None:
-            of_metric.append(every.c.window_start < _milliseconds(chosen.until))
-        newest = sql.select(sql.func.max(every.c.window_start)).where(*of_metric)
-        where.append(table.c.window_start == newest.scalar_subquery())
+        before = (
+            () if chosen.until is None else (NEWEST.c.window_start < _milliseconds(chosen.until),)
+        )
+        where.append(newest(table, *before))
     return where
 
 
@@ -243,33 +255,8 @@ def _time(milliseconds: int) -> datetime:
         return limit.replace(tzinfo=UTC)
 
 
-def _common(row: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("collector", "plan", "version", "metric", "withheld", "revision")
-    return {
-        **{name: row[name] for name in names},
-        "window_start": _time(row["window_start"]),
-        "window_end": _time(row["window_end"]),
-        "segment": row.get("segment") or "",
-        "reports": row["n"],
-        "reports_by_level": tuple(row["reports_by_level"]),
-    }
-
-
-def _window(row: Mapping[str, Any]) -> Window:
-    names = ("type", "mechanism", "minimum_reports")
-    return Window(**_common(row), **{name: row[name] for name in names})
-
-
-def _estimate(row: Mapping[str, Any]) -> Estimate:
-    names = ("position", "kind", "item", "value", "low", "high", "standard_error")
-    more = ("detection_floor", "unit", "method", "significant", "p_value")
-    confounded = row["confounded_with"]
-    return Estimate(
-        **_common(row),
-        **{name: row[name] for name in (*names, *more)},
-        shown=row["display"],
-        confounded_with=None if confounded is None else tuple(confounded),
-    )
+#: How what a column holds becomes a part of a record.
+_CONVERTED: Mapping[Kind, Callable[[Any], object]] = {"time": _time, "list": tuple}
 
 
 def _metric(windows: Sequence[Window]) -> Metric:
@@ -287,17 +274,6 @@ def _metric(windows: Sequence[Window]) -> Metric:
         reports=sum(window.reports for window in whole),
         first_window=min(window.window_start for window in windows),
         newest_window=max(window.window_start for window in windows),
-    )
-
-
-def _budget(row: Mapping[str, Any]) -> Budget:
-    names = ("collector", "closed", "pseudonyms", "chains", "over_budget", "equivocation")
-    amounts = ("accepted", "observed", "most_accepted", "most_observed")
-    return Budget(
-        period_start=_time(row["period_start"]),
-        period_end=_time(row["period_end"]),
-        **{name: row[name] for name in names},
-        **{name: row[name] / _MICRO for name in amounts},
     )
 
 

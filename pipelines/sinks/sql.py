@@ -26,7 +26,7 @@ import sqlalchemy as sql
 from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from pipelines.sinks import tables
+from pipelines.sinks import schema, tables
 from pipelines.sinks.documents import Document, parse
 from sotto.errors import AggregationError, install_hint
 from sotto.plan.registry import Registry
@@ -69,6 +69,9 @@ class Database:
     ProjectionError if not now.
     """
 
+    #: Whether it has the tables of a sink.
+    _sink = False
+
     def __init__(self, url: str | sql.URL, *, create: bool = True) -> None:
         try:
             parsed = sql.make_url(url)
@@ -98,16 +101,8 @@ class Database:
         self.engine.dispose()
 
     def prepare(self) -> None:
-        """Create the tables of results, and the columns that an older database lacks."""
-        tables.METADATA.create_all(self.engine)
-        for table in (tables.WINDOWS, tables.ESTIMATES, tables.QUARANTINE):
-            have = {each["name"] for each in sql.inspect(self.engine).get_columns(table.name)}
-            with self.engine.begin() as connection:
-                for column in table.columns:
-                    if column.name not in have:
-                        kind = column.type.compile(self.engine.dialect)
-                        added = f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"
-                        connection.exec_driver_sql(added)
+        """Create tables and views, and what an older database lacks of them."""
+        schema.prepare(self.engine, sink=self._sink)
         if self._sqlite:
             # Readers do not block writers.
             with self.engine.connect() as connection:
@@ -206,6 +201,8 @@ class Applied(NamedTuple):
 class DocumentDatabase(Database):
     """The results of one job, from its documents; parameters as of :class:`Database`."""
 
+    _sink = True
+
     def offsets(self, topic: str, id: str, *, replace: bool = False) -> dict[int, int]:
         """Return the next offset of each partition; create tables if needed.
 
@@ -213,7 +210,7 @@ class DocumentDatabase(Database):
         another, and the other job seen last the current one. Then no offsets are left.
         """
         with _mapped("the database cannot be used"):
-            self._prepare()
+            self.prepare()
             with self.engine.begin() as connection:
                 return _offsets(connection, topic, id, replace)
 
@@ -232,12 +229,8 @@ class DocumentDatabase(Database):
     def add(self, job: str, documents: Sequence[Document]) -> Applied:
         """Write documents from one of several workers of a pipeline, in one transaction."""
         with _mapped("the database cannot be used"):
-            self._prepare()
+            self.prepare()
         return self._write(lambda connection: tables.lock_for(connection, job), documents)
-
-    def _prepare(self) -> None:
-        self.prepare()
-        tables.SINK_METADATA.create_all(self.engine)
 
     def _write(
         self, begin: Callable[[sql.Connection], None], documents: Sequence[Document]

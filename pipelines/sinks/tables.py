@@ -66,7 +66,7 @@ META = sql.Table(
 
 #: The windows that have reports.
 WINDOWS = sql.Table(
-    "windows",
+    "stored_windows",
     METADATA,
     *_window_key(),
     *_numbers("window_end"),
@@ -81,7 +81,7 @@ WINDOWS = sql.Table(
 #: What is estimated in them. Null stands for what the reports do not determine, and for what is
 #: withheld; then ``withheld`` says why.
 ESTIMATES = sql.Table(
-    "estimates",
+    "stored_estimates",
     METADATA,
     *_window_key(),
     *_keys(sql.String, "kind", "item"),

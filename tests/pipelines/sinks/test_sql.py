@@ -188,6 +188,11 @@ def test_a_database_made_before_a_column_was_there_is_given_it(tmp_path):
         database.projected("mine")
         database.project(FIRST)
     with closing(sqlite3.connect(file)) as connection, connection:
+        views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
+        for (name,) in views.fetchall():
+            connection.execute(f"DROP VIEW {name}")
+        for table in ("windows", "estimates"):
+            connection.execute(f"ALTER TABLE stored_{table} RENAME TO {table}")
         connection.execute("ALTER TABLE estimates DROP COLUMN method")
         connection.execute("ALTER TABLE quarantine DROP COLUMN requeued")
         for table, column in (("estimates", "withheld"), ("windows", "withheld")):

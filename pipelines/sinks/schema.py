@@ -1,0 +1,140 @@
+"""Creates the tables and views of results, and brings those of an older Sotto to this one's.
+
+An older database is changed in place: its tables are renamed where views have taken their names,
+and given the columns that they lack. What a database lacks besides is projected anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+
+import sqlalchemy as sql
+from sqlalchemy.schema import CreateTable, SetColumnComment, SetTableComment
+
+from pipelines.sinks import tables
+from pipelines.sinks.comments import add_comments
+from pipelines.sinks.views import VIEWS, View
+
+add_comments()
+
+#: The names that tables had before views took them, and those that they have.
+_RENAMED = {"windows": tables.WINDOWS.name, "estimates": tables.ESTIMATES.name}
+#: The view that says which schema a database has.
+VERSION = "results_version"
+#: An arbitrary number by which writers of PostgreSQL wait for each other.
+_LOCK = 0x50770
+
+
+def prepare(engine: sql.Engine, *, sink: bool = False) -> None:
+    """Create the tables and views of results, and what an older database lacks of them.
+
+    ``sink``: also the tables of a sink. Where all is there already, nothing is changed.
+    """
+    metadata = [tables.METADATA, *([tables.SINK_METADATA] if sink else [])]
+    with engine.connect() as connection:
+        if _complete(connection, metadata):
+            return
+    with engine.connect() as connection, connection.begin():
+        if engine.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_LOCK)))
+        if not _complete(connection, metadata):
+            _change(connection, metadata)
+
+
+def version(connection: sql.Connection) -> str | None:
+    """Return the digest of the schema that a database has; None before there were any."""
+    if VERSION not in sql.inspect(connection).get_view_names():
+        return None
+    found = connection.execute(sql.text(f"SELECT digest FROM {VERSION}")).scalar()
+    return None if found is None else str(found)
+
+
+def lacking(connection: sql.Connection, metadata: sql.MetaData) -> list[sql.Column[object]]:
+    """Return the columns that the tables of a database lack, if they are there at all."""
+    inspected = sql.inspect(connection)
+    there = set(inspected.get_table_names())
+    found: list[sql.Column[object]] = []
+    for table in metadata.sorted_tables:
+        if table.name in there:
+            have = {each["name"] for each in inspected.get_columns(table.name)}
+            found += [column for column in table.columns if column.name not in have]
+    return found
+
+
+def _complete(connection: sql.Connection, metadata: list[sql.MetaData]) -> bool:
+    there = set(sql.inspect(connection).get_table_names())
+    return (
+        all(table.name in there for each in metadata for table in each.sorted_tables)
+        and version(connection) == digest(connection.dialect.name)
+        and not any(lacking(connection, each) for each in metadata)
+    )
+
+
+def _change(connection: sql.Connection, metadata: list[sql.MetaData]) -> None:
+    # Tables that views are made of cannot all be changed.
+    views = set(sql.inspect(connection).get_view_names())
+    for name in (VERSION, *(view.name for view in VIEWS)):
+        if name in views:
+            connection.exec_driver_sql(f"DROP VIEW {name}")
+    there = set(sql.inspect(connection).get_table_names())
+    for old, new in _RENAMED.items():
+        if old in there and new not in there:
+            connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
+    for each in metadata:
+        each.create_all(connection)
+        for column in lacking(connection, each):
+            kind = column.type.compile(connection.dialect)
+            added = f"ALTER TABLE {column.table.name} ADD COLUMN {column.name} {kind}"
+            connection.exec_driver_sql(added)
+    commented = connection.dialect.supports_comments
+    for statement in _statements(connection.dialect.name):
+        # Where the driver looks for parameters.
+        connection.exec_driver_sql(statement.replace("%", "%%") if commented else statement)
+    if commented:
+        for each in metadata:
+            for table in each.sorted_tables:
+                connection.execute(SetTableComment(table))
+                for column in table.columns:
+                    connection.execute(SetColumnComment(column))
+
+
+@cache
+def digest(dialect: str) -> str:
+    """Return the digest of the schema that this Sotto makes; it changes with any part of it."""
+    made = sql.create_mock_engine(f"{dialect}://", executor=lambda *_: None).dialect
+    parts = list(_views(dialect))
+    for metadata in (tables.METADATA, tables.SINK_METADATA):
+        for table in metadata.sorted_tables:
+            parts.append(str(CreateTable(table).compile(dialect=made)))
+            parts += [str(table.comment), *(str(column.comment) for column in table.columns)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _statements(dialect: str) -> Iterator[str]:
+    """Yield what creates the views, and the one that says which schema it is."""
+    yield from _views(dialect)
+    yield f"CREATE VIEW {VERSION} AS SELECT '{digest(dialect)}' AS digest"
+
+
+def _views(dialect: str) -> Iterator[str]:
+    made = sql.create_mock_engine(f"{dialect}://", executor=lambda *_: None).dialect
+    for view in VIEWS:
+        yield _created(view, made)
+        if made.supports_comments:
+            yield f"COMMENT ON VIEW {view.name} IS {_quoted(view.comment)}"
+            for column in view.columns:
+                said = _quoted(column.comment)
+                yield f"COMMENT ON COLUMN {view.name}.{column.name} IS {said}"
+
+
+def _created(view: View, dialect: sql.Dialect) -> str:
+    query = view.shown.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
+    return f"CREATE VIEW {view.name} AS {query}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
