@@ -257,6 +257,7 @@ VIEW_REJECTIONS = View(
     "rejections",
     "reports that were rejected, by reason",
     (
+        Column("collector", "text", QUARANTINE.c.collector, "who collects"),
         Column("reason", "text", QUARANTINE.c.reason, "why they were rejected"),
         Column("reports", "integer", _total(QUARANTINE.c.rows), "reports rejected for this reason"),
         Column(
@@ -266,7 +267,7 @@ VIEW_REJECTIONS = View(
             "of these, taken again since; null if that is not known",
         ),
     ),
-    grouped=(QUARANTINE.c.reason,),
+    grouped=(QUARANTINE.c.collector, QUARANTINE.c.reason),
 )
 VIEW_BUDGETS = View(
     "budgets",
