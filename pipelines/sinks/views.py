@@ -167,11 +167,11 @@ _RENAMED_COLUMNS = {"reports": "n", "shown": "display"}
 
 def _of(table: sql.Table, *names: str) -> Iterator[Column]:
     for name in names:
-        source = table.c[_RENAMED_COLUMNS.get(name, name)]
+        source = table.c.get(_RENAMED_COLUMNS.get(name, name), sql.literal(""))
         yield Column(name, _KINDS.get(name, "text"), source, _SAID[name])
 
 
-_KEY = ("collector", "plan", "version", "metric", "window_start", "window_end")
+_KEY = ("collector", "plan", "version", "metric", "window_start", "window_end", "segment")
 _ENDS = ("low", "high", "standard_error")
 _ESTIMATE_COLUMNS = tuple(
     _of(

@@ -150,9 +150,11 @@ def earlier(file: Path, state: str) -> None:
             "CREATE TABLE meta (id INTEGER PRIMARY KEY, state TEXT, projected_generation INTEGER)"
         )
         connection.execute("INSERT INTO meta VALUES (1, ?, 3)", (state,))
-        for view in ("windows", "estimates"):
-            connection.execute(f"DROP VIEW IF EXISTS {view}")
-            connection.execute(f"CREATE TABLE IF NOT EXISTS {view} (window_start INTEGER)")
+        views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
+        for (name,) in views.fetchall():
+            connection.execute(f"DROP VIEW {name}")
+        for table in ("windows", "estimates"):
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {table} (window_start INTEGER)")
 
 
 def test_results_of_an_earlier_release_are_made_again_but_not_those_of_others(database, tmp_path):
