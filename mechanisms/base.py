@@ -184,6 +184,12 @@ class Mechanism(ABC):
         noise = self.noise(level)
         return None if noise is None else (noise.over, noise.under)
 
+    def reaches(self, scale: float = 1.0) -> tuple[tuple[float, float], ...] | None:
+        """Return :meth:`reach` of all levels, for values that are scaled; None if one is None."""
+        found = [self.reach(level) for level in range(self.levels)]
+        known = [(scale * each[0], scale * each[1]) for each in found if each is not None]
+        return tuple(known) if len(known) == len(found) else None
+
     def influence(self, level: int) -> float | None:
         """Return the larger part of :meth:`reach`."""
         reach = self.reach(level)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import NormalDist
@@ -50,6 +50,9 @@ class Estimate:
         Counts how often the estimate of the same thing has been made.
     region : Region or None
         Where the interval comes from, unless it is the normal one.
+    reach : tuple of (float, float) or None
+        How far one forged report of a level, weakest first, can raise and lower n times the value;
+        see :meth:`under`. None where no bound is known.
 
     >>> low, high = Estimate(0.5, 0.1, 1000, (1000,)).interval(0.95)
     >>> round(low, 3), round(high, 3)
@@ -63,6 +66,7 @@ class Estimate:
     detection_floor: float | None = None
     revision: int = 0
     region: Region | None = field(default=None, repr=False, compare=False)
+    reach: tuple[tuple[float, float], ...] | None = field(default=None, repr=False, compare=False)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the two-sided interval at a ``level`` in (0, 1); infinite if nothing is known."""
@@ -74,6 +78,48 @@ class Estimate:
             return -math.inf, math.inf
         half = two_sided(level) * self.standard_error
         return self.value - half, self.value + half
+
+    def under(self, share: float, level: float = 0.95) -> tuple[float, float]:
+        """Return the interval at a ``level`` if up to a ``share`` of the reports is forged.
+
+        Devices that follow the protocol with values of their choice, or none of it, cannot be told
+        from others. It covers what the estimate is of if all of them had answered truthfully. A
+        forged report of a level claims at most (1 − q)/(p − q) too much, or p/(p − q) too little:
+        so the truth may lie lower than the interval by the ``share`` times the former, and higher
+        by the ``share`` times the latter, of the levels where that is most, as far as there are
+        reports of them. The bound of a mean from random thresholds or bits holds if coins are
+        shared as chance does, of which there is an alarm.
+
+        Raises ParameterError for a share outside [0, 1], or where no such bound is known.
+
+        >>> forged = Estimate(0.5, 0.0, 1000, (1000,), reach=((2.5, 1.5),))
+        >>> low, high = forged.under(0.01)
+        >>> round(low, 3), round(high, 3)
+        (0.475, 0.515)
+        """
+        if self.reach is None:
+            raise ParameterError("no bound is known of what forged reports do to this estimate")
+        over, short = forged(share, self.reports_by_level, self.reach)
+        low, high = self.interval(level)
+        return low - over, high + short
+
+
+def forged(
+    share: float, reports_by_level: Sequence[int], reach: Sequence[Sequence[float]]
+) -> tuple[float, float]:
+    """Return by how much an estimate may be too high, and too low: see :meth:`Estimate.under`."""
+    if not 0 <= share <= 1:
+        raise ParameterError(f"share must lie in [0, 1], got {share}")
+    n = sum(reports_by_level)
+    moved = []
+    for side in (0, 1):
+        left, total = share * n, 0.0
+        levels = zip(reach, reports_by_level, strict=True)
+        for most, reports in sorted(((each[side], m) for each, m in levels), reverse=True):
+            total += min(left, reports) * most
+            left -= min(left, reports)
+        moved.append(total / n if n else 0.0)
+    return moved[0], moved[1]
 
 
 def nothing(reports_by_level: tuple[int, ...]) -> Estimate:

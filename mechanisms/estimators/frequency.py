@@ -91,6 +91,7 @@ def shares(
         least = ShareNoise(n, float(fewest @ reports), weights, step)
     errors = np.sqrt(spread) / n
     weights = tuple(zip(by_level, slopes.tolist(), strict=True))
+    reach = tuple(zip(((1 - q) / gap).tolist(), (p / gap).tolist(), strict=True))
     by_base = {base: ShareNoise(n, base, weights, step, least) for base in set(bases.tolist())}
     noises = [by_base[base] for base in bases.tolist()]
     return [
@@ -101,6 +102,7 @@ def shares(
             by_level,
             detection_floor=noise.detection_floor,
             region=ShareRegion(value, noise) if n < SCORE_REPORTS else None,
+            reach=reach,
         )
         for value, error, noise in zip(values.tolist(), errors.tolist(), noises, strict=True)
     ]

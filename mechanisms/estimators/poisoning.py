@@ -296,7 +296,7 @@ def _probability(log_p: float) -> float:
 def _percent(share: float) -> str:
     """Return a share for people.
 
-    >>> _percent(0.12345), _percent(0.00012)
-    ('12.34 %', '0.012 %')
+    >>> _percent(0.123462), _percent(0.00012)
+    ('12.35 %', '0.012 %')
     """
     return f"{100 * share:.4g} %"

@@ -90,7 +90,7 @@ def multinomial_tail(evidence: float, outcomes: int) -> float:
     ``evidence`` is that of the observed shares of so many ``outcomes`` to their law.
 
     >>> round(multinomial_tail(130.0, 64), 2)
-    -21.37
+    -21.36
     """
     free = outcomes - 1
     if evidence <= free:

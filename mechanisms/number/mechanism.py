@@ -19,6 +19,7 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 
 if TYPE_CHECKING:
+    from mechanisms.estimate import Estimate
     from mechanisms.items import Context, Item
     from mechanisms.number.answers import NumericEstimates
     from mechanisms.planner.targets import Assumed, Precision
@@ -83,20 +84,42 @@ class NumberMechanism(Mechanism):
         """Return the estimates of counts that have been checked."""
 
     def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
+        from dataclasses import replace
+
         from mechanisms.items import Item, Method
 
         stratum = max(EXPECTED_REPORTS, context.least)
         found = self.numeric(counts, *context.range, stratum=stratum)
-        yield Item("mean", "", found.mean, context.unit)
+        yield Item("mean", "", self._reached(found, context), context.unit)
         if found.missing is not None:
             yield Item("missing", "", found.missing)
         method = Method.SMOOTHED if found.smoothed else Method.MONOTONE
         for probability, each in (found.quantiles or {}).items():
             yield Item("quantile", repr(probability), each, context.unit, method=method)
         for number, each in enumerate(found.bit_means or (), start=1):
-            yield Item("bit", str(number), each)
+            # Whoever forges reports chooses the bit that they are about.
+            yield Item("bit", str(number), replace(each, reach=None))
         for at, each in found.points():
             yield Item("cdf", repr(at), each, method=method)
+
+    def _reached(self, found: NumericEstimates, context: Context) -> Estimate:
+        """Return the mean with what forged reports do to it."""
+        from dataclasses import replace
+
+        (low, high), mean = context.range, found.mean
+        present = 1.0 if found.missing is None else 1 - found.missing.value
+        if not (math.isfinite(mean.standard_error) and present > 0):
+            return mean
+        share = min(max((mean.value - low) / (high - low), 0.0), 1.0)
+        reach = [self.reach_of_mean(level, share) for level in range(self.levels)]
+        if None in reach:
+            return mean
+        scale = (high - low) / present
+        return replace(mean, reach=tuple((scale * a, scale * b) for a, b in filter(None, reach)))
+
+    def reach_of_mean(self, level: int, mean: float) -> tuple[float, float] | None:
+        """Return :meth:`reach` of a mean, in [0, 1], times the share of values that are present."""
+        return None if self.missing else self.reach(level)
 
     @abstractmethod
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
@@ -151,6 +174,18 @@ class AnswerMechanism(NumberMechanism):
 
     def coins_of(self, chains: Words) -> Words:
         return coins.hash_ids(chains, self._domain)
+
+    def reach_of_mean(self, level: int, mean: float) -> tuple[float, float]:
+        """Return it from what answers, and truths, add to the mean and to the share present."""
+        p, q = self.probabilities(level)[0]
+        gap = p - q
+        answers = [-q / gap - mean, (1 - q) / gap - mean]
+        truths = [-mean, 1 - mean]
+        if self.missing:
+            answers = [one - mean * q / gap for one in answers]
+            answers.append(-q / gap + mean * (1 - p) / gap)
+            truths.append(0.0)
+        return max(answers) - min(truths), max(truths) - min(answers)
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
         answer = self.output_of(payload)

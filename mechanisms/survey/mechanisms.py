@@ -78,9 +78,11 @@ class SurveyMechanism(CategoryMechanism):
         return estimate_share(self.contributions, count_table(self, counts).tolist())
 
     def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
+        from dataclasses import replace
+
         from mechanisms.items import Item
 
-        yield Item("share", "yes", self.share(counts))
+        yield Item("share", "yes", replace(self.share(counts), reach=self.reaches()))
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
         from mechanisms.planner.targets import of_share

@@ -158,12 +158,15 @@ class CoordinateSampling(SeveralAnswers):
 
     def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         """Yield the mean of each coordinate, of which n counts the answers."""
+        from dataclasses import replace
+
         from mechanisms.items import Item
 
         stratum = max(EXPECTED_REPORTS, context.least)
         found = self.means(counts, *context.range, stratum=stratum)
+        reach = self.reaches(context.range[1] - context.range[0])
         for number, each in enumerate(found, start=1):
-            yield Item("mean", str(number), each, context.unit)
+            yield Item("mean", str(number), replace(each, reach=reach), context.unit)
 
     def reports_by_level(self, counts: Ints, items: Sequence[Item]) -> list[int]:
         """Return how many reports of each level there are: each has several answers."""

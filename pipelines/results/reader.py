@@ -14,12 +14,13 @@ from typing import Any, Self, TypeVar
 import sqlalchemy as sql
 
 from pipelines.results.database import ReadOnlyDatabase
-from pipelines.results.records import Budget, Estimate, Health, Metric, Rejection, Window
+from pipelines.results.records import Alarm, Budget, Estimate, Health, Metric, Rejection, Window
 from pipelines.sinks.committed import health_of
 from pipelines.sinks.sql import of_state
-from pipelines.sinks.tables import ESTIMATES, HEALTH, META, PERIODS, QUARANTINE, WINDOWS
+from pipelines.sinks.tables import ALARMS, ESTIMATES, HEALTH, META, PERIODS, QUARANTINE, WINDOWS
 from pipelines.sinks.views import (
     NEWEST,
+    VIEW_ALARMS,
     VIEW_BUDGETS,
     VIEW_ESTIMATES,
     VIEW_REJECTIONS,
@@ -39,7 +40,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ORDER = ("collector", "plan", "version", "metric", "window_start", "segment")
 _WITHIN = ("position", "kind", "item")
 
-_Record = TypeVar("_Record", Window, Estimate, Budget, Rejection)
+_Record = TypeVar("_Record", Window, Estimate, Alarm, Budget, Rejection)
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,12 @@ class ResultsReader:
         query = VIEW_ESTIMATES.stored.where(*_where(ESTIMATES, chosen))
         query = _page(query, _named(ESTIMATES, (*_ORDER, *_WITHIN)), after, limit)
         return self._records(Estimate, VIEW_ESTIMATES, query)
+
+    def alarms(self, chosen: Chosen = Chosen()) -> list[Alarm]:
+        """Return windows whose reports are not those of honest devices, by metric and time."""
+        query = VIEW_ALARMS.stored.where(*_where(ALARMS, chosen))
+        query = query.order_by(*_named(ALARMS, _ORDER), ALARMS.c.kind)
+        return self._records(Alarm, VIEW_ALARMS, query)
 
     def budgets(self) -> list[Budget]:
         """Return the audit of every budget period, oldest first."""

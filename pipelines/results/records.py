@@ -63,6 +63,27 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Alarm:
+    """Reports of a window that are not those of honest devices."""
+
+    collector: str
+    plan: str
+    version: int
+    metric: str
+    window_start: datetime
+    window_end: datetime
+    segment: str
+    kind: str  #: ``coins``, ``levels``, ``bits`` or ``cells``
+    statistic: float  #: what was seen
+    expected: float  #: what honest devices have on average
+    threshold: float  #: from where on it is an alarm
+    p_value: float  #: bound of the probability that honest devices show as much, by chance
+    reports: int  #: or pairs of levels, that it is seen in
+    message: str
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
 class Metric:
     """A metric of a plan's version that has results."""
 

@@ -60,6 +60,21 @@ _COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
             "confounded_with": "of a candidate string: others that reports do not distinguish",
             "unit": "share, rank (of listed values, from 1), or the metric's own",
             "method": "how far it can be relied on; null in rows made before there was this column",
+            "reach": "by level, how far one forged report can raise, and lower, n times the "
+            "estimate; null where no bound is known",
+        },
+    ),
+    "stored_alarms": (
+        "windows whose reports are not those of honest devices; the view alarms has them for "
+        "people",
+        {
+            "kind": "coins, levels, bits or cells",
+            "statistic": "what was seen",
+            "expected": "what honest devices have on average",
+            "threshold": "from where on it is an alarm",
+            "p_value": "bound of the probability that honest devices show as much, by chance",
+            "n": "reports, or pairs of levels, that it is seen in",
+            "message": "the same in words",
         },
     ),
     "periods": (

@@ -52,6 +52,20 @@ _Small: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 _Rows: TypeAlias = dict[_Text, _Natural]
 
 
+class Alarm(TypedDict):
+    """A row of the table ``alarms``, without the columns of its window."""
+
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+
+    kind: _Text
+    statistic: float
+    expected: float
+    threshold: float
+    p_value: float
+    n: _Natural
+    message: _Text
+
+
 class Window(TypedDict):
     """A row of the table ``windows``, without its revision."""
 
@@ -94,6 +108,7 @@ class Estimate(TypedDict):
     unit: _Text | None
     method: _Text | None
     withheld: NotRequired[_Text | None]
+    reach: NotRequired[list[tuple[float, float]] | None]
 
 
 class Period(TypedDict):
@@ -171,6 +186,7 @@ class WindowDocument(Document):
     kind: Literal["window"]
     pane: Pane
     window: Window
+    alarms: tuple[Alarm, ...] = ()  #: documents did not have them at first
     estimates: tuple[Estimate, ...]
 
     @model_validator(mode="after")
@@ -179,6 +195,9 @@ class WindowDocument(Document):
         self.window.setdefault("withheld", None)
         for estimate in self.estimates:
             estimate.setdefault("withheld", None)
+            estimate.setdefault("reach", None)
+        if len({each["kind"] for each in self.alarms}) < len(self.alarms):
+            raise ValueError("two alarms are of the same kind")
         if len({(each["kind"], each["item"]) for each in self.estimates}) < len(self.estimates):
             raise ValueError("two estimates are of the same kind and item")
         return self
@@ -189,6 +208,7 @@ class WindowDocument(Document):
 
     def rows(self) -> tuple[Row, list[Row]]:
         window: dict[str, object] = {**self.window, "revision": self.revision}
+        window["alarms"] = list(self.alarms)
         repeated = {name: window[name] for name in (*_REPEATED, "revision")}
         return window, [{**repeated, **each} for each in self.estimates]
 
@@ -229,7 +249,9 @@ _DOCUMENT: TypeAdapter[Any] = TypeAdapter(
         Field(discriminator="kind"),
     ]
 )
-_FIELDS = {name for kind in (Window, Estimate, Period, Health) for name in kind.__annotations__} | {
+_FIELDS = {
+    name for kind in (Window, Alarm, Estimate, Period, Health) for name in kind.__annotations__
+} | {
     name
     for kind in (WindowDocument, PeriodDocument, RejectsDocument, HealthDocument)
     for name in kind.model_fields
@@ -251,6 +273,7 @@ def window_document(
         revision,
         pane=pane,
         window={name: window.get(name) for name in Window.__annotations__},
+        alarms=window.get("alarms", ()),
         estimates=[{name: row.get(name) for name in Estimate.__annotations__} for row in estimates],
     )
 

@@ -27,6 +27,8 @@ Row: TypeAlias = Mapping[str, object]
 #: The tables of results, and those that a sink has besides.
 METADATA = sql.MetaData()
 SINK_METADATA = sql.MetaData()
+#: What estimates and alarms repeat of their window.
+_REPEATED = (*WINDOW_KEY, "window_end", "revision")
 #: Keys that one query asks for.
 _QUERIED = 500
 
@@ -96,6 +98,20 @@ ESTIMATES = sql.Table(
     *_columns(sql.String, "unit", "method"),
     *_numbers("revision"),
     sql.Column("withheld", sql.String),
+    sql.Column("reach", sql.JSON(none_as_null=True)),
+)
+
+#: What honest devices do not do, of windows where that is seen.
+ALARMS = sql.Table(
+    "stored_alarms",
+    METADATA,
+    *_window_key(),
+    *_keys(sql.String, "kind"),
+    *_numbers("window_end"),
+    *_columns(sql.Float, "statistic", "expected", "threshold", "p_value", nullable=False),
+    *_numbers("n"),
+    sql.Column("message", sql.String, nullable=False),
+    *_numbers("revision"),
 )
 
 #: The audit of every budget period, summed over devices; the largest of a single one beside it.
@@ -233,11 +249,21 @@ def mark_changed(connection: sql.Connection, collector: str, documents: int) -> 
 def replace_windows(
     connection: sql.Connection, windows: Sequence[Row], estimates: Sequence[Row]
 ) -> None:
-    """Replace all rows of some windows; one without estimates is removed."""
+    """Replace all rows of some windows; one without estimates is removed.
+
+    A row of ``windows`` has as ``alarms`` those of the table of that name, without their key.
+    """
+    alarms = [
+        {**{name: row[name] for name in _REPEATED}, **alarm}
+        for row in windows
+        for alarm in row.get("alarms") or ()
+    ]
+    windows = [{name: row[name] for name in row if name != "alarms"} for row in windows]
     estimated = {tuple(row[name] for name in WINDOW_KEY) for row in estimates}
     kept = [row for row in windows if tuple(row[name] for name in WINDOW_KEY) in estimated]
     _replace(connection, ESTIMATES, WINDOW_KEY, windows, estimates)
     _replace(connection, WINDOWS, WINDOW_KEY, windows, kept)
+    _replace(connection, ALARMS, WINDOW_KEY, windows, alarms)
 
 
 def replace_all(

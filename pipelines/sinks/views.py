@@ -16,7 +16,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from pipelines.sinks.tables import ESTIMATES, PERIODS, QUARANTINE, WINDOWS
+from pipelines.sinks.tables import ALARMS, ESTIMATES, PERIODS, QUARANTINE, WINDOWS
 
 #: What a column holds: a list is one of JSON, a time is in UTC.
 Kind: TypeAlias = Literal["text", "integer", "number", "boolean", "time", "list"]
@@ -253,6 +253,26 @@ VIEW_QUANTILES = View(
     ),
     (ESTIMATES.c.kind == "quantile", _KNOWN),
 )
+VIEW_ALARMS = View(
+    "alarms",
+    "windows whose reports are not those of honest devices; one row a kind of alarm",
+    (
+        *_of(ALARMS, *_KEY),
+        Column("kind", "text", ALARMS.c.kind, "coins, levels, bits or cells"),
+        Column("statistic", "number", ALARMS.c.statistic, "what was seen"),
+        Column("expected", "number", ALARMS.c.expected, "what honest devices have on average"),
+        Column("threshold", "number", ALARMS.c.threshold, "from where on it is an alarm"),
+        Column(
+            "p_value",
+            "number",
+            ALARMS.c.p_value,
+            "bound of the probability that honest devices show as much, by chance",
+        ),
+        Column("reports", "integer", ALARMS.c.n, "reports, or pairs of levels, it is seen in"),
+        Column("message", "text", ALARMS.c.message, "the same in words"),
+        *_of(ALARMS, "revision"),
+    ),
+)
 VIEW_REJECTIONS = View(
     "rejections",
     "reports that were rejected, by reason",
@@ -296,6 +316,7 @@ VIEWS = (
     VIEW_QUANTILES,
     VIEW_ESTIMATES,
     VIEW_WINDOWS,
+    VIEW_ALARMS,
     VIEW_REJECTIONS,
     VIEW_BUDGETS,
 )

@@ -70,7 +70,7 @@ def test_windows_with_hardly_a_report_have_rows(name, reports):
     key = WindowKey(plan.fingerprint, metric.index, 3 * metric.window)
     window = Window(9, every_type.counts_of(metric, reports, seed=271828))
     (row,), estimates = rows_of_windows([(key, window)], Registry([plan]), {})
-    assert set(row) == set(WINDOWS.columns.keys())
+    assert set(row) == {*WINDOWS.columns.keys(), "alarms"}
     assert (row["n"], sum(row["reports_by_level"]), row["revision"]) == (reports, reports, 9)
     assert row["window_end"] - row["window_start"] == metric.window
     assert {frozenset(each) for each in estimates} == {frozenset(ESTIMATES.columns.keys())}

@@ -48,7 +48,7 @@ def test_rows_come_out_as_a_database_would_store_them(name):
     assert (document.job, document.revision, document.pane) == ("job", 7, "early")
     window, found_rows = document.rows()
     assert window == {**row, "revision": 7}
-    assert set(window) == set(WINDOWS.columns.keys())
+    assert set(window) == {*WINDOWS.columns.keys(), "alarms"}
     for found, given_row in zip(found_rows, estimates, strict=True):
         assert set(found) == set(ESTIMATES.columns.keys())
         stored = {
