@@ -23,6 +23,7 @@ from mechanisms.estimators.poisoning import pair_columns
 from pipelines.aggregation.counts import Deltas, Matrix
 from pipelines.aggregation.rows import LEVEL_COUNT, NEWEST, one_of_each
 from pipelines.aggregation.state import State
+from sotto.plan.segments import MAX_CELLS
 
 #: Levels of a metric, at most, and columns of a vector of pairs.
 _LEVELS = 8
@@ -59,7 +60,7 @@ class Touched:
 
 
 def pair_changes(state: State, touched: Touched, retracted: NDArray[np.intp]) -> Deltas:
-    """Return what pairs of a call's entries have come and gone, by (metric, window, level).
+    """Return what pairs of a call's entries have come and gone, by (metric, window, cell, level).
 
     ``retracted`` are all entries of pseudonyms that the call has revoked.
     """
@@ -79,14 +80,15 @@ def pair_changes(state: State, touched: Touched, retracted: NDArray[np.intp]) ->
     window = state.entries["event"][entry] // length
     # Counted from the first event, so that keys stay within 64 bits whatever the lengths.
     since = window - (state.entries["event"][entry].min() // state.catalog.windows)[metric]
-    key = (metric * (since.max() + 1) + since) * _LEVELS + place // _COLUMNS
+    cell = state.entries["cell"][entry].astype(np.int64)
+    key = ((metric * (since.max() + 1) + since) * MAX_CELLS + cell) * _LEVELS + place // _COLUMNS
     _, at, group = np.unique(key, return_index=True, return_inverse=True)
     cells = group * _COLUMNS + place % _COLUMNS
     sums = np.zeros(at.size * _COLUMNS, dtype=np.int64)
     # Sums of ones and minus ones are exact as floats.
     sums += np.bincount(cells, weight, sums.size).astype(np.int64)
     sums += np.bincount(cells + 1, weight * equal, sums.size).astype(np.int64)
-    heads = (metric[at], (window * length)[at], place[at] // _COLUMNS)
+    heads = (metric[at], (window * length)[at], cell[at], place[at] // _COLUMNS)
     keys = zip(*(head.tolist() for head in heads), strict=True)
     return {
         each: vector[: pair_columns(int(state.catalog.levels[each[0]]))]

@@ -28,7 +28,7 @@ Row: TypeAlias = Mapping[str, object]
 METADATA = sql.MetaData()
 SINK_METADATA = sql.MetaData()
 #: What estimates and alarms repeat of their window.
-_REPEATED = (*WINDOW_KEY, "window_end", "revision")
+_REPEATED = (*WINDOW_KEY, "segment", "window_end", "revision")
 #: Keys that one query asks for.
 _QUERIED = 500
 
@@ -47,6 +47,7 @@ def _window_key() -> list[sql.Column[Any]]:
         *_keys(sql.Integer, "version"),
         *_keys(sql.String, "metric"),
         *_keys(sql.BigInteger, "window_start"),
+        sql.Column("segment", sql.String, primary_key=True, server_default=""),
     ]
 
 
@@ -201,9 +202,11 @@ def write_documents(connection: sql.Connection, documents: Sequence[Document]) -
         for each in documents
     ]
     _replace(connection, REVISIONS, ("key",), revisions, revisions)
-    windows = [each.rows() for each in documents if isinstance(each, WindowDocument)]
+    found = [each.rows() for each in documents if isinstance(each, WindowDocument)]
     replace_windows(
-        connection, [window for window, _ in windows], [row for _, rows in windows for row in rows]
+        connection,
+        [row for windows, _ in found for row in windows],
+        [row for _, estimates in found for row in estimates],
     )
     for each in documents:
         if isinstance(each, PeriodDocument):
@@ -249,21 +252,25 @@ def mark_changed(connection: sql.Connection, collector: str, documents: int) -> 
 def replace_windows(
     connection: sql.Connection, windows: Sequence[Row], estimates: Sequence[Row]
 ) -> None:
-    """Replace all rows of some windows; one without estimates is removed.
+    """Replace all rows of some windows, of all segments; one without estimates is removed.
 
-    A row of ``windows`` has as ``alarms`` those of the table of that name, without their key.
+    The row of all reports has as ``alarms`` those of the table of that name, without their key.
     """
+    stale = [row for row in windows if not row["segment"]]
     alarms = [
         {**{name: row[name] for name in _REPEATED}, **alarm}
-        for row in windows
+        for row in stale
         for alarm in row.get("alarms") or ()
     ]
-    windows = [{name: row[name] for name in row if name != "alarms"} for row in windows]
     estimated = {tuple(row[name] for name in WINDOW_KEY) for row in estimates}
-    kept = [row for row in windows if tuple(row[name] for name in WINDOW_KEY) in estimated]
-    _replace(connection, ESTIMATES, WINDOW_KEY, windows, estimates)
-    _replace(connection, WINDOWS, WINDOW_KEY, windows, kept)
-    _replace(connection, ALARMS, WINDOW_KEY, windows, alarms)
+    kept = [
+        {name: row[name] for name in row if name != "alarms"}
+        for row in windows
+        if tuple(row[name] for name in WINDOW_KEY) in estimated
+    ]
+    _replace(connection, ESTIMATES, WINDOW_KEY, stale, estimates)
+    _replace(connection, WINDOWS, WINDOW_KEY, stale, kept)
+    _replace(connection, ALARMS, WINDOW_KEY, stale, alarms)
 
 
 def replace_all(

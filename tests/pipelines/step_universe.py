@@ -46,6 +46,7 @@ def rows_of(reports: list[Row]) -> Rows:
         event=np.array([r.event for r in reports], dtype=np.int64),
         append=np.array([r.append for r in reports], dtype=np.int64),
         countable=np.array([r.countable for r in reports], dtype=np.bool_),
+        cell=np.array([r.cell for r in reports], dtype=np.uint8),
         payload=payload,
     )
 
@@ -61,6 +62,7 @@ def reports_of(rows: Rows) -> list[Row]:
             rows.payload[at, : rows.widths[metric]].tobytes(),
             bool(rows.countable[at]),
             int(rows.append[at]),
+            int(rows.cell[at]),
         )
         for at in range(len(rows))
     ]
@@ -70,13 +72,13 @@ def counts(reports: Counter, pairs: Counter | None = None) -> dict:
     """Return the count vectors of reports and pairs of levels, each added for itself."""
     vectors: dict = {}
 
-    def vector_of(metric, event, level):
+    def vector_of(metric, event, cell, level):
         mechanism = METRICS[metric].metric.mechanism
         window = METRICS[metric].metric.window
-        key = (metric, event // window * window, level)
+        key = (metric, event // window * window, cell, level)
         return vectors.setdefault(key, np.zeros(columns(mechanism), dtype=np.int64))
 
-    for (pseudonym, chain, metric, event, level, payload), times in reports.items():
+    for (pseudonym, chain, metric, event, level, payload, cell), times in reports.items():
         mechanism = METRICS[metric].metric.mechanism
         vector = mechanism.accumulate(
             np.array([list(payload)], dtype=np.uint8),
@@ -85,10 +87,11 @@ def counts(reports: Counter, pairs: Counter | None = None) -> dict:
             np.zeros(1, dtype=np.int64),
             1,
         )[0]
-        vector_of(metric, event, level)[: mechanism.count_length] += times * vector
+        vector_of(metric, event, cell, level)[: mechanism.count_length] += times * vector
     for (row, lower, equal), times in (pairs or Counter()).items():
         at = METRICS[row.metric].metric.mechanism.count_length + 2 * lower
-        vector_of(row.metric, row.event, row.level)[at : at + 2] += (times, times * equal)
+        vector = vector_of(row.metric, row.event, row.cell, row.level)
+        vector[at : at + 2] += (times, times * equal)
     return plain(vectors)
 
 
@@ -146,6 +149,8 @@ def random_rows(seed: int, size: int, pseudonyms: int, honest: float) -> list[Ro
                 payload,
                 draw.random() < 0.9,
                 draw.randrange(1000),
+                # As its cell an honest chain has one of its own.
+                own.randrange(64) if draw.random() < honest else draw.randrange(64),
             )
         )
     return rows
@@ -170,12 +175,12 @@ def canonical(state: State) -> tuple[object, ...]:
     }
     rows: dict[int, set[tuple[object, ...]]] = defaultdict(set)
     for number, each in enumerate(table["entries"]):
-        binding = (stored.metrics[each["metric"]], each["event"])
+        binding = (stored.metrics[each["metric"]], each["event"], each["cell"])
         for level, tag in enumerate(each["tags"]):
             if each["seen"] >> level & 1:
                 rows[number].add((*binding, level, tag, bool(each["countable"] >> level & 1)))
     for each in table["conflicts"]:
-        binding = (stored.metrics[each["metric"]], each["event"])
+        binding = (stored.metrics[each["metric"]], each["event"], each["cell"])
         rows[each["entry"]].add((*binding, each["level"], each["tag"], each["countable"]))
     names = [(each["low"], each["high"]) for each in table["pseudonyms"]]
     chains = {
