@@ -24,6 +24,8 @@ class Reason(IntEnum):
     #: Of earlier releases, whose processes could share a topic.
     WRONG_PARTITION = 16
     UNAUTHENTICATED = 17
+    #: Of a pseudonym that a person had forgotten; nothing is kept of it but the number.
+    FORGOTTEN = 18
 
     @property
     def label(self) -> str:
