@@ -59,19 +59,21 @@ class Touched:
         self.ids, self.before = ids[at], before[at]
 
 
-def pair_changes(state: State, touched: Touched, retracted: NDArray[np.intp]) -> Deltas:
-    """Return what pairs of a call's entries have come and gone, by (metric, window, cell, level).
+def pair_changes(
+    state: State, retracted: NDArray[np.intp], touched: Touched | None = None
+) -> Deltas:
+    """Return what pairs of entries have come and gone, by (metric, window, cell, level).
 
-    ``retracted`` are all entries of pseudonyms that the call has revoked.
+    ``retracted`` are all entries that counted and do so no more.
     """
     countable, owner = state.entries["countable"], state.entries["pseudonym"]
-    live = touched.ids[state.pseudonyms["reason"][owner[touched.ids]] == 0]
-    rest = retracted[~np.isin(retracted, touched.ids)]
-    found = [
-        *_pairs(state, live, countable[live], 1),
-        *_pairs(state, touched.ids, touched.before, -1),
-        *_pairs(state, rest, countable[rest], -1),
-    ]
+    found = []
+    if touched is not None:
+        live = touched.ids[state.pseudonyms["reason"][owner[touched.ids]] == 0]
+        found += _pairs(state, live, countable[live], 1)
+        found += _pairs(state, touched.ids, touched.before, -1)
+        retracted = retracted[~np.isin(retracted, touched.ids)]
+    found += _pairs(state, retracted, countable[retracted], -1)
     if not found:
         return {}
     entry, place, weight, equal = (np.concatenate(parts) for parts in zip(*found, strict=True))

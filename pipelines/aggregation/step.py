@@ -151,7 +151,7 @@ def step(state: State, rows: Rows) -> Step:
     )
     superseded = known - retracted.size - int(np.count_nonzero(revoked_now[new]))
     counts = changes(state.catalog, plus, *(part for _, part in back + minus))
-    deltas = pairs.joined(state, counts, pairs.pair_changes(state, placed.touched, retracted))
+    deltas = pairs.joined(state, counts, pairs.pair_changes(state, retracted, placed.touched))
     return Step(state, deltas, Rejected(revoked_rows, superseded))
 
 
@@ -370,6 +370,17 @@ def _matrix(
         shape = (mechanism.levels, pairs.columns(mechanism))
         changes[key] = np.zeros(shape, dtype=np.int64)
     return changes[key]
+
+
+def retracted(state: State, ids: NDArray[np.intp]) -> dict[WindowKey, Matrix]:
+    """Return what taking back the rows that count of entries adds to the counts of windows."""
+    found: dict[WindowKey, Matrix] = {}
+    parts = [part for _, part in _counted(state, ids)]
+    counts = changes(state.catalog, state.counted(ids[:0]), *parts)
+    deltas = pairs.joined(state, counts, pairs.pair_changes(state, ids))
+    for (metric, start, cell, level), vector in deltas.items():
+        _matrix(state, found, metric, start, cell)[level] += vector
+    return found
 
 
 class _Census(NamedTuple):

@@ -51,7 +51,7 @@ def rejects(state: Path) -> list[Reject]:
         reject
         for entry in directory.manifest().quarantine
         for reject in quarantine.unpack(
-            files.load(directory.files.quarantine(entry.generation), quarantine.KIND)
+            files.load(directory.files.quarantine(entry), quarantine.KIND)
         )
     ]
 
