@@ -46,6 +46,8 @@ from mechanisms.items import Context
 
 #: How often, at most, a check raises an alarm about honest devices.
 FALSE_ALARM = 1e-9
+#: The checks.
+KINDS = ("coins", "levels", "bits", "cells")
 _LOG_RATE = math.log(FALSE_ALARM)
 
 

@@ -105,6 +105,8 @@ sotto_estimate_window_start_timestamp_seconds{plan, version, metric}
     Where that window begins.
 sotto_estimate_window_end_timestamp_seconds{plan, version, metric}
     Where that window ends.
+sotto_poisoning_alarms{plan, version, metric, kind}
+    Of the newest two windows of a metric, those whose reports honest devices do not send, by check.
 sotto_metric_first_release_seconds{plan, version, metric}
     How long after an event its first report is due.
 sotto_estimates_exposed

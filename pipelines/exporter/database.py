@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -10,11 +11,21 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 
+from mechanisms.estimators.poisoning import KINDS
 from pipelines.aggregation.audit import Totals
 from pipelines.exporter.committed import Period
 from pipelines.results.database import ReadOnlyDatabase
 from pipelines.sinks.documents import WINDOW_KEY
-from pipelines.sinks.tables import ESTIMATES, HEALTH, META, OFFSETS, PERIODS, QUARANTINE, WINDOWS
+from pipelines.sinks.tables import (
+    ALARMS,
+    ESTIMATES,
+    HEALTH,
+    META,
+    OFFSETS,
+    PERIODS,
+    QUARANTINE,
+    WINDOWS,
+)
 
 #: Series that an estimate makes: its value, standard error and two ends.
 SERIES = 4
@@ -67,6 +78,8 @@ class Projected:
     windows: Mapping[MetricKey, NewestWindow]  #: metric to its newest window
     estimates: tuple[sql.Row[Any], ...]  #: of the newest windows, the first of every metric first
     omitted: int  #: estimates beyond the limit
+    #: Metric and kind of alarm to the number of windows with it, of the newest two.
+    alarms: Mapping[tuple[MetricKey, str], int]
     #: ``rejected`` and ``requeued``: reports by reason: all that were rejected, and those requeued
     #: since, where that is known.
     rejected: Mapping[str, int]
@@ -117,6 +130,7 @@ def _projected(connection: sql.Connection, row: sql.Row[Any], most: int) -> Proj
         windows=windows,
         estimates=estimates,
         omitted=omitted,
+        alarms=_alarms(connection, collector, windows),
         rejected=_by_reason(connection, collector, QUARANTINE.c.rows),
         requeued=_by_reason(connection, collector, QUARANTINE.c.requeued),
         periods=_periods(connection, collector),
@@ -154,6 +168,20 @@ def _windows(
         levels[key] = [one + other for one, other in zip(before, by_level, strict=True)]
         newest[key] = NewestWindow(start, end, number, why is not None)
     return {key: tuple(numbers) for key, numbers in levels.items()}, newest
+
+
+def _alarms(
+    connection: sql.Connection, collector: str, windows: Mapping[MetricKey, NewestWindow]
+) -> dict[tuple[MetricKey, str], int]:
+    """Return how many of the newest two windows of each metric have each kind of alarm."""
+    columns = [ALARMS.c[name] for name in (*MetricKey._fields, "kind", "window_start")]
+    query = sql.select(*columns).where(ALARMS.c.collector == collector).order_by(*columns)
+    found = dict.fromkeys(itertools.product(windows, KINDS), 0)
+    for *names, kind, start in connection.execute(query):
+        key = MetricKey(*names)
+        if (key, kind) in found and start >= 2 * windows[key].start - windows[key].end:
+            found[key, kind] += 1
+    return found
 
 
 def _estimates(

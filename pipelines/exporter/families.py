@@ -209,6 +209,8 @@ def _database(samples: Samples, database: Projected) -> None:
         add("sotto_estimate_window_withheld", window.withheld, *key)
         add("sotto_estimate_window_start_timestamp_seconds", window.start / _MILLI, *key)
         add("sotto_estimate_window_end_timestamp_seconds", window.end / _MILLI, *key)
+    for (metric, kind), number in database.alarms.items():
+        add("sotto_poisoning_alarms", number, *metric, kind)
     for row in database.estimates:
         labels = (row.plan, row.version, row.metric, row.kind, row.item, row.unit, row.method)
         add("sotto_estimate", row.value, *labels)

@@ -129,6 +129,9 @@ FAULTS = {
         'sotto_period_revoked_pseudonyms{period="a",reason="over_budget"}': "2x200",
         'sotto_period_pseudonyms{period="a"}': "1000x200",
     },
+    "SottoPoisoned": {
+        'sotto_poisoning_alarms{plan="p",version="1",metric="m",kind="levels"}': "1x200"
+    },
     "SottoBudgetExceeded": {'sotto_period_spent_max_ratio{audit="accepted"}': "1.01x200"},
     "SottoEstimatesStale": {
         "sotto_clock_timestamp_seconds": "3100x200",
@@ -163,6 +166,7 @@ WELL = {
     "sotto_reports_read_total": "0+100x200",
     'sotto_period_revoked_pseudonyms{period="a",reason="over_budget"}': "1x200",
     'sotto_period_pseudonyms{period="a"}': "1000x200",
+    'sotto_poisoning_alarms{plan="p",version="1",metric="m",kind="levels"}': "0x200",
     'sotto_period_spent_max_ratio{audit="accepted"}': "1x200",
     'sotto_period_spent_max_ratio{audit="observed"}': "3x200",
     "sotto_clock_timestamp_seconds": "2900x200",
