@@ -9,6 +9,13 @@ of the range in whose middle the point is, at best 1/64), 'smoothed' (toward a s
 no interval), 'em' (the most likely shares; the interval is good only for many reports and away
 from 0 and 1) or 'biased' (of what was reported, not of what was true).
 
+A warning under a window says that its reports are not those of honest devices: which check failed,
+what was seen, and what honest devices would have sent (docs/poisoning.md).
+
+With '--under 1%' a column has what the truth may be if up to 1 % of the reports of each window are
+forged: the interval, widened by what they can do at most, which is not the same on both sides. Such
+reports cannot be told from others if they follow the protocol. It is empty where no bound is known.
+
 An estimate of fewer reports than the plan's 'minimum_reports' is withheld: its fields are empty,
 in CSV and JSON too, and the column 'withheld' has the reason.
 """
@@ -24,8 +31,9 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TypeAlias
 
+from mechanisms.estimate import forged
 from sotto.cli.format import aligned
-from sotto.cli.options import add
+from sotto.cli.options import add, warn
 
 HELP = "print the estimates that an aggregator has made"
 
@@ -34,10 +42,17 @@ examples:
   sotto estimates --state build/state
   sotto estimates --state build/state --metric carrier --window 2013-06-01
       one metric, in the window that contains that time
+  sotto estimates --state build/state --under 1%
+      also what the truth may be if one report in a hundred is forged
   sotto estimates --database postgresql+psycopg://localhost/sotto --format csv
 """
 
 Row: TypeAlias = Mapping[str, object]
+#: The columns that name a window.
+Window: TypeAlias = tuple[object, ...]
+
+#: Names of the ends of what the truth may be if reports are forged.
+_UNDER = ("under_low", "under_high")
 
 _HEADS = ("", "estimate", "95 % interval", "shown", "floor", "reports", "method")
 
@@ -49,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--collector NAME", "only this one's, of a database that serves several")
     add(parser, "--metric NAME", "only this one")
     add(parser, "--window TIME", "only windows that contain this time")
+    add(parser, "--under SHARE", "also what the truth may be if so many reports are forged")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
     everything = "also points of distributions and strings that are not significant in the table"
     add(parser, "--all", everything)
@@ -56,31 +72,74 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pipelines.sinks.sql import Results, of_state
+    from pipelines.sinks.tables import ALARMS
 
     with Results(args.database or of_state(args.state), create=False) as results:
         rows = results.estimates(args.metric, args.window, args.collector)
+        alarms = _of_windows(results.table(ALARMS), rows)
+    if args.under is not None:
+        rows = [{**row, **_under(row, args.under)} for row in rows]
+    if args.format == "table":
+        print("\n".join(table(rows, everything=args.all, alarms=alarms, under=args.under)))
+        return 0
     if args.format == "json":
         json.dump(rows, sys.stdout, indent=1)
         print()
-    elif args.format == "csv":
-        _write_csv(rows)
     else:
-        print("\n".join(table(rows, everything=args.all)))
+        _write_csv(rows, () if args.under is None else _UNDER)
+    for window, messages in alarms.items():
+        for message in messages:
+            warn(f"{window[3]}, {_day(window[4])}: {message}")
     return 0
 
 
-def table(rows: Sequence[Row], *, everything: bool) -> list[str]:
+def _window(row: Row) -> Window:
+    return tuple(row[name] for name in ("collector", "plan", "version", "metric", "window_start"))
+
+
+def _of_windows(alarms: Sequence[Row], rows: Sequence[Row]) -> dict[Window, list[str]]:
+    """Return what alarms say of windows, of those that estimates are of."""
+    found: dict[Window, list[str]] = {_window(row): [] for row in rows}
+    for alarm in alarms:
+        if (window := _window(alarm)) in found:
+            found[window].append(f"{alarm['message']} (check of {alarm['kind']})")
+    return found
+
+
+def _under(row: Row, share: float) -> dict[str, object]:
+    """Return the ends of what the truth may be if a share of the reports is forged."""
+    low, high, reach, by_level = (
+        row[name] for name in ("low", "high", "reach", "reports_by_level")
+    )
+    if not (isinstance(low, float) and isinstance(high, float) and isinstance(reach, list)):
+        return dict.fromkeys(_UNDER)
+    assert isinstance(by_level, list)
+    over, short = forged(share, by_level, reach)
+    return dict(zip(_UNDER, (low - over, high + short), strict=True))
+
+
+def table(
+    rows: Sequence[Row],
+    *,
+    everything: bool,
+    alarms: Mapping[Window, Sequence[str]] | None = None,
+    under: float | None = None,
+) -> list[str]:
     """Return estimates, in the database's order, for people to read: a block a metric and window.
 
-    ``everything`` is also what mostly is too much.
+    ``alarms`` are what they say, by window; ``everything`` is also what mostly is too much;
+    ``under`` is the share of forged reports of which rows have what the truth may be.
     """
     if not rows:
         return ["no estimates"]
     shown = [row for row in rows if everything or _matters(row)]
     lines: list[str] = []
+    said = alarms or {}
     several = len({row["collector"] for row in rows}) > 1
     for title, block in groupby(shown, lambda row: _title(row, several=several)):
-        lines += [title, *_block(list(block)), ""]
+        found = list(block)
+        lines += [title, *_block(found, under)]
+        lines += [f"  warning: {message}" for message in said.get(_window(found[0]), ())] + [""]
     more = sum(not _withheld(row) for row in rows) - sum(not _withheld(row) for row in shown)
     if more:
         lines.append(f"{more:,} more with --all: distributions, and strings")
@@ -97,12 +156,15 @@ def _withheld(row: Row) -> str:
     return str(row.get("withheld") or "")
 
 
-def _block(rows: Sequence[Row]) -> list[str]:
+def _block(rows: Sequence[Row], under: float | None) -> list[str]:
     """Return the lines of a window: one line where all of it is withheld for the same reason."""
     (first, *others) = {_withheld(row) for row in rows}
     if first and not others:
         return [f"  withheld: {first}"]
-    cells = [_HEADS, *map(_cells, rows)]
+    heads = list(_HEADS)
+    if under is not None:
+        heads.insert(3, f"{100 * under:g} % forged")
+    cells = [tuple(heads), *(_cells(row, under=under is not None) for row in rows)]
     if not any(method for *_, method in cells[1:]):
         cells = [most[:-1] for most in cells]
     right = [column > 0 for column in range(len(cells[0]))]
@@ -117,17 +179,22 @@ def _title(row: Row, *, several: bool) -> str:
     )
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row, *, under: bool) -> tuple[str, ...]:
     unit = "" if row["unit"] in (None, "share") else f"({row['unit']})"
     name = " ".join(str(part) for part in (row["kind"], row["item"], unit) if part != "")
-    interval = "" if row["low"] is None else f"{_number(row['low'])} to {_number(row['high'])}"
+    interval = _interval(row["low"], row["high"])
+    intervals = [interval, _interval(*(row[end] for end in _UNDER))] if under else [interval]
     floor = row["detection_floor"]
-    numbers = (_number(row["value"]), interval, _number(row["display"]), _number(floor))
+    numbers = (_number(row["value"]), *intervals, _number(row["display"]), _number(floor))
     method = row.get("method") or "unbiased"
     remark = "" if method == "unbiased" else str(method)
     if why := _withheld(row):
         remark = f"withheld: {why}"
     return (name.removeprefix("share "), *numbers, f"{row['n']:,}", remark)
+
+
+def _interval(low: object, high: object) -> str:
+    return "" if low is None else f"{_number(low)} to {_number(high)}"
 
 
 def _number(value: object) -> str:
@@ -142,10 +209,10 @@ def _day(time: object) -> str:
         return f"{time} ms"
 
 
-def _write_csv(rows: Sequence[Row]) -> None:
+def _write_csv(rows: Sequence[Row], more: Sequence[str]) -> None:
     from pipelines.sinks.tables import ESTIMATES
 
-    writer = csv.DictWriter(sys.stdout, ESTIMATES.columns.keys(), lineterminator="\n")
+    writer = csv.DictWriter(sys.stdout, [*ESTIMATES.columns.keys(), *more], lineterminator="\n")
     writer.writeheader()
     for row in rows:
         lists = {name: json.dumps(value) for name, value in row.items() if isinstance(value, list)}

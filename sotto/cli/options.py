@@ -73,12 +73,24 @@ def above_zero(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} must be a number above 0")
 
 
+def share(text: str) -> float:
+    """Return a share in [0, 1], such as 0.01 or 1%: the type of an option."""
+    try:
+        number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        if 0 <= number <= 1:
+            return number
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} must be a share, such as 1% or 0.01")
+
+
 #: Types of options, by the word that stands for their value.
 _TYPES: dict[str, Callable[[str], object]] = {
     "DURATION": duration,
     "TIME": moment,
     "DIR": Path,
     "FILE": Path,
+    "SHARE": share,
 }
 
 
