@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -17,6 +18,8 @@ from mechanisms.estimate import (
     nothing,
     two_sided,
 )
+from mechanisms.estimators.frequency import shares
+from mechanisms.number.random_threshold import RandomThreshold
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 1 - 1e-12])
@@ -68,3 +71,48 @@ def test_kept_interval_stays_where_shares_are() -> None:
     assert (low, high) == pytest.approx((-0.2, 0.1))
     low, high = kept_interval(1.3, lambda share: share >= 1.1)
     assert (low, high) == pytest.approx((1.1, 1.3))
+
+
+def test_what_forged_reports_do_is_exact_whichever_levels_they_are_of():
+    """Against every way of spreading forged reports over two levels, on both sides."""
+    pairs = np.array([[0.5, 0.3], [0.7, 0.1]])
+    reports = np.array([30, 50])
+    ones = np.array([[15], [30]])
+    [estimate] = shares(ones, reports, pairs)
+    low, high = estimate.interval(0.95)
+    for forged in (0, 8, 30, 55, 80):
+        # A claimed yes of somebody whose answer is no counts so much instead of 0, and the reverse.
+        over, under = (
+            max(
+                (k * gains[0] + (forged - k) * gains[1]) / 80
+                for k in range(max(0, forged - 50), min(30, forged) + 1)
+            )
+            for gains in zip(*(((1 - q) / (p - q), 1 + q / (p - q)) for p, q in pairs), strict=True)
+        )
+        assert estimate.under(forged / 80) == pytest.approx((low - over, high + under))
+
+
+def test_a_mean_of_numbers_that_can_be_missing_is_moved_by_no_more():
+    """Every report that can be forged, of every truth, by the estimate's own derivative."""
+    threshold = RandomThreshold((1.0,), missing=True)
+    p, q = threshold.probabilities(0)[0]
+    gap, n = p - q, 1_000_000
+    for mean, present in ((0.0, 1.0), (0.3, 0.8), (1.0, 0.5)):
+        moved = []
+        for truth in ((0, 1), (1, 1), (0, 0)):
+            for answer in range(3):
+                yes = ((answer == 1) - q) / gap - truth[0]
+                here = 1 - ((answer == 2) - q) / gap - truth[1]
+                after = (mean * present + yes / n) / (present + here / n)
+                moved.append(n * (after - mean) * present)
+        over, under = threshold.reach_of_mean(0, mean)
+        assert (over, under) == pytest.approx((max(moved), -min(moved)), rel=1e-4)
+
+
+def test_no_bound_is_stated_where_none_is_known():
+    with pytest.raises(ParameterError, match="no bound is known"):
+        Estimate(0.5, 0.1, 10, (10,)).under(0.01)
+    known = Estimate(0.5, 0.1, 10, (10,), reach=((2.0, 2.0),))
+    for share in (-0.1, 1.1, math.nan):
+        with pytest.raises(ParameterError, match="share must lie in"):
+            known.under(share)

@@ -1,0 +1,107 @@
+"""Alarms about reports that went through the real step: each about its attack, none about others.
+
+The attacks are those of ``benchmarks/attacks.py``.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks import attacks
+from pipelines.results.reader import Chosen, ResultsReader
+from pipelines.sinks.documents import WindowDocument, parse, window_document
+from pipelines.sinks.sql import Projection, Results
+from pipelines.sinks.tables import ALARMS
+from sotto.cli import main
+
+METRICS = [metric.name for metric in attacks.plan().metrics]
+N = 20_000
+
+
+@pytest.mark.slow
+def test_silent_about_a_million_honest_reports():
+    """48,000 devices, seven metrics, three levels each: in any order, and in large steps."""
+    for number, name in enumerate(METRICS):
+        assert attacks.alarms(name, 48_000, 0, attacks.honest, 700 + number) == [], name
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_lies_within_the_protocol_are_not_seen(name):
+    """Nobody can tell: this is what ``--under`` is for."""
+    assert attacks.alarms(name, 4_000, 0.3, attacks.lie, 11) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "attack", "share", "kinds"),
+    [
+        ("theme", attacks.repeat, 0.08, {"levels"}),
+        ("page", attacks.repeat, 0.002, {"levels"}),
+        ("city", attacks.repeat, 0.08, {"levels"}),
+        ("font", attacks.repeat, 0.06, {"levels"}),
+        ("startup", attacks.repeat, 0.1, {"levels"}),
+        ("host", attacks.repeat, 0.002, {"levels"}),
+        ("theme", attacks.fresh, 0.12, {"levels"}),
+        ("font", attacks.fresh, 0.1, {"levels"}),
+        ("theme", attacks.promote, 0.1, {"levels"}),
+        ("page", attacks.promote, 0.3, {"levels", "bits", "cells"}),
+        ("city", attacks.promote, 0.1, {"levels"}),
+        ("host", attacks.promote, 0.05, {"levels", "bits"}),
+        ("city", attacks.choose_coins, 0.03, {"coins"}),
+        ("startup", attacks.choose_coins, 0.05, {"coins"}),
+        ("size", attacks.choose_coins, 0.1, {"coins"}),
+        ("host", attacks.choose_coins, 0.05, {"coins"}),
+        ("page", attacks.set_all_bits, 0.02, {"levels", "bits"}),
+        ("host", attacks.set_all_bits, 0.02, {"levels", "bits"}),
+    ],
+)
+def test_an_alarm_fires_about_its_attack(name, attack, share, kinds):
+    assert set(attacks.alarms(name, N, share, attack, 5)) == kinds
+
+
+def projection(generation, row, estimates):
+    return Projection(
+        collector=row["collector"],
+        state="mine",
+        generation=generation,
+        clock=None,
+        changed=[([row], estimates)],
+        periods=[],
+        quarantine=[],
+    )
+
+
+def test_alarms_are_where_estimates_are_and_go_when_they_are_no_longer_true(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path / 'results.db'}"
+    bad, estimates = attacks.results("page", 2_000, 0.2, attacks.repeat, 3)
+    good, corrected = attacks.results("page", 2_000, 0, attacks.honest, 3)
+    with Results(url) as database:
+        database.projected("attacked.example", "mine")
+        database.project(projection(1, bad, estimates))
+        [stored] = database.table(ALARMS)
+    document = parse(*window_document("mine", bad, estimates, 1, "early"))
+    assert isinstance(document, WindowDocument)
+    assert document.rows()[0][0]["alarms"] == bad["alarms"]
+    [alarm] = ResultsReader(url).alarms(Chosen(metric="page"))
+    assert (alarm.kind, alarm.p_value, alarm.segment) == ("levels", stored["p_value"], "")
+    assert alarm.p_value < 1e-9 < 0.1 < alarm.statistic
+
+    main(["estimates", "--database", url, "--under", "1%"])
+    out = capsys.readouterr().out
+    assert f"  warning: {alarm.message} (check of levels)" in out
+    assert "1 % forged" in out
+    main(["estimates", "--database", url, "--under", "0.01", "--format", "json"])
+    shown = capsys.readouterr()
+    assert alarm.message in shown.err
+    for row in json.loads(shown.out):
+        [(over, short)] = row["reach"][2:]
+        assert row["under_low"] == pytest.approx(row["low"] - 0.01 * over)
+        assert row["under_high"] == pytest.approx(row["high"] + 0.01 * short)
+
+    with Results(url) as database:
+        database.project(projection(2, good, corrected))
+        assert database.table(ALARMS) == []
+    main(["estimates", "--database", url])
+    assert "warning" not in capsys.readouterr().out
