@@ -24,6 +24,7 @@ BENCHMARKS = {
     "kafka": "kafka",
     "flink": "flink",
     "oblivious": "oblivious",
+    "poisoning": "poisoning",
 }
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mechanisms.arrays import Bytes, Words
 from mechanisms.base import Mechanism
+from mechanisms.category.subset_selection import SubsetSelection
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.counts import Window, WindowKey
@@ -104,11 +105,11 @@ def promote(draws: Draws) -> None:
     mechanism, n = draws.mechanism, len(draws.payloads)
     width = mechanism.payload_width
     inputs = mechanism.encode_many([draws.target] * n, draws.chains, draws.pseudonyms, draws.source)
-    if mechanism.name == "subset":
+    if isinstance(mechanism, SubsetSelection):
         # A set has a fixed size: the target, and the next categories.
-        size = mechanism.chain.hits(np.zeros((1, mechanism.count_length), dtype=np.int64))[0].size
+        chosen = np.arange(draws.target, draws.target + mechanism.subset_size)
         bits = np.zeros((n, 8 * width), dtype=np.uint8)
-        bits[:, [(draws.target + i) % size for i in range(mechanism.subset_size)]] = 1
+        bits[:, chosen % mechanism.domain_size] = 1
         packed = np.packbits(bits, axis=1, bitorder="little")
     else:
         packed = np.ascontiguousarray(inputs).astype("<u8").view(np.uint8).reshape(n, -1)
@@ -145,7 +146,6 @@ def lie(draws: Draws) -> None:
     draws.payloads[:] = draws.again()
 
 
-#: The kind of metric's value that is promoted, and how values are shared among honest devices.
 def values_of(metric: CompiledMetric, n: int, draw: np.random.Generator) -> tuple[Any, Any]:
     """Return honest values of a metric, and the value that attacks promote: a rare one."""
     if metric.type == "string":

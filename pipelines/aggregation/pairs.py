@@ -67,7 +67,7 @@ def pair_changes(
     ``retracted`` are all entries that counted and do so no more.
     """
     countable, owner = state.entries["countable"], state.entries["pseudonym"]
-    found = []
+    found: list[tuple[NDArray[np.int64], ...]] = []
     if touched is not None:
         live = touched.ids[state.pseudonyms["reason"][owner[touched.ids]] == 0]
         found += _pairs(state, live, countable[live], 1)

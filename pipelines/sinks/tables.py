@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import sqlalchemy as sql
 
@@ -260,7 +260,7 @@ def replace_windows(
     alarms = [
         {**{name: row[name] for name in _REPEATED}, **alarm}
         for row in stale
-        for alarm in row.get("alarms") or ()
+        for alarm in cast(Sequence[Row], row.get("alarms") or ())
     ]
     estimated = {tuple(row[name] for name in WINDOW_KEY) for row in estimates}
     kept = [

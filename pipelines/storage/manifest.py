@@ -30,7 +30,7 @@ from sotto.errors import AggregationError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry, check_unchanged, names_of
 
-FORMAT = 3
+FORMAT = 4
 
 #: Fields of a manifest that are stored under their names as they are.
 _PLAIN = (
