@@ -25,7 +25,7 @@ COOKIE = "sotto"
 #: Characters that a token has at least.
 _SHORTEST = 20
 #: Names of the machine itself.
-_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 #: Of every answer. Nothing is fetched from elsewhere, no script or style is in a page.
 SECURITY_HEADERS = {
@@ -81,7 +81,7 @@ class Access:
 
     token: str | None = None
     public: bool = False
-    hosts: Sequence[str] = _LOOPBACK
+    hosts: Sequence[str] = LOOPBACK
     secure: bool = False
 
     def knows_host(self, headers: Headers) -> bool:

@@ -250,8 +250,9 @@ def intervals(
 def series(
     title: str,
     starts: Sequence[datetime],
-    lines: Sequence[tuple[str, Sequence[tuple[float | None, tuple[float, float] | None, str]]]],
-    unit: str,
+    lines: Sequence[
+        tuple[str, Sequence[tuple[float | None, tuple[float, float] | None, str]], str]
+    ],
     label: str,
 ) -> Markup:
     """Return figures over windows: one panel a figure, each with a scale of its own.
@@ -262,13 +263,13 @@ def series(
     starts : sequence of datetime
         When each window begins.
     lines : sequence of tuple
-        The name of a figure, and its estimate, interval and text in each window.
-    unit, label : str
-        Of the values; below the horizontal axis.
+        The name of a figure, its estimate, interval and text in each window, and its unit.
+    label : str
+        Below the horizontal axis.
     """
 
     def draw(*parts: Axes) -> None:
-        for axes, (name, values) in zip(parts, lines, strict=True):
+        for axes, (name, values, unit) in zip(parts, lines, strict=True):
             shown = [one[0] if one[0] is not None else math.nan for one in values]
             axes.plot(places(starts), shown, color=WASH, linewidth=1.4)
             for at, (value, interval, text) in zip(places(starts), values, strict=True):

@@ -28,6 +28,8 @@ COMMANDS = (
     "stream",
     "sink",
     "collect",
+    "serve",
+    "report",
 )
 
 #: What a missing module is part of.
@@ -41,6 +43,7 @@ _EXTRAS = {
     "fastapi": "collector",
     "httptools": "collector",
     "uvicorn": "collector",
+    "jinja2": "web",
 }
 
 _DESCRIPTION = """\
