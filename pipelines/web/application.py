@@ -43,7 +43,7 @@ HEADERS = frozenset(
 _KEPT, _FORM_BYTES = 256, 4096
 #: Seconds after which to ask again where the results cannot be read now.
 _AGAIN = "5"
-_TYPES = {"style.css": "text/css", "live.js": "text/javascript"}
+_TYPES = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 #: What needs no token.
 _OPEN = ("/login", "/static/")
 

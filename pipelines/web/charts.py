@@ -40,7 +40,7 @@ _STYLE: Any = {
     "svg.hashsalt": "sotto",
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 10,
+    "font.size": 11,
     "axes.edgecolor": SOFT,
     "axes.labelcolor": SOFT,
     "axes.spines.top": False,
@@ -61,7 +61,7 @@ _STYLE: Any = {
 }
 #: The style is the process's, and read until the figure is written.
 _DRAWING = threading.Lock()
-_ALLOWED = re.compile(r"(fill|stroke|opacity|clip|text-anchor)[a-z-]*")
+_ALLOWED = re.compile(r"(fill|stroke|opacity|clip|text-anchor|font-size|font-weight)[a-z-]*")
 #: Of how many names a chart keeps the beginning.
 _NAME = 28
 
@@ -179,7 +179,7 @@ def scale(axes: Axes, which: str, write: Callable[[float], str], label: str) -> 
     if which == "x":
         axes.set_xlabel(label)
     else:
-        axes.set_title(label, loc="left", color=SOFT, fontsize=10)
+        axes.set_title(label, loc="left", color=SOFT, fontsize=11)
 
 
 def rows(axes: Axes, names: Sequence[str]) -> None:

@@ -20,12 +20,12 @@ _NUMBERS = {
     "revoked": "pseudonyms revoked",
     "chains": "answers in open budget periods",
     "pseudonyms": "pseudonyms in open budget periods",
-    "state_bytes": "of state",
+    "state_bytes": "state of open budget periods",
 }
 
 
 class Rejected(NamedTuple):
-    """Rejected reports of one reason; ``part`` is theirs of all, in per cent."""
+    """Rejected reports of one reason; ``part`` is per cent of the most frequent."""
 
     collector: str
     reason: str
@@ -38,7 +38,7 @@ class Rejected(NamedTuple):
 def rejections(view: View) -> Mapping[str, object]:
     """Return the rejected reports by reason, most first."""
     found = sorted(view.snapshot.rejections, key=lambda each: (-each.reports, each.reason))
-    total = sum(each.reports for each in found)
+    most = max((each.reports for each in found), default=1)
     rows = [
         Rejected(
             each.collector,
@@ -46,10 +46,11 @@ def rejections(view: View) -> Mapping[str, object]:
             words.reason(each.reason),
             each.reports,
             each.requeued,
-            round(100 * each.reports / max(total, 1), 2),
+            round(100 * each.reports / max(most, 1), 2),
         )
         for each in found
     ]
+    total = sum(each.reports for each in found)
     return {"rows": rows, "total": total, "several": len({each.collector for each in rows}) > 1}
 
 

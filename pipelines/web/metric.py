@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from mechanisms.planner.targets import Assumed
 from pipelines.results.records import Estimate, Window
 from pipelines.web import charts, formats, overview, plan, words
 from pipelines.web.snapshot import MOST_WINDOWS
@@ -303,12 +304,14 @@ def sharpening(view: MetricView) -> Mapping[str, object] | None:
     if len(counts) < 2:
         return None
     known = list(plan.levels_of(view.metric)) if view.metric else []
-    predicted = _predicted(view.plan, view.metric, view.shown.reports)
+    predicted = _predicted(view.plan, view.metric, view.shown.reports, _share(view.headlines))
     colours = charts.level_names(len(counts))
     shown = [each for each in view.windows if len(each.reports_by_level) == len(counts)]
     shown = shown[-MOST_WINDOWS:]
     return {
-        "chart": charts.levels(
+        "chart": None
+        if len(shown) < 2
+        else charts.levels(
             f"Reports of {view.key.metric} by level, window by window",
             [each.window_start for each in shown],
             [each.reports_by_level for each in shown],
@@ -329,6 +332,14 @@ def sharpening(view: MetricView) -> Mapping[str, object] | None:
     }
 
 
+def _share(headlines: Sequence[Estimate]) -> float | None:
+    """Return the first headline's share, rounded, as one that can be."""
+    first = next(iter(headlines), None)
+    if first is None or first.kind != "share" or first.value is None:
+        return None
+    return round(min(max(first.value, 0.0), 1.0), 3)
+
+
 class Predicted(NamedTuple):
     """Standard errors by level, in a unit; of what they are, and which data is assumed."""
 
@@ -340,12 +351,15 @@ class Predicted(NamedTuple):
 
 @lru_cache(maxsize=512)
 def _predicted(
-    of: CompiledPlan | None, metric: CompiledMetric | None, reports: int
+    of: CompiledPlan | None, metric: CompiledMetric | None, reports: int, share: float | None
 ) -> Predicted | None:
-    """Return the standard errors of so many reports; None where they cannot be predicted."""
+    """Return the standard errors of so many reports, of a share if it is given.
+
+    None where they cannot be predicted.
+    """
     if of is None or metric is None or reports < 1:
         return None
-    question = question_of_metric(of, metric)
+    question = question_of_metric(of, metric, Assumed(share=share))
     try:
         precisions = [question.precision(level) for level in range(question.sent)]
     except ParameterError:

@@ -84,7 +84,7 @@ def _bar(row: Estimate, scales: Mapping[str | None, tuple[float, float]]) -> Bar
 
 
 class Tile(NamedTuple):
-    """A number and what it counts; ``state`` is ``good``, ``bad`` or empty."""
+    """A number and what it counts; ``state`` is ``good``, ``note`` or empty."""
 
     number: str
     text: str
@@ -104,11 +104,11 @@ def glance(view: View) -> Mapping[str, object]:
     share = f", {formats.percent(rejected / (decoded + rejected))} of all" if decoded else ""
     tiles = [
         Tile(f"{counted:,}", "answers count, each at its newest level"),
-        Tile(f"{rejected:,}", f"reports rejected{share}", "bad" if rejected else "good"),
+        Tile(f"{rejected:,}", f"reports rejected{share}", "note" if rejected else "good"),
         Tile(
             f"{revoked:,}",
             f"of {pseudonyms:,} pseudonyms revoked for misbehaving",
-            "bad" if revoked else "good",
+            "note" if revoked else "good",
         ),
         Tile(
             formats.day(max(clocks)) if clocks else formats.NOTHING,

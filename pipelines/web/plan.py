@@ -13,7 +13,6 @@ from sotto.clocks import now_ms
 from sotto.design.spending import in_words, lifetime_of, value_cost
 from sotto.disclosure import facts
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
-from sotto.plan.durations import duration_text
 
 _MICRO = 1e6
 
@@ -102,11 +101,15 @@ def levels_of(metric: CompiledMetric) -> Iterator[Level]:
     for at, level in enumerate(metric.ladder):
         yield Level(
             at + 1,
-            duration_text(level.after) if at < metric.sent else "never",
+            _sent(level.after) if at < metric.sent else "never",
             formats.epsilon(level.epsilon / _MICRO),
             formats.epsilon(metric.mechanism.certified(at) / _MICRO),
             metric.mechanism.influence(at),
         )
+
+
+def _sent(after: int) -> str:
+    return f"after {facts.span(after)}" if after else "at once"
 
 
 def ceilings(view: PlanView) -> Mapping[str, object]:

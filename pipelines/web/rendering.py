@@ -27,7 +27,7 @@ STATIC = _FOLDER / "static"
 
 @cache
 def static(name: str) -> bytes:
-    """Return the style (``style.css``) or the script (``live.js``) of all pages."""
+    """Return what all pages have: ``style.css``, ``live.js``, ``icon.svg``."""
     return (STATIC / name).read_bytes()
 
 

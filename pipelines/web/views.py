@@ -119,13 +119,10 @@ def headlines(rows: list[Estimate]) -> list[Estimate]:
 def name_of(row: Estimate) -> str:
     """Return what an estimate is of, as people say it."""
     if row.kind == "quantile":
-        return {"0.5": "median"}.get(row.item, f"{_part(row.item)} of values are below")
+        return "median" if row.item == "0.5" else f"{100 * float(row.item):g} % quantile"
     if row.kind in ("share", "string", "group"):
         return row.item
     if row.kind == "cdf":
         return f"at or below {row.item}"
     return f"{row.kind} {row.item}".strip()
 
-
-def _part(probability: str) -> str:
-    return f"{100 * float(probability):.3g} %"
