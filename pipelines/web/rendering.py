@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +14,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
+from pipelines.results.reader import ResultsReader
 from pipelines.results.records import Window
 from pipelines.web import formats, views, words
 from pipelines.web.pages import METRIC, OVERVIEW, PAGES, PLAN, Page
@@ -185,3 +187,20 @@ def static_file(snapshot: Snapshot, *, public: bool = False) -> str:
             parts=parts, view=view, nav=navigation(view), style=Markup(style), style_digest=digest
         )
     )
+
+
+def write_static_file(
+    reader: ResultsReader, path: Path, state: Path | None = None, *, public: bool = False
+) -> None:
+    """Write all pages to one HTML file, of which nobody ever sees half.
+
+    ``state``: the state directory, if there is one. Raises AggregationError if there are no
+    results, or they cannot be read.
+    """
+    text = static_file(Snapshot(reader, reader.revision(), state), public=public)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(text, "utf-8")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -125,4 +125,3 @@ def name_of(row: Estimate) -> str:
     if row.kind == "cdf":
         return f"at or below {row.item}"
     return f"{row.kind} {row.item}".strip()
-

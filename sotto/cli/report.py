@@ -8,7 +8,6 @@ not meant for the public: what was rejected, what pseudonyms have spent, and how
 from __future__ import annotations
 
 import argparse
-import os
 from functools import partial
 
 from sotto.cli import options
@@ -33,19 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipelines.web.rendering import static_file
-    from pipelines.web.snapshot import Snapshot
+    from pipelines.web.rendering import write_static_file
 
     options.quiet_libraries()
-    reader = reader_of(args)
-    snapshot = Snapshot(reader, reader.revision(), args.state)
-    text = static_file(snapshot, public=args.public)
-    # Nobody sees half of it.
-    partial_file = args.out.with_name(f".{args.out.name}.{os.getpid()}")
-    try:
-        partial_file.write_text(text, "utf-8")
-        partial_file.replace(args.out)
-    finally:
-        partial_file.unlink(missing_ok=True)
+    write_static_file(reader_of(args), args.out, args.state, public=args.public)
     print(args.out)
     return 0
