@@ -13,8 +13,9 @@ import sqlalchemy as sql
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from pipelines.sinks.schema import lacking
 from pipelines.sinks.sql import first_line
-from pipelines.sinks.tables import META
+from pipelines.sinks.tables import ESTIMATES, META, METADATA, WINDOWS
 from pipelines.sources.base import MissingError
 from sotto.errors import AggregationError, install_hint
 
@@ -95,16 +96,32 @@ class ReadOnlyDatabase:
             for _ in range(ATTEMPTS):
                 before = self._stamp()
                 with self._connection() as connection:
-                    _check(connection)
+                    if connection.execute(sql.select(META.c.state)).first() is None:
+                        raise NoResultsError("the database has no results yet")
                     found = query(connection)
                 # Without its journal the file was read as if nobody could write it.
                 if before is None or before == self._stamp():
                     return found
             raise UnreadableError("the database changes all the time")
-        except OperationalError as error:
-            raise UnreadableError(f"the database cannot be read: {first_line(error)}") from error
         except SQLAlchemyError as error:
-            raise ResultsError(f"the database cannot be read: {first_line(error)}") from error
+            raise self._explained(error) from error
+
+    def _explained(self, error: SQLAlchemyError) -> ResultsError:
+        """Return why a database could not be read."""
+        kind = UnreadableError if isinstance(error, OperationalError) else ResultsError
+        try:
+            with self._connection() as connection:
+                there = sql.inspect(connection).get_table_names()
+                if META.name not in there:
+                    return NoResultsError("the database has no results")
+                if {WINDOWS.name, ESTIMATES.name} - {*there} or lacking(connection, METADATA):
+                    return ResultsError(
+                        "the database is of an older Sotto; aggregate once more, or start the "
+                        "sink: it is brought up to date"
+                    )
+        except SQLAlchemyError:
+            pass
+        return kind(f"the database cannot be read: {first_line(error)}")
 
     @property
     def size(self) -> int | None:
@@ -164,12 +181,3 @@ def _server(url: sql.URL, kept: int) -> sql.Engine:
     return sql.create_engine(url, **options).execution_options(
         isolation_level="REPEATABLE READ", postgresql_readonly=True
     )
-
-
-def _check(connection: sql.Connection) -> None:
-    """Raise an error unless there are results, of this version of Sotto."""
-    inspected = sql.inspect(connection)
-    if not inspected.has_table(META.name):
-        raise NoResultsError("the database has no results")
-    if connection.execute(sql.select(META.c.id)).first() is None:
-        raise NoResultsError("the database has no results yet")
