@@ -124,6 +124,11 @@ def chart(
     )
 
 
+def warm_up() -> None:
+    """Load fonts and whatever else the first chart of a process waits for."""
+    chart("", lambda axes: scale(axes, "x", number, ""), height=100)
+
+
 def _of_the_page(svg: str) -> str:
     """Return what is inside matplotlib's SVG, without styles, and with the page's colours."""
     svg = svg[svg.index(">", svg.index("<svg")) + 1 :]
