@@ -25,8 +25,7 @@ from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest, expired
 from sotto.errors import AggregationError, ParameterError
-from sotto.log.frames import FRAME, HEADER
-from sotto.log.reader import Segment, partitions, segments
+from sotto.log.reader import first_append, partitions, segments
 from sotto.log.writer import now_ms
 from sotto.plan.durations import duration_text
 from sotto.plan.registry import Registry
@@ -134,15 +133,7 @@ def old_segments(
             # The record by which the partition is known again stays.
             if following.base > last.position:
                 break
-            begun = _begun(following)
+            begun = first_append(following)
             if begun is None or begun + keep > manifest.clock:
                 break
             yield segment.path
-
-
-def _begun(segment: Segment) -> int | None:
-    """Return when the first record of a segment was appended, ms; None if it has none."""
-    with open(segment.path, "rb") as file:
-        file.seek(len(HEADER))
-        frame = file.read(FRAME.size)
-    return FRAME.unpack(frame)[2] if len(frame) == FRAME.size else None
