@@ -180,8 +180,8 @@ def consistent_shares(values: ArrayLike, standard_errors: ArrayLike, total: floa
         return float(((shown - given) ** 2 + 2 * variances * slopes).sum())
 
     kept = nearest > 0
-    of_nearest = kept * (1 - 1 / max(int(kept.sum()), 1))
-    of_scaled = (given > 0) * (total / mass) * (1 - clipped / mass)
+    of_nearest = np.where(kept, 1 - 1 / max(int(kept.sum()), 1), 0.0)
+    of_scaled = np.where(given > 0, total / mass * (1 - clipped / mass), 0.0)
     return scaled if risk(scaled, of_scaled) < risk(nearest, of_nearest) else nearest
 
 
