@@ -217,9 +217,10 @@ def test_p_values_are_adjusted_by_holm() -> None:
     assert p_values[:3] == sorted(p_values[:3])
 
 
+@pytest.mark.slow
 def test_a_false_discovery_rate_finds_more_and_is_held() -> None:
     """At most a fifth of what is named is false on average; with ten true names, that is many."""
-    mechanism, rate, repeats = rappor([1_000_000, 4_000_000]), 0.2, 60
+    mechanism, rate, repeats = rappor([1_000_000, 4_000_000]), 0.2, 30
     shares, found, strict = [], 0, 0
     for counts, _ in collections(mechanism, 5000, repeats, unlisted=True):
         by_rate = mechanism.decode(counts, CANDIDATES, false_discovery_rate=rate)
