@@ -18,6 +18,10 @@ reports cannot be told from others if they follow the protocol. It is empty wher
 
 An estimate of fewer reports than the plan's 'minimum_reports' is withheld: its fields are empty,
 in CSV and JSON too, and the column 'withheld' has the reason.
+
+Where the plan has segments, what is printed is of all reports unless --by or --segment says which
+segments. Reports of the values of one segment add up to all reports: never add both. A segment is
+withheld, too, where another one of few reports would follow from it.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ from typing import TypeAlias
 from mechanisms.estimate import forged
 from sotto.cli.format import aligned
 from sotto.cli.options import add, warn
+from sotto.errors import ParameterError
 
 HELP = "print the estimates that an aggregator has made"
 
@@ -45,6 +50,9 @@ examples:
   sotto estimates --state build/state --under 1%
       also what the truth may be if one report in a hundred is forged
   sotto estimates --database postgresql+psycopg://localhost/sotto --format csv
+  sotto estimates --state build/state --by os,app_version
+      each combination of two segments; --by os is each value of one, an experiment's name its arms
+  sotto estimates --state build/state --segment os=linux
 """
 
 Row: TypeAlias = Mapping[str, object]
@@ -65,6 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--metric NAME", "only this one")
     add(parser, "--window TIME", "only windows that contain this time")
     add(parser, "--under SHARE", "also what the truth may be if so many reports are forged")
+    chosen = parser.add_mutually_exclusive_group()
+    add(chosen, "--by NAME[,NAME]", "by these segments, or the arms of an experiment of that name")
+    add(chosen, "--segment NAME=VALUE[,...]", "only this segment")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
     everything = "also points of distributions and strings that are not significant in the table"
     add(parser, "--all", everything)
@@ -75,8 +86,15 @@ def run(args: argparse.Namespace) -> int:
     from pipelines.sinks.tables import ALARMS
 
     with Results(args.database or of_state(args.state), create=False) as results:
-        rows = results.estimates(args.metric, args.window, args.collector)
-        alarms = _of_windows(results.table(ALARMS), rows)
+        found = results.estimates(args.metric, args.window, args.collector)
+        marked = results.table(ALARMS)
+    rows = [row for row in found if _chosen(str(row["segment"]), args.by, args.segment)]
+    if found and not rows and (args.by or args.segment):
+        names = sorted({_names(str(row["segment"])) for row in found} - {""})
+        raise ParameterError(
+            f"no such segments; there are results by {', or by '.join(names) or 'none'}"
+        )
+    alarms = _of_windows(marked, rows)
     if args.under is not None:
         rows = [{**row, **_under(row, args.under)} for row in rows]
     if args.format == "table":
@@ -118,6 +136,22 @@ def _under(row: Row, share: float) -> dict[str, object]:
     return dict(zip(_UNDER, (low - over, high + short), strict=True))
 
 
+def _chosen(segment: str, by: str | None, only: str | None) -> bool:
+    """Return whether the rows of a segment are asked for; of all reports where nothing is said."""
+    if by is not None:
+        return sorted(_names(segment).split(",")) == sorted(by.split(","))
+    return sorted(segment.split(",")) == sorted((only or "").split(","))
+
+
+def _names(segment: str) -> str:
+    """Return the attributes of a segment.
+
+    >>> _names("os=linux,app_version=2")
+    'os,app_version'
+    """
+    return ",".join(part.partition("=")[0] for part in segment.split(","))
+
+
 def table(
     rows: Sequence[Row],
     *,
@@ -127,19 +161,21 @@ def table(
 ) -> list[str]:
     """Return estimates, in the database's order, for people to read: a block a metric and window.
 
-    ``alarms`` are what they say, by window; ``everything`` is also what mostly is too much;
-    ``under`` is the share of forged reports of which rows have what the truth may be.
+    ``alarms`` are what they say, by window, below its first block; ``everything`` is also what
+    mostly is too much; ``under`` is the share of forged reports of which rows have what the truth
+    may be.
     """
     if not rows:
         return ["no estimates"]
     shown = [row for row in rows if everything or _matters(row)]
     lines: list[str] = []
-    said = alarms or {}
+    said = dict(alarms or {})
     several = len({row["collector"] for row in rows}) > 1
     for title, block in groupby(shown, lambda row: _title(row, several=several)):
         found = list(block)
         lines += [title, *_block(found, under)]
-        lines += [f"  warning: {message}" for message in said.get(_window(found[0]), ())] + [""]
+        lines += [f"  warning: {message}" for message in said.pop(_window(found[0]), ())]
+        lines.append("")
     more = sum(not _withheld(row) for row in rows) - sum(not _withheld(row) for row in shown)
     if more:
         lines.append(f"{more:,} more with --all: distributions, and strings")
@@ -173,8 +209,10 @@ def _block(rows: Sequence[Row], under: float | None) -> list[str]:
 
 def _title(row: Row, *, several: bool) -> str:
     whose = f"{row['collector']}: " if several else ""
+    segment = f" [{row['segment']}]" if row.get("segment") else ""
+    times = f"{_day(row['window_start'])} to {_day(row['window_end'])}"
     return (
-        f"{whose}{row['metric']}, {_day(row['window_start'])} to {_day(row['window_end'])} "
+        f"{whose}{row['metric']}{segment}, {times} "
         f"({row['plan']} version {row['version']}, revision {row['revision']})"
     )
 
