@@ -63,6 +63,12 @@ def window(view: MetricView) -> Mapping[str, object]:
     }
 
 
+def alarms(view: MetricView) -> Mapping[str, object] | None:
+    """Return what checks found in the window's reports that honest devices do not send."""
+    found = view.snapshot.alarms.get((view.key, view.shown.window_start))
+    return {"alarms": found, "means": [words.POISONED]} if found else None
+
+
 def shares(view: MetricView) -> Mapping[str, object] | None:
     """Return shares of values and means of coordinates, as a chart and a table."""
     rows = view.of_kind("share", "group")

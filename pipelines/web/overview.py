@@ -100,6 +100,7 @@ def glance(view: View) -> Mapping[str, object]:
     counted = sum(window.reports for windows in snapshot.windows.values() for window in windows)
     revoked = sum(each.over_budget + each.equivocation for each in snapshot.budgets)
     pseudonyms = sum(each.pseudonyms for each in snapshot.budgets)
+    alarms = sum(map(len, snapshot.alarms.values()))
     clocks = [each.clock for each in snapshot.health if each.clock is not None]
     share = f", {formats.percent(rejected / (decoded + rejected))} of all" if decoded else ""
     tiles = [
@@ -109,6 +110,11 @@ def glance(view: View) -> Mapping[str, object]:
             f"{revoked:,}",
             f"of {pseudonyms:,} pseudonyms revoked for misbehaving",
             "note" if revoked else "good",
+        ),
+        Tile(
+            f"{alarms:,}",
+            "alarms about reports that honest devices do not send",
+            "note" if alarms else "good",
         ),
         Tile(
             formats.day(max(clocks)) if clocks else formats.NOTHING,

@@ -73,6 +73,7 @@ METRIC = Page(
     "Metric",
     (
         Section("window", "", metric.window),
+        Section("alarms", "Not what honest devices send", metric.alarms, public=False),
         Section("shares", "Estimates", metric.shares),
         Section("strings", "Strings", metric.strings),
         Section("distribution", "Distribution", metric.distribution),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipelines.results.reader import Chosen, ResultsReader
-from pipelines.results.records import Budget, Estimate, Health, Rejection, Window
+from pipelines.results.records import Alarm, Budget, Estimate, Health, Rejection, Window
 from pipelines.storage.directory import LastRun
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -77,6 +77,14 @@ class Snapshot:
         return self._reader.budgets()
 
     @cached_property
+    def alarms(self) -> dict[tuple[MetricKey, datetime], list[Alarm]]:
+        """What honest devices do not send, by metric and start of the window."""
+        found: dict[tuple[MetricKey, datetime], list[Alarm]] = {}
+        for each in self._reader.alarms():
+            found.setdefault((key_of(each), each.window_start), []).append(each)
+        return found
+
+    @cached_property
     def rejections(self) -> list[Rejection]:
         """Rejected reports by reason."""
         return self._reader.rejections()
@@ -122,6 +130,6 @@ class Snapshot:
         return found
 
 
-def key_of(row: Window | Estimate) -> MetricKey:
-    """Return the metric that a window or an estimate is of."""
+def key_of(row: Window | Estimate | Alarm) -> MetricKey:
+    """Return the metric that a window, an estimate or an alarm is of."""
     return MetricKey(row.collector, row.plan, row.version, row.metric)

@@ -66,6 +66,19 @@ SEGMENTS = (
     "20 segments that are alike, one is expected to lie outside. A segment with fewer reports than "
     "the plan's minimum is withheld. A difference says nothing about its cause."
 )
+POISONED = (
+    "Counts are compared with the law that reports of honest devices follow, whatever their values "
+    "are; by chance a check says so of less than one window in 1,000,000,000. It tells of a faulty "
+    "client or of devices that lie, and not which. Devices that follow the protocol with false "
+    "values are never noticed."
+)
+#: What each check of alarms looks at.
+CHECKS = {
+    "coins": "which public coins reports have",
+    "levels": "how often two levels of an answer are equal",
+    "bits": "how many bits are set",
+    "cells": "shares that are below 0 or above 100 %",
+}
 WINDOW = (
     "A window holds the reports of values that were recorded in it. Reports arrive later than the "
     "values they are about, so that a window goes on changing after its end."
@@ -117,6 +130,7 @@ REASONS = {
     Reason.CORRUPT_LOG: "records of the log that are damaged",
     Reason.WRONG_PARTITION: "in another partition than its shard's",
     Reason.UNKNOWN_CELL: "of a segment that the plan does not have",
+    Reason.FORGOTTEN: "of a pseudonym that a person has had forgotten",
     Reason.UNAUTHENTICATED: "without a valid signature, where the plan asks for one",
 }
 

@@ -5,6 +5,7 @@ The attacks are those of ``benchmarks/attacks.py``.
 
 from __future__ import annotations
 
+import html
 import json
 
 import pytest
@@ -14,6 +15,10 @@ from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.sinks.documents import WindowDocument, parse, window_document
 from pipelines.sinks.sql import Projection, Results
 from pipelines.sinks.tables import ALARMS
+from pipelines.web import rendering
+from pipelines.web.pages import METRIC
+from pipelines.web.snapshot import Snapshot
+from pipelines.web.views import MetricView
 from sotto.cli import main
 
 METRICS = [metric.name for metric in attacks.plan().metrics]
@@ -73,6 +78,15 @@ def projection(generation, row, estimates):
     )
 
 
+def page(url, *, public):
+    """Return the page of the metric of a database."""
+    reader = ResultsReader(url)
+    snapshot = Snapshot(reader, reader.revision())
+    ((key, [shown]),) = snapshot.windows.items()
+    view = MetricView(snapshot, rendering.ServedLinks(), public, key=key, shown=shown)
+    return rendering.served_page(rendering.make(METRIC, view), leave=False)
+
+
 def test_alarms_are_where_estimates_are_and_go_when_they_are_no_longer_true(tmp_path, capsys):
     url = f"sqlite:///{tmp_path / 'results.db'}"
     bad, estimates = attacks.results("page", 2_000, 0.2, attacks.repeat, 3)
@@ -87,6 +101,10 @@ def test_alarms_are_where_estimates_are_and_go_when_they_are_no_longer_true(tmp_
     [alarm] = ResultsReader(url).alarms(Chosen(metric="page"))
     assert (alarm.kind, alarm.p_value, alarm.segment) == ("levels", stored["p_value"], "")
     assert alarm.p_value < 1e-9 < 0.1 < alarm.statistic
+
+    said = html.escape(alarm.message)
+    assert said in page(url, public=False)
+    assert said not in page(url, public=True)
 
     main(["estimates", "--database", url, "--under", "1%"])
     out = capsys.readouterr().out
