@@ -104,6 +104,14 @@ class GridMechanism(NumberMechanism):
         found, unit = super().precision(level, assumed, scale), self.variance(level, assumed.values)
         return Precision(found.what, found.data, lambda n: unit, scale)
 
+    def reach_of_mean(self, level: int, mean: float) -> tuple[float, float]:
+        """Return it from what outputs, and truths, add to the mean and to the share present."""
+        given, centred = contributions(self.shape, self.laws[level]), mean - 0.5
+        pairs = zip(given.value, given.present, strict=True)
+        outputs = [float(value) - centred * float(present) for value, present in pairs]
+        truths = [-0.5 - centred, 0.5 - centred] + [0.0] * self.missing
+        return max(outputs) - min(truths), max(truths) - min(outputs)
+
     def noise(self, level: int) -> Noise | None:
         """Return the largest variance that a bounded contribution can have."""
         values = contributions(self.shape, self.laws[level]).value

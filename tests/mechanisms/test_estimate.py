@@ -19,6 +19,7 @@ from mechanisms.estimate import (
     two_sided,
 )
 from mechanisms.estimators.frequency import shares
+from mechanisms.number.gridded import DuchiOneBit
 from mechanisms.number.random_threshold import RandomThreshold
 
 
@@ -107,6 +108,29 @@ def test_a_mean_of_numbers_that_can_be_missing_is_moved_by_no_more():
                 moved.append(n * (after - mean) * present)
         over, under = threshold.reach_of_mean(0, mean)
         assert (over, under) == pytest.approx((max(moved), -min(moved)), rel=1e-4)
+
+
+def test_a_mean_on_a_grid_is_moved_by_no_more():
+    """One more forged report of each kind, among very many, by the estimator itself."""
+    for missing in (False, True):
+        duchi = DuchiOneBit((1.0,), missing=missing)
+        n, share = 10**9, 0.3
+        truths = np.array([1 - share, share] + [0.0] * missing)
+        if missing:
+            truths = np.array([0.5 * (1 - share), 0.5 * share, 0.5])
+        p, q = duchi.probabilities(0)[0]
+        expected = np.rint(n * (q + (p - q) * truths)).astype(np.int64)
+        found = duchi.numeric([expected])
+        present = 1.0 if found.missing is None else 1 - found.missing.value
+        over, under = duchi.reach_of_mean(0, found.mean.value)
+        moved = []
+        for truth in range(2 + missing):
+            honest = q + (p - q) * np.eye(2 + missing)[truth]
+            for answer in range(2 + missing):
+                forged = 10**6 * (np.eye(2 + missing)[answer] - honest)
+                after = duchi.numeric([np.rint(expected + forged).astype(np.int64)])
+                moved.append((after.mean.value - found.mean.value) * n / 10**6 * present)
+        assert (over, under) == pytest.approx((max(moved), -min(moved)), rel=0.01)
 
 
 def test_no_bound_is_stated_where_none_is_known():
