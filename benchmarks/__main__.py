@@ -20,6 +20,7 @@ BENCHMARKS = {
     "costs": "run.costs",
     "signatures": "signatures",
     "collect": "collect",
+    "results": "results",
     "small": "small",
     "kafka": "kafka",
     "flink": "flink",
