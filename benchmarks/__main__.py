@@ -21,6 +21,7 @@ BENCHMARKS = {
     "signatures": "signatures",
     "collect": "collect",
     "small": "small",
+    "web": "web",
     "kafka": "kafka",
     "flink": "flink",
     "oblivious": "oblivious",
