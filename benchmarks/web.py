@@ -15,6 +15,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from benchmarks.harness import Table
@@ -76,7 +77,7 @@ def _in_browser() -> dict[str, tuple[float, float]]:
         page.goto("about:blank")
         for path in PAGES:
             url = f"{address}{path}"
-            found[path] = (_seconds(lambda url=url: page.goto(url)), _seconds(page.reload))
+            found[path] = (_seconds(partial(page.goto, url)), _seconds(page.reload))
         browser.close()
     return found
 
@@ -93,9 +94,9 @@ def main() -> None:
         for path in PAGES:
             url = f"{address}{path}"
             before = cpu()
-            first = _seconds(lambda url=url: _fetch(url))
+            first = _seconds(partial(_fetch, url))
             taken = cpu() - before
-            again = statistics.median(_seconds(lambda url=url: _fetch(url)) for _ in range(AGAIN))
+            again = statistics.median(_seconds(partial(_fetch, url)) for _ in range(AGAIN))
             times = (first, taken, again, *drawn.get(path, ()))
             table.row(path, _fetch(url), *(f"{1000 * each:.1f}" for each in times))
 
