@@ -23,6 +23,7 @@ BENCHMARKS = {
     "collect": "collect",
     "results": "results",
     "small": "small",
+    "web": "web",
     "kafka": "kafka",
     "flink": "flink",
     "oblivious": "oblivious",

@@ -31,6 +31,7 @@ description: How the <i>app</i> is used.
 period: 7d
 ceilings: {period: 20, lifetime: 900}
 resolution: 1h
+segments: {os: [linux, mac]}
 metrics:
   theme: {type: category, domain: [light, dark], outside: other, window: 7d,
     description: Which theme,
@@ -127,6 +128,7 @@ def _pages(revision: int) -> tuple[dict[str, object], list[dict[str, object]]]:
     noise = {"significant": False, "p_value": 1.0, "detection_floor": 0.02}
     return of, [
         estimate(of, 0, "unexplained", "", 0.2),
+        estimate(of, 3, "false_names", "", 0.42, unit="names"),
         estimate(of, 1, "string", f"/{NASTY}", 0.5, confounded_with=["/other"], **found),
         estimate(of, 2, "string", "/rare", 0.001, **noise),
     ]
