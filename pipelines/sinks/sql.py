@@ -138,6 +138,16 @@ class Results(Database):
         with self.engine.connect() as connection:
             return connection.execute(query).one_or_none()
 
+    def invalidate(self, state: str) -> str | None:
+        """Have the results of a state directory made again; return whose they were, if any."""
+        ours = tables.META.c.state == state
+        with _mapped("the database cannot be used"):
+            self.prepare(state)
+            with self.engine.begin() as connection:
+                found = connection.execute(sql.select(tables.META.c.collector).where(ours)).scalar()
+                connection.execute(sql.delete(tables.META).where(ours))
+        return found
+
     def withholds_as(self, registry: Registry) -> bool:
         """Return whether all windows were estimated under the plans' ``minimum_reports``.
 
