@@ -39,10 +39,11 @@ def open_store(
     clock: Callable[[], int],
     source: Source,
     quota: Quota | None = None,
+    kind: type[Store] = Store,
 ) -> Store:
     """Open a device's store, made if absent; a damaged file is set aside and replaced.
 
-    ``path`` is None for a store in memory. A new store is pinned to the plan's collector and period
+    ``path`` is None for a store in memory, and ``kind`` what makes the store. A new store is pinned to the plan's collector and period
     length and to ``ceilings``, which lower those of an existing one, and starts in the budget
     period that ``clock`` says, which returns milliseconds since the epoch and raises nothing.
     Raises PlanError if the store belongs to another budget, and StoreError if the file cannot be
@@ -50,7 +51,7 @@ def open_store(
     """
     now = clock()
     for last in (False, True):
-        store = Store(path, plan, ceilings, source, clock, quota)
+        store = kind(path, plan, ceilings, source, clock, quota)
         try:
             _open(store, plan, ceilings, now, source)
             break

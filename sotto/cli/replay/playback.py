@@ -49,6 +49,9 @@ class Replay:
     witness: bool = False
     #: Memory for messages, in each process.
     buffer_bytes: int = BUFFER_BYTES
+    #: Of all that is drawn; None for the operating system's randomness. Whoever knows it can undo
+    #: the randomization.
+    seed: int | None = None
 
     def run(
         self,
@@ -114,7 +117,7 @@ def _play(
     """Play back a share of the devices, the ``i``-th of which is known as ``numbers[i]``."""
     with SortedLog(replay.out, f"replay-{part:02d}", replay.buffer_bytes) as log:
         network = deepcopy(replay.network)
-        fleet = Fleet(plan, recordings, replay.schedule, log, network, replay.witness)
+        fleet = Fleet(plan, recordings, replay.schedule, log, network, replay.witness, replay.seed)
         for device, number in enumerate(numbers.tolist()):
             fleet.play(device, number)
             progress(1)
