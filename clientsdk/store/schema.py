@@ -129,8 +129,6 @@ _SINCE_5 = (
 _SINCE_6 = (
     "CREATE TABLE consent_group (name TEXT PRIMARY KEY, consent TEXT NOT NULL) WITHOUT ROWID",
 )
-#: What makes the tables of a new file, by the version since which there is each.
-TABLES = {1: _TABLES, 3: _SINCE_3, 4: _SINCE_4, 5: _SINCE_5, 6: _SINCE_6}
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 #: What SQLite raises; its error about damaged names of tables is no valid text.
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -217,14 +215,19 @@ def prepare(connection: Connection) -> bool:
     version = check(connection) if objects else 0
     if version == VERSION:
         return False
-    for first, tables in TABLES.items():
-        for table in tables if version < first else ():
-            connection.execute(table)
+    for first, statements in tables().items():
+        for statement in statements if version < first else ():
+            connection.execute(statement)
     if objects and version < 5:
         _migrate_plans(connection)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
     return not objects
+
+
+def tables() -> dict[int, tuple[str, ...]]:
+    """Return the statements that make the tables, by the version since which there is each."""
+    return {1: _TABLES, 3: _SINCE_3, 4: _SINCE_4, 5: _SINCE_5, 6: _SINCE_6}
 
 
 def check(connection: Connection) -> int:

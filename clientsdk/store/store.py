@@ -67,6 +67,7 @@ class Store:
     traces are to be erased, see :meth:`finish_erasure`.
     """
 
+    kind_of_database = Database
     database: Database
     path: str | None
     accounts: Accounts
@@ -91,7 +92,7 @@ class Store:
         clock: Callable[[], int],
         quota: Quota | None = None,
     ) -> None:
-        self.database = Database(path)
+        self.database = self.kind_of_database(path)
         self._clock = clock
         self.path = self.database.path
         self.accounts = Accounts()

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Settings
-from mechanisms.randomness import Source, SystemSource
-from sotto.cli.replay.simulated_store import Device, SeededSource, SimulatedDevice
-from sotto.cli.replay.table import WRONG_TYPE, Recordings
-from sotto.errors import ValueTypeError
+from mechanisms.randomness import Source
+from sotto.cli.replay.cells import Cell
+from sotto.cli.replay.simulated_store import Device, PooledSource, SeededSource, SimulatedDevice
+from sotto.cli.replay.table import Recordings
 from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.wire.format import GROUP, HEADER, ROW, decode_message
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 DAY = 86_400_000
 EMPTY_CELL = "empty cell"
-WRONG_CELL = "wrong type"
 BUFFER_BYTES = 64 << 20
 #: What a buffered message costs beside its bytes: a tuple, an integer and an object header.
 _OVERHEAD = 160
@@ -271,7 +270,7 @@ class Fleet:
         self._seed = seed
         self._jitter: random.Random = random.SystemRandom()
         #: Of what the next device draws.
-        self.source: Source = SystemSource()
+        self.source: Source = PooledSource()
         self._witnesses = {
             each.name: _witness(each)
             for each in self._plan.metrics
@@ -334,15 +333,13 @@ class Fleet:
         for metric in self._plan.metrics:
             name = metric.name
             value = recordings.values[name][entry]
-            if value is WRONG_TYPE or (value is None and not metric.missing):
-                played.skipped[name, WRONG_CELL if value is WRONG_TYPE else EMPTY_CELL] += 1
+            if isinstance(value, Cell):
+                played.skipped[name, value.value] += 1
                 continue
-            try:
-                outcome = client.record(name, value)
-            except ValueTypeError:
-                played.skipped[name, WRONG_CELL] += 1
+            if value is None and not metric.missing:
+                played.skipped[name, EMPTY_CELL] += 1
                 continue
-            played.outcomes[name, str(outcome)] += 1
+            played.outcomes[name, client.record(name, value)] += 1
             witness = self._witnesses.get(name)
             if witness is not None and witness.chain is not None:
                 kept = (name, int(recordings.row[entry]))

@@ -6,19 +6,48 @@ locks, no journal, nothing rolled back.
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from typing import TYPE_CHECKING, Any
 
 from clientsdk import Client
 from clientsdk.settings import BEGINNING
-from clientsdk.store.database import Access, Contents, Database, Erasure
+from clientsdk.store.database import Access, Contents, Database
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source, SystemSource
 from sotto.cli.replay.statements import SimulatedConnection
 
 if TYPE_CHECKING:
     from mechanisms.arrays import Words
+
+
+class PooledSource:
+    """The operating system's CSPRNG, asked for many bits at once; each is returned once.
+
+    For simulated devices alone: in an app a fork would return them twice.
+    """
+
+    _POOL = 1 << 16
+
+    def __init__(self) -> None:
+        self._pool = b""
+        self._used = 0
+
+    def bits(self, n: int) -> int:
+        """Return a uniform integer in ``[0, 2**n)``."""
+        size = (n + 7) >> 3
+        start = self._used
+        self._used = end = start + size
+        if end > len(self._pool):
+            self._pool = os.urandom(max(self._POOL, size))
+            start, self._used = 0, size
+            end = size
+        return int.from_bytes(self._pool[start:end], "little") >> (8 * size - n)
+
+    def words(self, n: int) -> Words:
+        """Return ``(n,)`` 64-bit words."""
+        return SystemSource().words(n)
 
 
 class SeededSource:
@@ -42,8 +71,8 @@ class SimulatedDatabase(Database):
     What fails in the middle of a transaction is not rolled back, and the next one is refused.
     """
 
-    def __init__(self) -> None:
-        self.path = None
+    def __init__(self, path: str | None) -> None:
+        self.path = path
         self.sending = threading.RLock()
         self.flushing = False
         self.use = None
@@ -70,10 +99,9 @@ class SimulatedDatabase(Database):
         """Begin a transaction, and return what stands for the connection."""
         if self._failed:
             raise RuntimeError("an earlier transaction of this simulated device has failed")
-        contents, connection = self._contents, self.connection
-        contents.write_buffered(connection)  # type: ignore[arg-type]
+        connection = self.connection
         if self.version is None:
-            contents.refresh(connection)  # type: ignore[arg-type]
+            self._contents.refresh(connection)  # type: ignore[arg-type]
             self.version = 0
         return connection
 
@@ -94,10 +122,9 @@ class SimulatedDatabase(Database):
 class SimulatedStore(Store):
     """The SDK's store over a :class:`SimulatedDatabase`."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.database = SimulatedDatabase()
-        self.erasure = Erasure(self.database)
+    kind_of_database = SimulatedDatabase
+    #: Nothing is gained by a buffer in front of tables in memory.
+    buffering = False
 
 
 class Device(Client):

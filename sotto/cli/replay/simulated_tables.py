@@ -6,7 +6,6 @@ They are what :mod:`sotto.cli.replay.statements` reads and changes.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -18,13 +17,9 @@ _due = itemgetter(0)
 
 
 class Result(list[Any]):
-    """The rows that a statement returns, or how many it has changed, as of a cursor of SQLite."""
+    """The rows that a statement returns, as of a cursor of SQLite."""
 
-    __slots__ = ("rowcount",)
-
-    def __init__(self, rows: Iterable[Any] = (), changed: int = -1) -> None:
-        super().__init__(rows)
-        self.rowcount = changed
+    rowcount = -1
 
     def fetchone(self) -> Any:
         """Return the first row, None if there is none."""
@@ -33,6 +28,14 @@ class Result(list[Any]):
     def fetchall(self) -> list[Any]:
         """Return all rows."""
         return self
+
+
+class Changed(Result):
+    """What a statement returns that changes rows: how many."""
+
+    def __init__(self, rowcount: int) -> None:
+        super().__init__()
+        self.rowcount = rowcount
 
 
 class Chains:

@@ -9,7 +9,7 @@ of the SDK's tables cannot go unnoticed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -24,6 +24,7 @@ from sotto.cli.replay.simulated_tables import (
     PAYLOADS,
     PERIOD,
     PLAN,
+    Changed,
     Result,
     Tables,
 )
@@ -33,7 +34,7 @@ EMPTY_BYTES = 1 << 17
 Answer: TypeAlias = Callable[..., Result]
 STATEMENTS: dict[str, Answer] = {}
 _NOTHING = Result()
-_NO_ROW, _ONE_ROW = Result(changed=0), Result(changed=1)
+_NO_ROW, _ONE_ROW = Changed(0), Changed(1)
 
 
 class SimulatedConnection(Tables):
@@ -41,18 +42,23 @@ class SimulatedConnection(Tables):
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Result:
         """Do what a statement of the SDK says; NotImplementedError if it is none that is known."""
-        try:
-            do = STATEMENTS[statement]
-        except KeyError:
-            raise NotImplementedError(
-                f"sotto.cli.replay.statements lacks this statement of the SDK: {statement}"
-            ) from None
-        return do(self, *values)
+        answer = STATEMENTS.get(statement) or _answer(statement)
+        return answer(self, *values)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """Do it for each of some rows of values."""
+        do = _answer(statement)
         for values in rows:
-            self.execute(statement, values)
+            do(self, *values)
+
+
+def _answer(statement: str) -> Answer:
+    try:
+        return STATEMENTS[statement]
+    except KeyError:
+        raise NotImplementedError(
+            f"sotto.cli.replay.statements lacks this statement of the SDK: {statement}"
+        ) from None
 
 
 def answers(*statements: str) -> Callable[[Answer], Answer]:
@@ -68,11 +74,9 @@ def answers(*statements: str) -> Callable[[Answer], Answer]:
 # What a new store is made of, and how it is opened.
 
 _EMPTY = [
-    *(text for since in schema.TABLES.values() for text in since if not text.startswith("INSERT")),
+    *(text for texts in schema.tables().values() for text in texts if "INSERT" not in text),
     f"PRAGMA application_id = {schema.APPLICATION}",
     f"PRAGMA user_version = {schema.VERSION}",
-    "BEGIN IMMEDIATE",
-    "COMMIT",
 ]
 
 
@@ -81,36 +85,13 @@ def _nothing(tables: Tables) -> Result:
     return _NOTHING
 
 
-@answers("SELECT count(*) FROM sqlite_master")
-def _count_tables(tables: Tables) -> Result:
-    return Result([(len(schema.TABLES) if tables.store else 0,)])
-
-
-@answers("PRAGMA application_id")
-def _application(tables: Tables) -> Result:
-    return Result([(schema.APPLICATION if tables.store else 0,)])
-
-
-@answers("PRAGMA user_version")
-def _version(tables: Tables) -> Result:
-    return Result([(schema.VERSION,)])
+def _all(tables: Tables) -> list[list[Any]]:
+    return [row for each in tables.chains.values() for row in each.rows.values()]
 
 
 @answers("PRAGMA page_count")
 def _page_count(tables: Tables) -> Result:
-    chains = [row for each in tables.chains.values() for row in each.rows.values()]
-    taken = sum(outbox.ROW + len(row[PAYLOADS]) for row in chains)
-    return Result([(EMPTY_BYTES + taken,)])
-
-
-@answers("PRAGMA freelist_count")
-def _freelist_count(tables: Tables) -> Result:
-    return Result([(0,)])
-
-
-@answers("PRAGMA page_size")
-def _page_size(tables: Tables) -> Result:
-    return Result([(1,)])
+    return Result([(EMPTY_BYTES + sum(outbox.ROW + len(row[PAYLOADS]) for row in _all(tables)),)])
 
 
 @answers("INSERT INTO device VALUES (1, ?, ?, ?, ?, ?, ?, 0, ?, 0, 0)")
@@ -118,71 +99,6 @@ def _make_device(tables: Tables, *pinned: Any) -> Result:
     tables.store, tables.collector, tables.period_ms, *ceilings, tables.consent, period = pinned
     tables.ceilings, tables.period, tables.consents = tuple(ceilings), period, 0
     return _ONE_ROW
-
-
-@answers("INSERT INTO secret VALUES (1, ?)", "UPDATE secret SET value = ?")
-def _keep_secret(tables: Tables, secret: bytes) -> Result:
-    tables.secret = secret
-    return _ONE_ROW
-
-
-@answers("SELECT value FROM secret")
-def _secret(tables: Tables) -> Result:
-    return Result([(tables.secret,)])
-
-
-@answers("INSERT INTO mark VALUES (1, 0, 0, 0, 0)")
-def _make_mark(tables: Tables) -> Result:
-    return _ONE_ROW
-
-
-@answers("SELECT generation, damaged, restored FROM mark")
-def _generation(tables: Tables) -> Result:
-    return Result([(0, 0, 0)])
-
-
-@answers("SELECT carried, damaged, restored FROM mark")
-def _carried(tables: Tables) -> Result:
-    return Result([(0, 0, 0)])
-
-
-@answers("SELECT 1 FROM panel")
-def _has_panel(tables: Tables) -> Result:
-    return Result(() if tables.panel is None else [(1,)])
-
-
-@answers("INSERT INTO panel VALUES (1, ?, ?)")
-def _keep_panel(tables: Tables, secret: bytes, since: int) -> Result:
-    tables.panel = secret, since
-    return _ONE_ROW
-
-
-@answers("SELECT secret, since FROM panel")
-def _panel(tables: Tables) -> Result:
-    return Result([tables.panel])
-
-
-@answers("SELECT collector, period_ms FROM device")
-def _pinned(tables: Tables) -> Result:
-    return Result([(tables.collector, tables.period_ms)])
-
-
-@answers("SELECT store FROM device")
-def _store(tables: Tables) -> Result:
-    return Result([(tables.store,)])
-
-
-@answers("SELECT store, collector, period_ms FROM device")
-def _identity_of_store(tables: Tables) -> Result:
-    return Result([(tables.store, tables.collector, tables.period_ms)])
-
-
-@answers(
-    "SELECT consent, consents, ceiling_period, ceiling_lifetime, period,"
-    " erasures_owed, erasures_done FROM device"
-)
-def _device(tables: Tables) -> Result:
-    return Result([(tables.consent, tables.consents, *tables.ceilings, tables.period, 0, 0)])
 
 
 @answers(
@@ -200,74 +116,7 @@ def _consent(tables: Tables, consent: str) -> Result:
     return _ONE_ROW
 
 
-@answers("UPDATE device SET period = ?")
-def _begin_period(tables: Tables, period: int) -> Result:
-    tables.period = period
-    return _ONE_ROW
-
-
-@answers(
-    "SELECT name, consent FROM consent_group",
-    "SELECT name, consent FROM consent_group ORDER BY name",
-)
-def _groups(tables: Tables) -> Result:
-    return Result(sorted(tables.said.items()))
-
-
-@answers("DELETE FROM consent_group")
-def _forget_groups(tables: Tables) -> Result:
-    tables.said.clear()
-    return _NOTHING
-
-
-@answers("INSERT INTO consent_group VALUES (?, ?)")
-def _say(tables: Tables, name: str, consent: str) -> Result:
-    tables.said[name] = consent
-    return _ONE_ROW
-
-
-# Plans.
-
-
-@answers("SELECT id FROM plan WHERE digest = ?")
-def _plan_number(tables: Tables, digest: bytes) -> Result:
-    return Result((number,) for number, plan in tables.plans.items() if plan[0] == digest)
-
-
-@answers("INSERT INTO plan (digest, body, expires) VALUES (?, ?, ?)")
-def _add_plan(tables: Tables, *plan: Any) -> Result:
-    tables.plans[len(tables.plans) + 1] = plan
-    return _ONE_ROW
-
-
-@answers("SELECT id, digest FROM plan")
-def _digests(tables: Tables) -> Result:
-    return Result((number, plan[0]) for number, plan in tables.plans.items())
-
-
-@answers("SELECT id FROM plan")
-def _plan_numbers(tables: Tables) -> Result:
-    return Result((number,) for number in tables.plans)
-
-
-@answers("SELECT id FROM plan WHERE expires <= ?")
-def _expired_plans(tables: Tables, moment: int) -> Result:
-    return Result((number,) for number, plan in tables.plans.items() if plan[2] <= moment)
-
-
-@answers("SELECT min(expires) FROM plan WHERE expires > ?")
-def _next_expiry(tables: Tables, moment: int) -> Result:
-    later = (plan[2] for plan in tables.plans.values() if plan[2] > moment)
-    return Result([(min(later, default=None),)])
-
-
 # The ledger.
-
-
-@answers("SELECT reserved, tallies FROM ledger WHERE period = ?")
-def _account(tables: Tables, period: int) -> Result:
-    found = tables.ledger.get(period)
-    return _NOTHING if found is None else Result([(found[0], found[2])])
 
 
 @answers(
@@ -281,13 +130,6 @@ def _reserve(tables: Tables, reserved: int, tallies: str, period: int) -> Result
         tables.unfolded.add(period)
     else:
         found[0], found[2] = reserved, tallies
-    return _ONE_ROW
-
-
-@answers("UPDATE ledger SET reserved = ?, tallies = ? WHERE period = ?")
-def _write_account(tables: Tables, reserved: int, tallies: str, period: int) -> Result:
-    found = tables.ledger[period]
-    found[0], found[2] = reserved, tallies
     return _ONE_ROW
 
 
@@ -359,39 +201,7 @@ def _periods(tables: Tables) -> Result:
     )
 
 
-@answers("SELECT * FROM degraded")
-def _degraded(tables: Tables) -> Result:
-    return Result((period, *parts) for period, parts in tables.degraded.items())
-
-
 # Pseudonyms and keys.
-
-
-@answers("SELECT period, value, NULL FROM pseudonym WHERE value <> x''")
-def _pseudonyms(tables: Tables) -> Result:
-    return Result((period, value, None) for period, value in tables.pseudonyms.items() if value)
-
-
-@answers("SELECT period, value, NULL FROM pseudonym WHERE value <> x'' AND period = ?")
-def _pseudonym(tables: Tables, period: int) -> Result:
-    value = tables.pseudonyms.get(period)
-    return Result([(period, value, None)]) if value else _NOTHING
-
-
-@answers("SELECT period, pseudonym, seed FROM signing WHERE 1")
-def _keys(tables: Tables) -> Result:
-    return Result((period, *kept) for period, kept in tables.signing.items())
-
-
-@answers("SELECT period, pseudonym, seed FROM signing WHERE 1 AND period = ?")
-def _key(tables: Tables, period: int) -> Result:
-    kept = tables.signing.get(period)
-    return _NOTHING if kept is None else Result([(period, *kept)])
-
-
-@answers("SELECT period, lower(hex(pseudonym)) FROM signing")
-def _signed_pseudonyms(tables: Tables) -> Result:
-    return Result((period, name.hex()) for period, (name, _) in tables.signing.items())
 
 
 @answers("INSERT OR IGNORE INTO signing VALUES (?, ?, ?)")
@@ -414,23 +224,7 @@ def _forget(named: dict[int, Any], tables: Tables, current: int) -> Result:
     gone = [each for each in named if each < current and each not in tables.chains]
     for period in gone:
         del named[period]
-    return Result(changed=len(gone)) if gone else _NO_ROW
-
-
-@answers(
-    "DELETE FROM pseudonym WHERE period < ? AND NOT EXISTS"
-    " (SELECT 1 FROM chain WHERE chain.period = pseudonym.period)"
-)
-def _forget_pseudonyms(tables: Tables, current: int) -> Result:
-    return _forget(tables.pseudonyms, tables, current)
-
-
-@answers(
-    "DELETE FROM signing WHERE period < ? AND NOT EXISTS"
-    " (SELECT 1 FROM chain WHERE chain.period = signing.period)"
-)
-def _forget_keys(tables: Tables, current: int) -> Result:
-    return _forget(tables.signing, tables, current)
+    return Changed(len(gone)) if gone else _NO_ROW
 
 
 # The outbox.
@@ -440,18 +234,6 @@ def _forget_keys(tables: Tables, current: int) -> Result:
 def _add_chain(tables: Tables, *row: Any) -> Result:
     tables.of_period(row[PERIOD]).add(list(row))
     return _ONE_ROW
-
-
-@answers(
-    "SELECT min((SELECT min(due) FROM chain WHERE chain.period = pseudonym.period)) FROM pseudonym"
-)
-def _next_due(tables: Tables) -> Result:
-    return Result([(min((each.keys[0][0] for _, each in tables.named()), default=None),)])
-
-
-@answers("SELECT count(*) FROM pseudonym JOIN chain USING (period) WHERE due <= ?")
-def _count_due(tables: Tables, moment: int) -> Result:
-    return Result([(sum(each.count_due(moment) for _, each in tables.named()),)])
 
 
 @answers(
@@ -516,7 +298,7 @@ def _erase_plan(tables: Tables, plan: int) -> Result:
     ]
     for period, key in gone:
         tables.remove(period, key)
-    return Result(changed=len(gone))
+    return Changed(len(gone))
 
 
 @answers(
@@ -524,25 +306,12 @@ def _erase_plan(tables: Tables, plan: int) -> Result:
     " FROM chain ORDER BY due, id"
 )
 def _pending(tables: Tables) -> Result:
-    rows = [row for each in tables.chains.values() for row in each.rows.values()]
-    rows.sort(key=lambda row: (row[DUE], row[ID]))
+    rows = sorted(_all(tables), key=lambda row: (row[DUE], row[ID]))
     places = PLAN, METRIC, PERIOD, EVENT, DUE, CHARGED, DELIVERED
     return Result((row[ID].hex(), *(row[place] for place in places)) for row in rows)
 
 
 # Reservoirs, permanent responses, and counts of items.
-
-
-@answers("SELECT cost FROM reservoir WHERE tally = ?")
-def _reservoir(tables: Tables, tally: str) -> Result:
-    found = tables.reservoirs.get(tally)
-    return _NOTHING if found is None else Result([(found[2],)])
-
-
-@answers("DELETE FROM reservoir")
-def _empty_reservoirs(tables: Tables) -> Result:
-    tables.reservoirs.clear()
-    return _NOTHING
 
 
 @answers(
@@ -557,50 +326,10 @@ def _displace(tables: Tables, period: int, tally: str) -> Result:
     return _ONE_ROW
 
 
-@answers("INSERT OR REPLACE INTO reservoir VALUES (?, ?, ?, ?)")
-def _keep_in_reservoir(tables: Tables, tally: str, due: int, chain: bytes, cost: int) -> Result:
-    tables.reservoirs[tally] = due, chain, cost
-    return _ONE_ROW
-
-
-@answers("SELECT response FROM permanent WHERE binding = ?")
-def _response(tables: Tables, binding: bytes) -> Result:
-    found = tables.permanent.get(binding)
-    return _NOTHING if found is None else Result([(found[2],)])
-
-
 @answers("UPDATE permanent SET cost = cost + ?, response = ? WHERE binding = ? AND response = x''")
 def _renew_response(tables: Tables, cost: int, response: bytes, binding: bytes) -> Result:
     # No response of a simulated device is ever erased.
     return _NO_ROW
-
-
-@answers("INSERT INTO permanent VALUES (?, ?, ?, ?)")
-def _keep_response(
-    tables: Tables, binding: bytes, tally: str, cost: int, response: bytes
-) -> Result:
-    tables.permanent[binding] = tally, cost, response
-    return _ONE_ROW
-
-
-@answers("SELECT tally, cost, response <> x'' FROM permanent ORDER BY tally, binding")
-def _charges(tables: Tables) -> Result:
-    found = sorted(
-        (tally, key, cost, bool(r)) for key, (tally, cost, r) in tables.permanent.items()
-    )
-    return Result((tally, cost, held) for tally, _, cost, held in found)
-
-
-@answers("SELECT holder, cost FROM counting WHERE period = ? AND tally = ?")
-def _claim(tables: Tables, period: int, tally: str) -> Result:
-    found = tables.counting.get((period, tally))
-    return _NOTHING if found is None else Result([found[:2]])
-
-
-@answers("INSERT OR REPLACE INTO counting VALUES (?, ?, ?, ?, ?)")
-def _take_claim(tables: Tables, period: int, tally: str, *claim: Any) -> Result:
-    tables.counting[period, tally] = claim
-    return _ONE_ROW
 
 
 @answers("DELETE FROM counting WHERE period = ? AND tally = ? AND holder = ?")
@@ -629,3 +358,140 @@ def _forget_claims(tables: Tables, current: int, again: int) -> Result:
     for each in gone:
         del tables.counting[each]
     return _NOTHING
+
+
+def _found(table: Mapping[Any, Any], key: object) -> list[Any]:
+    return [table[key]] if key in table else []
+
+
+def _set(tables: Tables, name: str, value: object) -> Result:
+    setattr(tables, name, value)
+    return _ONE_ROW
+
+
+def _put(table: dict[Any, Any], key: object, row: object) -> Result:
+    table[key] = row
+    return _ONE_ROW
+
+
+def _empty(table: dict[Any, Any]) -> Result:
+    table.clear()
+    return _NOTHING
+
+
+# What a single expression does; ``t`` are the tables.
+STATEMENTS.update(
+    {
+        "INSERT INTO secret VALUES (1, ?)": lambda t, secret: _set(t, "secret", secret),
+        "UPDATE secret SET value = ?": lambda t, secret: _set(t, "secret", secret),
+        "INSERT INTO panel VALUES (1, ?, ?)": lambda t, *panel: _set(t, "panel", panel),
+        "UPDATE device SET period = ?": lambda t, period: _set(t, "period", period),
+        "DELETE FROM consent_group": lambda t: _empty(t.said),
+        "INSERT INTO consent_group VALUES (?, ?)": lambda t, *row: _put(t.said, *row),
+        "DELETE FROM reservoir": lambda t: _empty(t.reservoirs),
+        "INSERT OR REPLACE INTO reservoir VALUES (?, ?, ?, ?)": lambda t, tally, *row: _put(
+            t.reservoirs, tally, row
+        ),
+        "INSERT INTO permanent VALUES (?, ?, ?, ?)": lambda t, binding, *row: _put(
+            t.permanent, binding, row
+        ),
+        "INSERT OR REPLACE INTO counting VALUES (?, ?, ?, ?, ?)": lambda t, period, tally, *row: (
+            _put(t.counting, (period, tally), row)
+        ),
+        "SELECT count(*) FROM sqlite_master": lambda t: Result([(1 if t.store else 0,)]),
+        "PRAGMA application_id": lambda t: Result([(schema.APPLICATION if t.store else 0,)]),
+        "PRAGMA user_version": lambda t: Result([(schema.VERSION,)]),
+        "PRAGMA freelist_count": lambda t: Result([(0,)]),
+        "PRAGMA page_size": lambda t: Result([(1,)]),
+        "SELECT value FROM secret": lambda t: Result([(t.secret,)]),
+        "INSERT INTO mark VALUES (1, 0, 0, 0, 0)": lambda t: _ONE_ROW,
+        "SELECT generation, damaged, restored FROM mark": lambda t: Result([(0, 0, 0)]),
+        "SELECT carried, damaged, restored FROM mark": lambda t: Result([(0, 0, 0)]),
+        "SELECT 1 FROM panel": lambda t: Result(() if t.panel is None else [(1,)]),
+        "SELECT secret, since FROM panel": lambda t: Result([t.panel]),
+        "SELECT collector, period_ms FROM device": lambda t: Result([(t.collector, t.period_ms)]),
+        "SELECT store FROM device": lambda t: Result([(t.store,)]),
+        "SELECT store, collector, period_ms FROM device": lambda t: Result(
+            [(t.store, t.collector, t.period_ms)]
+        ),
+        (
+            "SELECT consent, consents, ceiling_period, ceiling_lifetime, period,"
+            " erasures_owed, erasures_done FROM device"
+        ): lambda t: Result([(t.consent, t.consents, *t.ceilings, t.period, 0, 0)]),
+        "SELECT name, consent FROM consent_group": lambda t: Result(sorted(t.said.items())),
+        "SELECT name, consent FROM consent_group ORDER BY name": lambda t: Result(
+            sorted(t.said.items())
+        ),
+        "SELECT id FROM plan WHERE digest = ?": lambda t, digest: Result(
+            (number,) for number, plan in t.plans.items() if plan[0] == digest
+        ),
+        "SELECT id, digest FROM plan": lambda t: Result(
+            (number, plan[0]) for number, plan in t.plans.items()
+        ),
+        "SELECT id FROM plan": lambda t: Result((number,) for number in t.plans),
+        "SELECT id FROM plan WHERE expires <= ?": lambda t, moment: Result(
+            (number,) for number, plan in t.plans.items() if plan[2] <= moment
+        ),
+        "SELECT * FROM degraded": lambda t: Result(
+            (period, *parts) for period, parts in t.degraded.items()
+        ),
+        "SELECT period, value, NULL FROM pseudonym WHERE value <> x''": lambda t: Result(
+            (period, value, None) for period, value in t.pseudonyms.items() if value
+        ),
+        "SELECT period, pseudonym, seed FROM signing WHERE 1": lambda t: Result(
+            (period, *kept) for period, kept in t.signing.items()
+        ),
+        "SELECT period, lower(hex(pseudonym)) FROM signing": lambda t: Result(
+            (period, name.hex()) for period, (name, _) in t.signing.items()
+        ),
+        (
+            "DELETE FROM pseudonym WHERE period < ? AND NOT EXISTS"
+            " (SELECT 1 FROM chain WHERE chain.period = pseudonym.period)"
+        ): lambda t, current: _forget(t.pseudonyms, t, current),
+        (
+            "DELETE FROM signing WHERE period < ? AND NOT EXISTS"
+            " (SELECT 1 FROM chain WHERE chain.period = signing.period)"
+        ): lambda t, current: _forget(t.signing, t, current),
+        (
+            "SELECT min((SELECT min(due) FROM chain WHERE chain.period = pseudonym.period))"
+            " FROM pseudonym"
+        ): lambda t: Result([(min((each.keys[0][0] for _, each in t.named()), default=None),)]),
+        "SELECT cost FROM reservoir WHERE tally = ?": lambda t, tally: Result(
+            (cost,) for _, _, cost in _found(t.reservoirs, tally)
+        ),
+        "SELECT response FROM permanent WHERE binding = ?": lambda t, binding: Result(
+            (response,) for _, _, response in _found(t.permanent, binding)
+        ),
+        "SELECT tally, cost, response <> x'' FROM permanent ORDER BY tally, binding": lambda t: (
+            Result(
+                (tally, cost, bool(response))
+                for _, (tally, cost, response) in sorted(
+                    t.permanent.items(), key=lambda each: (each[1][0], each[0])
+                )
+            )
+        ),
+        "SELECT holder, cost FROM counting WHERE period = ? AND tally = ?": lambda t, *key: Result(
+            claim[:2] for claim in _found(t.counting, key)
+        ),
+        "SELECT reserved, tallies FROM ledger WHERE period = ?": lambda t, period: Result(
+            (reserved, tallies) for reserved, _, tallies in _found(t.ledger, period)
+        ),
+        "SELECT period, value, NULL FROM pseudonym WHERE value <> x'' AND period = ?": (
+            lambda t, period: Result(
+                (period, value, None) for value in _found(t.pseudonyms, period) if value
+            )
+        ),
+        "SELECT period, pseudonym, seed FROM signing WHERE 1 AND period = ?": (
+            lambda t, period: Result((period, *kept) for kept in _found(t.signing, period))
+        ),
+        "SELECT min(expires) FROM plan WHERE expires > ?": lambda t, moment: Result(
+            [(min((plan[2] for plan in t.plans.values() if plan[2] > moment), default=None),)]
+        ),
+        "SELECT count(*) FROM pseudonym JOIN chain USING (period) WHERE due <= ?": (
+            lambda t, moment: Result([(sum(each.count_due(moment) for _, each in t.named()),)])
+        ),
+        "INSERT INTO plan (digest, body, expires) VALUES (?, ?, ?)": lambda t, *plan: _put(
+            t.plans, len(t.plans) + 1, plan
+        ),
+    }
+)
