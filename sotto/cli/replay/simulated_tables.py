@@ -10,7 +10,8 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 #: The place of a column in the table ``chain``.
-PERIOD, DUE, ID, PLAN, METRIC, EVENT, CHARGED, DELIVERED, PAYLOADS = 0, 1, 2, 3, 4, 5, 7, 8, 9
+PERIOD, DUE, ID, PLAN, METRIC, EVENT = range(6)
+CHARGED, DELIVERED, PAYLOADS, CELL = range(7, 11)
 #: Due time and id of a chain.
 Key: TypeAlias = tuple[int, bytes]
 _due = itemgetter(0)
@@ -65,7 +66,7 @@ class Tables:
     """The tables of one device, as ``clientsdk.store.schema`` describes them."""
 
     def __init__(self) -> None:
-        self.store = self.secret = b""
+        self.store = self.secret = self.arm = b""
         self.collector = self.consent = ""
         self.period = self.period_ms = self.consents = 0
         self.ceilings: tuple[int, ...] = ()

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from clientsdk.store import outbox, schema
 from sotto.cli.replay.simulated_tables import (
+    CELL,
     CHARGED,
     DELIVERED,
     DUE,
@@ -230,7 +231,7 @@ def _forget(named: dict[int, Any], tables: Tables, current: int) -> Result:
 # The outbox.
 
 
-@answers("INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+@answers("INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
 def _add_chain(tables: Tables, *row: Any) -> Result:
     tables.of_period(row[PERIOD]).add(list(row))
     return _ONE_ROW
@@ -302,12 +303,12 @@ def _erase_plan(tables: Tables, plan: int) -> Result:
 
 
 @answers(
-    "SELECT lower(hex(id)), plan, metric, period, event, due, charged, delivered"
-    " FROM chain ORDER BY due, id"
+    "SELECT lower(hex(id)), plan, metric, period, event, due, charged, delivered,"
+    " cell FROM chain ORDER BY due, id"
 )
 def _pending(tables: Tables) -> Result:
     rows = sorted(_all(tables), key=lambda row: (row[DUE], row[ID]))
-    places = PLAN, METRIC, PERIOD, EVENT, DUE, CHARGED, DELIVERED
+    places = PLAN, METRIC, PERIOD, EVENT, DUE, CHARGED, DELIVERED, CELL
     return Result((row[ID].hex(), *(row[place] for place in places)) for row in rows)
 
 
@@ -385,6 +386,8 @@ STATEMENTS.update(
         "INSERT INTO secret VALUES (1, ?)": lambda t, secret: _set(t, "secret", secret),
         "UPDATE secret SET value = ?": lambda t, secret: _set(t, "secret", secret),
         "INSERT INTO panel VALUES (1, ?, ?)": lambda t, *panel: _set(t, "panel", panel),
+        "SELECT secret FROM arm": lambda t: Result([(t.arm,)] if t.arm else ()),
+        "INSERT INTO arm VALUES (1, ?)": lambda t, secret: _set(t, "arm", secret),
         "UPDATE device SET period = ?": lambda t, period: _set(t, "period", period),
         "DELETE FROM consent_group": lambda t: _empty(t.said),
         "INSERT INTO consent_group VALUES (?, ?)": lambda t, *row: _put(t.said, *row),
