@@ -23,6 +23,8 @@ TIME_UNITS = {
     "ns": Decimal("0.000001"),
 }
 _YEAR = 365 * 86_400_000
+#: From the year 1 to 9999, in milliseconds since the epoch.
+_TIMES = range(-62_135_596_800_000, MAX_TIME)
 _NUMBER = re.compile(r"[-+]?[0-9]{1,30}(\.[0-9]*)?([eE][0-9]{1,2})?")
 _OFFSET = re.compile(r"([zZ]|[+-][0-9]{2}(:?[0-9]{2}){0,2})")
 _TRUE = frozenset({"true", "t", "yes", "y", "1"})
@@ -68,7 +70,7 @@ def time_parser(unit: str) -> Parser:
                 time = math.floor(number * scale)
         except ParameterError:
             return WRONG_TYPE
-        return time if -MAX_TIME <= time < MAX_TIME else WRONG_TYPE
+        return time if time in _TIMES else WRONG_TYPE
 
     return parse
 

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Settings
+from mechanisms.digests import sha256
 from mechanisms.randomness import Source
+from mechanisms.testing import SeededSource
 from sotto.cli.replay.cells import Cell
-from sotto.cli.replay.simulated_store import Device, PooledSource, SeededSource, SimulatedDevice
+from sotto.cli.replay.simulated_store import Device, PooledSource, SimulatedDevice
 from sotto.cli.replay.table import Recordings
 from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -324,8 +326,9 @@ class Fleet:
     def _begin_draws(self, number: int) -> None:
         if self._seed is not None:
             # Of each device its own, so that it does not matter which process plays it.
-            self._jitter = random.Random(f"{self._seed}/{number}")
-            self.source = SeededSource(self._jitter)
+            seed = f"{self._seed}/{number}".encode()
+            self.source = SeededSource(int.from_bytes(sha256(seed), "little"))
+            self._jitter = random.Random(seed)
 
     def _record(self, client: Client, publisher: DevicePublisher, entry: int) -> None:
         """Record the values of one row."""

@@ -7,7 +7,6 @@ locks, no journal, nothing rolled back.
 from __future__ import annotations
 
 import os
-import random
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -48,21 +47,6 @@ class PooledSource:
     def words(self, n: int) -> Words:
         """Return ``(n,)`` 64-bit words."""
         return SystemSource().words(n)
-
-
-class SeededSource:
-    """Bits that follow from a seed: whoever knows it can undo what was randomized with them."""
-
-    def __init__(self, generator: random.Random) -> None:
-        self._generator = generator
-        self.bits = generator.getrandbits
-
-    def words(self, n: int) -> Words:
-        """Return ``(n,)`` 64-bit words."""
-        import numpy as np
-
-        drawn = np.frombuffer(self._generator.randbytes(8 * n), dtype="<u8")
-        return drawn.astype(np.uint64, copy=False)
 
 
 class SimulatedDatabase(Database):
