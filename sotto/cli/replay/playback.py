@@ -55,6 +55,8 @@ class Replay:
     #: Of all that is drawn; None for the operating system's randomness. Whoever knows it can undo
     #: the randomization.
     seed: int | None = None
+    #: What makes and plays devices; another one compares them with real clients.
+    fleet: type[Fleet] = Fleet
 
     def run(
         self,
@@ -120,7 +122,9 @@ def _play(
     """Play back a share of the devices, the ``i``-th of which is known as ``numbers[i]``."""
     with SortedLog(replay.out, f"replay-{part:02d}", replay.buffer_bytes) as log:
         network = deepcopy(replay.network)
-        fleet = Fleet(plan, recordings, replay.schedule, log, network, replay.witness, replay.seed)
+        fleet = replay.fleet(
+            plan, recordings, replay.schedule, log, network, replay.witness, replay.seed
+        )
         rows = np.diff(recordings.starts).tolist()
         done, told = 0, time.monotonic()
         for device, number in enumerate(numbers.tolist()):

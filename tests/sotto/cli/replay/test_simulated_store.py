@@ -13,7 +13,6 @@ import pytest
 from every_type import KINDS, START
 
 from clientsdk.store import schema
-from sotto.cli.replay import playback
 from sotto.cli.replay.devices import SETTINGS, Fleet, Schedule
 from sotto.cli.replay.playback import Replay
 from sotto.cli.replay.simulated_store import Device, PooledSource, SimulatedDatabase
@@ -96,10 +95,11 @@ def _cell(value, source):
     return str(value)
 
 
-def played(folder, plan, recordings, seed, source):
+def played(folder, plan, recordings, seed, source, fleet=Fleet):
     until = source.choice((None, None, START + 40 * DAY))
     schedule = Schedule(source.choice((DAY, 6 * HOUR)), until, source.random() < 0.3)
-    replay = Replay(folder, schedule, processes=1, witness=source.random() < 0.5, seed=seed)
+    witness = source.random() < 0.5
+    replay = Replay(folder, schedule, 1, witness=witness, seed=seed, fleet=fleet)
     result = replay.run(plan, recordings)
     files = {path.name: path.read_bytes() for path in sorted(folder.rglob("*.seg"))}
     said = result.audit, result.outcomes, result.skipped, result.kept
@@ -117,9 +117,8 @@ def compare(seed, tmp_path, monkeypatch):
     fast = played(tmp_path / f"{seed}-fast", plan, recordings, seed, random.Random(choices))
     (tmp_path / f"{seed}-devices").mkdir()
     monkeypatch.setattr(FileFleet, "folder", tmp_path / f"{seed}-devices")
-    with monkeypatch.context() as patch:
-        patch.setattr(playback, "Fleet", FileFleet)
-        slow = played(tmp_path / f"{seed}-slow", plan, recordings, seed, random.Random(choices))
+    source = random.Random(choices)
+    slow = played(tmp_path / f"{seed}-slow", plan, recordings, seed, source, FileFleet)
     assert fast == slow, f"seed {seed}: {text}"
     return {outcome for _, outcome in fast[2]}
 
