@@ -179,7 +179,7 @@ class Results(Database):
     def estimates(
         self, metric: str | None = None, at: int | None = None
     ) -> list[dict[str, object]]:
-        """Return estimates in order, of one metric or a time in ms if these are given."""
+        """Return estimates in order, of all segments, of one metric or time in ms if given."""
         order = ("plan", "version", "metric", "window_start", "segment", "position")
         columns = tables.ESTIMATES.c
         query = sql.select(tables.ESTIMATES).order_by(*(columns[name] for name in order))
