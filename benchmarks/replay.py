@@ -3,8 +3,8 @@
 Of each row seven values are recorded; what a plan does not take any more in a budget period is
 refused. A table with a row a device is the dearest: each row makes a device, and sends some
 nineteen reports. Simulated devices are measured beside clients whose store is SQLite, in memory
-too, turn by turn in one process; the least CPU time of each counts. Then two processes read and play a
-larger table: rows a second of CPU, of both and their parent together, and by the clock.
+too, turn by turn in one process; the least CPU time of each counts. Then two processes read and
+play a larger table: rows a second of CPU, of all processes together, and by the clock.
 """
 
 from __future__ import annotations
