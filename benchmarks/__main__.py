@@ -20,6 +20,7 @@ BENCHMARKS = {
     "growth": "run.growth",
     "costs": "run.costs",
     "signatures": "signatures",
+    "replay": "replay",
     "collect": "collect",
     "results": "results",
     "small": "small",

@@ -35,10 +35,17 @@ def rows() -> tuple[list[Row], list[Row]]:
     for metric in range(METRICS):
         for number in range(WINDOWS):
             key = {
-                "collector": "benchmark.example", "plan": "p", "version": 1,
-                "metric": f"metric{metric}", "window_start": number * _WEEK, "segment": "",
-                "window_end": (number + 1) * _WEEK, "revision": 1, "withheld": None,
-                "n": 5000, "reports_by_level": [1000, 1000, 3000],
+                "collector": "benchmark.example",
+                "plan": "p",
+                "version": 1,
+                "metric": f"metric{metric}",
+                "window_start": number * _WEEK,
+                "segment": "",
+                "window_end": (number + 1) * _WEEK,
+                "revision": 1,
+                "withheld": None,
+                "n": 5000,
+                "reports_by_level": [1000, 1000, 3000],
             }
             about = {"type": "category", "mechanism": "grr", "minimum_reports": 20}
             windows.append({**key, **about})

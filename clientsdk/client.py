@@ -39,6 +39,7 @@ from clientsdk.settings import (
 from clientsdk.stats import Stats, Tally
 from clientsdk.store.database import READ
 from clientsdk.store.recovery import open_store
+from clientsdk.store.store import Store
 from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
 from sotto.errors import ParameterError, SottoError, StoreError, UnknownMetricError, ValueTypeError
@@ -130,6 +131,7 @@ class Client:
 
     #: Before which reading of the clock it cannot be right (ms).
     _earliest = EARLIEST
+    _kind_of_store = Store
     #: Whether errors are counted, why nothing is recorded, and whether a withdrawal is not written.
     _lenient = False
     _why: str | None = None
@@ -180,7 +182,8 @@ class Client:
             path = None
         elif path is None:
             self._warn_that_it_forgets()
-        self._store = open_store(path, plan, ceilings, if_known(self._now), source, quota)
+        now, kind = if_known(self._now), self._kind_of_store
+        self._store = open_store(path, plan, ceilings, now, source, quota, kind)
         self._refusals = self._store.refusals
         if settings.disabled:
             self._why = self._why or disabled.SWITCHED_OFF

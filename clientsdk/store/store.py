@@ -76,6 +76,7 @@ class Store:
     traces are to be erased, see :meth:`finish_erasure`.
     """
 
+    kind_of_database = Database
     database: Database
     path: str | None
     accounts: Accounts
@@ -100,7 +101,7 @@ class Store:
         clock: Callable[[], int],
         quota: Quota | None = None,
     ) -> None:
-        self.database = Database(path)
+        self.database = self.kind_of_database(path)
         self._clock = clock
         self.path = self.database.path
         self.accounts = Accounts()

@@ -107,6 +107,8 @@ def _one(found: Design) -> list[str]:
                 "bytes": lambda other: str(other.payload),
             },
         )
+    if found.segments:
+        out += ["", *_segment_lines(found)]
     if found.panels:
         out += ["", *_panel_lines(found)]
     if goal.target is not None and (last.needed or 0) * question.per_user < 200:
@@ -120,6 +122,24 @@ def _unless_none(value: T | None, shown: Callable[[T], str]) -> str | None:
 
 def _users_for(goal: Goal) -> str:
     return "" if goal.target is None else f"users for {goal.measure} {goal.target:g}"
+
+
+def _segment_lines(found: Design) -> list[str]:
+    """Return what each segment can show, the smallest and the largest one."""
+    return [
+        f"By segment, of {found.users:,} users, values of a segment being equally frequent:",
+        *columns(
+            found.segments,
+            {
+                "by": lambda row: row.of,
+                "rows": lambda row: str(row.slices),
+                "users, fewest": lambda row: f"{row.fewest:,}",
+                "standard error": lambda row: number(row.largest_error),
+                "users, most": lambda row: f"{row.most:,}",
+                "its standard error": lambda row: number(row.least_error),
+            },
+        ),
+    ]
 
 
 def _panel_lines(found: Design) -> list[str]:
@@ -218,6 +238,7 @@ def _document(found: Design) -> dict[str, object]:
         "levels": [vars(level) for level in found.levels],
         "fresh": [step._asdict() for step in found.steps] if question.sent > 1 else [],
         "panels": [vars(row) for row in found.panels],
+        "segments": [vars(row) for row in found.segments],
         "noisy_sampling": [
             {
                 "reports": row.samples,

@@ -11,6 +11,10 @@ from 0 and 1) or 'biased' (of what was reported, not of what was true).
 
 An estimate of fewer reports than the plan's 'minimum_reports' is withheld: its fields are empty,
 in CSV and JSON too, and the column 'withheld' has the reason.
+
+Where the plan has segments, what is printed is of all reports unless --by or --segment says which
+segments. Reports of the values of one segment add up to all reports: never add both. A segment is
+withheld, too, where another one of few reports would follow from it.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from typing import TypeAlias
 
 from sotto.cli.format import aligned
 from sotto.cli.options import add
+from sotto.errors import ParameterError
 
 HELP = "print the estimates that an aggregator has made"
 
@@ -35,6 +40,9 @@ examples:
   sotto estimates --state build/state --metric carrier --window 2013-06-01
       one metric, in the window that contains that time
   sotto estimates --database postgresql+psycopg://localhost/sotto --format csv
+  sotto estimates --state build/state --by os,app_version
+      each combination of two segments; --by os is each value of one, an experiment's name its arms
+  sotto estimates --state build/state --segment os=linux
 """
 
 Row: TypeAlias = Mapping[str, object]
@@ -49,6 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--collector NAME", "only this one's, of a database that serves several")
     add(parser, "--metric NAME", "only this one")
     add(parser, "--window TIME", "only windows that contain this time")
+    chosen = parser.add_mutually_exclusive_group()
+    add(chosen, "--by NAME[,NAME]", "by these segments, or the arms of an experiment of that name")
+    add(chosen, "--segment NAME=VALUE[,...]", "only this segment")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
     everything = "also points of distributions and strings that are not significant in the table"
     add(parser, "--all", everything)
@@ -58,7 +69,13 @@ def run(args: argparse.Namespace) -> int:
     from pipelines.sinks.sql import Results, of_state
 
     with Results(args.database or of_state(args.state), create=False) as results:
-        rows = results.estimates(args.metric, args.window, args.collector)
+        found = results.estimates(args.metric, args.window, args.collector)
+    rows = [row for row in found if _chosen(str(row["segment"]), args.by, args.segment)]
+    if found and not rows and (args.by or args.segment):
+        names = sorted({_names(str(row["segment"])) for row in found} - {""})
+        raise ParameterError(
+            f"no such segments; there are results by {', or by '.join(names) or 'none'}"
+        )
     if args.format == "json":
         json.dump(rows, sys.stdout, indent=1)
         print()
@@ -67,6 +84,22 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n".join(table(rows, everything=args.all)))
     return 0
+
+
+def _chosen(segment: str, by: str | None, only: str | None) -> bool:
+    """Return whether the rows of a segment are asked for; of all reports where nothing is said."""
+    if by is not None:
+        return sorted(_names(segment).split(",")) == sorted(by.split(","))
+    return sorted(segment.split(",")) == sorted((only or "").split(","))
+
+
+def _names(segment: str) -> str:
+    """Return the attributes of a segment.
+
+    >>> _names("os=linux,app_version=2")
+    'os,app_version'
+    """
+    return ",".join(part.partition("=")[0] for part in segment.split(","))
 
 
 def table(rows: Sequence[Row], *, everything: bool) -> list[str]:
@@ -111,8 +144,10 @@ def _block(rows: Sequence[Row]) -> list[str]:
 
 def _title(row: Row, *, several: bool) -> str:
     whose = f"{row['collector']}: " if several else ""
+    segment = f" [{row['segment']}]" if row.get("segment") else ""
+    start, end = _day(row["window_start"]), _day(row["window_end"])
     return (
-        f"{whose}{row['metric']}, {_day(row['window_start'])} to {_day(row['window_end'])} "
+        f"{whose}{row['metric']}{segment}, {start} to {end} "
         f"({row['plan']} version {row['version']}, revision {row['revision']})"
     )
 

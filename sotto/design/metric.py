@@ -21,6 +21,7 @@ from sotto.plan.choice import Asked, spec_of
 
 if TYPE_CHECKING:
     from mechanisms.base import Mechanism
+    from sotto.design.segments import SegmentDesign
 
 #: So many users are assumed where neither they nor a target are given.
 USERS = 10_000
@@ -141,6 +142,8 @@ class Design:
     enough: int | None = None
     #: What it would be with panels, where that is asked.
     panels: tuple[PanelDesign, ...] = ()
+    #: What it is by segment, where a plan has segments.
+    segments: tuple[SegmentDesign, ...] = ()
 
     @property
     def missed(self) -> bool:
