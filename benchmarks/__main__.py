@@ -13,6 +13,7 @@ import platform
 BENCHMARKS = {
     "kernels": "kernels",
     "variance": "variance",
+    "strings": "strings",
     "linking": "linking",
     "step": "step",
     "run": "run",
@@ -21,6 +22,7 @@ BENCHMARKS = {
     "signatures": "signatures",
     "collect": "collect",
     "small": "small",
+    "web": "web",
     "kafka": "kafka",
     "flink": "flink",
     "oblivious": "oblivious",

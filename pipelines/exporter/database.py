@@ -4,35 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import sqlalchemy as sql
-from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
 
 from pipelines.aggregation.audit import Totals
 from pipelines.exporter.committed import Period
-from pipelines.exporter.readings import ATTEMPTS, UnreadableError
+from pipelines.results.database import ReadOnlyDatabase
 from pipelines.sinks.documents import WINDOW_KEY
-from pipelines.sinks.sql import first_line
 from pipelines.sinks.tables import ESTIMATES, HEALTH, META, OFFSETS, PERIODS, QUARANTINE, WINDOWS
-from pipelines.sources.base import MissingError
-from sotto.errors import AggregationError
 
-#: How long PostgreSQL may take to answer, s.
-_PATIENCE = 3
-#: By which a server that has gone without a word is noticed, as libpq takes it.
-_KEEPALIVE = {
-    "tcp_user_timeout": 5000,
-    "keepalives_idle": 3,
-    "keepalives_interval": 2,
-    "keepalives_count": 2,
-}
 #: Series that an estimate makes: its value, standard error and two ends.
 SERIES = 4
 #: Numbers of a job's health.
@@ -97,16 +80,7 @@ class Database:
     """A database of results that is only read, with so many series of estimates at most."""
 
     def __init__(self, url: str | sql.URL, max_series: int) -> None:
-        try:
-            self._url = sql.make_url(url)
-            self._url.get_dialect().import_dbapi()
-        except (SQLAlchemyError, ImportError) as error:
-            raise AggregationError(f"the database cannot be used: {error}") from error
-        sqlite = self._url.get_backend_name() == "sqlite"
-        name = self._url.database or ":memory:"
-        if sqlite and ":memory:" in name:
-            raise AggregationError("results are not kept in memory: the database must be a file")
-        self._file = Path(name) if sqlite else None
+        self._database = ReadOnlyDatabase(url)
         self._most = max_series // SERIES
         self._last: dict[str, Projected] = {}
         self._lock = threading.Lock()
@@ -114,89 +88,19 @@ class Database:
     def read(self) -> Mapping[str, Projected]:
         """Return a reading by collector; what has not changed since the last is not read again."""
         with self._lock:
-            return self._read_all()
-
-    def _read_all(self) -> Mapping[str, Projected]:
-        try:
-            for _ in range(ATTEMPTS):
-                before = self._stamp()
-                with self._connection() as connection:
-                    found = self._read(connection)
-                # Without its journal the file was read as if nobody could write it.
-                if before is None or before == self._stamp():
-                    self._last = found
-                    return found
-            raise UnreadableError("the database changes all the time")
-        except OperationalError as error:
-            raise UnreadableError(first_line(error)) from error
-        except (DatabaseError, SQLAlchemyError) as error:
-            raise AggregationError(first_line(error)) from error
+            self._last = self._database.read(self._read)
+            return self._last
 
     def _read(self, connection: sql.Connection) -> dict[str, Projected]:
-        if not sql.inspect(connection).has_table(META.name):
-            raise MissingError("the database has no results")
-        rows = connection.execute(sql.select(META).order_by(META.c.collector)).all()
-        if not rows:
-            raise MissingError("the database has no results yet")
         found = {}
-        for row in rows:
+        for row in connection.execute(sql.select(META).order_by(META.c.collector)):
             last = self._last.get(row.collector)
             now = (row.source, row.projected_generation, row.lineage)
             if last is None or (last.source, last.generation, last.lineage) != now:
                 last = _projected(connection, row, self._most)
             sink = None if row.source is None else _sink(connection, row.collector)
-            found[row.collector] = replace(last, size=self._size(), sink=sink)
+            found[row.collector] = replace(last, size=self._database.size, sink=sink)
         return found
-
-    @property
-    def _journal(self) -> Path:
-        return Path(f"{self._file}-wal")
-
-    def _stamp(self) -> tuple[int, int] | None:
-        """Return by what a file without a journal is known to be unchanged; None if it has one."""
-        if self._file is None or not self._file.exists() or self._journal.exists():
-            return None
-        found = self._file.stat()
-        return found.st_mtime_ns, found.st_size
-
-    @contextmanager
-    def _connection(self) -> Iterator[sql.Connection]:
-        engine = self._engine()
-        try:
-            with engine.connect() as connection:
-                if self._file is not None:
-                    # One snapshot for all that is read; Python's driver would take one a query.
-                    connection.exec_driver_sql("BEGIN")
-                yield connection
-        finally:
-            engine.dispose()
-
-    def _engine(self) -> sql.Engine:
-        if self._file is None:
-            options = f"-c statement_timeout={_PATIENCE * 1000}"
-            wait = {"connect_timeout": _PATIENCE, "options": options, **_KEEPALIVE}
-            postgres = self._url.get_backend_name() == "postgresql"
-            engine = sql.create_engine(
-                self._url, poolclass=NullPool, connect_args=wait if postgres else {}
-            )
-            return engine.execution_options(
-                isolation_level="REPEATABLE READ", postgresql_readonly=True
-            )
-        if not self._file.is_file():
-            raise MissingError(f"there are no results in {self._file}")
-        # Without a journal nobody writes, and SQLite is kept from making files beside it.
-        query = {"uri": "true", "mode": "ro"}
-        if not self._journal.exists():
-            query["immutable"] = "1"
-        name = "file:" + quote(str(self._file.absolute()))
-        url = sql.URL.create("sqlite", database=name, query=query)
-        return sql.create_engine(url, poolclass=NullPool, connect_args={"timeout": 1})
-
-    def _size(self) -> int | None:
-        if self._file is None:
-            return None
-        present = (path for path in (self._file, self._journal) if path.exists())
-        return sum(path.stat().st_size for path in present)
 
 
 def _projected(connection: sql.Connection, row: sql.Row[Any], most: int) -> Projected:
@@ -242,8 +146,8 @@ def _windows(
     columns = [WINDOWS.c[name] for name in (*MetricKey._fields, *about)]
     levels: dict[MetricKey, list[int]] = {}
     newest: dict[MetricKey, NewestWindow] = {}
-    ours = WINDOWS.c.collector == collector
-    query = sql.select(*columns).where(ours).order_by(*columns[:4])
+    ours = (WINDOWS.c.collector == collector, WINDOWS.c.segment == "")
+    query = sql.select(*columns).where(*ours).order_by(*columns[:4])
     for plan, version, metric, start, end, number, by_level, why in connection.execute(query):
         key = MetricKey(plan, version, metric)
         before = levels.setdefault(key, [0] * len(by_level))
@@ -267,7 +171,8 @@ def _estimates(
     joined = ESTIMATES.join(newest, sql.and_(*same))
     names = (*MetricKey._fields, "kind", "item", "value", "standard_error", "low", "high")
     order = ("position", *WINDOW_KEY[:-1], "kind", "item")
-    known = ESTIMATES.c.value.is_not(None)
+    # Of all reports: a series for each segment would be too many.
+    known = sql.and_(ESTIMATES.c.value.is_not(None), ESTIMATES.c.segment == "")
     columns: list[sql.ColumnElement[Any]] = [
         *(ESTIMATES.c[name] for name in names),
         sql.func.coalesce(ESTIMATES.c.unit, "").label("unit"),

@@ -29,12 +29,11 @@ import sqlalchemy as sql
 from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from pipelines.sinks import jobs, tables
+from pipelines.sinks import jobs, schema, tables
 from pipelines.sinks.documents import Document, parse
 from sotto.errors import AggregationError, install_hint
 from sotto.plan.registry import Registry
 
-_ALL_TABLES = (*tables.METADATA.sorted_tables, *tables.SINK_METADATA.sorted_tables)
 #: How long a statement waits for another process that holds a SQLite file, s.
 SQLITE_TIMEOUT = 30
 
@@ -74,6 +73,9 @@ class Database:
     ProjectionError if not now.
     """
 
+    #: Whether it has the tables of a sink.
+    _sink = False
+
     def __init__(self, url: str | sql.URL, *, create: bool = True) -> None:
         try:
             parsed = sql.make_url(url)
@@ -103,47 +105,12 @@ class Database:
         self.engine.dispose()
 
     def prepare(self, state: str | None = None) -> None:
-        """Create the tables of results, and the columns that an older database lacks.
-
-        Tables of an earlier release that have other keys are made again, empty, if all in them are
-        results that can be made again: those of the state directory ``state``, or a sink's.
-        """
-        self._drop_earlier(state)
-        tables.METADATA.create_all(self.engine)
-        have = sql.inspect(self.engine).get_multi_columns()
-        for table in tables.METADATA.sorted_tables:
-            names = {each["name"] for each in have[None, table.name]}
-            with self.engine.begin() as connection:
-                for column in table.columns:
-                    if column.name not in names:
-                        kind = column.type.compile(self.engine.dialect)
-                        added = f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"
-                        connection.exec_driver_sql(added)
+        """Create tables and views; see :func:`pipelines.sinks.schema.prepare`."""
+        schema.prepare(self.engine, sink=self._sink, state=state)
         if self._sqlite:
             # Readers do not block writers.
             with self.engine.connect() as connection:
                 connection.exec_driver_sql("PRAGMA journal_mode=WAL")
-
-    def _drop_earlier(self, state: str | None) -> None:
-        """Remove the tables of an earlier release, whose keys are others."""
-        keys = sql.inspect(self.engine).get_multi_pk_constraint()
-        named = {table.name: table for table in _ALL_TABLES}
-        present = [named[name] for _, name in keys if name in named]
-        if all(
-            set(keys[None, table.name]["constrained_columns"])
-            == set(table.primary_key.columns.keys())
-            for table in present
-        ):
-            return
-        with self.engine.begin() as connection:
-            if not _can_be_made_again(connection, state, present):
-                raise AggregationError(
-                    "the database has tables of an earlier release, and in them the results of "
-                    "another state directory, or of a sink: give another database"
-                )
-            # The one that says what the others hold goes first.
-            for table in sorted(present, key=lambda table: table is not tables.META):
-                table.drop(connection)
 
 
 class Results(Database):
@@ -225,7 +192,7 @@ class Results(Database):
         self, metric: str | None = None, at: int | None = None, collector: str | None = None
     ) -> list[dict[str, object]]:
         """Return estimates in order; of a metric, a time in ms, a collector if they are given."""
-        order = ("collector", "plan", "version", "metric", "window_start", "position")
+        order = ("collector", "plan", "version", "metric", "window_start", "segment", "position")
         columns = tables.ESTIMATES.c
         query = sql.select(tables.ESTIMATES).order_by(*(columns[name] for name in order))
         if metric is not None:
@@ -262,6 +229,8 @@ class Applied(NamedTuple):
 class DocumentDatabase(Database):
     """The results of jobs, from their documents; parameters as of :class:`Database`."""
 
+    _sink = True
+
     def offsets(self, topic: str, id: str, *, replace: bool = False) -> dict[int, int]:
         """Return the next offset of each partition; create tables if needed.
 
@@ -269,7 +238,7 @@ class DocumentDatabase(Database):
         of its name, and the other job seen last in it the current one. Then no offsets are left.
         """
         with _mapped("the database cannot be used"):
-            self._prepare()
+            self.prepare()
             with self.engine.begin() as connection:
                 return jobs.offsets(connection, topic, id, replace)
 
@@ -297,13 +266,9 @@ class DocumentDatabase(Database):
     def add(self, job: str, documents: Sequence[Document]) -> Applied:
         """Write documents from one of several workers of a pipeline, in one transaction."""
         with _mapped("the database cannot be used"):
-            self._prepare()
+            self.prepare()
         begin = partial(jobs.lock_for, job=job)
         return self._write(begin, jobs.source_of(job), documents, replace=False)
-
-    def _prepare(self) -> None:
-        self.prepare()
-        tables.SINK_METADATA.create_all(self.engine)
 
     def _write(
         self,
@@ -340,16 +305,6 @@ class SqlSink:
             database.add(self._job, [parse(*each) for each in items])
 
     def close(self) -> None: ...
-
-
-def _can_be_made_again(
-    connection: sql.Connection, state: str | None, present: Sequence[sql.Table]
-) -> bool:
-    """Return whether a database has the results of a state directory alone; for None, a sink's."""
-    if state is None or tables.OFFSETS in present:
-        return state is None and tables.OFFSETS in present
-    states = sql.select(tables.META.c.state)
-    return tables.META not in present or set(connection.execute(states).scalars()) <= {state}
 
 
 @contextmanager

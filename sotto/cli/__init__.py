@@ -23,6 +23,7 @@ COMMANDS = (
     "backup",
     "restore",
     "estimates",
+    "export",
     "ledger",
     "preview",
     "audit",
@@ -32,6 +33,8 @@ COMMANDS = (
     "stream",
     "sink",
     "collect",
+    "serve",
+    "report",
 )
 
 #: Those that are in :mod:`sotto.cli.upkeep`.
@@ -48,6 +51,7 @@ _EXTRAS = {
     "fastapi": "collector",
     "httptools": "collector",
     "uvicorn": "collector",
+    "jinja2": "web",
 }
 
 _DESCRIPTION = """\

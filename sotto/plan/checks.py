@@ -45,6 +45,8 @@ MAX_CEILING = 10**12
 MAX_DOMAIN = 1 << 17
 #: Characters of a text for people.
 MAX_WORDS = 1024
+#: Of the names that are called significant, no more than half may be false on average.
+MAX_FALSE_DISCOVERY = 0.5
 #: What a value is about, in the terms of the forms of application stores
 #: (:mod:`sotto.disclosure.forms`).
 DATA_TYPES = (
@@ -93,6 +95,13 @@ def metric_problems(metric: CompiledMetric, period: int, resolution: int) -> lis
     problems += [f": {each}" for each in texts]
     if metric.unit is not None and not stays_in_line(metric.unit):
         problems.append(": unit must be on one line")
+    rate = metric.false_discovery_rate
+    if rate is not None and metric.type != "string":
+        problems.append(f": {_named(metric.type)} has no false_discovery_rate")
+    elif rate is not None and not 0 < rate <= MAX_FALSE_DISCOVERY:
+        problems.append(
+            f": false_discovery_rate {rate:g} must be above 0 and at most {MAX_FALSE_DISCOVERY}"
+        )
     if metric.data_type is not None and metric.data_type not in DATA_TYPES:
         problems.append(f": data_type {metric.data_type!r} must be one of {', '.join(DATA_TYPES)}")
     return problems + _type_problems(metric)
@@ -187,8 +196,11 @@ def _ladder_problems(metric: CompiledMetric, period: int) -> list[str]:
     return problems
 
 
-def mechanism_problems(metric: CompiledMetric) -> list[str]:
-    """Return what is wrong with the mechanism of a metric whose parameters are sound."""
+def mechanism_problems(metric: CompiledMetric, cells: int = 1) -> list[str]:
+    """Return what is wrong with the mechanism of a metric whose parameters are sound.
+
+    ``cells`` is the number of the plan's cells, of which each has counts of its own.
+    """
     try:
         mechanism = metric.mechanism
     except ParameterError as error:
@@ -199,13 +211,14 @@ def mechanism_problems(metric: CompiledMetric) -> list[str]:
     if mechanism.count_length > MAX_COUNTS:
         problems.append(f": {mechanism.count_length} counts; at most {MAX_COUNTS} are allowed")
     windows = open_windows(metric.horizon, metric.window)
-    cells = windows * len(metric.ladder) * mechanism.count_length
-    if cells > MAX_OPEN_COUNTS:
+    counts = windows * len(metric.ladder) * mechanism.count_length * cells
+    if counts > MAX_OPEN_COUNTS:
+        segments = f", times {cells} cells of segments" if cells > 1 else ""
         problems.append(
             f": {windows} windows of {duration_text(metric.window)} within the horizon of "
             f"{duration_text(metric.horizon)}, times {len(metric.ladder)} levels, times "
-            f"{mechanism.count_length} counts, are {cells} counts; at most {MAX_OPEN_COUNTS} are "
-            f"allowed"
+            f"{mechanism.count_length} counts{segments}, are {counts} counts; at most "
+            f"{MAX_OPEN_COUNTS} are allowed"
         )
     before = 0
     for number, level in enumerate(metric.ladder):

@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictBool,
+    StrictFloat,
     StrictInt,
     StrictStr,
     ValidationError,
@@ -237,11 +238,13 @@ class StringFile(MetricFile):
     """Text that need not be known in advance."""
 
     _parameters = ("bits", "hashes", "cohorts")
+    _details = ("false_discovery_rate",)
     type: Literal["string"]
     bits: StrictInt = 128
     hashes: StrictInt = 2
     cohorts: StrictInt = 16
     candidates: StrictStr | None = None
+    false_discovery_rate: StrictFloat | None = None
 
 
 class NumberFile(MetricFile):
@@ -295,6 +298,14 @@ class OrdinalFile(MetricFile):
         return {**place, "outside": self.outside or outside, "unit": self.unit}
 
 
+class ExperimentFile(_Model):
+    """Arms to which devices are assigned, and the share of devices that take part."""
+
+    name: Text
+    arms: tuple[Text, ...]
+    share: Micro = 1_000_000
+
+
 class CeilingsFile(_Model):
     """Epsilon that a device may spend in one period, and in its lifetime."""
 
@@ -334,6 +345,8 @@ class PlanFile(_Model):
     description: Words | None = None
     purpose: Words | None = None
     groups: dict[Text, Words] = {}
+    segments: dict[Text, tuple[Text, ...]] = {}
+    experiment: ExperimentFile | None = None
     metrics: dict[Text, Annotated[_AnyMetric, Field(discriminator="type")]]
 
 

@@ -24,8 +24,9 @@ class Reason(IntEnum):
     #: Of earlier releases, whose processes could share a topic.
     WRONG_PARTITION = 16
     UNAUTHENTICATED = 17
+    UNKNOWN_CELL = 18
     #: Of a pseudonym that a person had forgotten; nothing is kept of it but the number.
-    FORGOTTEN = 18
+    FORGOTTEN = 19
 
     @property
     def label(self) -> str:

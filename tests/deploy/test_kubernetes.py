@@ -130,9 +130,7 @@ def test_an_overlay_is_built_and_is_as_good(overlay: str) -> None:
         if document["kind"] != "Namespace":
             assert document["metadata"]["namespace"] == "sotto"
     check(documents)
-    labels = [
-        each["spec"]["template"]["metadata"]["labels"] for each, _ in pods(documents)
-    ]
+    labels = [each["spec"]["template"]["metadata"]["labels"] for each, _ in pods(documents)]
     for each in documents:
         spec = each.get("spec", {})
         wanted = None

@@ -99,7 +99,7 @@ class Feed:
 
 def held(url: str | sql.URL) -> dict[str, list[dict[str, object]]]:
     with Results(url, create=False) as results:
-        return {table.name: results.table(table) for table in TABLES}
+        return {table.name.removeprefix("stored_"): results.table(table) for table in TABLES}
 
 
 def values(url: str | sql.URL) -> dict[tuple[object, object], object]:

@@ -19,7 +19,8 @@ from sotto.errors import AggregationError
 
 
 def window(start: int, revision: int) -> dict[str, object]:
-    return {**window_row(start), "reports_by_level": [3, 4], "revision": revision}
+    own = {"segment": "", "reports_by_level": [3, 4], "revision": revision}
+    return {**window_row(start), **own}
 
 
 def estimate(start: int, item: str, value: float, revision: int = 1) -> dict[str, object]:
@@ -150,6 +151,11 @@ def earlier(file: Path, state: str) -> None:
             "CREATE TABLE meta (id INTEGER PRIMARY KEY, state TEXT, projected_generation INTEGER)"
         )
         connection.execute("INSERT INTO meta VALUES (1, ?, 3)", (state,))
+        views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
+        for (name,) in views.fetchall():
+            connection.execute(f"DROP VIEW {name}")
+        for table in ("windows", "estimates"):
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {table} (window_start INTEGER)")
 
 
 def test_results_of_an_earlier_release_are_made_again_but_not_those_of_others(database, tmp_path):
@@ -252,11 +258,14 @@ def test_a_database_made_before_a_column_was_there_is_given_it(tmp_path):
         database.projected("tests.example", "mine")
         database.project(FIRST)
     with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("ALTER TABLE estimates DROP COLUMN method")
+        views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
+        for (name,) in views.fetchall():
+            connection.execute(f"DROP VIEW {name}")
+        connection.execute("ALTER TABLE stored_estimates DROP COLUMN method")
         connection.execute("ALTER TABLE quarantine DROP COLUMN requeued")
-        for table, column in (("estimates", "withheld"), ("windows", "withheld")):
-            connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        connection.execute("ALTER TABLE windows DROP COLUMN minimum_reports")
+        for table in ("stored_estimates", "stored_windows"):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN withheld")
+        connection.execute("ALTER TABLE stored_windows DROP COLUMN minimum_reports")
     with Results(f"sqlite:///{file}") as database:
         assert database.projected("tests.example", "mine") == 3
         assert {row["method"] for row in database.estimates()} == {None}
