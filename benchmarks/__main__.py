@@ -21,6 +21,7 @@ BENCHMARKS = {
     "costs": "run.costs",
     "signatures": "signatures",
     "collect": "collect",
+    "results": "results",
     "small": "small",
     "web": "web",
     "kafka": "kafka",
