@@ -333,6 +333,8 @@ class Fleet:
     def _record(self, client: Client, publisher: DevicePublisher, entry: int) -> None:
         """Record the values of one row."""
         recordings, played = self._recordings, self.played
+        if recordings.segments:
+            client.set_segments({name: said[entry] for name, said in recordings.segments.items()})
         for metric in self._plan.metrics:
             name = metric.name
             value = recordings.values[name][entry]

@@ -83,6 +83,8 @@ class Columns:
     nulls: frozenset[str] = frozenset()
     #: What a time that is a number counts: ``s``, ``ms``, ``us`` or ``ns``.
     time_unit: str = "ms"
+    #: The column of each of the plan's segments that the input has.
+    segments: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of_plan(
@@ -93,20 +95,28 @@ class Columns:
         renamed: Mapping[str, str] | None = None,
         nulls: Sequence[str] = (),
         time_unit: str = "ms",
+        segments: Mapping[str, str] | None = None,
     ) -> Columns:
         """Give every metric of the plan the column of its own name, or the one in ``renamed``."""
+        segments = segments or {}
+        known = [name for name, _ in plan.segments]
+        for name in segments:
+            if name not in known:
+                has = ", ".join(known) or "none"
+                raise ParameterError(f"the plan has no segment {name!r}; it has {has}")
         renamed = renamed or {}
         names = [metric.name for metric in plan.metrics]
         for name in renamed:
             if name not in names:
                 raise ParameterError(f"the plan has no metric {name!r}; it has {', '.join(names)}")
         metrics = {name: renamed.get(name, name) for name in names}
-        return cls(device, time, metrics, frozenset(nulls), time_unit)
+        return cls(device, time, metrics, frozenset(nulls), time_unit, segments)
 
     @property
     def used(self) -> list[str]:
         """Every column that is read, each once."""
-        return list(dict.fromkeys([self.device, self.time, *self.metrics.values()]))
+        said = [*self.metrics.values(), *self.segments.values()]
+        return list(dict.fromkeys([self.device, self.time, *said]))
 
     def check(self, present: Sequence[str]) -> None:
         """Raise :class:`ParameterError` that names what is absent and what there is."""
@@ -140,6 +150,8 @@ class Recordings:
     skipped: Counter[str] = field(default_factory=Counter)
     #: What is wrong with the input: rows left out, cells of the wrong type, times to be doubted.
     problems: tuple[Problem, ...] = ()
+    #: By segment, of shape (n,): what the device was, ``None`` where that is not said.
+    segments: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
 
     @property
     def devices(self) -> int:
@@ -169,6 +181,7 @@ class Recordings:
             starts=np.cumsum([0, *map(len, spans)]),
             values={name: values[entries] for name, values in self.values.items()},
             rows=self.rows,
+            segments={name: said[entries] for name, said in self.segments.items()},
         )
 
 
@@ -217,10 +230,17 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
             if bad.any():
                 found.add(kind.value, "such cells are skipped", column, kept[bad])
         values[metric.name] = cells[order]
+    segments = {}
+    for name, column in columns.segments.items():
+        said = _decoded(table.columns[column], columns.nulls, str)[kept]
+        # What is no text is no value that the plan lists.
+        said[[isinstance(cell, Cell) for cell in said]] = None
+        segments[name] = said[order]
     starts = np.concatenate(([0], np.cumsum(np.bincount(who, minlength=len(numbers)))))
     rows = len(table.lines) + len(table.ragged)
     problems = tuple(found.problems)
-    return Recordings(kept[order], when[order], starts, values, rows, skipped, problems)
+    found_in = kept[order], when[order], starts, values, rows, skipped, problems
+    return Recordings(*found_in, segments)
 
 
 def _doubt_times(

@@ -578,7 +578,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("extra", "says"),
         [
-            (["--map", "colour"], "must be METRIC=COLUMN"),
+            (["--map", "colour"], "must be NAME=COLUMN"),
             (["--map", "hue=colour"], "no metric 'hue'; it has colour, size, good"),
             (["--processes", "0"], "--processes: '0' must be a whole number, at least 1"),
             (["--send-every", "often"], "duration"),
