@@ -48,14 +48,14 @@ def forget(job: Job, intent: Intent) -> JobOutput:
         for window, change in taken.stepped.changes.items():
             pages[counts.page_of(window, registry.period)].append((window, change))
     for page, changes in sorted(pages.items()):
-        content = counts.pack_page(counts.merge(job.page(page), changes, job.generation))
+        counted = counts.pack_page(counts.merge(job.page(page), changes, job.generation))
         target = f"counts/{page}.{job.generation}"
-        written = job.write(target, files.with_checksum(counts.KIND, content))
+        written = job.write(target, files.with_checksum(counts.KIND, counted))
         done.append(replace(written, pages=frozenset([page])))
     if rejects:
-        content = quarantine.combine([quarantine.pack(rejects)])
         target = f"quarantine/{job.generation}"
-        written = job.write(target, files.with_checksum(quarantine.KIND, content))
+        packed = quarantine.combine([quarantine.pack(rejects)])
+        written = job.write(target, files.with_checksum(quarantine.KIND, packed))
         done.append(replace(written, rejects=quarantine.numbers(rejects)))
     for entry in manifest.quarantine:
         left = list(_without(job, entry, pseudonyms))

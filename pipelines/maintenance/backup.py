@@ -17,19 +17,21 @@ import os
 import re
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, TypeAlias
 
-from pipelines.bounded.run import Progress
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import AnyPath
 from pipelines.storage.manifest import Manifest
 from sotto.errors import AggregationError, FormatError
 from sotto.files import open_file, try_lock
+
+#: Called with how many bytes are done, and how many will be.
+Progress: TypeAlias = Callable[[int, int], None]
 
 FORMAT = 1
 _INDEX, _MANIFEST = "BACKUP.json", "MANIFEST.json"
@@ -254,7 +256,7 @@ def _check_whole(partial: Path) -> None:
     directory = StateDirectory(partial)
     manifest = directory.manifest()
     for path in directory.files.named(manifest):
-        if not path.exists():
+        if not Path(str(path)).exists():
             raise AggregationError(f"the backup lacks {path.parent.name}/{path.name}")
     for plan in manifest.plans:
         directory.plans.load(plan)

@@ -18,7 +18,7 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import add
@@ -191,7 +191,7 @@ class Results(Database):
     def estimates(
         self, metric: str | None = None, at: int | None = None, collector: str | None = None
     ) -> list[dict[str, object]]:
-        """Return estimates in order; of a metric, a time in ms, a collector if they are given."""
+        """Return estimates in order, of all segments; of a metric, a time in ms, a collector."""
         order = ("collector", "plan", "version", "metric", "window_start", "segment", "position")
         columns = tables.ESTIMATES.c
         query = sql.select(tables.ESTIMATES).order_by(*(columns[name] for name in order))
@@ -211,7 +211,16 @@ class Results(Database):
             with self.engine.connect() as connection:
                 return [dict(row) for row in connection.execute(query).mappings()]
         except SQLAlchemyError as error:
-            raise AggregationError(f"the database cannot be read: {first_line(error)}") from error
+            failed = f"the database cannot be read: {first_line(error)}"
+            raise AggregationError(self._older() or failed) from error
+
+    def _older(self) -> str | None:
+        """Return what is said of a database of an older Sotto; None of others."""
+        with suppress(SQLAlchemyError), self.engine.connect() as connection:
+            inspected = sql.inspect(connection)
+            if inspected.has_table(tables.META.name) and schema.is_older(connection):
+                return schema.OLDER
+        return None
 
 
 class Applied(NamedTuple):

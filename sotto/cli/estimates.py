@@ -210,9 +210,9 @@ def _block(rows: Sequence[Row], under: float | None) -> list[str]:
 def _title(row: Row, *, several: bool) -> str:
     whose = f"{row['collector']}: " if several else ""
     segment = f" [{row['segment']}]" if row.get("segment") else ""
-    times = f"{_day(row['window_start'])} to {_day(row['window_end'])}"
+    start, end = _day(row["window_start"]), _day(row["window_end"])
     return (
-        f"{whose}{row['metric']}{segment}, {times} "
+        f"{whose}{row['metric']}{segment}, {start} to {end} "
         f"({row['plan']} version {row['version']}, revision {row['revision']})"
     )
 

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clientsdk.wording import minute
 from sotto.cli import options
-from sotto.clocks import now_ms
 
 if TYPE_CHECKING:
     from pipelines.maintenance.backup import BackedUp
@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    options.quiet_libraries()
     from pipelines.maintenance.backup import backup, check
     from sotto.errors import ParameterError
 
@@ -58,13 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
 def what_it_has(file: Path, found: BackedUp) -> str:
     """Return what a backup has, in a line."""
-    from sotto.plan.durations import duration_text
-
-    age = ""
-    if found.clock is not None:
-        minutes = max(now_ms() - found.clock, 0) // 60_000
-        age = f", reports up to {duration_text(minutes * 60_000)} ago" if minutes else ""
+    until = "" if found.clock is None else f", reports up to {minute(found.clock)}"
     return (
         f"{file}: generation {found.generation}, {found.files:,} files, "
-        f"{found.size / 1e6:,.1f} MB{age}"
+        f"{found.size / 1e6:,.1f} MB{until}"
     )

@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    options.quiet_libraries()
     from pipelines.maintenance.backup import restore
     from pipelines.sinks.sql import Results
 
