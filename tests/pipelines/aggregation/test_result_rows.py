@@ -209,7 +209,7 @@ def test_what_is_withheld_keeps_its_rows_and_says_why(pair):
     assert "sotto_estimate{" not in exposed
     assert exposed.count("sotto_estimate_window_withheld{") == len(KINDS)
     for name in ("reports", "withheld"):
-        labels = 'collector="tests.example",metric="grr",plan="every",version="1"'
+        labels = f'collector="{every_plan().collector}",metric="grr",plan="every",version="1"'
         assert f"sotto_estimate_window_{name}{{{labels}}} 1.0" in exposed
 
 

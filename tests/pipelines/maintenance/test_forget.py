@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from pipelines.maintenance.forget import forget, held
 from pipelines.requeue.state import requeue
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.ledger import pseudonym_ledger
+from sotto.cli import main
 from sotto.errors import AggregationError, FormatError, ParameterError
 from sotto.wire.format import pseudonym_of
 from sotto.wire.reasons import Reason
@@ -160,3 +162,28 @@ def test_twice_changes_nothing_and_what_is_no_pseudonym_is_not_repeated(world, t
         aggregate(world.log, tmp_path / "new", plans(), checkpoint=kill_at("begun"))
     with pytest.raises(AggregationError, match="sotto aggregate"):
         forget(tmp_path / "new", world.gone)
+
+
+def test_the_command_reads_a_file_or_a_pipe_and_shows_no_name_whole(
+    world, tmp_path, capsys, monkeypatch
+):
+    state, request = world.copy(), tmp_path / "request.txt"
+    request.write_text("\n".join(world.gone), encoding="ascii")
+    given = ["forget", "--state", str(state), "--file"]
+    before = committed(state)
+    assert main([*given, str(request), "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert committed(state) == before
+    monkeypatch.setattr("sys.stdin", io.StringIO(world.gone[0] + "\n"))
+    assert main([*given, "-"]) == 0
+    assert main([*given, str(request)]) == 0
+    shown += capsys.readouterr().out
+    assert "forgotten already" in shown
+    assert "they stay in the log or topic" in shown
+    for name in world.gone:
+        assert name[:8] in shown
+        assert name not in shown
+    assert counted(state) == counted(world.without)
+    request.write_text("\n", encoding="ascii")
+    assert main([*given, str(request)]) == 2
+    assert "no pseudonym in it" in capsys.readouterr().err
