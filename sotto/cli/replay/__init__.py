@@ -10,7 +10,8 @@ Values are randomized, held back and released as the plan says, and what devices
 the log at the simulated times. Of a top item a row is one occurrence; of a constant metric the
 first row is what a device reports in every period in which it has one. After its last row its
 clock runs on until its last level is delivered, or to --until. Where the plan has panels a device
-records in its turns alone, as a real one; with --ignore-panels it records always.
+records in its turns alone, as a real one; with --ignore-panels it records always. Where the plan
+has segments, each has a column too.
 
 The input is CSV in UTF-8 with a line of column names, or Parquet; columns that no metric has are
 not read. Times are ISO 8601 (UTC unless they have an offset) or numbers of --time-unit since 1970;
@@ -80,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     unit = "what a time that is a number counts since 1970: s, ms, us or ns"
     add("--time-unit UNIT", unit, "ms", choices=["s", "ms", "us", "ns"])
     add("--out DIR", "the log; empty or new", required=True)
-    renamed = "a metric's column, where it has another name (may be repeated)"
+    renamed = "a metric's or segment's column, where it has another name (may be repeated)"
     add("--map METRIC=COLUMN", renamed, [], type=_renamed, action="append")
     null = "cells of this text count as empty, such as NA (may be repeated)"
     add("--null TEXT", null, [], action="append")

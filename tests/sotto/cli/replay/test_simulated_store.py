@@ -66,10 +66,11 @@ def drawn_plan(source):
         f"period: 7d\nresolution: {source.choice(('1h', '1d'))}",
         f"ceilings: {{period: 120, lifetime: {source.choice((120, 100_000))}}}",
     ]
-    head += source.sample(["panel: 1/3", "authentication: required", EXPERIMENT], 1)
+    head += [source.choice(("panel: 1/3", "authentication: required", EXPERIMENT, SEGMENTS))]
     return "\n".join(head) + "\nmetrics:\n" + "".join(lines), chosen
 
 
+SEGMENTS = "segments: {os: [linux, mac]}"
 EXPERIMENT = "experiment: {name: onboarding, arms: [control, treatment], share: 0.5}"
 
 
@@ -81,9 +82,10 @@ def drawn_table(source, metrics):
         for _ in range(source.randrange(1, 14)):
             time += source.choice((0, HOUR, 9 * HOUR, 3 * DAY, 8 * DAY))
             cells = [_cell(KINDS[name].value(source), source) for name in metrics]
-            lines.append(",".join([f"d{device}", str(time), *cells]))
+            system = source.choice(("linux", "mac", "beos", ""))
+            lines.append(",".join([f"d{device}", str(time), system, *cells]))
     source.shuffle(lines)
-    return "\n".join([",".join(["who", "when", *metrics]), *lines]) + "\n"
+    return "\n".join([",".join(["who", "when", "os", *metrics]), *lines]) + "\n"
 
 
 def _cell(value, source):
