@@ -141,14 +141,14 @@ def test_devices_on_files_do_the_same(tmp_path, monkeypatch):
 
 def test_a_statement_that_is_not_known_is_named_and_ends_the_device():
     database = SimulatedDatabase(None)
+    database.version = 0
     statement = "DELETE FROM chain WHERE 1"
     with pytest.raises(NotImplementedError, match=statement):
         database.connection.execute(statement)
-    with pytest.raises(NotImplementedError, match=statement):
-        database.connection.executemany(statement, [()])
-    database.let_go()
-    with pytest.raises(RuntimeError, match="an earlier transaction"):
-        database.begin(None)
+    with pytest.raises(NotImplementedError, match=statement), database as connection:
+        connection.executemany(statement, [()])
+    with pytest.raises(RuntimeError, match="an earlier transaction"), database:
+        pass
 
 
 def test_bits_of_the_pool_are_returned_once(monkeypatch):
