@@ -10,13 +10,13 @@ Values are randomized, held back and released as the plan says, and what devices
 the log at the simulated times. Of a top item a row is one occurrence; of a constant metric the
 first row is what a device reports in every period in which it has one. After its last row its
 clock runs on until its last level is delivered, or to --until. Where the plan has panels a device
-records in its turns alone, as a real one; with --ignore-panels it records always. Where the plan
-has segments, each has a column too.
+records in its turns alone, as a real one; with --ignore-panels it records always.
 
 The input is CSV in UTF-8 with a line of column names, or Parquet; columns that no metric has are
 not read. Times are ISO 8601 (UTC unless they have an offset) or numbers of --time-unit since 1970;
 a Parquet timestamp is what it says. Rows may come in any order. An empty cell is a missing value
-where the plan has "missing: true"; where it has not, nothing is recorded.
+where the plan has "missing: true"; where it has not, nothing is recorded. What a device was, by the
+plan's segments, is in the columns of --segment; the arm of an experiment each device draws itself.
 
 A row without a device or a time, or with too many cells or too few, is skipped, and so is a cell of
 the wrong type: all others are played back. What was skipped is counted, and named on standard error
@@ -81,8 +81,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     unit = "what a time that is a number counts since 1970: s, ms, us or ns"
     add("--time-unit UNIT", unit, "ms", choices=["s", "ms", "us", "ns"])
     add("--out DIR", "the log; empty or new", required=True)
-    renamed = "a metric's or segment's column, where it has another name (may be repeated)"
+    renamed = "a metric's column, where it has another name (may be repeated)"
     add("--map METRIC=COLUMN", renamed, [], type=_renamed, action="append")
+    segment = "a segment's column (may be repeated); without one it is 'other'"
+    add("--segment NAME=COLUMN", segment, [], type=_renamed, action="append")
     null = "cells of this text count as empty, such as NA (may be repeated)"
     add("--null TEXT", null, [], action="append")
     add("--processes N", "how many play devices back", 2, type=options.whole(1))
@@ -109,9 +111,8 @@ def run(args: argparse.Namespace) -> int:
 
     started = time.perf_counter()
     plan = options.load(args.plan).plan
-    columns = Columns.of_plan(
-        plan, args.device_column, args.time_column, dict(args.map), args.null, args.time_unit
-    )
+    named = dict(args.map), args.null, args.time_unit, dict(args.segment)
+    columns = Columns.of_plan(plan, args.device_column, args.time_column, *named)
     if not args.send_every > 0:
         raise ParameterError("--send-every must be above 0")
     schedule = Schedule(args.send_every, args.until, args.ignore_panels)
@@ -137,10 +138,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _renamed(text: str) -> tuple[str, str]:
-    """Return metric and column: the type of ``--map``."""
+    """Return metric, or segment, and column: the type of ``--map`` and ``--segment``."""
     metric, equals, column = text.partition("=")
     if not (metric and equals and column):
-        raise argparse.ArgumentTypeError(f"{text!r} must be METRIC=COLUMN")
+        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=COLUMN")
     return metric, column
 
 

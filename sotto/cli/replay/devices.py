@@ -290,15 +290,12 @@ class Fleet:
             if self._schedule.every_period:
                 client.ignore_panels()
             client.give_consent()
-            segments = self._recordings.segments
             for entry in range(start, end):
                 now = int(self._recordings.time[entry])
                 if self._schedule.until is not None and now >= self._schedule.until:
                     break
                 self._send(client, clock, now)
                 clock.now = now
-                if segments:
-                    client.set_segments({name: cells[entry] for name, cells in segments.items()})
                 self._record(client, publisher, entry)
             self._send(client, clock, self._schedule.until)
             ledger = client.ledger()
@@ -336,6 +333,8 @@ class Fleet:
     def _record(self, client: Client, publisher: DevicePublisher, entry: int) -> None:
         """Record the values of one row."""
         recordings, played = self._recordings, self.played
+        if recordings.segments:
+            client.set_segments({name: said[entry] for name, said in recordings.segments.items()})
         for metric in self._plan.metrics:
             name = metric.name
             value = recordings.values[name][entry]

@@ -79,12 +79,12 @@ class Columns:
     time: str
     #: The column of each metric, in the plan's order.
     metrics: Mapping[str, str]
-    #: The column of each of the plan's segments.
-    segments: Mapping[str, str] = field(default_factory=dict)
     #: Cells of these texts count as empty, beside the empty cell itself.
     nulls: frozenset[str] = frozenset()
     #: What a time that is a number counts: ``s``, ``ms``, ``us`` or ``ns``.
     time_unit: str = "ms"
+    #: The column of each of the plan's segments that the input has.
+    segments: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of_plan(
@@ -95,25 +95,28 @@ class Columns:
         renamed: Mapping[str, str] | None = None,
         nulls: Sequence[str] = (),
         time_unit: str = "ms",
+        segments: Mapping[str, str] | None = None,
     ) -> Columns:
-        """Give each metric and segment the column of its own name, or the one in ``renamed``."""
+        """Give every metric of the plan the column of its own name, or the one in ``renamed``."""
+        segments = segments or {}
+        known = [name for name, _ in plan.segments]
+        for name in segments:
+            if name not in known:
+                has = ", ".join(known) or "none"
+                raise ParameterError(f"the plan has no segment {name!r}; it has {has}")
         renamed = renamed or {}
         names = [metric.name for metric in plan.metrics]
-        segments = [name for name, _ in plan.segments]
         for name in renamed:
-            if name not in names + segments:
-                known = ", ".join(names + segments)
-                raise ParameterError(f"the plan has no metric {name!r}; it has {known}")
-        metrics, kinds = (
-            {name: renamed.get(name, name) for name in group} for group in (names, segments)
-        )
-        return cls(device, time, metrics, kinds, frozenset(nulls), time_unit)
+            if name not in names:
+                raise ParameterError(f"the plan has no metric {name!r}; it has {', '.join(names)}")
+        metrics = {name: renamed.get(name, name) for name in names}
+        return cls(device, time, metrics, frozenset(nulls), time_unit, segments)
 
     @property
     def used(self) -> list[str]:
         """Every column that is read, each once."""
-        columns = [self.device, self.time, *self.metrics.values(), *self.segments.values()]
-        return list(dict.fromkeys(columns))
+        said = [*self.metrics.values(), *self.segments.values()]
+        return list(dict.fromkeys([self.device, self.time, *said]))
 
     def check(self, present: Sequence[str]) -> None:
         """Raise :class:`ParameterError` that names what is absent and what there is."""
@@ -141,14 +144,14 @@ class Recordings:
     starts: NDArray[np.int64]
     #: By metric, of shape (n,): a value, ``None`` where the cell is empty, or a ``Cell``.
     values: Mapping[str, NDArray[np.object_]]
-    #: By segment, of shape (n,): a text, or ``None`` for the plan's ``other``.
-    segments: Mapping[str, NDArray[np.object_]]
     #: Rows of the input, those left out included.
     rows: int
     #: Rows left out, by reason.
     skipped: Counter[str] = field(default_factory=Counter)
     #: What is wrong with the input: rows left out, cells of the wrong type, times to be doubted.
     problems: tuple[Problem, ...] = ()
+    #: By segment, of shape (n,): what the device was, ``None`` where that is not said.
+    segments: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
 
     @property
     def devices(self) -> int:
@@ -177,8 +180,8 @@ class Recordings:
             time=self.time[entries],
             starts=np.cumsum([0, *map(len, spans)]),
             values={name: values[entries] for name, values in self.values.items()},
-            segments={name: cells[entries] for name, cells in self.segments.items()},
             rows=self.rows,
+            segments={name: said[entries] for name, said in self.segments.items()},
         )
 
 
@@ -228,17 +231,18 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
                 found.add(kind.value, "such cells are skipped", column, kept[bad])
         values[metric.name] = cells[order]
     segments = {}
-    for segment, column in columns.segments.items():
-        cells = _decoded(table.columns[column], columns.nulls, str)[kept]
-        bad = np.fromiter((cell is NOT_TEXT for cell in cells), np.bool_, len(kept))
+    for name, column in columns.segments.items():
+        said = _decoded(table.columns[column], columns.nulls, str)[kept]
+        # What is no text is no value that the plan lists.
+        bad = np.fromiter((cell is NOT_TEXT for cell in said), np.bool_, len(kept))
         found.add(NOT_TEXT.value, "such cells count as other", column, kept[bad])
-        cells[bad] = None
-        segments[segment] = cells[order]
+        said[bad] = None
+        segments[name] = said[order]
     starts = np.concatenate(([0], np.cumsum(np.bincount(who, minlength=len(numbers)))))
     rows = len(table.lines) + len(table.ragged)
     problems = tuple(found.problems)
-    entries = kept[order], when[order], starts, values, segments
-    return Recordings(*entries, rows, skipped, problems)
+    found_in = kept[order], when[order], starts, values, rows, skipped, problems
+    return Recordings(*found_in, segments)
 
 
 def _doubt_times(

@@ -313,7 +313,7 @@ class TestPlaying:
 
     def test_each_row_is_sent_in_the_segment_that_it_names(self, tmp_path):
         plan = parse_plan(PLAN + "segments: {os: [linux, mac]}\n").compile()
-        columns = Columns.of_plan(plan, "who", "when", {"os": "system"})
+        columns = Columns.of_plan(plan, "who", "when", segments={"os": "system"})
         path = tmp_path / "t.csv"
         systems = b"linux", b"mac", b"beos", b"", b"\xff"
         path.write_bytes(
@@ -601,7 +601,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("extra", "says"),
         [
-            (["--map", "colour"], "must be METRIC=COLUMN"),
+            (["--map", "colour"], "must be NAME=COLUMN"),
             (["--map", "hue=colour"], "no metric 'hue'; it has colour, size, good"),
             (["--processes", "0"], "--processes: '0' must be a whole number, at least 1"),
             (["--send-every", "often"], "duration"),

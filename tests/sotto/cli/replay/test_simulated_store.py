@@ -114,7 +114,9 @@ def compare(seed, tmp_path, monkeypatch):
     plan = parse_plan(text).compile()
     table = tmp_path / f"{seed}.csv"
     table.write_text(drawn_table(source, metrics))
-    recordings = read_recordings(table, plan, Columns.of_plan(plan, "who", "when"))
+    segments = {name: name for name, _ in plan.segments}
+    columns = Columns.of_plan(plan, "who", "when", segments=segments)
+    recordings = read_recordings(table, plan, columns)
     choices = source.getrandbits(32)
     fast = played(tmp_path / f"{seed}-fast", plan, recordings, seed, random.Random(choices))
     (tmp_path / f"{seed}-devices").mkdir()
