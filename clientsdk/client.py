@@ -130,7 +130,7 @@ class Client:
 
     #: Before which reading of the clock it cannot be right (ms).
     _earliest = EARLIEST
-    _kind_of_store = Store
+    _kind_of_store: type[Store] = Store
     #: Whether errors are counted, why nothing is recorded, and whether a withdrawal is not written.
     _lenient = False
     _why: str | None = None

@@ -13,7 +13,7 @@ from clientsdk.decisions import Decisions, Entry, Occurrence, Repetition, Terms
 from clientsdk.item_counter import ItemCounter
 from clientsdk.outcomes import Outcome
 from clientsdk.store import permanent, reservoirs
-from clientsdk.store.database import READ, WRITE, Hold, Transaction
+from clientsdk.store.database import READ, WRITE, Hold
 from clientsdk.store.outbox import Chain
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source
@@ -79,11 +79,11 @@ class Recorder:
                 return ACCEPTED
         store = self._store
         terms = self.decisions.terms[metric.name]
-        if terms.own and store.path is None:
+        if terms.own and store.buffers:
             buffered = self._buffer(terms, symbol, now)
             if buffered is not None:
                 return buffered
-        with Transaction(store.database, WRITE) as connection:
+        with store.transaction(WRITE) as connection:
             owed = store.erasure.owed
             decided = self.decisions.decide(connection, terms, now)
             if isinstance(decided, int):

@@ -96,6 +96,8 @@ class Store:
         self.database = self.kind_of_database(path)
         self._clock = clock
         self.path = self.database.path
+        #: Whether recordings may wait in memory before they come into the tables.
+        self.buffers = self.path is None
         self.accounts = Accounts()
         self.outbox = Outbox((quota or Quota()).bytes)
         self.erasure = Erasure(self.database)
@@ -315,7 +317,7 @@ class Store:
     def buffering(self) -> bool:
         """Whether a recording may be buffered: in memory, with nothing else to be written."""
         return (
-            self.path is None
+            self.buffers
             and self.database.version is not None
             and self.outbox.named
             and self.outbox.room > 0

@@ -50,18 +50,16 @@ class PooledSource:
 
 
 class SimulatedDatabase(Database):
-    """A database of one thread of one process, which loses nothing because nothing can stop it.
+    """A database of one thread of one process, and the context of each of its transactions.
 
-    What fails in the middle of a transaction is not rolled back, and the next one is refused.
+    What fails in the middle of one is not rolled back, and the next one is refused.
     """
 
     def __init__(self, path: str | None) -> None:
         self.path = path
         self.sending = threading.RLock()
         self.flushing = False
-        self.use = None
         self.version = None
-        self.look_again = 0.0
         self.connection = self.cursor = SimulatedConnection()  # type: ignore[assignment]
         self._failed = False
 
@@ -76,39 +74,32 @@ class SimulatedDatabase(Database):
     def check_process(self) -> None:
         """Do nothing: a simulated device is not forked."""
 
-    def hold(self, use: int) -> None:
-        """Do nothing: nobody else uses the database."""
-
-    def begin(self, access: Access) -> Any:
-        """Begin a transaction, and return what stands for the connection."""
+    def __enter__(self) -> Any:
         if self._failed:
             raise RuntimeError("an earlier transaction of this simulated device has failed")
-        connection = self.connection
         if self.version is None:
-            self._contents.refresh(connection)  # type: ignore[arg-type]
+            self._contents.refresh(self.connection)  # type: ignore[arg-type]
             self.version = 0
-        return connection
+        return self.connection
 
-    def commit(self, access: Access) -> None:
-        """Do nothing: what a statement has changed is changed."""
-
-    def write_guard(self) -> None:
-        """Do nothing: nothing can be replaced by an older copy."""
-
-    def let_go(self) -> None:
-        """Note whether a transaction has failed."""
-        self._failed = self._failed or self.version is None
-
-    def release(self) -> None:
-        """Do nothing: nobody waits."""
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._failed = self._failed or error is not None
 
 
 class SimulatedStore(Store):
     """The SDK's store over a :class:`SimulatedDatabase`."""
 
     kind_of_database = SimulatedDatabase
-    #: Nothing is gained by a buffer in front of tables in memory.
-    buffering = False
+    database: SimulatedDatabase
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        # Nothing is gained by a buffer in front of dictionaries.
+        self.buffers = False
+
+    def transaction(self, access: Access) -> Any:
+        """Return a context in which the store changes: the database itself, which has one user."""
+        return self.database
 
 
 class Device(Client):

@@ -234,7 +234,9 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
     for name, column in columns.segments.items():
         said = _decoded(table.columns[column], columns.nulls, str)[kept]
         # What is no text is no value that the plan lists.
-        said[[isinstance(cell, Cell) for cell in said]] = None
+        bad = np.fromiter((cell is NOT_TEXT for cell in said), np.bool_, len(kept))
+        found.add(NOT_TEXT.value, "such cells count as other", column, kept[bad])
+        said[bad] = None
         segments[name] = said[order]
     starts = np.concatenate(([0], np.cumsum(np.bincount(who, minlength=len(numbers)))))
     rows = len(table.lines) + len(table.ragged)

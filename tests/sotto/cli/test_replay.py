@@ -311,6 +311,29 @@ class TestPlaying:
         names = {row.pseudonym.hex() for _, _, row in rows(tmp_path / "log")}
         assert names == {line.pseudonym for line in played.audit}
 
+    def test_each_row_is_sent_in_the_segment_that_it_names(self, tmp_path):
+        plan = parse_plan(PLAN + "segments: {os: [linux, mac]}\n").compile()
+        columns = Columns.of_plan(plan, "who", "when", segments={"os": "system"})
+        path = tmp_path / "t.csv"
+        systems = b"linux", b"mac", b"beos", b"", b"\xff"
+        path.write_bytes(
+            b"who,when,colour,size,good,system\n"
+            + b"".join(b"a,%d,red,1,1,%b\n" % (START + i * WEEK, s) for i, s in enumerate(systems))
+        )
+        found = read_recordings(path, plan, columns)
+        assert [str(each) for each in found.problems] == [
+            "bytes that are no UTF-8 text in column 'system': line 6; such cells count as other"
+        ]
+        Replay(tmp_path / "log", processes=1).run(plan, found)
+        cells = {
+            (row.event - START) // WEEK: message.cell
+            for _, body in messages(tmp_path / "log")
+            for message in [decode_message(body)]
+            for group in message.groups
+            for row in group.rows
+        }
+        assert cells == {0: 0, 1: 1, 2: 2, 3: 2, 4: 2}
+
     def test_the_witness_names_the_rows_that_stayed(self, tmp_path, plan, columns):
         found = read(tmp_path / "t.csv", plan, table(40, 30), columns)
         played = Replay(tmp_path / "log", processes=1, witness=True).run(plan, found)

@@ -66,10 +66,11 @@ def drawn_plan(source):
         f"period: 7d\nresolution: {source.choice(('1h', '1d'))}",
         f"ceilings: {{period: 120, lifetime: {source.choice((120, 100_000))}}}",
     ]
-    head += source.sample(["panel: 1/3", "authentication: required", EXPERIMENT], 1)
+    head += [source.choice(("panel: 1/3", "authentication: required", EXPERIMENT, SEGMENTS))]
     return "\n".join(head) + "\nmetrics:\n" + "".join(lines), chosen
 
 
+SEGMENTS = "segments: {os: [linux, mac]}"
 EXPERIMENT = "experiment: {name: onboarding, arms: [control, treatment], share: 0.5}"
 
 
@@ -81,9 +82,10 @@ def drawn_table(source, metrics):
         for _ in range(source.randrange(1, 14)):
             time += source.choice((0, HOUR, 9 * HOUR, 3 * DAY, 8 * DAY))
             cells = [_cell(KINDS[name].value(source), source) for name in metrics]
-            lines.append(",".join([f"d{device}", str(time), *cells]))
+            system = source.choice(("linux", "mac", "beos", ""))
+            lines.append(",".join([f"d{device}", str(time), system, *cells]))
     source.shuffle(lines)
-    return "\n".join([",".join(["who", "when", *metrics]), *lines]) + "\n"
+    return "\n".join([",".join(["who", "when", "os", *metrics]), *lines]) + "\n"
 
 
 def _cell(value, source):
@@ -112,7 +114,9 @@ def compare(seed, tmp_path, monkeypatch):
     plan = parse_plan(text).compile()
     table = tmp_path / f"{seed}.csv"
     table.write_text(drawn_table(source, metrics))
-    recordings = read_recordings(table, plan, Columns.of_plan(plan, "who", "when"))
+    segments = {name: name for name, _ in plan.segments}
+    columns = Columns.of_plan(plan, "who", "when", segments=segments)
+    recordings = read_recordings(table, plan, columns)
     choices = source.getrandbits(32)
     fast = played(tmp_path / f"{seed}-fast", plan, recordings, seed, random.Random(choices))
     (tmp_path / f"{seed}-devices").mkdir()
@@ -139,14 +143,14 @@ def test_devices_on_files_do_the_same(tmp_path, monkeypatch):
 
 def test_a_statement_that_is_not_known_is_named_and_ends_the_device():
     database = SimulatedDatabase(None)
+    database.version = 0
     statement = "DELETE FROM chain WHERE 1"
     with pytest.raises(NotImplementedError, match=statement):
         database.connection.execute(statement)
-    with pytest.raises(NotImplementedError, match=statement):
-        database.connection.executemany(statement, [()])
-    database.let_go()
-    with pytest.raises(RuntimeError, match="an earlier transaction"):
-        database.begin(None)
+    with pytest.raises(NotImplementedError, match=statement), database as connection:
+        connection.executemany(statement, [()])
+    with pytest.raises(RuntimeError, match="an earlier transaction"), database:
+        pass
 
 
 def test_bits_of_the_pool_are_returned_once(monkeypatch):
