@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import sqlalchemy as sql
@@ -69,7 +70,7 @@ class View:
         """The view's query."""
         return self._select(column.shown for column in self.columns)
 
-    @property
+    @cached_property
     def stored(self) -> sql.Select[Any]:
         """The same with times in milliseconds, as the tables have them."""
         return self._select(column.source.label(column.name) for column in self.columns)
