@@ -48,12 +48,15 @@ from mechanisms.items import Context
 FALSE_ALARM = 1e-9
 #: The checks.
 KINDS = ("coins", "levels", "bits", "cells")
+#: Of payloads that are hardly ever equal, a single repeated one is proof. It is an alarm from one
+#: pair in so many on, since fewer devices move nothing.
+_NEGLIGIBLE = 0.001
 _LOG_RATE = math.log(FALSE_ALARM)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found; an alarm where ``p_value`` is at most 1e-9.
+    """What a check found; an alarm where ``p_value`` is at most 1e-9, beyond the threshold.
 
     Attributes
     ----------
@@ -93,7 +96,8 @@ def alarms(
     Parameters are those of :func:`findings`.
     """
     for found in findings(mechanism, counts, pairs, context, together):
-        if found.p_value <= FALSE_ALARM:
+        beyond = abs(found.statistic - found.expected) >= abs(found.threshold - found.expected)
+        if found.p_value <= FALSE_ALARM and beyond:
             yield found
 
 
@@ -199,6 +203,8 @@ def _levels(mechanism: Mechanism, pairs: Ints, context: Context) -> Finding | No
         return sum_tail(groups[many], n * (share if many else 1 - share)) + math.log(2)
 
     limit = first_below(bound, expected, float(many), _LOG_RATE)
+    if many:
+        limit = max(limit, expected + _NEGLIGIBLE * (1 - expected))
     what = "devices repeat answers" if many else "devices draw every level from the value"
     message = (
         f"{_percent(equal / n)} of {n:,} pairs of successive levels of a chain are equal, "

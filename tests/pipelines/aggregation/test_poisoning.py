@@ -66,6 +66,11 @@ def test_an_alarm_fires_about_its_attack(name, attack, share, kinds):
     assert set(attacks.alarms(name, N, share, attack, 5)) == kinds
 
 
+@pytest.mark.slow
+def test_a_single_device_is_no_alarm_although_it_is_certain():
+    assert attacks.alarms("host", N, 10 / N, attacks.repeat, 5) == []
+
+
 def projection(generation, row, estimates):
     return Projection(
         collector=row["collector"],
