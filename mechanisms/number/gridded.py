@@ -24,6 +24,7 @@ from mechanisms.number.mechanism import NumberMechanism
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
+    from mechanisms.experiments import Scores
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
     from mechanisms.planner.targets import Assumed, Precision
@@ -103,6 +104,17 @@ class GridMechanism(NumberMechanism):
 
         found, unit = super().precision(level, assumed, scale), self.variance(level, assumed.values)
         return Precision(found.what, found.data, lambda n: unit, scale)
+
+    def scores(self, level: int) -> Scores | None:
+        from mechanisms.experiments import Scores
+        from mechanisms.number.laws import matrix
+
+        if self.missing:
+            return None
+        law = self.laws[level]
+        values = np.array([float(each) for each in contributions(self.shape, law).value]) + 0.5
+        rows = matrix(self.shape, law)
+        return Scores(values, rows[0], rows[-1])
 
     def noise(self, level: int) -> Noise | None:
         """Return the largest variance that a bounded contribution can have."""
