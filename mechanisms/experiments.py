@@ -48,7 +48,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, np
 from mechanisms.errors import ParameterError
@@ -171,7 +171,7 @@ def difference(first: Scored, arm: Scored, *, error: float = 0.05, repeats: int 
     >>> counts = np.array([[7000, 3000], [6500, 3500]])
     >>> first, arm = (Scored("share", "yes", scores, each) for each in counts)
     >>> [round(each, 3) for each in difference(first, arm)]
-    [0.1, 0.055, 0.145, 0.0]
+    [0.1, 0.056, 0.144, 0.0]
     """
     if not 0 < error < 1:
         raise ParameterError(f"error must lie in (0, 1), got {error}")
@@ -181,7 +181,8 @@ def difference(first: Scored, arm: Scored, *, error: float = 0.05, repeats: int 
         raise ParameterError("arms are compared by the same estimate of the same level")
     scale = arm.high - arm.low
     reports = first.reports + arm.reports
-    wealth = _wealth(first, arm, repeats)
+    (offsets,), (slopes,) = _mixture(first.counts[None], arm.counts[None], arm.values, repeats)
+    wealth = _Wealth(offsets, slopes)
     most = math.log(repeats / error)
     low, high = _below(wealth, most)
     p_value = min(1.0, math.exp(min(math.log(repeats) - wealth.log(0.0), 0.0)))
@@ -190,8 +191,42 @@ def difference(first: Scored, arm: Scored, *, error: float = 0.05, repeats: int 
     return Difference(arm.mean - first.mean, scale * low, scale * high, p_value)
 
 
+def evidence(
+    first: ArrayLike, arm: ArrayLike, values: Floats, effect: ArrayLike = 0.0, repeats: int = 1
+) -> Floats:
+    """Return the logarithm of the mixture at several looks: the evidence against effects.
+
+    Parameters
+    ----------
+    first, arm : array_like, shape (looks, T)
+        Reports with each of the scores ``values``, ``(T,)``, at each look, by arm.
+    effect : array_like, shape (looks,) or ()
+        The average effect that is tested, scores being of truths in [0, 1].
+
+    Returns
+    -------
+    ndarray, shape (looks,)
+        If the effect is the true one at all looks, it ever reaches ``log(repeats / error)`` with at
+        most the probability ``error``.
+    """
+    counted = np.atleast_2d(first), np.atleast_2d(arm)
+    offsets, slopes = _mixture(*counted, values, repeats)
+    terms = offsets - slopes * np.broadcast_to(effect, len(offsets))[:, None]
+    top = terms.max(axis=1)
+    logs: Floats = top + np.log(np.exp(terms - top[:, None]).sum(axis=1))
+    return logs
+
+
+def _mixture(first: Any, arm: Any, values: Floats, repeats: int) -> tuple[Floats, Floats]:
+    """Return the terms of the mixture, ``(looks, B)``: ``exp(offsets - slopes * effect)``."""
+    bets = _bets(tuple(values.tolist()))
+    grown = first @ bets.of_first.T + arm @ bets.of_arm.T
+    reports = (first.sum(axis=1) + arm.sum(axis=1))[:, None]
+    return grown / repeats + bets.weights, bets.sizes * (reports / repeats)
+
+
 class _Wealth(NamedTuple):
-    """The logarithm of the mixture, as a function of the effect: convex."""
+    """The logarithm of the mixture at one look, as a function of the effect: convex."""
 
     offsets: Floats
     slopes: Floats
@@ -207,13 +242,6 @@ class _Wealth(NamedTuple):
 
     def falls(self, effect: float) -> bool:
         return float(self.terms(effect)[1] @ self.slopes) > 0
-
-
-def _wealth(first: Scored, arm: Scored, repeats: int) -> _Wealth:
-    bets = _bets(tuple(arm.values.tolist()))
-    grown = bets.of_first @ first.counts + bets.of_arm @ arm.counts
-    reports = first.reports + arm.reports
-    return _Wealth(grown / repeats + bets.weights, bets.sizes * (reports / repeats))
 
 
 class _Bets(NamedTuple):
