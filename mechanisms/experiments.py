@@ -70,7 +70,7 @@ _ERRORS = 3.2
 #: Halvings until the end of an interval is found, of a length of 2.
 _HALVINGS = 40
 #: How closely the mixture over the arms' true shares is centred on the planned ones.
-_CONCENTRATION = 1000.0
+_CONCENTRATION = 100.0
 
 
 class Scores(NamedTuple):
@@ -333,7 +333,7 @@ def sample_ratio(counts: ArrayLike, repeats: int = 1) -> float:
     Examples
     --------
     >>> sample_ratio([10_000, 10_100]), round(sample_ratio([10_000, 10_600]), 4)
-    (1.0, 0.0011)
+    (1.0, 0.0024)
     """
     given = [float(count) for count in np.asarray(counts).tolist()]
     if len(given) < 2 or not all(0 <= count < math.inf for count in given):
