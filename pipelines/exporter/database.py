@@ -232,7 +232,7 @@ def _windows(
     columns = [WINDOWS.c[name] for name in (*MetricKey._fields, *about)]
     levels: dict[MetricKey, list[int]] = {}
     newest: dict[MetricKey, NewestWindow] = {}
-    query = sql.select(*columns).order_by(*columns[:4])
+    query = sql.select(*columns).where(WINDOWS.c.segment == "").order_by(*columns[:4])
     for plan, version, metric, start, end, number, by_level, why in connection.execute(query):
         key = MetricKey(plan, version, metric)
         before = levels.setdefault(key, [0] * len(by_level))
@@ -253,7 +253,8 @@ def _estimates(connection: sql.Connection, most: int) -> tuple[tuple[sql.Row[Any
     joined = ESTIMATES.join(newest, sql.and_(*same))
     names = (*MetricKey._fields, "kind", "item", "value", "standard_error", "low", "high")
     order = ("position", *WINDOW_KEY[:-1], "kind", "item")
-    known = ESTIMATES.c.value.is_not(None)
+    # Of all reports: a series for each segment would be too many.
+    known = sql.and_(ESTIMATES.c.value.is_not(None), ESTIMATES.c.segment == "")
     columns: list[sql.ColumnElement[Any]] = [
         *(ESTIMATES.c[name] for name in names),
         sql.func.coalesce(ESTIMATES.c.unit, "").label("unit"),

@@ -100,6 +100,15 @@ class Database:
     def prepare(self) -> None:
         """Create the tables of results, and the columns that an older database lacks."""
         tables.METADATA.create_all(self.engine)
+        for table in (tables.WINDOWS, tables.ESTIMATES):
+            with self.engine.connect() as connection:
+                older = tables.lacks_segments(connection, table)
+            if older:
+                with self.engine.begin() as connection:
+                    if self._sqlite:
+                        # The driver begins none before statements that change tables.
+                        connection.exec_driver_sql("BEGIN IMMEDIATE")
+                    tables.add_segments(connection, table)
         for table in (tables.WINDOWS, tables.ESTIMATES, tables.QUARANTINE):
             have = {each["name"] for each in sql.inspect(self.engine).get_columns(table.name)}
             with self.engine.begin() as connection:
@@ -171,7 +180,7 @@ class Results(Database):
         self, metric: str | None = None, at: int | None = None
     ) -> list[dict[str, object]]:
         """Return estimates in order, of one metric or a time in ms if these are given."""
-        order = ("plan", "version", "metric", "window_start", "position")
+        order = ("plan", "version", "metric", "window_start", "segment", "position")
         columns = tables.ESTIMATES.c
         query = sql.select(tables.ESTIMATES).order_by(*(columns[name] for name in order))
         if metric is not None:

@@ -46,6 +46,7 @@ def _window_key() -> list[sql.Column[Any]]:
         *_keys(sql.Integer, "version"),
         *_keys(sql.String, "metric"),
         *_keys(sql.BigInteger, "window_start"),
+        sql.Column("segment", sql.String, primary_key=True, server_default=""),
     ]
 
 
@@ -278,9 +279,11 @@ def write_documents(connection: sql.Connection, documents: Sequence[Document]) -
     """Write documents, at most one of a key, over what there is of their keys."""
     revisions = [{"key": each.key.decode(), "revision": each.revision} for each in documents]
     _replace(connection, REVISIONS, ("key",), revisions, revisions)
-    windows = [each.rows() for each in documents if isinstance(each, WindowDocument)]
+    found = [each.rows() for each in documents if isinstance(each, WindowDocument)]
     replace_windows(
-        connection, [window for window, _ in windows], [row for _, rows in windows for row in rows]
+        connection,
+        [row for windows, _ in found for row in windows],
+        [row for _, estimates in found for row in estimates],
     )
     for each in documents:
         if isinstance(each, PeriodDocument):
@@ -322,11 +325,32 @@ def mark_changed(connection: sql.Connection, documents: int) -> None:
 def replace_windows(
     connection: sql.Connection, windows: Sequence[Row], estimates: Sequence[Row]
 ) -> None:
-    """Replace all rows of some windows; one without estimates is removed."""
+    """Replace all rows of some windows, of all segments; one without estimates is removed."""
     estimated = {tuple(row[name] for name in WINDOW_KEY) for row in estimates}
     kept = [row for row in windows if tuple(row[name] for name in WINDOW_KEY) in estimated]
-    _replace(connection, ESTIMATES, WINDOW_KEY, windows, estimates)
-    _replace(connection, WINDOWS, WINDOW_KEY, windows, kept)
+    stale = [row for row in windows if not row["segment"]]
+    _replace(connection, ESTIMATES, WINDOW_KEY, stale, estimates)
+    _replace(connection, WINDOWS, WINDOW_KEY, stale, kept)
+
+
+def lacks_segments(connection: sql.Connection, table: sql.Table) -> bool:
+    """Return whether a table is of a release before segments, which are in its key now."""
+    return all(
+        each["name"] != "segment" for each in sql.inspect(connection).get_columns(table.name)
+    )
+
+
+def add_segments(connection: sql.Connection, table: sql.Table) -> None:
+    """Make a table of an earlier release anew; its rows are those of all reports."""
+    if not lacks_segments(connection, table):
+        return
+    former = f"{table.name}_without_segments"
+    have = [each["name"] for each in sql.inspect(connection).get_columns(table.name)]
+    connection.exec_driver_sql(f"ALTER TABLE {table.name} RENAME TO {former}")
+    table.create(connection)
+    names = ", ".join(f'"{name}"' for name in have)
+    connection.exec_driver_sql(f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {former}")
+    connection.exec_driver_sql(f"DROP TABLE {former}")
 
 
 def replace_all(connection: sql.Connection, table: sql.Table, rows: Sequence[Row]) -> None:

@@ -18,7 +18,8 @@ from sotto.errors import AggregationError
 
 
 def window(start: int, revision: int) -> dict[str, object]:
-    return {**window_row(start), "reports_by_level": [3, 4], "revision": revision}
+    own = {"segment": "", "reports_by_level": [3, 4], "revision": revision}
+    return {**window_row(start), **own}
 
 
 def estimate(start: int, item: str, value: float, revision: int = 1) -> dict[str, object]:
@@ -193,10 +194,17 @@ def test_a_database_made_before_a_column_was_there_is_given_it(tmp_path):
         for table, column in (("estimates", "withheld"), ("windows", "withheld")):
             connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         connection.execute("ALTER TABLE windows DROP COLUMN minimum_reports")
+        for table in ("estimates", "windows"):
+            found = connection.execute(f"SELECT name FROM pragma_table_info('{table}')")
+            names = ", ".join(name for (name,) in found if name != "segment")
+            connection.execute(f"CREATE TABLE former AS SELECT {names} FROM {table}")
+            connection.execute(f"DROP TABLE {table}")
+            connection.execute(f"ALTER TABLE former RENAME TO {table}")
     with Results(f"sqlite:///{file}") as database:
         assert database.projected("mine") == 3
         assert {row["method"] for row in database.estimates()} == {None}
         assert {row["withheld"] for row in database.table(WINDOWS)} == {None}
+        assert {row["segment"] for row in database.estimates()} == {""}
         later = Projection("mine", 4, 99, [([window(0, 4)], [estimate(0, "red", 0.5, 4)])], [], [])
         database.project(later)
         assert [row["method"] for row in database.estimates()] == ["unbiased", None]
