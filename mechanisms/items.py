@@ -76,7 +76,8 @@ class Method(StrEnum):
     share at the point, which may lie anywhere between its neighbours. ``smoothed``: biased toward
     a smooth law, without an interval. ``em``: the most likely shares; biased near zero, and the
     interval, from the curvature of the likelihood, holds only for many reports and away from zero
-    and one. ``biased``: of what was reported, and not of what was true.
+    and one. ``biased``: of what was reported, and not of what was true. ``always``: a difference
+    between arms whose interval holds at all looks together (:mod:`mechanisms.experiments`).
     """
 
     UNBIASED = "unbiased"
@@ -84,6 +85,7 @@ class Method(StrEnum):
     SMOOTHED = "smoothed"
     EM = "em"
     BIASED = "biased"
+    ALWAYS = "always"
 
 
 @dataclass(frozen=True)
