@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from pipelines.results.database import UnreadableError
 from pipelines.sources.base import MissingError
-from sotto.errors import AggregationError, BrokerError, SottoError
+from sotto.errors import BrokerError, SottoError
 
 T = TypeVar("T")
 
@@ -23,10 +24,6 @@ class Status(StrEnum):
     MISSING = "missing"
     DAMAGED = "damaged"
     UNREADABLE = "unreadable"
-
-
-class UnreadableError(AggregationError):
-    """The source may exist, but cannot be read now."""
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def test_who_reads_sees_whole_generations(log: Path, url: sql.URL, tmp_path: Pat
 
     def read() -> None:
         engine = sql.create_engine(url).execution_options(isolation_level="REPEATABLE READ")
-        newest_window = "SELECT coalesce(max(revision), 0) FROM windows"
+        newest_window = "SELECT coalesce(max(revision), 0) FROM stored_windows"
         query = sql.text(f"SELECT projected_generation, ({newest_window}) FROM meta")
         last = False
         while not last:

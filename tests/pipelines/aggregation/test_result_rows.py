@@ -277,8 +277,8 @@ def test_results_of_a_release_that_did_not_ask_for_a_minimum_are_made_again(tmp_
     job = Outputs(tmp_path, plan, colours(plan, 19))
     expected = job.rows(), job.windows()
     with closing(sqlite3.connect(job.state / "results.db")) as connection, connection:
-        connection.execute("update estimates set value = 0.5, withheld = null")
-        connection.execute("update windows set withheld = null, minimum_reports = null")
+        connection.execute("update stored_estimates set value = 0.5, withheld = null")
+        connection.execute("update stored_windows set withheld = null, minimum_reports = null")
     aggregate(tmp_path / "log", job.state, [plan])
     assert (job.rows(), job.windows()) == expected
 

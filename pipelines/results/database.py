@@ -1,0 +1,183 @@
+"""A database of results that is only read: SQLite or PostgreSQL, also while a job writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import sqlalchemy as sql
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from pipelines.sinks.schema import lacking
+from pipelines.sinks.sql import first_line
+from pipelines.sinks.tables import ESTIMATES, META, METADATA, WINDOWS
+from pipelines.sources.base import MissingError
+from sotto.errors import AggregationError, install_hint
+
+#: A file that is written while it is read is read again.
+ATTEMPTS = 5
+#: How long PostgreSQL may take to answer, s.
+_PATIENCE = 3
+#: By which a server that has gone without a word is noticed, as libpq takes it.
+_KEEPALIVE = {
+    "tcp_user_timeout": 5000,
+    "keepalives_idle": 3,
+    "keepalives_interval": 2,
+    "keepalives_count": 2,
+}
+
+T = TypeVar("T")
+
+
+class ResultsError(AggregationError):
+    """The results cannot be read; the message says why, and what to do."""
+
+
+class NoResultsError(ResultsError, MissingError):
+    """There are no results, or not yet."""
+
+
+class UnreadableError(ResultsError):
+    """There may be results, but they cannot be read now."""
+
+
+class ReadOnlyDatabase:
+    """A database of results.
+
+    Parameters
+    ----------
+    url : str or sqlalchemy.URL
+        Of SQLite (a file) or PostgreSQL.
+    kept : int
+        Connections to a server that are kept open between reads.
+
+    Raises
+    ------
+    ResultsError
+        If the URL cannot be used.
+    """
+
+    def __init__(self, url: str | sql.URL, kept: int = 0) -> None:
+        try:
+            self._url = sql.make_url(url)
+            self._url.get_dialect().import_dbapi()
+        except (SQLAlchemyError, ImportError) as error:
+            lacks = isinstance(error, ModuleNotFoundError) and error.name == "psycopg"
+            brings = f"; {install_hint('postgres')}" if lacks else ""
+            raise ResultsError(
+                f"the database cannot be used: {first_line(error)}{brings}"
+            ) from error
+        self._sqlite = self._url.get_backend_name() == "sqlite"
+        name = self._url.database or ":memory:"
+        if self._sqlite and (":memory:" in name or self._url.query.get("mode") == "memory"):
+            raise ResultsError("results are not kept in memory: the database must be a file")
+        self._file = Path(name) if self._sqlite else None
+        self._kept = kept
+        self._server: sql.Engine | None = None
+
+    def read(self, query: Callable[[sql.Connection], T]) -> T:
+        """Return what a query returns in one read-only transaction; it may be called again.
+
+        Raises
+        ------
+        NoResultsError
+            If there is no database, or there are no results in it.
+        UnreadableError
+            If it cannot be read now.
+        ResultsError
+            If it is damaged, or was written by another version of Sotto.
+        """
+        try:
+            for _ in range(ATTEMPTS):
+                before = self._stamp()
+                with self._connection() as connection:
+                    if connection.execute(sql.select(META.c.state)).first() is None:
+                        raise NoResultsError("the database has no results yet")
+                    found = query(connection)
+                # Without its journal the file was read as if nobody could write it.
+                if before is None or before == self._stamp():
+                    return found
+            raise UnreadableError("the database changes all the time")
+        except SQLAlchemyError as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: SQLAlchemyError) -> ResultsError:
+        """Return why a database could not be read."""
+        kind = UnreadableError if isinstance(error, OperationalError) else ResultsError
+        try:
+            with self._connection() as connection:
+                there = sql.inspect(connection).get_table_names()
+                if META.name not in there:
+                    return NoResultsError("the database has no results")
+                if {WINDOWS.name, ESTIMATES.name} - {*there} or lacking(connection, METADATA):
+                    return ResultsError(
+                        "the database is of an older Sotto; aggregate once more, or start the "
+                        "sink: it is brought up to date"
+                    )
+        except SQLAlchemyError:
+            pass
+        return kind(f"the database cannot be read: {first_line(error)}")
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of a SQLite database; None of a server's."""
+        if self._file is None:
+            return None
+        present = (path for path in (self._file, self._journal) if path.exists())
+        return sum(path.stat().st_size for path in present)
+
+    @property
+    def _journal(self) -> Path:
+        return Path(f"{self._file}-wal")
+
+    def _stamp(self) -> tuple[int, int] | None:
+        """Return by what a file without a journal is known to be unchanged; None if it has one."""
+        if self._file is None or not self._file.exists() or self._journal.exists():
+            return None
+        found = self._file.stat()
+        return found.st_mtime_ns, found.st_size
+
+    @contextmanager
+    def _connection(self) -> Iterator[sql.Connection]:
+        with self._engine().connect() as connection:
+            if self._file is not None:
+                # One snapshot for all that is read; Python's driver would take one a query.
+                connection.exec_driver_sql("BEGIN")
+            yield connection
+
+    def _engine(self) -> sql.Engine:
+        if self._file is None:
+            if self._server is None:
+                self._server = _server(self._url, self._kept)
+            return self._server
+        if not self._file.is_file():
+            raise NoResultsError(f"there are no results in {self._file}")
+        # Without a journal nobody writes, and SQLite is kept from making files beside it.
+        return _sqlite(self._file.absolute(), immutable=not self._journal.exists())
+
+
+@lru_cache(maxsize=16)
+def _sqlite(file: Path, *, immutable: bool) -> sql.Engine:
+    query = {"uri": "true", "mode": "ro"} | ({"immutable": "1"} if immutable else {})
+    url = sql.URL.create("sqlite", database="file:" + quote(str(file)), query=query)
+    return sql.create_engine(url, poolclass=NullPool, connect_args={"timeout": 1})
+
+
+def _server(url: sql.URL, kept: int) -> sql.Engine:
+    options: dict[str, Any] = {}
+    if url.get_backend_name() == "postgresql":
+        statement = f"-c statement_timeout={_PATIENCE * 1000}"
+        options["connect_args"] = {
+            "connect_timeout": _PATIENCE,
+            "options": statement,
+            **_KEEPALIVE,
+        }
+    options |= {"pool_size": kept, "pool_pre_ping": True} if kept else {"poolclass": NullPool}
+    return sql.create_engine(url, **options).execution_options(
+        isolation_level="REPEATABLE READ", postgresql_readonly=True
+    )

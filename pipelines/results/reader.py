@@ -1,0 +1,299 @@
+"""A read-only reader of results: what pages, alerts, exports and the HTTP interface are made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+
+import sqlalchemy as sql
+
+from pipelines.results.database import ReadOnlyDatabase
+from pipelines.results.records import Budget, Estimate, Health, Metric, Rejection, Window
+from pipelines.sinks.committed import health_of
+from pipelines.sinks.sql import of_state
+from pipelines.sinks.tables import HEALTH, META
+from pipelines.sinks.views import (
+    NEWEST,
+    VIEW_BUDGETS,
+    VIEW_ESTIMATES,
+    VIEW_METRICS,
+    VIEW_REJECTIONS,
+    VIEW_WINDOWS,
+    Kind,
+    View,
+    newest,
+)
+from pipelines.storage.directory import StateDirectory
+from sotto.errors import ParameterError
+from sotto.plan.compiled import CompiledPlan
+
+#: Connections to a PostgreSQL server that are kept.
+_KEPT = 4
+#: Rows that are in memory at a time where all of a view are read.
+_BATCH = 10_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+#: A row as the tables have it: times in ms since the epoch.
+Row: TypeAlias = Sequence[Any]
+T = TypeVar("T")
+_Record = TypeVar("_Record", Window, Estimate, Metric, Budget, Rejection)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which rows are read; what is None chooses nothing, and so does what a view has no column of.
+
+    Parameters
+    ----------
+    collector, plan, metric, segment, kind : str, optional
+        Only of this one; segment ``""`` is all reports together.
+    items : sequence of str, optional
+        Only estimates of these.
+    version : int, optional
+    since, until : datetime, optional
+        Aware. Only windows that end after ``since`` and begin before ``until``.
+    newest : bool
+        Of each metric of a plan's version, only the newest of these windows.
+    """
+
+    collector: str | None = None
+    plan: str | None = None
+    version: int | None = None
+    metric: str | None = None
+    segment: str | None = None
+    kind: str | None = None
+    items: Sequence[str] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    newest: bool = False
+
+
+class Page(NamedTuple):
+    """Some rows of a view, in order, and the key after which there are more; None for the end."""
+
+    rows: Sequence[Row]
+    next: tuple[str | int, ...] | None
+
+
+class ResultsReader:
+    """Reads a database of results; every method in one read-only transaction.
+
+    It may be used by several threads. Methods raise
+    :class:`pipelines.results.database.ResultsError` if the database is missing, damaged, written by
+    another version of Sotto, or cannot be read now.
+
+    Parameters
+    ----------
+    url : str or sqlalchemy.URL
+        Of SQLite (a file) or PostgreSQL.
+    state : path, optional
+        The state directory of aggregation runs, which has their plans and health.
+    plans : sequence of CompiledPlan
+        The plans, where no state directory has them.
+    """
+
+    def __init__(
+        self,
+        url: str | sql.URL,
+        state: str | os.PathLike[str] | None = None,
+        plans: Sequence[CompiledPlan] = (),
+    ) -> None:
+        self._database = ReadOnlyDatabase(url, kept=_KEPT)
+        self._state = None if state is None else Path(state)
+        self._plans = tuple(plans)
+
+    @classmethod
+    def of_state(cls, state: str | os.PathLike[str]) -> Self:
+        """Return a reader of the database in a state directory."""
+        return cls(of_state(state), state)
+
+    def revision(self) -> str:
+        """Return a short text that changes whenever the results do; it costs one small query."""
+        query = sql.select(META).order_by(*META.primary_key)
+        rows = self._database.read(lambda connection: connection.execute(query).all())
+        return hashlib.sha256(repr([tuple(row) for row in rows]).encode()).hexdigest()[:16]
+
+    def metrics(self, chosen: Chosen = Chosen()) -> list[Metric]:
+        """Return the metrics that have results."""
+        return self._records(Metric, VIEW_METRICS, chosen)
+
+    def windows(self, chosen: Chosen = Chosen()) -> list[Window]:
+        """Return windows in order of metric, time and segment."""
+        return self._records(Window, VIEW_WINDOWS, chosen)
+
+    def estimates(self, chosen: Chosen = Chosen()) -> list[Estimate]:
+        """Return estimates in order of metric, window, segment and position."""
+        return self._records(Estimate, VIEW_ESTIMATES, chosen)
+
+    def budgets(self, chosen: Chosen = Chosen()) -> list[Budget]:
+        """Return the audit of every budget period, oldest first."""
+        return self._records(Budget, VIEW_BUDGETS, chosen)
+
+    def rejections(self, chosen: Chosen = Chosen()) -> list[Rejection]:
+        """Return the rejected reports by reason."""
+        return self._records(Rejection, VIEW_REJECTIONS, chosen)
+
+    def plans(self) -> list[CompiledPlan]:
+        """Return the plans of the state directory, or those that were given; newest version last.
+
+        Raises AggregationError if a file of the state directory is damaged.
+        """
+        stored = StateDirectory(self._state).plans.load_all() if self._state else self._plans
+        return sorted(stored, key=lambda plan: (plan.collector, plan.plan, plan.version))
+
+    def health(self) -> list[Health]:
+        """Return how the results and their jobs are: one record a collector."""
+        return self._database.read(self._health)
+
+    def page(
+        self,
+        view: View,
+        chosen: Chosen = Chosen(),
+        *,
+        after: Sequence[str | int] | None = None,
+        limit: int | None = None,
+    ) -> Page:
+        """Return rows of a view, in order.
+
+        ``after``: the ``next`` of the page before; ``limit``: so many at most.
+
+        Raises ParameterError if ``after`` is not of this view.
+        """
+        order = [view.table.c[name] for name in view.order]
+        query = view.stored.where(*_where(view, chosen)).add_columns(*order).order_by(*order)
+        if after is not None:
+            if not _fits(order, after):
+                raise ParameterError("it does not follow a page of this view")
+            query = query.where(sql.tuple_(*order) > sql.tuple_(*map(sql.literal, after)))
+        if limit is not None:
+            query = query.limit(limit + 1)
+        found = self._database.read(lambda connection: connection.execute(query).all())
+        width = len(view.columns)
+        more = limit is not None and len(found) > limit
+        rows = [tuple(row)[:width] for row in found[:limit]]
+        return Page(rows, tuple(found[len(rows) - 1])[width:] if more else None)
+
+    def read_all(
+        self, views: Sequence[View], use: Callable[[View, Iterator[Sequence[Row]]], T]
+    ) -> list[T]:
+        """Return what is made of all rows of each view, in one transaction.
+
+        ``use`` is called with a view and its rows in order, some at a time; again where the
+        database has changed meanwhile.
+        """
+
+        def read(connection: sql.Connection) -> list[T]:
+            return [
+                use(view, connection.execute(query).partitions(_BATCH))
+                for view, query in zip(views, queries, strict=True)
+            ]
+
+        queries = [
+            view.stored.order_by(*(view.table.c[name] for name in view.order)).execution_options(
+                yield_per=_BATCH
+            )
+            for view in views
+        ]
+        return self._database.read(read)
+
+    def _records(self, kind: type[_Record], view: View, chosen: Chosen) -> list[_Record]:
+        names = [column.name for column in view.columns]
+        convert = [_CONVERTED.get(column.kind) for column in view.columns]
+        return [
+            kind(
+                **{
+                    name: value if to is None or value is None else to(value)
+                    for name, to, value in zip(names, convert, row, strict=True)
+                }
+            )
+            for row in self.page(view, chosen).rows
+        ]
+
+    def _health(self, connection: sql.Connection) -> list[Health]:
+        documents: dict[str, Mapping[str, Any]] = {}
+        if sql.inspect(connection).has_table(HEALTH.name):
+            for row in connection.execute(sql.select(HEALTH)):
+                documents[row.collector] = row.document
+        if self._state is not None and (plans := self.plans()):
+            manifest = StateDirectory(self._state).manifest()
+            value = json.loads(health_of(manifest, plans[0].collector)[1])
+            documents[value["collector"]] = value["health"]
+        query = sql.select(META).order_by(META.c.collector)
+        return [
+            _health_of(row, documents.get(row.collector, {})) for row in connection.execute(query)
+        ]
+
+
+def milliseconds(time: datetime) -> int:
+    """Return an aware time as milliseconds since the epoch; ParameterError for another."""
+    if time.tzinfo is None:
+        raise ParameterError("a time must have a time zone, such as 2013-06-01T00:00Z")
+    return (time - _EPOCH) // timedelta(milliseconds=1)
+
+
+def moment(milliseconds: int) -> datetime:
+    """Return a time in UTC; the first or the last that there is for what lies beyond."""
+    try:
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        limit = datetime.max if milliseconds > 0 else datetime.min
+        return limit.replace(tzinfo=UTC)
+
+
+#: How what a column holds becomes a part of a record.
+_CONVERTED: Mapping[Kind, Callable[[Any], object]] = {
+    "time": moment,
+    "integers": tuple,
+    "texts": tuple,
+}
+
+
+def _where(view: View, chosen: Chosen) -> list[sql.ColumnElement[bool]]:
+    columns = view.table.c
+    names = ("collector", "plan", "version", "metric", "segment", "kind")
+    where = [
+        columns[name] == value
+        for name in names
+        if name in columns and (value := getattr(chosen, name)) is not None
+    ]
+    if chosen.items is not None and "item" in columns:
+        where.append(columns.item.in_(chosen.items))
+    if "window_start" not in columns:
+        return where
+    before: list[sql.ColumnElement[bool]] = []
+    if chosen.since is not None:
+        where.append(columns.window_end > milliseconds(chosen.since))
+    if chosen.until is not None:
+        where.append(columns.window_start < milliseconds(chosen.until))
+        before.append(NEWEST.c.window_start < milliseconds(chosen.until))
+    if chosen.newest:
+        where.append(newest(view.table, *before))
+    return where
+
+
+def _fits(order: Sequence[sql.Column[Any]], after: Sequence[object]) -> bool:
+    """Return whether values are of the types of columns."""
+    return len(order) == len(after) and all(
+        type(value) is column.type.python_type for column, value in zip(order, after, strict=True)
+    )
+
+
+def _health_of(meta: sql.Row[Any], document: Mapping[str, Any]) -> Health:
+    return Health(
+        collector=meta.collector,
+        job=meta.state,
+        generation=meta.projected_generation,
+        clock=None if meta.clock is None else moment(meta.clock),
+        numbers={
+            name: value if type(value) is int else None
+            for name, value in document.items()
+            if name not in ("clock", "offsets")
+        },
+        offsets=dict(document.get("offsets") or {}),
+    )

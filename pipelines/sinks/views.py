@@ -1,0 +1,366 @@
+"""Views of the results for people: times as timestamps, privacy in epsilon, shares by name.
+
+The columns are a contract; ``docs/tables.md`` is made of what is said of them here, and so are the
+comments in PostgreSQL, the description of the HTTP interface and the records of
+:mod:`pipelines.results`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import sqlalchemy as sql
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+from pipelines.sinks.tables import ESTIMATES, PERIODS, QUARANTINE, WINDOWS
+
+#: What a column holds: a time is in UTC, the last two are lists of JSON.
+Kind: TypeAlias = Literal["text", "integer", "number", "boolean", "time", "integers", "texts"]
+
+#: From the year 1 to 9999, ms: what a document of a topic says may lie beyond, and then is no time.
+_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
+_MICRO = 1e6
+#: The order of windows and of estimates.
+_ORDER = (
+    *("collector", "plan", "version", "metric", "window_start", "segment"),
+    *("position", "kind", "item"),
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a view."""
+
+    name: str
+    kind: Kind
+    source: sql.ColumnElement[Any]  #: of a table; a time is still milliseconds
+    comment: str
+
+    @property
+    def shown(self) -> sql.Label[Any]:
+        """The column as the view has it."""
+        source = self.source
+        if self.kind == "time":
+            known = source.between(sql.literal(_FIRST), sql.literal(_LAST))
+            source = sql.case((known, _Timestamp(source)))
+        return source.label(self.name)
+
+
+@dataclass(frozen=True)
+class View:
+    """A view: its name, what a row is, its columns, and which rows of its table it has."""
+
+    name: str
+    comment: str
+    table: sql.Table
+    columns: tuple[Column, ...]
+    where: tuple[sql.ColumnElement[bool], ...] = ()
+    #: The columns of the table that a row is one of; a row of the table where there are none.
+    grouped: tuple[str, ...] = ()
+    #: Whether it is for those who operate the collection, and not for everybody.
+    private: bool = False
+
+    @property
+    def shown(self) -> sql.Select[Any]:
+        """The view's query."""
+        return self._select(column.shown for column in self.columns)
+
+    @property
+    def stored(self) -> sql.Select[Any]:
+        """The same with times in milliseconds, as the tables have them."""
+        return self._select(column.source.label(column.name) for column in self.columns)
+
+    def _select(self, columns: Iterable[sql.Label[Any]]) -> sql.Select[Any]:
+        found = sql.select(*columns).where(*self.where)
+        return found.group_by(*(self.table.c[name] for name in self.grouped))
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns of the table by which rows are ordered, no two of them the same in all."""
+        key = _ORDER if {"metric", "window_start"} <= {*self.table.c.keys()} else ()
+        key = tuple(name for name in key if name in self.table.c)
+        return self.grouped or key or tuple(self.table.primary_key.columns.keys())
+
+    def has(self, name: str) -> bool:
+        """Return whether the view has a column."""
+        return any(column.name == name for column in self.columns)
+
+
+class _Timestamp(FunctionElement[Any]):
+    """Milliseconds since the epoch as a timestamp: text of ISO 8601 where there is no such type."""
+
+    name = "timestamp"
+    inherit_cache = True
+
+
+@compiles(_Timestamp, "sqlite")
+def _of_sqlite(element: _Timestamp, compiler: SQLCompiler, **options: Any) -> str:
+    source = compiler.process(element.clauses, **options)
+    return f"strftime('%Y-%m-%dT%H:%M:%fZ', {source} / 1000.0, 'unixepoch')"
+
+
+@compiles(_Timestamp, "postgresql")
+def _of_postgresql(element: _Timestamp, compiler: SQLCompiler, **options: Any) -> str:
+    return f"to_timestamp({compiler.process(element.clauses, **options)} / 1000.0)"
+
+
+class _Probability(FunctionElement[float]):
+    """Text as a number from 0 to 1; null or 0 for other text, which a document may hold."""
+
+    name = "probability"
+    type = sql.Double()
+    inherit_cache = True
+
+
+@compiles(_Probability, "sqlite")
+def _probability_of_sqlite(element: _Probability, compiler: SQLCompiler, **options: Any) -> str:
+    return f"CAST({compiler.process(element.clauses, **options)} AS DOUBLE)"
+
+
+@compiles(_Probability, "postgresql")
+def _probability_of_postgresql(element: _Probability, compiler: SQLCompiler, **options: Any) -> str:
+    text = compiler.process(element.clauses, **options)
+    return (
+        f"CASE WHEN {text} ~ '^[01]?([.][0-9]{{1,20}})?$' AND {text} <> '' THEN {text}::float8 END"
+    )
+
+
+def newest(table: sql.Table, *where: sql.ColumnElement[bool]) -> sql.ColumnElement[bool]:
+    """Return whether a row is of the newest window of its metric.
+
+    ``where`` says of ``NEWEST`` which windows are looked at.
+    """
+    same = [NEWEST.c[name] == table.c[name] for name in ("collector", "plan", "version", "metric")]
+    found = sql.select(sql.func.max(NEWEST.c.window_start)).where(*same, *where)
+    return table.c.window_start == found.correlate(table).scalar_subquery()
+
+
+#: The windows among which a metric's newest one is looked for.
+NEWEST = WINDOWS.alias("newest")
+
+_SAID = {
+    "collector": "who collects",
+    "plan": "name of the plan",
+    "version": "version of the plan",
+    "metric": "name of the metric",
+    "window_start": "when the window begins",
+    "window_end": "when the window ends; the end is not part of it",
+    "segment": "which reports: empty for all, else such as os=linux,app_version=2",
+    "type": "type of the metric, such as category or number",
+    "mechanism": "by which values were randomized",
+    "reports": "reports that it is made of",
+    "reports_by_level": "of these, by level, the first one first",
+    "minimum_reports": "number of reports below which the plan has estimates withheld",
+    "withheld": "why there is no estimate, such as too few reports; null where there is one",
+    "revision": "grows whenever the window changes",
+    "position": "order within the window",
+    "kind": "what is estimated: share, group, mean, missing, quantile, cdf, bit, string, "
+    "unexplained",
+    "item": "of which symbol, coordinate, probability or point, by kind",
+    "value": "the estimate; unbiased where method says nothing else, so it may lie outside of "
+    "what is possible",
+    "low": "lower end of the interval of 95 %",
+    "high": "upper end of the interval of 95 %",
+    "standard_error": "standard error of the estimate, from the randomization alone",
+    "shown": "for charts: the closest value that is possible; the interval does not belong to it",
+    "detection_floor": "smallest true share that is reliably distinguished from zero",
+    "unit": "share, rank, or the unit of the metric",
+    "method": "how far the estimate can be relied on: unbiased, monotone, smoothed, em or biased",
+    "significant": "of a candidate string: whether it is certainly there",
+    "p_value": "of a candidate string: p-value after the correction for many candidates",
+    "confounded_with": "of a candidate string: others that the reports do not distinguish from it",
+}
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("version", "reports", "minimum_reports", "revision", "position"), "integer"),
+    **dict.fromkeys(("window_start", "window_end"), "time"),
+    **dict.fromkeys(("value", "low", "high", "standard_error", "shown"), "number"),
+    **dict.fromkeys(("detection_floor", "p_value"), "number"),
+    "reports_by_level": "integers",
+    "confounded_with": "texts",
+    "significant": "boolean",
+}
+_RENAMED_COLUMNS = {"reports": "n", "shown": "display"}
+
+
+def _of(table: sql.Table, *names: str) -> Iterator[Column]:
+    for name in names:
+        source = table.c[_RENAMED_COLUMNS.get(name, name)]
+        yield Column(name, _KINDS.get(name, "text"), source, _SAID[name])
+
+
+_KEY = ("collector", "plan", "version", "metric", "window_start", "window_end", "segment")
+_ENDS = ("low", "high", "standard_error")
+_ESTIMATE_COLUMNS = tuple(
+    _of(
+        ESTIMATES,
+        *(*_KEY, "position", "kind", "item", "value", *_ENDS, "shown", "detection_floor"),
+        *("unit", "method", "significant", "p_value", "confounded_with"),
+        *("reports", "reports_by_level", "withheld", "revision"),
+    )
+)
+_KNOWN = ESTIMATES.c.value.is_not(None)
+
+
+def _epsilon(name: str, comment: str) -> Column:
+    return Column(name, "number", PERIODS.c[name] / sql.literal(_MICRO), comment)
+
+
+def _total(column: sql.ColumnElement[Any]) -> sql.ColumnElement[int]:
+    # PostgreSQL's sum is of another type.
+    return sql.cast(sql.func.sum(column), sql.BigInteger)
+
+
+def _period(name: str, kind: Kind, comment: str) -> Column:
+    return Column(name, kind, PERIODS.c[name], comment)
+
+
+VIEW_WINDOWS = View(
+    "windows",
+    "the windows that have reports; one row a window",
+    WINDOWS,
+    tuple(
+        _of(
+            WINDOWS,
+            *(*_KEY, "type", "mechanism", "reports", "reports_by_level"),
+            *("minimum_reports", "withheld", "revision"),
+        )
+    ),
+)
+VIEW_ESTIMATES = View(
+    "estimates",
+    "all that is estimated of all windows; one row an estimate",
+    ESTIMATES,
+    _ESTIMATE_COLUMNS,
+)
+VIEW_LATEST = View(
+    "latest_estimates",
+    "estimates of the newest window of every metric of a plan's version",
+    ESTIMATES,
+    _ESTIMATE_COLUMNS,
+    (newest(ESTIMATES),),
+)
+VIEW_SHARES = View(
+    "shares",
+    "shares of categories, surveys, ordinals and strings; without those that are withheld",
+    ESTIMATES,
+    (
+        *_of(ESTIMATES, *_KEY, "kind", "item"),
+        Column("share", "number", ESTIMATES.c.value, _SAID["value"]),
+        *_of(ESTIMATES, *_ENDS, "shown", "detection_floor", "significant", "method", "reports"),
+    ),
+    (ESTIMATES.c.kind.in_(("share", "group", "string", "missing", "unexplained")), _KNOWN),
+)
+VIEW_MEANS = View(
+    "means",
+    "means of numbers, of coordinates of vectors, and of ordinals; without those that are withheld",
+    ESTIMATES,
+    (
+        *_of(ESTIMATES, *_KEY, "item"),
+        Column("mean", "number", ESTIMATES.c.value, _SAID["value"]),
+        *_of(ESTIMATES, *_ENDS, "unit", "method", "reports"),
+    ),
+    (ESTIMATES.c.kind == "mean", _KNOWN),
+)
+VIEW_QUANTILES = View(
+    "quantiles",
+    "quantiles of numbers; without those that are withheld",
+    ESTIMATES,
+    (
+        *_of(ESTIMATES, *_KEY),
+        Column(
+            "probability",
+            "number",
+            _Probability(ESTIMATES.c.item),
+            "share of values up to the quantile; 0.5 is the median",
+        ),
+        Column("quantile", "number", ESTIMATES.c.value, _SAID["value"]),
+        *_of(ESTIMATES, *_ENDS, "unit", "method", "reports"),
+    ),
+    (ESTIMATES.c.kind == "quantile", _KNOWN),
+)
+VIEW_REJECTIONS = View(
+    "rejections",
+    "reports that were rejected, by reason",
+    QUARANTINE,
+    (
+        Column("collector", "text", QUARANTINE.c.collector, "who collects"),
+        Column("reason", "text", QUARANTINE.c.reason, "why they were rejected"),
+        Column("reports", "integer", _total(QUARANTINE.c.rows), "reports rejected for this reason"),
+        Column(
+            "requeued",
+            "integer",
+            _total(QUARANTINE.c.requeued),
+            "of these, taken again since; null if that is not known",
+        ),
+    ),
+    grouped=("collector", "reason"),
+    private=True,
+)
+VIEW_BUDGETS = View(
+    "budgets",
+    "the audit of every budget period, over the pseudonyms that reported in it",
+    PERIODS,
+    (
+        _period("collector", "text", "who collects"),
+        _period("period_start", "time", "when the budget period begins"),
+        _period("period_end", "time", "when it ends; the end is not part of it"),
+        _period("closed", "boolean", "whether nothing more is accepted for it"),
+        _period("pseudonyms", "integer", "pseudonyms that reported"),
+        _period("chains", "integer", "recorded values that reports are about"),
+        _epsilon("accepted", "epsilon of all reports that count, summed over pseudonyms"),
+        _epsilon("observed", "epsilon of all reports that arrived, summed over pseudonyms"),
+        _epsilon("most_accepted", "largest accepted epsilon of a single pseudonym"),
+        _epsilon("most_observed", "largest observed epsilon of a single pseudonym"),
+        _period("over_budget", "integer", "pseudonyms revoked for sending more than their budget"),
+        _period("equivocation", "integer", "pseudonyms revoked for contradicting themselves"),
+    ),
+    private=True,
+)
+_OF_ALL = WINDOWS.c.segment == ""
+VIEW_METRICS = View(
+    "metrics",
+    "the metrics that have results",
+    WINDOWS,
+    (
+        *_of(WINDOWS, "collector", "plan", "version", "metric", "type", "mechanism"),
+        Column(
+            "windows", "integer", sql.func.count(sql.case((_OF_ALL, 1))), "windows with reports"
+        ),
+        Column(
+            "reports",
+            "integer",
+            _total(sql.case((_OF_ALL, WINDOWS.c.n), else_=0)),
+            "reports of all of them",
+        ),
+        Column(
+            "first_window",
+            "time",
+            sql.func.min(WINDOWS.c.window_start),
+            "when the first window begins",
+        ),
+        Column(
+            "newest_window",
+            "time",
+            sql.func.max(WINDOWS.c.window_start),
+            "when the newest window begins",
+        ),
+    ),
+    grouped=("collector", "plan", "version", "metric", "type", "mechanism"),
+)
+
+#: All views, in the order in which they are documented.
+VIEWS = (
+    VIEW_LATEST,
+    VIEW_SHARES,
+    VIEW_MEANS,
+    VIEW_QUANTILES,
+    VIEW_ESTIMATES,
+    VIEW_WINDOWS,
+    VIEW_METRICS,
+    VIEW_REJECTIONS,
+    VIEW_BUDGETS,
+)
