@@ -29,6 +29,8 @@ COMMANDS = (
     "stream",
     "sink",
     "collect",
+    "serve",
+    "report",
 )
 
 #: What a missing module is part of.
@@ -42,6 +44,7 @@ _EXTRAS = {
     "fastapi": "collector",
     "httptools": "collector",
     "uvicorn": "collector",
+    "jinja2": "web",
 }
 
 _DESCRIPTION = """\
