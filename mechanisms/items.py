@@ -3,7 +3,7 @@
 Kinds of estimate: ``share`` of a category, point, answer or item; ``mean``, ``missing``,
 ``quantile``, ``cdf`` and ``bit`` of a number; ``group``, ``mean`` and ``cdf`` of an ordinal metric;
 ``mean`` of each coordinate of a vector; ``string``, ``missing`` and ``unexplained`` of a string
-metric. ``display`` is the Norm-Sub value of what sums to one: it stands beside the estimate, and
+metric; ``arm_share`` and ``difference`` of the arms of an experiment. ``display`` is the Norm-Sub value of what sums to one: it stands beside the estimate, and
 the interval does not belong to it.
 """
 
@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mechanisms.estimate import Estimate
+
+#: The kinds that say how the arms of an experiment differ.
+OF_EXPERIMENTS = ("arm_share", "difference")
 
 
 @dataclass(frozen=True)

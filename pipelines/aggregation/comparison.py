@@ -74,7 +74,7 @@ class Arms:
         p_value = sample_ratio(totals, self.plan.most_reports(self.metric))
         for arm, total in zip(arms, totals, strict=True):
             if total:
-                share = Estimate(total / sum(totals), math.inf, sum(totals), self._by_level(arms))
+                share = Estimate(total / sum(totals), math.inf, total, self._by_level([arm]))
                 wrong = p_value < SAMPLE_RATIO_ERROR
                 item = Item("arm_share", "", share, p_value=p_value, significant=wrong)
                 yield Compared(arm.name, item)

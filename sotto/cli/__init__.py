@@ -19,6 +19,7 @@ COMMANDS = (
     "aggregate",
     "requeue",
     "estimates",
+    "experiment",
     "export",
     "ledger",
     "preview",

@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TypeAlias
 
+from mechanisms.items import OF_EXPERIMENTS
 from sotto.cli.format import aligned
 from sotto.cli.options import add
 
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         json.dump(rows, sys.stdout, indent=1)
         print()
     elif args.format == "csv":
-        _write_csv(rows)
+        write_csv(rows)
     else:
         print("\n".join(table(rows, everything=args.all)))
     return 0
@@ -74,13 +75,14 @@ def table(rows: Sequence[Row], *, everything: bool) -> list[str]:
 
     ``everything`` is also what mostly is too much.
     """
+    rows = [row for row in rows if row["kind"] not in OF_EXPERIMENTS]
     if not rows:
         return ["no estimates"]
     shown = [row for row in rows if everything or _matters(row)]
     lines: list[str] = []
     several = len({row["collector"] for row in rows}) > 1
-    for title, block in groupby(shown, lambda row: _title(row, several=several)):
-        lines += [title, *_block(list(block)), ""]
+    for head, block in groupby(shown, lambda row: title(row, several=several)):
+        lines += [head, *_block(list(block)), ""]
     more = sum(not _withheld(row) for row in rows) - sum(not _withheld(row) for row in shown)
     if more:
         lines.append(f"{more:,} more with --all: distributions, and strings")
@@ -109,7 +111,8 @@ def _block(rows: Sequence[Row]) -> list[str]:
     return [f"  {line}" for line in aligned(cells, right)]
 
 
-def _title(row: Row, *, several: bool) -> str:
+def title(row: Row, *, several: bool) -> str:
+    """Return the line above the estimates of a window; ``several`` is of several collectors."""
     whose = f"{row['collector']}: " if several else ""
     return (
         f"{whose}{row['metric']}, {_day(row['window_start'])} to {_day(row['window_end'])} "
@@ -120,9 +123,9 @@ def _title(row: Row, *, several: bool) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     unit = "" if row["unit"] in (None, "share") else f"({row['unit']})"
     name = " ".join(str(part) for part in (row["kind"], row["item"], unit) if part != "")
-    interval = "" if row["low"] is None else f"{_number(row['low'])} to {_number(row['high'])}"
+    interval = "" if row["low"] is None else f"{number(row['low'])} to {number(row['high'])}"
     floor = row["detection_floor"]
-    numbers = (_number(row["value"]), interval, _number(row["display"]), _number(floor))
+    numbers = (number(row["value"]), interval, number(row["display"]), number(floor))
     method = row.get("method") or "unbiased"
     remark = "" if method == "unbiased" else str(method)
     if why := _withheld(row):
@@ -130,7 +133,8 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (name.removeprefix("share "), *numbers, f"{row['n']:,}", remark)
 
 
-def _number(value: object) -> str:
+def number(value: object) -> str:
+    """Return four significant digits; nothing of what is no number."""
     return f"{value:.4g}" if isinstance(value, float) else ""
 
 
@@ -142,7 +146,8 @@ def _day(time: object) -> str:
         return f"{time} ms"
 
 
-def _write_csv(rows: Sequence[Row]) -> None:
+def write_csv(rows: Sequence[Row]) -> None:
+    """Print rows of the table of estimates."""
     from pipelines.sinks.tables import ESTIMATES
 
     writer = csv.DictWriter(sys.stdout, ESTIMATES.columns.keys(), lineterminator="\n")

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TypeAlias
 
+from mechanisms.items import OF_EXPERIMENTS
 from sotto.cli.estimates import number, title, write_csv
 from sotto.cli.format import aligned
 from sotto.cli.options import add
@@ -35,15 +36,14 @@ examples:
 
 Row: TypeAlias = Mapping[str, object]
 
-#: The kinds of estimates that are of experiments.
-KINDS = ("arm_share", "difference")
-_HEADS = ("arm", "of", "difference", "at all looks", "p-value", "reports")
+_HEADS = ("arm", "of", "difference", "at all looks", "p-value", "reports", "withheld")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     place = parser.add_mutually_exclusive_group(required=True)
     add(place, "--state DIR", "of sotto aggregate")
     add(place, "--database URL", "of sotto aggregate, where it has its own")
+    add(parser, "--collector NAME", "only this one's, of a database that serves several")
     add(parser, "--metric NAME", "only this one")
     add(parser, "--window TIME", "only windows that contain this time")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
@@ -53,8 +53,8 @@ def run(args: argparse.Namespace) -> int:
     from pipelines.sinks.sql import Results, of_state
 
     with Results(args.database or of_state(args.state), create=False) as results:
-        found = results.estimates(args.metric, args.window)
-    rows = [row for row in found if row["kind"] in KINDS]
+        found = results.estimates(args.metric, args.window, args.collector)
+    rows = [row for row in found if row["kind"] in OF_EXPERIMENTS]
     if args.format == "json":
         json.dump(rows, sys.stdout, indent=1)
         print()
@@ -72,7 +72,8 @@ def table(rows: Sequence[Row]) -> list[str]:
     ['no experiment']
     """
     lines: list[str] = []
-    for head, block in groupby(rows, title):
+    several = len({row["collector"] for row in rows}) > 1
+    for head, block in groupby(rows, lambda row: title(row, several=several)):
         lines += [head, *_block(list(block)), ""]
     return lines or ["no experiment"]
 
@@ -83,11 +84,13 @@ def _block(rows: Sequence[Row]) -> Iterator[str]:
     if any(row["significant"] for row in shares):
         p_value = number(shares[0]["p_value"])
         yield f"  THE ARMS' REPORTS ARE NOT AS EVEN AS PLANNED (p-value {p_value}): find out why first"
-    cells = [_HEADS, *(_cells(row) for row in rows if row["kind"] == "difference")]
-    if len(cells) > 1:
-        yield from (f"  {line}" for line in aligned(cells, [False, False, *[True] * 4]))
-    else:
-        yield "  no arm to compare has reports"
+    cells = [_cells(row) for row in rows if row["kind"] == "difference"]
+    if not cells:
+        yield "  no arm that is compared has reports"
+        return
+    shown = len(_HEADS) - (not any(remark for *_, remark in cells))
+    right = [False, False, True, True, True, True, False][:shown]
+    yield from (f"  {line}" for line in aligned([row[:shown] for row in (_HEADS, *cells)], right))
 
 
 def _share(row: Row) -> str:
@@ -99,11 +102,9 @@ def _share(row: Row) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     unit = "" if row["unit"] in (None, "share") else f"({row['unit']})"
     of = f"{row['item'] or 'mean'} {unit}".strip()
-    if row["withheld"]:
-        return (_arm(row), of, f"withheld: {row['withheld']}", "", "", f"{row['n']:,}")
-    interval = f"{number(row['low'])} to {number(row['high'])}"
+    interval = "" if row["low"] is None else f"{number(row['low'])} to {number(row['high'])}"
     figures = (number(row["value"]), interval, number(row["p_value"]))
-    return (_arm(row), of, *figures, f"{row['n']:,}")
+    return (_arm(row), of, *figures, f"{row['n']:,}", str(row["withheld"] or ""))
 
 
 def _arm(row: Row) -> str:
