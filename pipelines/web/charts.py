@@ -135,8 +135,8 @@ def _of_the_page(svg: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="title:([^"]*)">', r"<g><title>\1</title>", svg)
-    svg = re.sub(r'<g id="[a-zA-Z]+_\d+">', "<g>", svg)
+    svg = re.sub(r'<g id="title-([0-9a-f]*)">', _title, svg)
+    svg = re.sub(r'<g id="[\w.]+_\d+">', "<g>", svg)
     svg = re.sub(r' style="([^"]*)"', _attributes, svg)
     for colour, name in _VARIABLES.items():
         svg = svg.replace(colour, f"var(--{name})")
@@ -157,8 +157,12 @@ def _attributes(style: re.Match[str]) -> str:
 
 
 def titled(text: str) -> str:
-    """Return the id of a mark over which ``text`` is shown."""
-    return f"title:{text}"
+    """Return the id of a mark over which ``text`` is shown, whatever is in it."""
+    return f"title-{text.encode('utf-8', 'replace').hex()}"
+
+
+def _title(mark: re.Match[str]) -> str:
+    return f"<g><title>{escape(bytes.fromhex(mark[1]).decode())}</title>"
 
 
 def mark(

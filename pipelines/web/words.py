@@ -128,6 +128,7 @@ REASONS = {
     Reason.REVOKED: "of a pseudonym that had been revoked before",
     Reason.CORRUPT_LOG: "records of the log that are damaged",
     Reason.WRONG_PARTITION: "in another partition than its shard's",
+    Reason.UNKNOWN_CELL: "of a segment that the plan does not have",
     Reason.UNAUTHENTICATED: "without a valid signature, where the plan asks for one",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from pipelines.results.api import create_router
 from pipelines.results.reader import ResultsReader
 from pipelines.sinks.sql import Projection, Results
+from pipelines.sinks.tables import ESTIMATES
 from pipelines.web.access import Access
 from pipelines.web.application import Site, application
 from sotto.plan.compile import parse_plan
@@ -32,7 +33,8 @@ ceilings: {period: 20, lifetime: 900}
 resolution: 1h
 metrics:
   theme: {type: category, domain: [light, dark], outside: other, window: 7d,
-    description: Which theme, ladder: &ladder [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 2, after: 7d}]}
+    description: Which theme,
+    ladder: &ladder [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 2, after: 7d}]}
   speed: {type: number, range: [0, 60], unit: s, outside: clip, missing: true, mechanism: threshold,
     window: 7d, ladder: *ladder}
   page: {type: string, bits: 128, hashes: 2, cohorts: 16, window: 7d, ladder: *ladder}
@@ -45,6 +47,7 @@ def window(metric: str, at: int, reports: int, revision: int, **more: object) ->
     start = START + 7 * at * DAY
     return {
         **KEY,
+        "segment": "",
         "metric": metric,
         "window_start": start,
         "window_end": start + 7 * DAY,
@@ -67,8 +70,10 @@ def estimate(
     value: float | None,
     **more: object,
 ) -> dict[str, object]:
-    names = (*KEY, "metric", "window_start", "window_end", "n", "reports_by_level", "revision")
+    names = ("metric", "window_start", "window_end", "n", "reports_by_level", "revision", "segment")
     return {
+        **dict.fromkeys(ESTIMATES.columns.keys()),
+        **KEY,
         **{name: of[name] for name in names},
         "kind": kind,
         "item": item,
@@ -90,6 +95,21 @@ def _themes(at: int, revision: int) -> tuple[dict[str, object], list[dict[str, o
         estimate(of, place, "share", item, share, display=max(share, 0.0), detection_floor=0.03)
         for place, (item, share) in enumerate(shares.items())
     ]
+
+
+def _segments(revision: int) -> Iterator[tuple[dict[str, object], list[dict[str, object]]]]:
+    """Yield those of the themes' last window: two segments, of which one is withheld."""
+    for segment, reports, share in (("os=linux", 893, 0.7), ("os=<b>", 7, None)):
+        withheld = "7 reports, the plan asks for 20" if share is None else None
+        of = window("theme", 2, reports, revision, segment=segment, withheld=withheld)
+        items = {"light": share, NASTY: share and 1 - share, "other": share and 0.0}
+        yield (
+            of,
+            [
+                estimate(of, place, "share", item, value, withheld=withheld)
+                for place, (item, value) in enumerate(items.items())
+            ],
+        )
 
 
 def _speeds(revision: int) -> tuple[dict[str, object], list[dict[str, object]]]:
@@ -116,7 +136,7 @@ def write_results(folder: Path, generation: int = 1, windows: int = 3) -> str:
     """Write results to a database in a folder, over those that it has, and return its URL."""
     few = window("speed", 1, 7, generation, withheld="7 reports, the plan asks for 20")
     changed = [_themes(at, generation) for at in range(windows)]
-    changed += [_speeds(generation), _pages(generation)]
+    changed += [_speeds(generation), _pages(generation), *_segments(generation)]
     changed += [(few, [estimate(few, 0, "mean", "", None, withheld=few["withheld"])])]
     period = {"collector": "app.example", "period_start": START, "period_end": START + 7 * DAY}
     numbers = {"pseudonyms": 700, "chains": 900, "over_budget": 3, "equivocation": 1}
