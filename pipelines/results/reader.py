@@ -113,6 +113,16 @@ class ResultsReader:
         """Return a reader of the database in a state directory."""
         return cls(of_state(state), state)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections to a server that are kept; the next read opens one again."""
+        self._database.close()
+
     def revision(self) -> str:
         """Return a short text that changes whenever the results do; it costs one small query."""
         query = sql.select(META).order_by(*META.primary_key)
