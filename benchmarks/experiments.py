@@ -72,7 +72,8 @@ class Seen(NamedTuple):
 
 def experiment(fleet: Fleet, grr: GeneralizedRandomizedResponse, seed: int) -> Seen:
     """Run one experiment."""
-    random = np.random.default_rng(seed)
+    # Not the stream from which the mechanism draws.
+    random = np.random.default_rng([LOOKS, seed])
     uniform = random.random(LOOKS)
     values = np.stack((uniform < fleet.first, uniform < fleet.arm)).astype(np.int64)
     arms = random.random(LOOKS) < 0.5
