@@ -3,8 +3,8 @@
 Kinds of estimate: ``share`` of a category, point, answer or item; ``mean``, ``missing``,
 ``quantile``, ``cdf`` and ``bit`` of a number; ``group``, ``mean`` and ``cdf`` of an ordinal metric;
 ``mean`` of each coordinate of a vector; ``string``, ``missing`` and ``unexplained`` of a string
-metric; ``arm_share`` and ``difference`` of the arms of an experiment. ``display`` is the Norm-Sub value of what sums to one: it stands beside the estimate, and
-the interval does not belong to it.
+metric; ``arm_share`` and ``difference`` of the arms of an experiment. ``display`` is the Norm-Sub
+value of what sums to one: it stands beside the estimate, and the interval does not belong to it.
 """
 
 from __future__ import annotations

@@ -68,15 +68,15 @@ SEGMENTS = (
     "the plan's minimum is withheld. A difference says nothing about its cause."
 )
 EXPERIMENT = (
-    "How much more an arm has than the first one: the average effect of the arm on the devices that "
-    "are counted here. The interval is for all looks together: with 95 % probability it never "
-    "excludes that effect, however often somebody looks, and whenever he stops. So it is wider than "
-    "other intervals, and it is for each figure by itself: among 20 figures without any effect, one "
-    "may exclude zero.",
+    "How much more an arm has than the first one: the average effect of the arm on the devices "
+    "that are counted here. The interval is for all looks together: with 95 % probability it "
+    "never excludes that effect, however often somebody looks, and whenever he stops. So it is "
+    "wider than other intervals, and it is for each figure by itself: among 20 figures without "
+    "any effect, one may exclude zero.",
     "Counted are reports of the last level alone. The interval takes for granted that devices are "
-    "assigned evenly and by chance, that no arm loses or delays more reports than another, and that "
-    "no report was taken back. If the arms' reports are not as even as planned, one of these is "
-    "wrong, and the difference says nothing.",
+    "assigned evenly and by chance, that no arm loses or delays more reports than another, and "
+    "that no report was taken back. If the arms' reports are not as even as planned, one of these "
+    "is wrong, and the difference says nothing.",
 )
 WINDOW = (
     "A window holds the reports of values that were recorded in it. Reports arrive later than the "

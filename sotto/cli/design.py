@@ -191,6 +191,8 @@ def _of_plan(args: argparse.Namespace) -> tuple[list[Question], Budget]:
         raise ParameterError("a plan has its own types, ladders and ceilings: leave options out")
     plan, candidates, _ = options.load(args.plan)
     metrics = plan.metrics if args.metric is None else (plan.metric(args.metric),)
+    if args.arms is None and plan.experiment is not None:
+        args.arms = len(plan.experiment.arms)
     questions = []
     for metric in metrics:
         own = candidates.get(metric.name, ())

@@ -178,10 +178,11 @@ def _arm_lines(found: Design, effect: Effect) -> list[str]:
         ),
         "",
         *wrap(
-            "'Looking once', at the end, takes the first arm's variance for both; with that of "
-            f"each it is {own:,} at the last level. 'Every day' counts the last level alone, whose "
-            "interval holds at all looks together: half of the experiments end by then, and so "
-            "many with the power. Only who takes part counts, and with one report.",
+            "'Looking once', at the end, takes the first arm's variance for both; with each arm's "
+            f"own it is {own:,} at the last level. 'Every day' is by intervals that hold at all "
+            "looks together: by then they exclude zero in half of the experiments, and with the "
+            "power, or before. They count the last level alone; a level above it is shown as if it "
+            "were the last. A user counts with one report, and only if he takes part.",
             _WIDTH,
         ),
     ]

@@ -83,7 +83,7 @@ def _block(rows: Sequence[Row]) -> Iterator[str]:
     yield f"  arms: {', '.join(map(_share, shares))}"
     if any(row["significant"] for row in shares):
         p_value = number(shares[0]["p_value"])
-        yield f"  THE ARMS' REPORTS ARE NOT AS EVEN AS PLANNED (p-value {p_value}): find out why first"
+        yield f"  THE ARMS' REPORTS ARE NOT AS EVEN AS PLANNED (p-value {p_value}): find out why"
     cells = [_cells(row) for row in rows if row["kind"] == "difference"]
     if not cells:
         yield "  no arm that is compared has reports"

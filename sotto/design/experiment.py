@@ -40,6 +40,8 @@ class Effect:
     arms: int = 2
 
     def __post_init__(self) -> None:
+        if not self.arms >= 2:
+            raise ParameterError(f"an experiment has at least 2 arms, not {self.arms}")
         if self.first == self.arm:
             raise ParameterError("the two arms of an experiment must differ")
         for name in ("power", "error"):
@@ -47,8 +49,6 @@ class Effect:
                 raise ParameterError(f"{name} must lie in (0, 1), not {getattr(self, name):g}")
         if not self.power > self.one_error:
             raise ParameterError(f"power must be above the error, {self.one_error:g}")
-        if not self.arms >= 2:
-            raise ParameterError(f"an experiment has at least 2 arms, not {self.arms}")
 
     @property
     def one_error(self) -> float:
@@ -100,8 +100,8 @@ def arm_users(question: Question, effect: Effect) -> tuple[ArmUsers, ...]:
         scores = question.mechanism.scores(level)
         if scores is None:
             raise ParameterError(
-                f"{question.spec['name']} is not compared between arms: its estimates are no "
-                "averages over reports"
+                f"arms are not compared by {question.spec['name']}: its main estimate is no "
+                "average over reports (nor is a mean of numbers that can be missing)"
             )
         found.append(_users(question, level, scores, first, arm, effect))
     return tuple(found)

@@ -158,6 +158,13 @@ def test_few_reports_are_not_told_from_others(
         assert {row[name] for name in ("value", "low", "high", "p_value", "significant")} == {None}
 
 
+def test_a_difference_does_not_give_a_withheld_arm_away() -> None:
+    # Of all, control and treatment those of no arm would follow, which are five.
+    rows = compared(PLAN, "dark", [[0, 500], [0, 300], [0, 5]])
+    differences = [row for row in rows if row["kind"] == "difference"]
+    assert {row["withheld"] for row in differences} == {"onboarding=treatment is withheld"}
+
+
 def test_an_arm_without_reports_has_no_rows() -> None:
     rows = compared(PLAN, "dark", [[0, 50], [0, 0], [0, 50]])
     assert [row["segment"] for row in rows] == ["onboarding=control"]
