@@ -19,7 +19,6 @@ COMMANDS = (
     "aggregate",
     "requeue",
     "estimates",
-    "experiment",
     "export",
     "ledger",
     "preview",

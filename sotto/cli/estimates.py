@@ -9,6 +9,12 @@ of the range in whose middle the point is, at best 1/64), 'smoothed' (toward a s
 no interval), 'em' (the most likely shares; the interval is good only for many reports and away
 from 0 and 1) or 'biased' (of what was reported, not of what was true).
 
+--experiment prints how much more each arm of an experiment has than the first one, from reports of
+the last level alone. These intervals hold at all looks together: each excludes the true average
+effect, on the devices counted, at any time ever, with at most 5 % probability. The arms' shares of
+the reports should be as even as planned: if their p-value is below 0.01, find out why before you
+read differences. docs/experiments.md says what is assumed.
+
 An estimate of fewer reports than the plan's 'minimum_reports' is withheld: its fields are empty,
 in CSV and JSON too, and the column 'withheld' has the reason.
 """
@@ -19,7 +25,7 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import TypeAlias
@@ -35,12 +41,15 @@ examples:
   sotto estimates --state build/state
   sotto estimates --state build/state --metric carrier --window 2013-06-01
       one metric, in the window that contains that time
+  sotto estimates --state build/state --experiment
+      how the arms of an experiment differ
   sotto estimates --database postgresql+psycopg://localhost/sotto --format csv
 """
 
 Row: TypeAlias = Mapping[str, object]
 
 _HEADS = ("", "estimate", "95 % interval", "shown", "floor", "reports", "method")
+_COMPARED = ("arm", "of", "difference", "at all looks", "p-value", "reports", "withheld")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--metric NAME", "only this one")
     add(parser, "--window TIME", "only windows that contain this time")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
+    add(parser, "--experiment", "how the arms of an experiment differ, and nothing else")
     everything = "also points of distributions and strings that are not significant in the table"
     add(parser, "--all", everything)
 
@@ -60,11 +70,15 @@ def run(args: argparse.Namespace) -> int:
 
     with Results(args.database or of_state(args.state), create=False) as results:
         rows = results.estimates(args.metric, args.window, args.collector)
+    if args.experiment:
+        rows = [row for row in rows if row["kind"] in OF_EXPERIMENTS]
     if args.format == "json":
         json.dump(rows, sys.stdout, indent=1)
         print()
     elif args.format == "csv":
-        write_csv(rows)
+        _write_csv(rows)
+    elif args.experiment:
+        print("\n".join(experiments(rows)))
     else:
         print("\n".join(table(rows, everything=args.all)))
     return 0
@@ -81,7 +95,7 @@ def table(rows: Sequence[Row], *, everything: bool) -> list[str]:
     shown = [row for row in rows if everything or _matters(row)]
     lines: list[str] = []
     several = len({row["collector"] for row in rows}) > 1
-    for head, block in groupby(shown, lambda row: title(row, several=several)):
+    for head, block in groupby(shown, lambda row: _title(row, several=several)):
         lines += [head, *_block(list(block)), ""]
     more = sum(not _withheld(row) for row in rows) - sum(not _withheld(row) for row in shown)
     if more:
@@ -111,7 +125,7 @@ def _block(rows: Sequence[Row]) -> list[str]:
     return [f"  {line}" for line in aligned(cells, right)]
 
 
-def title(row: Row, *, several: bool) -> str:
+def _title(row: Row, *, several: bool) -> str:
     """Return the line above the estimates of a window; ``several`` is of several collectors."""
     whose = f"{row['collector']}: " if several else ""
     return (
@@ -123,9 +137,9 @@ def title(row: Row, *, several: bool) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     unit = "" if row["unit"] in (None, "share") else f"({row['unit']})"
     name = " ".join(str(part) for part in (row["kind"], row["item"], unit) if part != "")
-    interval = "" if row["low"] is None else f"{number(row['low'])} to {number(row['high'])}"
+    interval = "" if row["low"] is None else f"{_number(row['low'])} to {_number(row['high'])}"
     floor = row["detection_floor"]
-    numbers = (number(row["value"]), interval, number(row["display"]), number(floor))
+    numbers = (_number(row["value"]), interval, _number(row["display"]), _number(floor))
     method = row.get("method") or "unbiased"
     remark = "" if method == "unbiased" else str(method)
     if why := _withheld(row):
@@ -133,7 +147,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (name.removeprefix("share "), *numbers, f"{row['n']:,}", remark)
 
 
-def number(value: object) -> str:
+def _number(value: object) -> str:
     """Return four significant digits; nothing of what is no number."""
     return f"{value:.4g}" if isinstance(value, float) else ""
 
@@ -146,7 +160,7 @@ def _day(time: object) -> str:
         return f"{time} ms"
 
 
-def write_csv(rows: Sequence[Row]) -> None:
+def _write_csv(rows: Sequence[Row]) -> None:
     """Print rows of the table of estimates."""
     from pipelines.sinks.tables import ESTIMATES
 
@@ -155,3 +169,51 @@ def write_csv(rows: Sequence[Row]) -> None:
     for row in rows:
         lists = {name: json.dumps(value) for name, value in row.items() if isinstance(value, list)}
         writer.writerow({**row, **lists})
+
+
+def experiments(rows: Sequence[Row]) -> list[str]:
+    """Return how arms differ, in the database's order, for people to read: a block a window.
+
+    >>> experiments([])
+    ['no experiment']
+    """
+    lines: list[str] = []
+    several = len({row["collector"] for row in rows}) > 1
+    for head, block in groupby(rows, lambda row: _title(row, several=several)):
+        lines += [head, *_of_experiment(list(block)), ""]
+    return lines or ["no experiment"]
+
+
+def _of_experiment(rows: Sequence[Row]) -> Iterator[str]:
+    shares = [row for row in rows if row["kind"] == "arm_share"]
+    yield f"  arms: {', '.join(map(_share, shares))}"
+    if any(row["significant"] for row in shares):
+        p_value = _number(shares[0]["p_value"])
+        yield f"  THE ARMS' REPORTS ARE NOT AS EVEN AS PLANNED (p-value {p_value}): find out why"
+    cells = [_compared(row) for row in rows if row["kind"] == "difference"]
+    if not cells:
+        yield "  no arm that is compared has reports"
+        return
+    shown = len(_COMPARED) - (not any(remark for *_, remark in cells))
+    right = [False, False, True, True, True, True, False][:shown]
+    yield from (
+        f"  {line}" for line in aligned([row[:shown] for row in (_COMPARED, *cells)], right)
+    )
+
+
+def _share(row: Row) -> str:
+    value = row["value"]
+    assert isinstance(value, float)
+    return f"{_arm(row)} {100 * value:.2f} %"
+
+
+def _compared(row: Row) -> tuple[str, ...]:
+    unit = "" if row["unit"] in (None, "share") else f"({row['unit']})"
+    of = f"{row['item'] or 'mean'} {unit}".strip()
+    interval = "" if row["low"] is None else f"{_number(row['low'])} to {_number(row['high'])}"
+    figures = (_number(row["value"]), interval, _number(row["p_value"]))
+    return (_arm(row), of, *figures, f"{row['n']:,}", str(row["withheld"] or ""))
+
+
+def _arm(row: Row) -> str:
+    return str(row["segment"]).partition("=")[2]

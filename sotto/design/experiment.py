@@ -13,10 +13,10 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from mechanisms.estimate import two_sided
+from mechanisms.experiments import Scored, Scores, answer_scores, difference
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
-    from mechanisms.experiments import Scores
     from sotto.design.questions import Question
 
 #: So many users an arm are more than anyone has.
@@ -152,8 +152,6 @@ def _apart(
     question: Question, scores: Scores, first: float, arm: float, reports: int, effect: Effect
 ) -> float:
     """Return how far from zero the interval of the expected counts is; negative if it covers it."""
-    from mechanisms.experiments import Scored, difference
-
     one, other = (
         Scored("", "", scores.values, reports * scores.law(mean)) for mean in (first, arm)
     )

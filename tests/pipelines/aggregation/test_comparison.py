@@ -248,17 +248,24 @@ def printed(*arguments: str) -> str:
 
 
 def test_the_command_prints_arms_and_differences(database: str) -> None:
-    text = printed("experiment", "--database", database)
+    text = printed("estimates", "--experiment", "--database", database)
     assert "arms: control 49.38 %, treatment 50.62 %" in text
     assert "THE ARMS' REPORTS ARE NOT AS EVEN AS PLANNED" in text
     line = next(line for line in text.splitlines() if line.startswith("  treatment  true"))
     assert line.split()[-1] == "8,100"
     assert "rappor: no estimate is an average over reports" in text
-    rows = json.loads(printed("experiment", "--database", database, "--format", "json"))
+    rows = json.loads(
+        printed("estimates", "--experiment", "--database", database, "--format", "json")
+    )
     assert {row["kind"] for row in rows} == set(OF_EXPERIMENTS)
-    table = printed("experiment", "--database", database, "--metric", "dark", "--format", "csv")
+    table = printed(
+        "estimates", "--experiment", "--database", database, "--metric", "dark", "--format", "csv"
+    )
     assert [row["item"] for row in csv.DictReader(io.StringIO(table))] == ["", "", "false", "true"]
-    assert printed("experiment", "--database", database, "--metric", "no") == "no experiment\n"
+    assert (
+        printed("estimates", "--experiment", "--database", database, "--metric", "no")
+        == "no experiment\n"
+    )
     # Estimates are those of each arm by itself.
     assert "difference" not in printed("estimates", "--database", database)
 
