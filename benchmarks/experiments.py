@@ -15,7 +15,7 @@ import importlib
 import math
 from collections.abc import Callable
 from types import ModuleType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,8 @@ EPSILONS = (1.0, 2.0)
 WIDTHS = (1_000, 3_000, 10_000)
 #: Looks before this one do not count for the interval of a single look, which is normal.
 FIRST = 100
+
+Method: TypeAlias = Callable[["Seen", GeneralizedRandomizedResponse], tuple[bool, list[float]]]
 
 
 class Fleet(NamedTuple):
@@ -108,9 +110,7 @@ def one_look(seen: Seen, grr: GeneralizedRandomizedResponse) -> tuple[bool, list
     return bool(wrong.any()), [float(2 * half[look - FIRST]) for look in WIDTHS]
 
 
-def flipped(
-    nprr: ModuleType,
-) -> Callable[[Seen, GeneralizedRandomizedResponse], tuple[bool, list[float]]]:
+def flipped(nprr: ModuleType) -> Method:
     """Return the same of ``nprr``."""
 
     def found(seen: Seen, grr: GeneralizedRandomizedResponse) -> tuple[bool, list[float]]:
@@ -129,7 +129,7 @@ def flipped(
 
 def main() -> None:
     """Print false alarms and widths."""
-    methods = {"sotto": ours, "one look": one_look}
+    methods: dict[str, Method] = {"sotto": ours, "one look": one_look}
     # confseq, which nprr needs, uses a name that numpy 2 does not have any more.
     vars(np).setdefault("float_", np.float64)
     try:

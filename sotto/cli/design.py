@@ -180,7 +180,8 @@ def _effect(args: argparse.Namespace) -> Effect | None:
 
     if args.experiment is None:
         return None
-    return Effect(*args.experiment, args.power, 1 - args.confidence, args.arms or 2)
+    first, arm = args.experiment
+    return Effect(first, arm, args.power, 1 - args.confidence, args.arms or 2)
 
 
 def _of_plan(args: argparse.Namespace) -> tuple[list[Question], Budget]:

@@ -91,8 +91,6 @@ def arm_users(question: Question, effect: Effect) -> tuple[ArmUsers, ...]:
     >>> [row.once for row in arm_users(asked, Effect(0.10, 0.11))]
     [14128, 158654, 42544]
     """
-    from mechanisms.experiments import answer_scores
-
     first, arm = (_within(question, each) for each in (effect.first, effect.arm))
     raw: Scores = answer_scores((1.0, 0.0))
     found = [_users(question, None, raw, first, arm, effect)]
