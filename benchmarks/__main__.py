@@ -14,6 +14,7 @@ BENCHMARKS = {
     "kernels": "kernels",
     "variance": "variance",
     "experiments": "experiments",
+    "strings": "strings",
     "linking": "linking",
     "step": "step",
     "run": "run",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, overload
 
 from clientsdk.client import Client
@@ -85,6 +85,7 @@ class SeededClient(Client):
         background: bool = False,
         quota: Quota | None = None,
         settings: Settings | None = None,
+        segments: Mapping[str, str | None] | None = None,
     ) -> None:
         if not is_int(seed):
             raise wrong_type("seed", "an int", seed)
@@ -105,6 +106,7 @@ class SeededClient(Client):
             background=background,
             quota=quota,
             settings=Settings() if settings is None else settings,
+            segments=segments,
         )
         if consent and not self.settings.disabled:
             self.give_consent()

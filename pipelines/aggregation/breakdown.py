@@ -33,7 +33,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sotto.plan.segments import Attribute, cells, label, values_of
+from sotto.plan.segments import Attribute, cells, crossed, label, values_of
 
 #: Reports by cell, in the shape of the attributes.
 Reports: TypeAlias = NDArray[np.int64]
@@ -82,11 +82,8 @@ def slices(attributes: tuple[Attribute, ...]) -> tuple[Slice, ...]:
     >>> slices((os, arm))[4], len(slices((os, arm)))
     (Slice(name='arm=b', cells=(1, 3), fixed=((1, 1),)), 9)
     """
-    crossed: list[tuple[int, ...]] = [(at,) for at in range(len(attributes))]
-    if len(attributes) > 1:
-        crossed.append((0, 1))
     found = [_slice(attributes, ())]
-    for chosen in crossed:
+    for chosen in crossed(attributes):
         numbers = (range(len(attributes[at].values)) for at in chosen)
         for fixed in product(*numbers):
             found.append(_slice(attributes, tuple(zip(chosen, fixed, strict=True))))

@@ -124,10 +124,12 @@ def run(args: argparse.Namespace) -> int:
     from sotto.cli import design_report
     from sotto.design.experiment import arm_users
     from sotto.design.metric import design, in_panels
+    from sotto.design.segments import in_segments
 
     if (args.plan is None) == (args.type is None):
         raise ParameterError("give a plan, or a question by --type and --ladder or --epsilon")
-    questions, budget = _of_plan(args) if args.plan is not None else _of_options(args)
+    plan = None if args.plan is None else options.load(args.plan)
+    questions, budget = _of_options(args) if plan is None else _of_plan(args, plan)
     goal, refused = _goal(args), {}
     panels, terms, effect = args.panels or (), _terms(args, budget), _effect(args)
     answers = []
@@ -136,7 +138,9 @@ def run(args: argparse.Namespace) -> int:
             answer = design(question, goal, args.users)
             traded = in_panels(answer, panels, terms) if panels else ()
             arms = arm_users(question, effect) if effect else ()
-            answers.append(replace(answer, panels=traded, effect=effect, arms=arms))
+            cut = () if plan is None else in_segments(plan.plan, question, answer.users)
+            found = {"panels": traded, "segments": cut, "effect": effect, "arms": arms}
+            answers.append(replace(answer, **found))
         except ParameterError as error:
             if len(questions) == 1:
                 raise
@@ -184,13 +188,13 @@ def _effect(args: argparse.Namespace) -> Effect | None:
     return Effect(first, arm, args.power, 1 - args.confidence, args.arms or 2)
 
 
-def _of_plan(args: argparse.Namespace) -> tuple[list[Question], Budget]:
+def _of_plan(args: argparse.Namespace, loaded: options.LoadedPlan) -> tuple[list[Question], Budget]:
     from sotto.design.questions import question_of_metric
     from sotto.design.spending import Budget, lifetime_of
 
     if any(getattr(args, option) for option in _SINGLE) or args.values != 1:
         raise ParameterError("a plan has its own types, ladders and ceilings: leave options out")
-    plan, candidates, _ = options.load(args.plan)
+    plan, candidates, _ = loaded
     metrics = plan.metrics if args.metric is None else (plan.metric(args.metric),)
     if args.arms is None and plan.experiment is not None:
         args.arms = len(plan.experiment.arms)

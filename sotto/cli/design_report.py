@@ -108,6 +108,8 @@ def _one(found: Design) -> list[str]:
                 "bytes": lambda other: str(other.payload),
             },
         )
+    if found.segments:
+        out += ["", *_segment_lines(found)]
     if found.panels:
         out += ["", *_panel_lines(found)]
     if found.effect is not None:
@@ -123,6 +125,24 @@ def _unless_none(value: T | None, shown: Callable[[T], str]) -> str | None:
 
 def _users_for(goal: Goal) -> str:
     return "" if goal.target is None else f"users for {goal.measure} {goal.target:g}"
+
+
+def _segment_lines(found: Design) -> list[str]:
+    """Return what each segment can show, the smallest and the largest one."""
+    return [
+        f"By segment, of {found.users:,} users, values of a segment being equally frequent:",
+        *columns(
+            found.segments,
+            {
+                "by": lambda row: row.of,
+                "rows": lambda row: str(row.slices),
+                "users, fewest": lambda row: f"{row.fewest:,}",
+                "standard error": lambda row: number(row.largest_error),
+                "users, most": lambda row: f"{row.most:,}",
+                "its standard error": lambda row: number(row.least_error),
+            },
+        ),
+    ]
 
 
 def _panel_lines(found: Design) -> list[str]:
@@ -257,6 +277,7 @@ def _document(found: Design) -> dict[str, object]:
         "panels": [vars(row) for row in found.panels],
         "experiment": None if found.effect is None else vars(found.effect),
         "arms": [vars(row) for row in found.arms],
+        "segments": [vars(row) for row in found.segments],
         "noisy_sampling": [
             {
                 "reports": row.samples,

@@ -17,6 +17,10 @@ read differences. docs/experiments.md says what is assumed.
 
 An estimate of fewer reports than the plan's 'minimum_reports' is withheld: its fields are empty,
 in CSV and JSON too, and the column 'withheld' has the reason.
+
+Where the plan has segments, what is printed is of all reports unless --by or --segment says which
+segments. Reports of the values of one segment add up to all reports: never add both. A segment is
+withheld, too, where another one of few reports would follow from it.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from typing import TypeAlias
 from mechanisms.items import OF_EXPERIMENTS
 from sotto.cli.format import aligned
 from sotto.cli.options import add
+from sotto.errors import ParameterError
 
 HELP = "print the estimates that an aggregator has made"
 
@@ -44,6 +49,9 @@ examples:
   sotto estimates --state build/state --experiment
       how the arms of an experiment differ
   sotto estimates --database postgresql+psycopg://localhost/sotto --format csv
+  sotto estimates --state build/state --by os,app_version
+      each combination of two segments; --by os is each value of one, an experiment's name its arms
+  sotto estimates --state build/state --segment os=linux
 """
 
 Row: TypeAlias = Mapping[str, object]
@@ -59,8 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--collector NAME", "only this one's, of a database that serves several")
     add(parser, "--metric NAME", "only this one")
     add(parser, "--window TIME", "only windows that contain this time")
+    chosen = parser.add_mutually_exclusive_group()
+    add(chosen, "--by NAME[,NAME]", "by these segments, or the arms of an experiment of that name")
+    add(chosen, "--segment NAME=VALUE[,...]", "only this segment")
+    add(chosen, "--experiment", "how the arms of an experiment differ, and nothing else")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
-    add(parser, "--experiment", "how the arms of an experiment differ, and nothing else")
     everything = "also points of distributions and strings that are not significant in the table"
     add(parser, "--all", everything)
 
@@ -69,9 +80,16 @@ def run(args: argparse.Namespace) -> int:
     from pipelines.sinks.sql import Results, of_state
 
     with Results(args.database or of_state(args.state), create=False) as results:
-        rows = results.estimates(args.metric, args.window, args.collector)
+        found = results.estimates(args.metric, args.window, args.collector)
     if args.experiment:
-        rows = [row for row in rows if row["kind"] in OF_EXPERIMENTS]
+        rows = [row for row in found if row["kind"] in OF_EXPERIMENTS]
+    else:
+        rows = [row for row in found if _chosen(str(row["segment"]), args.by, args.segment)]
+    if found and not rows and (args.by or args.segment):
+        names = sorted({_names(str(row["segment"])) for row in found} - {""})
+        raise ParameterError(
+            f"no such segments; there are results by {', or by '.join(names) or 'none'}"
+        )
     if args.format == "json":
         json.dump(rows, sys.stdout, indent=1)
         print()
@@ -82,6 +100,22 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n".join(table(rows, everything=args.all)))
     return 0
+
+
+def _chosen(segment: str, by: str | None, only: str | None) -> bool:
+    """Return whether the rows of a segment are asked for; of all reports where nothing is said."""
+    if by is not None:
+        return sorted(_names(segment).split(",")) == sorted(by.split(","))
+    return sorted(segment.split(",")) == sorted((only or "").split(","))
+
+
+def _names(segment: str) -> str:
+    """Return the attributes of a segment.
+
+    >>> _names("os=linux,app_version=2")
+    'os,app_version'
+    """
+    return ",".join(part.partition("=")[0] for part in segment.split(","))
 
 
 def table(rows: Sequence[Row], *, everything: bool) -> list[str]:
@@ -125,11 +159,13 @@ def _block(rows: Sequence[Row]) -> list[str]:
     return [f"  {line}" for line in aligned(cells, right)]
 
 
-def _title(row: Row, *, several: bool) -> str:
+def _title(row: Row, *, several: bool, segments: bool = True) -> str:
     """Return the line above the estimates of a window; ``several`` is of several collectors."""
     whose = f"{row['collector']}: " if several else ""
+    segment = f" [{row['segment']}]" if segments and row.get("segment") else ""
+    days = f"{_day(row['window_start'])} to {_day(row['window_end'])}"
     return (
-        f"{whose}{row['metric']}, {_day(row['window_start'])} to {_day(row['window_end'])} "
+        f"{whose}{row['metric']}{segment}, {days} "
         f"({row['plan']} version {row['version']}, revision {row['revision']})"
     )
 
@@ -179,7 +215,7 @@ def experiments(rows: Sequence[Row]) -> list[str]:
     """
     lines: list[str] = []
     several = len({row["collector"] for row in rows}) > 1
-    for head, block in groupby(rows, lambda row: _title(row, several=several)):
+    for head, block in groupby(rows, lambda row: _title(row, several=several, segments=False)):
         lines += [head, *_of_experiment(list(block)), ""]
     return lines or ["no experiment"]
 

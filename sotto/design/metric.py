@@ -22,6 +22,7 @@ from sotto.plan.choice import Asked, spec_of
 
 if TYPE_CHECKING:
     from mechanisms.base import Mechanism
+    from sotto.design.segments import SegmentDesign
 
 #: So many users are assumed where neither they nor a target are given.
 USERS = 10_000
@@ -145,6 +146,8 @@ class Design:
     #: Users for an experiment, where one is asked for.
     effect: Effect | None = None
     arms: tuple[ArmUsers, ...] = ()
+    #: What it is by segment, where a plan has segments.
+    segments: tuple[SegmentDesign, ...] = ()
 
     @property
     def missed(self) -> bool:

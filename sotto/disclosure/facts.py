@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mechanisms.exact import MICRO
 from sotto.design.spending import figure, lifetime_of, value_cost
 from sotto.plan.checks import amount
+from sotto.plan.segments import OTHER
 
 if TYPE_CHECKING:
     from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -175,8 +176,19 @@ def last_day(plan: CompiledPlan) -> str:
 
 def not_hidden(plan: CompiledPlan) -> str:
     """Return what no randomness protects."""
-    return (
+    text = (
         "Not hidden are: that this app sends, which questions it answers, how often, and when, to "
         f"{span(plan.resolution)}. Whoever carries the messages also sees the network address that "
         "they come from."
     )
+    if plan.segments:
+        named = "; ".join(
+            f"{name}: {', '.join(values)} or {OTHER}" for name, values in plan.segments
+        )
+        text += f" With each answer is sent, as it is, what this device is ({named})."
+    if (experiment := plan.experiment) is not None:
+        text += (
+            f" So is the group of an experiment ({experiment.name}: "
+            f"{', '.join(experiment.arms)}), into which this device is put by chance."
+        )
+    return text

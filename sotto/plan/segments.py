@@ -86,6 +86,15 @@ def cells(attributes: Iterable[Attribute]) -> int:
     return prod(len(each.values) for each in attributes)
 
 
+def crossed(attributes: tuple[Attribute, ...]) -> list[tuple[int, ...]]:
+    """Return by which attributes results are broken down: each alone, and two together.
+
+    With three, the two segments are crossed, and the arm of the experiment is by itself.
+    """
+    alone: list[tuple[int, ...]] = [(at,) for at in range(len(attributes))]
+    return [*alone, (0, 1)] if len(attributes) > 1 else alone
+
+
 def cell_of(attributes: Iterable[Attribute], values: Mapping[str, str | None]) -> int:
     """Return the number of a cell: mixed radix, the first attribute most significant.
 

@@ -13,7 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.conformance import devices, draws, exchange, identities, plans, scenarios, values
+from tests.conformance import (
+    devices,
+    draws,
+    exchange,
+    identities,
+    plans,
+    scenarios,
+    segments,
+    values,
+)
 
 #: Failures of a file that are printed.
 _SHOWN = 5
@@ -33,6 +42,7 @@ PARTS = {
     "draws": Part(draws.check, draws.write),
     "identities": Part(identities.check, identities.write),
     "messages": Part(identities.check_messages, identities.write_messages),
+    "segments": Part(segments.check, segments.write),
     **{
         name: Part(partial(scenarios.check, name), partial(devices.write, name))
         for name in devices.FILES

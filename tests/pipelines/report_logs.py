@@ -53,7 +53,8 @@ class Device:
 
     def send(self, append: int, metric: CompiledMetric, *rows: Row) -> Sent:
         shard = shard_of(self.pseudonym, self.plan.shards)
-        return Sent(append, encode_message(self.plan.fingerprint, shard, [(metric.index, rows)]))
+        groups, cell = [(metric.index, rows)], rows[0].chain[0] % self.plan.cells
+        return Sent(append, encode_message(self.plan.fingerprint, shard, groups, cell=cell))
 
     def period(self, start: int) -> list[Sent]:
         sent = []

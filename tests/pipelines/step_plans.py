@@ -62,7 +62,9 @@ def number(name: str, mechanism: dict[str, object], *epsilons: float) -> dict[st
 THRESHOLD = {"name": "threshold", "missing": False}
 
 
-def plan(version: int, ceiling: float, *metrics: dict[str, object]) -> CompiledPlan:
+def plan(
+    version: int, ceiling: float, *metrics: dict[str, object], **changes: object
+) -> CompiledPlan:
     document = {
         "format": 2,
         "collector": "tests.example",
@@ -81,6 +83,7 @@ def plan(version: int, ceiling: float, *metrics: dict[str, object]) -> CompiledP
             "lifetime": round(100 * ceiling * 1_000_000),
         },
         "metrics": list(metrics),
+        **changes,
     }
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return CompiledPlan.from_json(text.encode())

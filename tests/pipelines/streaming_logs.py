@@ -57,7 +57,9 @@ def small_plans() -> list[CompiledPlan]:
         number("speed", THRESHOLD, 0.25, 0.5),
         string("path", 128, 0.5, 1),
     )
-    return [plans()[0], plan(2, 4, *later)]
+    segments = [{"name": "os", "values": ["a", "b"]}, {"name": "app", "values": ["1"]}]
+    third = plan(3, 4, *later[:3], segments=segments, minimum_reports=3)
+    return [plans()[0], plan(2, 4, *later), third]
 
 
 def honest(devices: int, periods: int, seed: int) -> list[Sent]:
@@ -67,7 +69,7 @@ def honest(devices: int, periods: int, seed: int) -> list[Sent]:
         one
         for period in range(periods)
         for each in range(devices)
-        for one in Device(small_plans()[each % 2], source).period(START + period * PERIOD)
+        for one in Device(small_plans()[each % 3], source).period(START + period * PERIOD)
     ]
     again = source.sample(sent, len(sent) // 10)
     return sent + [Sent(append + source.randrange(DAY), message) for append, message in again]

@@ -10,6 +10,7 @@ from sotto.log.writer import LogReader, LogWriter, Record
 from sotto.plan.compile import load_plan, parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
+from sotto.plan.segments import cell_of
 from sotto.wire.decode import decode
 from sotto.wire.format import TRAILER, Row, decode_message, encode_message
 from sotto.wire.signatures import Signer, is_valid, signed_pseudonym
@@ -18,6 +19,10 @@ GOLDEN = Path(__file__).parent / "golden"
 PSEUDONYM = bytes(range(16))
 EVENT = 1_399_999 * 3_600_000
 APPEND = EVENT + 5_000_000
+SEGMENTS = """
+segments: {os: [linux, mac], app: ["1", "2", "3", "4", "5"]}
+experiment: {name: onboarding, arms: [control, treatment], share: 0.25}
+"""
 
 
 def golden(name):
@@ -84,6 +89,25 @@ def test_a_signed_message_has_the_same_bytes():
     assert [(metric, list(rows)) for metric, rows in decoded.groups] == runs
     assert message[-TRAILER:-64] == signer.public_key
     assert is_valid(signer.public_key, message[-64:], message[:-64])
+
+
+def test_a_message_of_a_cell_has_the_same_bytes_but_for_one():
+    """Byte 3 of the header, which was 0 in all messages before there were segments."""
+    plan = parse_plan(golden("plan.yaml").decode() + SEGMENTS, GOLDEN).compile()
+    assert plan.fingerprint.hex() == (
+        "dae4d2fa88dc1bbd43fa7987255827378260e95b0170294ebde109ec5f091bf2"
+    )
+    cell = cell_of(plan.attributes, {"os": "mac", "app": "2", "onboarding": "treatment"})
+    assert cell == 18 + 3 + 1
+    shard = shard_of(PSEUDONYM, plan.shards)
+    message = encode_message(plan.fingerprint, shard, golden_rows(), cell=cell)
+    before = golden("message.bin")
+    assert message == before[:3] + b"\x16" + before[4:8] + plan.fingerprint + before[40:]
+    assert decode_message(message).cell == cell
+    decoded = decode(
+        message, np.array([0]), np.array([len(message)]), np.array([APPEND]), Registry([plan])
+    )
+    assert [set(batch.cell.tolist()) for batch in decoded.batches] == [{cell}] * 4
 
 
 def test_a_plan_with_signatures_compiles_to_the_same_bytes():

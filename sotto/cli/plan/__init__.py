@@ -147,10 +147,11 @@ def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
     """Warn of what a plan asks much of; return the exit status."""
     from sotto.cli.plan import linking
     from sotto.clocks import now_ms
+    from sotto.design import segments
     from sotto.design.spending import Levels, warnings
 
     found = warnings(plan, Levels(args.warn_value, args.warn_day, args.warn_years), now_ms())
-    found += linking.warnings(plan.metrics)
+    found += linking.warnings(plan.metrics) + segments.warnings(plan)
     sys.stdout.flush()
     for line in found:
         options.warn(line)
@@ -268,6 +269,7 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
         "",
         *_ceilings(plan),
         _authentication(plan),
+        *_segments(plan),
         "",
         *_least_reports(plan),
         "",
@@ -326,6 +328,12 @@ def _authentication(plan: CompiledPlan) -> str:
     if plan.signed:
         return "messages are signed: nobody else can add a report to a device's pseudonym"
     return "messages are not signed: who can append and has seen pseudonyms can have them revoked"
+
+
+def _segments(plan: CompiledPlan) -> list[str]:
+    from sotto.design.segments import lines
+
+    return ["", *found] if (found := lines(plan)) else []
 
 
 def _ceilings(plan: CompiledPlan) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 MASK = 2**64 - 1
 _TAG = bytes.fromhex("ed2519")
 _COVERED = ["collector", "plan", "version", "period", "resolution", "grace", "shards", "ceilings"]
-_COVERED += ["authentication"]
+_COVERED += ["authentication", "segments", "experiment"]
 _OF_METRIC = ["name", "type", "mechanism", "missing", "window", "repeat", "ladder", "panel"]
 _OF_METRIC += ["domain", "outside", "range", "group"]
 
@@ -84,15 +84,39 @@ def turn(secret: bytes, panels: int, cycle: int) -> int:
     return int.from_bytes(sha(b"sotto.panel\0", secret, numbers)[:16], "little") % panels
 
 
+# Segments.
+
+
+def cell(attributes: list[Any], values: dict[str, Any]) -> int:
+    """Return the number of a cell; the last value of an attribute is that of all others."""
+    number = 0
+    for name, listed in attributes:
+        value = values.get(name)
+        number *= len(listed)
+        number += listed.index(value) if value in listed else len(listed) - 1
+    return number
+
+
+def arm(secret: bytes, collector: str, experiment: dict[str, Any]) -> str | None:
+    arms = experiment["arms"]
+    hashed = sha(b"sotto.arm\0", secret, collector.encode(), b"\0", experiment["name"].encode())
+    drawn = int.from_bytes(hashed[:16], "little") % (1_000_000 * len(arms))
+    part = drawn // len(arms) < experiment["share"]
+    return str(arms[drawn % len(arms)]) if part else None
+
+
 # Messages.
 
 
 def message(
-    plan: dict[str, Any], groups: list[dict[str, Any]], signer: tuple[bytes, Any] | None = None
+    plan: dict[str, Any],
+    groups: list[dict[str, Any]],
+    signer: tuple[bytes, Any] | None = None,
+    cell: int = 0,
 ) -> bytes:
     """Return a message's bytes; ``signer`` is a public key and what signs bytes."""
     shard = public_hash(bytes.fromhex(groups[0]["rows"][0]["pseudonym"]), "sotto.shard")
-    header = 2 if signer else 1, 0, shard % plan["shards"], len(groups), fingerprint(plan)
+    header = 2 if signer else 1, cell, shard % plan["shards"], len(groups), fingerprint(plan)
     out = struct.pack("<2sBBHH32s", b"SO", *header)
     for group in groups:
         rows = group["rows"]

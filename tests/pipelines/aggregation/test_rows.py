@@ -18,6 +18,8 @@ from sotto.errors import FormatError, ParameterError
 from sotto.wire.decode import Batch
 
 GOLDEN = Path(__file__).parent / "golden" / "block-1.hex"
+#: The same with cells, which are a column after the others.
+WITH_CELLS = GOLDEN.with_name("block-2.hex")
 COLUMNS = ("metric", "level", "pseudonym", "chain", "event", "append", "countable", "cell")
 REGISTRY = registry()
 
@@ -67,7 +69,7 @@ def test_a_block_comes_back_as_it_was(n, widths, seed):
     assert again.to_bytes() == rows.to_bytes()
 
 
-def test_the_bytes_of_a_block_are_those_of_version_1():
+def test_the_bytes_of_a_block_are_those_of_its_version():
     rows = replace(
         block(3, {2: 1, 300: 5}),
         metric=np.array([300, 2, 300], dtype=np.uint16),
@@ -82,6 +84,9 @@ def test_the_bytes_of_a_block_are_those_of_version_1():
     golden = bytes.fromhex(GOLDEN.read_text())
     assert rows.to_bytes() == golden
     assert same(rows, Rows.from_bytes(golden))
+    celled = replace(rows, cell=np.array([0, 63, 5], dtype=np.uint8))
+    assert celled.to_bytes() == bytes.fromhex(WITH_CELLS.read_text())
+    assert same(celled, Rows.from_bytes(celled.to_bytes()))
 
 
 def test_what_is_no_block_is_refused():

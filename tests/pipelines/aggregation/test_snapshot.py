@@ -78,7 +78,7 @@ def filled(plans: Registry = REGISTRY, seed: int = 3, rows: Rows | None = None) 
     return step(State(plans, SHARD, NUMBER, KEY), rows or rows_of(reports)).state
 
 
-def test_the_bytes_of_a_state_are_those_of_version_1():
+def test_the_bytes_of_a_state_are_those_of_its_version():
     golden = bytes.fromhex(GOLDEN.read_text())
     assert snapshot().to_bytes() == golden
     again = Snapshot.from_bytes(golden)
@@ -88,6 +88,14 @@ def test_the_bytes_of_a_state_are_those_of_version_1():
     assert (again.shard, again.period, again.key) == (513, -2, bytes(range(16)))
     assert again.payloads[16].tolist() == [list(range(16))]
     assert again.counted.tolist() == [2, 3, 0, 0]
+    celled = snapshot()
+    celled["entries", "cell"][:] = [0, 63, 0, 1]
+    celled["conflicts", "cell"][:] = [2, 0]
+    data = celled.to_bytes()
+    assert data == bytes.fromhex(GOLDEN.with_name("state-2.hex").read_text())
+    again = Snapshot.from_bytes(data)
+    assert again["entries", "cell"].tolist() == [0, 63, 0, 1]
+    assert again["conflicts", "cell"].tolist() == [2, 0]
 
 
 def test_what_is_read_is_what_was_written():

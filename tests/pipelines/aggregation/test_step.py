@@ -192,6 +192,21 @@ def test_the_chains_of_a_pseudonym_can_be_looked_at():
     ]
 
 
+def test_a_chain_in_two_cells_is_equivocation_and_what_is_rejected_keeps_them():
+    rows = [
+        Row(1, 1, 0, START, 0, b"\0", True, 0, cell=5),
+        Row(1, 1, 0, START, 1, b"\0", True, 0, cell=6),
+        Row(2, 2, 0, START, 0, b"\0", True, 0, cell=5),
+    ]
+    now = check_against_rules([rows[:1], rows[1:]], reload=True)
+    assert audited(now)[1][3] == Reason.EQUIVOCATION
+    assert audited(now)[2][3] == 0
+    blocks = [rows_of([row]).to_bytes() for row in rows]
+    stepped = step.step_blocks(State(REGISTRY, SHARD, NUMBER, KEY), blocks)
+    assert sorted(reject.message[3] for reject in stepped.rejects) == [5, 6]
+    assert {key.cell: matrix.sum() for key, matrix in stepped.changes.items()} == {5: 1}
+
+
 @pytest.mark.parametrize("spare", [0, 3, 40])
 def test_the_padding_of_payloads_does_not_matter(spare):
     rows = random_rows(seed=9, size=300, pseudonyms=20, honest=0.95)

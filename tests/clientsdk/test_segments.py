@@ -1,0 +1,223 @@
+"""Segments and arms on a device: fixed when a value is recorded, and sent in the header alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections import Counter
+from contextlib import closing
+
+import pytest
+from device_plans import START, VAST, items, make_older, metric, plan, tables
+
+from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome
+from clientsdk.ledger import read_file
+from clientsdk.preview import preview_file
+from clientsdk.store.arms import SECRET_BYTES
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.errors import ParameterError
+from sotto.plan.segments import cell_label
+from sotto.wire.format import decode_message
+
+SEGMENTS = [{"name": "os", "values": ["linux", "mac"]}]
+EXPERIMENT = {"name": "onboarding", "arms": ["control", "treatment"], "share": 500_000}
+
+
+def segmented(*metrics, **changes):
+    changes = {"ceilings": VAST, "segments": SEGMENTS, "experiment": EXPERIMENT, **changes}
+    said = {name: value for name, value in changes.items() if value}
+    return plan(*metrics or (metric("colour", "every", 9),), **said)
+
+
+def device(compiled, seed=1, **options):
+    options.setdefault("clock", FakeClock(START))
+    return SeededClient(compiled, seed=seed, **options)
+
+
+def cells(client):
+    """How many rows were sent in each cell, of all levels."""
+    found = Counter()
+    for _, body in client.publisher.messages:
+        message = decode_message(body)
+        where = cell_label(client.plan.attributes, message.cell)
+        found[where] += sum(len(group.rows) for group in message.groups)
+    return found
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "device.db"
+
+
+def test_a_segment_is_fixed_when_a_value_is_recorded_and_a_message_has_one():
+    client = device(segmented(experiment=None), segments={"os": "mac"})
+    client.record("colour", "a")
+    client.set_segments({"os": "plan9"})
+    client.record("colour", "b")
+    client.set_segments({"os": "linux"})
+    client.record("colour", "c")
+    client.set_segments({})
+    client.record("colour", "c")
+    recorded = sorted(each.segment for each in client.ledger().pending)
+    assert recorded == ["os=linux", "os=mac", "os=other", "os=other"]
+    client.clock.advance(days=9)
+    client.flush()
+    assert cells(client) == {"os=mac": 1, "os=linux": 1, "os=other": 2}
+    assert len(client.publisher.messages) == 3
+
+
+def test_later_levels_keep_the_segment_and_so_do_items_that_of_the_first():
+    compiled = segmented(metric("colour"), items(), experiment=None)
+    client = device(compiled, segments={"os": "mac"})
+    client.record("colour", "a")
+    client.record("app", "b")
+    client.set_segments({"os": "linux"})
+    client.record("app", "b")
+    for _ in range(6):
+        client.flush()
+        client.clock.advance(days=4)
+    client.flush()
+    assert cells(client) == {"os=mac": 4}
+
+
+def test_a_device_of_a_plan_without_segments_sends_what_it_sent():
+    client = device(plan(metric("colour")), segments={})
+    client.record("colour", "a")
+    client.clock.advance(days=1)
+    client.flush()
+    assert {body[3] for _, body in client.publisher.messages} == {0}
+    assert client.ledger().pending[0].segment == ""
+    with pytest.raises(ParameterError, match="the plan has no such segment; it has none"):
+        client.set_segments({"os": "linux"})
+    with pytest.raises(ParameterError, match="no such experiment; it has none"):
+        client.arm("onboarding")
+
+
+def test_people_see_what_is_sent_in_the_clear(path):
+    client = device(segmented(experiment=None), state=path, segments={"os": "mac"})
+    client.record("colour", "a")
+    assert "sent with os=mac" in client.ledger().in_words()
+    assert "sent with it in the clear: os=mac" in client.preview().in_words()
+    client.close()
+    assert [each.segment for each in read_file(path).pending] == ["os=mac"]
+    assert {each.segment for each in preview_file(path, START).reports} == {"os=mac"}
+
+
+# Arms.
+
+
+def secret_of(client):
+    return client._store.arm_secret
+
+
+def test_an_arm_stays_after_a_restart_in_a_copy_and_for_the_next_version(path, tmp_path):
+    first = device(segmented(), state=path)
+    arm, secret = first.arm("onboarding"), secret_of(first)
+    assert len(secret) == SECRET_BYTES
+    assert arm == first.plan.experiment.arm(secret, "fleet.example")
+    first.close()
+    for ending in ("", "-mark"):
+        shutil.copy(f"{path}{ending}", f"{tmp_path / 'copy'}{ending}")
+    for number, file in enumerate([path, tmp_path / "copy", path]):
+        again = device(segmented(version=number + 1), state=file, seed=50 + number)
+        assert (again.arm("onboarding"), secret_of(again)) == (arm, secret)
+        again.close()
+
+
+def test_what_is_sent_says_the_arm_that_the_app_was_told():
+    told = Counter()
+    for seed in range(40):
+        client = device(segmented(segments=[]), seed=seed)
+        arm = client.arm("onboarding")
+        client.record("colour", "a")
+        client.clock.advance(days=1)
+        client.flush()
+        assert [*cells(client)] == [f"onboarding={arm or 'none'}"]
+        told[arm] += 1
+    assert set(told) == {None, "control", "treatment"}
+
+
+def test_a_withdrawal_erases_the_secret_and_who_agrees_again_draws_another(path):
+    client = device(segmented(), state=path)
+    secret = secret_of(client)
+    client.withdraw_consent()
+    assert (client.arm("onboarding"), secret_of(client)) == (None, b"")
+    files = [path, path.with_name(f"{path.name}-wal")]
+    assert not any(secret in file.read_bytes() for file in files if file.exists())
+    client.give_consent(again=True)
+    assert len(secret_of(client)) == SECRET_BYTES
+    assert secret_of(client) != secret
+
+
+def test_without_consent_or_switched_off_a_device_is_in_no_arm(path, monkeypatch):
+    client = device(segmented(), consent=False)
+    assert (client.arm("onboarding"), secret_of(client)) == (None, b"")
+    monkeypatch.setenv("SOTTO_DISABLED", "1")
+    off = Client(segmented(), state=path, publisher=MemoryPublisher(), background=False)
+    off.set_segments({"os": "linux"})
+    assert off.arm("onboarding") is None
+    assert not path.exists()
+
+
+def test_another_process_sees_the_same_arm(path):
+    client = device(segmented(), state=path)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, (client.arm("onboarding") or "none").encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 64).decode() == (client.arm("onboarding") or "none")
+    other = device(segmented(), seed=2, state=path)
+    other.withdraw_consent()
+    assert client.arm("onboarding") is None
+    os.close(read), os.close(write)
+
+
+def test_a_file_of_version_6_is_brought_forward_with_what_waits_in_it(path):
+    old = device(plan(metric("colour"), ceilings=VAST), state=path)
+    old.record("colour", "a")
+    ledger, clock = old.ledger(), old.clock
+    old.close()
+    current = tables(path)
+    make_older(path, 6)
+    assert read_file(path) == ledger
+    client = device(segmented(metric("colour"), version=2), state=path, seed=2, clock=clock)
+    assert client.ledger() == ledger
+    # Consent was given before there was an experiment.
+    assert len(secret_of(client)) == SECRET_BYTES
+    clock.advance(days=9)
+    client.flush()
+    # What was recorded under the older plan has no cell.
+    assert {body[3] for _, body in client.publisher.messages} == {0}
+    client.close()
+    assert tables(path) == current
+
+
+def test_a_chain_whose_cell_cannot_be_is_erased(path):
+    client = device(segmented(), state=path)
+    client.record("colour", "a")
+    client.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE chain SET cell = 9")
+    client = device(segmented(), state=path, clock=FakeClock(START))
+    client.clock.advance(days=1)
+    result = client.flush()
+    assert (result.sent, result.lapses.damaged) == (0, 1)
+
+
+def test_a_mistake_about_segments_never_stops_an_app_that_asked_for_that(caplog):
+    options = {"state": NO_LIFETIME_BOUND, "publisher": MemoryPublisher(), "background": False}
+    options |= {"clock": FakeClock(START)}
+    compiled = segmented()
+    client = Client.open(compiled, segments={"os": "linux"}, **options)
+    client.give_consent()
+    client.set_segments({"secret": "x"})
+    assert "segments are left as they are" in caplog.text
+    assert "secret" not in caplog.text
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    assert client.ledger().pending[0].segment.startswith("os=linux")
+    broken = Client.open(compiled, segments={"secret": "x"}, **options)
+    assert broken.stats().disabled.startswith("segments: the plan has no such segment")
+    assert broken.consent is Consent.NEVER_GIVEN

@@ -1,0 +1,145 @@
+"""What is withheld of segments: nothing that depends on few reports can be computed of the rest."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from pipelines.aggregation import breakdown
+from pipelines.aggregation.breakdown import MOST_ROWS, broken_down, slices, withheld
+from sotto.plan.segments import Attribute
+
+
+def rank(rows: list[list[int]]) -> int:
+    """The rank over the rationals, without rounding."""
+    left = [[Fraction(number) for number in row] for row in rows]
+    found = 0
+    for column in range(len(left[0]) if left else 0):
+        pivot = next((at for at in range(found, len(left)) if left[at][column]), None)
+        if pivot is None:
+            continue
+        left[found], left[pivot] = left[pivot], left[found]
+        for at in range(found + 1, len(left)):
+            factor = left[at][column] / left[found][column]
+            left[at] = [a - factor * b for a, b in zip(left[at], left[found], strict=True)]
+        found += 1
+    return found
+
+
+def attributes_of(shape: list[int]) -> tuple[Attribute, ...]:
+    return tuple(
+        Attribute(f"a{at}", tuple(f"v{number}" for number in range(size)))
+        for at, size in enumerate(shape)
+    )
+
+
+def split(attributes, reports, least):
+    """Published and withheld slices, as vectors over the cells with reports."""
+    live = np.flatnonzero(reports).tolist()
+    names = withheld(attributes, reports, least)
+    published, hidden = [], []
+    for each in slices(attributes):
+        if reports[[*each.cells]].any():
+            vector = [int(cell in each.cells) for cell in live]
+            (hidden if each.name in names else published).append(vector)
+    return live, published, hidden
+
+
+def check(attributes, reports, least) -> tuple[int, int]:
+    live, published, hidden = split(attributes, reports, least)
+    counts = reports[live]
+    assert all(counts @ vector >= least for vector in published)
+    whole = rank(published)
+    for vector in hidden:
+        assert rank([*published, vector]) > whole, "what is withheld follows from the rest"
+    # And no combination at all, with any coefficients, is of few reports.
+    for size in range(1, len(live) + 1) if published else ():
+        for few in combinations(range(len(live)), size):
+            if counts[[*few]].sum() < least:
+                rest = [[row[at] for at in range(len(live)) if at not in few] for row in published]
+                assert rank(rest) == whole, "a combination depends on few reports"
+    return len(published), len(hidden)
+
+
+def random_table(draw) -> tuple[tuple[Attribute, ...], np.ndarray, int]:
+    dimensions = int(draw.integers(1, 4))
+    largest = {1: 8, 2: 3, 3: 2}[dimensions]
+    shape = [int(draw.integers(2, largest + 1)) for _ in range(dimensions)]
+    size = int(np.prod(shape))
+    reports = (draw.random(size) ** 4 * draw.choice([5, 30, 200])).astype(np.int64)
+    reports *= draw.random(size) < 0.8
+    return attributes_of(shape), reports, int(draw.choice([2, 5, 20]))
+
+
+def test_nothing_withheld_follows_and_nothing_of_few_reports():
+    draw, shown, hidden = np.random.default_rng(20), 0, 0
+    for _ in range(250):
+        published, kept = check(*random_table(draw))
+        shown, hidden = shown + published, hidden + kept
+    assert shown > 500 < hidden, "the tables are of both kinds"
+
+
+def test_only_the_slices_of_few_reports_would_not_be_enough(monkeypatch):
+    """The check itself: from the total and all other parts the withheld one follows."""
+    monkeypatch.setattr(
+        breakdown,
+        "_line",
+        lambda reports, least: {
+            ((0, int(at)),) for at in np.flatnonzero((reports > 0) & (reports < least))
+        },
+    )
+    with pytest.raises(AssertionError):
+        check(attributes_of([3]), np.array([100, 40, 3]), 20)
+
+
+@pytest.mark.parametrize(
+    ("shape", "reports", "expected"),
+    [
+        ([3], [100, 40, 3], ["a0=v1", "a0=v2"]),
+        ([3], [100, 15, 12], ["a0=v1", "a0=v2"]),
+        ([3], [100, 40, 0], []),
+        ([2], [9, 9], ["", "a0=v0", "a0=v1"]),
+        # A rectangle of cells, and neither sums nor the total.
+        ([2, 2], [100, 50, 60, 3], ["v0,v0", "v0,v1", "v1,v0", "v1,v1"]),
+    ],
+)
+def test_what_is_withheld_beside_the_few(shape, reports, expected):
+    found = withheld(attributes_of(shape), np.array(reports), 20)
+    if len(shape) == 1:
+        assert sorted(found) == expected
+    else:
+        assert sorted(name.replace("a0=", "").replace("a1=", "") for name in found) == sorted(
+            expected
+        )
+
+
+def test_two_sums_whose_difference_is_of_few_reports_are_not_both_published():
+    attributes, reports = attributes_of([2, 2]), np.array([900, 0, 3, 800])
+    names = withheld(attributes, reports, 20)
+    assert len(names & {"a0=v0", "a0=v1", "a1=v0", "a1=v1"}) == 2
+    check(attributes, reports, 20)
+
+
+def test_an_arm_is_crossed_with_one_segment_and_not_with_two():
+    two = attributes_of([3, 3])
+    assert len(slices(two)) == 1 + 6 + 9
+    three = attributes_of([3, 3, 3])
+    assert len(slices(three)) == 1 + 9 + 9
+    assert {each.fixed[-1][0] for each in slices(three) if len(each.fixed) == 2} == {1}
+    # Arms are withheld together where the smallest has few reports in all cells of the segments.
+    reports = np.full((3, 3, 3), 50)
+    assert withheld(three, reports.ravel(), 20) == set()
+    reports[:, :, 1] = [[5, 1, 1], [1, 1, 1], [1, 1, 1]]
+    assert withheld(three, reports.ravel(), 20) == {"a2=v0", "a2=v1", "a2=v2"}
+
+
+def test_which_slices_have_estimates_does_not_depend_on_reports():
+    attributes = attributes_of([3, 3])
+    of = {kind: [*broken_down(attributes, kind, 10)] for kind in ("category", "string", "vector")}
+    assert [len(of[kind]) for kind in of] == [15, 6, 0]
+    assert len([*broken_down(attributes, "category", MOST_ROWS // 16)]) == 15
+    assert len([*broken_down(attributes, "category", MOST_ROWS // 16 + 1)]) == 6
+    assert [*broken_down(attributes, "category", MOST_ROWS // 7 + 1)] == []
