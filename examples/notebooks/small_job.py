@@ -40,10 +40,10 @@ metrics:
     unit: ms
     outside: clip
     window: 7d
-    ladder: [{epsilon: 1}, {epsilon: 3, after: 1d}]
+    ladder: [{epsilon: 0.5}, {epsilon: 1.5, after: 1d}]
 """
 SYSTEMS = ("linux", "mac", "windows")
-#: By system: how many of ten have a light and how many a dark theme, and how long a start takes, ms.
+#: By system: how many of ten have a light and a dark theme, and how long a start takes, ms.
 HABITS = {"linux": (2, 7, 600), "mac": (4, 4, 900), "windows": (6, 2, 1500)}
 WEEKS = 3
 START = datetime(2026, 9, 3, 12, tzinfo=UTC)
@@ -66,8 +66,8 @@ def play(folder: Path, devices: int = 400) -> Path:
         for _ in range(WEEKS):
             client.record("theme", theme)
             client.record("startup", start + chance.randrange(-300, 300))
-            for _ in range(7):
-                clock.advance(days=1)
+            for days in (2, 5):
+                clock.advance(days=days)
                 client.flush()
         client.close()
     aggregate(folder / "log", folder / "state", [plan])

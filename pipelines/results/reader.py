@@ -257,7 +257,7 @@ def moment(milliseconds: int) -> datetime:
 
 
 #: How what a column holds becomes a part of a record.
-_CONVERTED: Mapping[Kind, Callable[[Any], object]] = {
+_CONVERTED: Mapping[Kind, Callable[[Any], Any]] = {
     "time": moment,
     "integers": tuple,
     "texts": tuple,

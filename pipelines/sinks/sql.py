@@ -181,7 +181,7 @@ class Results(Database):
     def estimates(
         self, metric: str | None = None, at: int | None = None, collector: str | None = None
     ) -> list[dict[str, object]]:
-        """Return estimates in order, of all segments; of a metric, a time in ms, a collector if they are given."""
+        """Return estimates in order, of all segments; of a metric, time in ms or collector."""
         order = ("collector", "plan", "version", "metric", "window_start", "segment", "position")
         columns = tables.ESTIMATES.c
         query = sql.select(tables.ESTIMATES).order_by(*(columns[name] for name in order))

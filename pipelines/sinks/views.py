@@ -82,9 +82,10 @@ class View:
     @property
     def order(self) -> tuple[str, ...]:
         """The columns of the table by which rows are ordered, no two of them the same in all."""
-        key = _ORDER if {"metric", "window_start"} <= {*self.table.c.keys()} else ()
-        key = tuple(name for name in key if name in self.table.c)
-        return self.grouped or key or tuple(self.table.primary_key.columns.keys())
+        columns = self.table.c
+        of_windows = "metric" in columns and "window_start" in columns
+        key = [name for name in _ORDER if name in columns] if of_windows else []
+        return self.grouped or tuple(key or self.table.primary_key.columns.keys())
 
     def has(self, name: str) -> bool:
         """Return whether the view has a column."""

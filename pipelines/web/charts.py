@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -108,7 +108,7 @@ def chart(
     with _DRAWING, mpl.rc_context(_STYLE), warnings.catch_warnings():
         # The page's font has characters that the one which measures them has not.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        layout = "constrained" if left is None else None
+        layout: Literal["constrained"] | None = "constrained" if left is None else None
         figure = Figure((width / 72, height / 72), layout=layout)
         if left is not None:
             figure.subplots_adjust(

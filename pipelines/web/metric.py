@@ -55,6 +55,11 @@ def window(view: MetricView) -> Mapping[str, object]:
         "after": after and view.links.metric(view.key, after),
         "chooses": view.links.metric(view.key, view.shown) is not None,
         "versions": versions,
+        "data": [
+            (name, address)
+            for form, name in (("csv", "CSV"), ("json", "JSON"), ("parquet", "Parquet"))
+            if (address := view.links.data(view.shown, form)) is not None
+        ],
         "means": words.of_kinds(row.kind for row in view.headlines),
     }
 

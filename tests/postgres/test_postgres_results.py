@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import sqlalchemy as sql
+from documented_queries import DEVICES, comparable, queries
 from local_postgres import LocalPostgres
 from stored_results import FIRST, project
 
+from examples.notebooks.small_job import play
+from pipelines.bounded.run import aggregate
 from pipelines.results.database import NoResultsError, ResultsError, UnreadableError
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.sinks.sql import DocumentDatabase
@@ -114,3 +119,16 @@ def test_what_the_reader_is_given_is_only_read(
         reader.windows()
     server.start()
     assert len(reader.windows()) == 7
+
+
+def test_documented_queries_give_the_same_rows_as_in_sqlite(
+    server: LocalPostgres, url: sql.URL, tmp_path: Path
+) -> None:
+    state = play(tmp_path, DEVICES)
+    # The same state, projected to another database.
+    aggregate(tmp_path / "log", state, (), url)
+    assert url.database is not None
+    with closing(sqlite3.connect(state / "results.db")) as lite:
+        for query in queries():
+            rows = comparable(lite.execute(query))
+            assert comparable(server.execute(url.database, query)) == rows, query

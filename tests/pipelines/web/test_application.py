@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from invented_results import NASTY, app_of, ask, write_results
+from invented_results import NASTY, Html, app_of, ask, write_results
 
 from pipelines.web.access import Access, is_loopback, new_token, token_of
 from sotto.errors import ParameterError
@@ -49,6 +49,15 @@ def test_windows_are_chosen_by_address(app):
     assert 'rel="prev"' not in first
     assert f'href="{THEME}?window=1736380800000" rel="next"' in first
     assert "<b>16 Jan 2025 to 23 Jan 2025</b>" in ask(app, THEME).text
+
+
+def test_a_window_s_estimates_are_linked_as_data(app):
+    page = Html(ask(app, f"{THEME}?window=1735776000000").text)
+    (address,) = [each for each in page.values("href") if each.endswith("format=csv")]
+    answer = ask(app, address)
+    assert answer.headers["content-type"].startswith("text/csv")
+    lines = answer.text.splitlines()
+    assert [line.split(",")[4] for line in lines[1:]] == ["2025-01-02T00:00:00.000Z"] * 3
 
 
 def test_every_answer_forbids_what_a_page_does_not_need(app, guarded):
