@@ -23,6 +23,7 @@ BENCHMARKS = {
     "signatures": "signatures",
     "collect": "collect",
     "small": "small",
+    "web": "web",
     "kafka": "kafka",
     "flink": "flink",
     "oblivious": "oblivious",

@@ -223,7 +223,7 @@ def segments(view: MetricView) -> Mapping[str, object] | None:
 def _by_segment(segments: Sequence[Segment], at: int, of: Estimate) -> Markup:
     shown = [
         (each, row)
-        for each in segments[: 2 * _CHARTED]
+        for each in segments[:_CHARTED]
         if (row := each.rows[at]) is not None and row.value is not None
     ]
     return charts.intervals(

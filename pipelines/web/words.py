@@ -63,7 +63,8 @@ SHARPENING = (
 )
 SEGMENTS = (
     "The same figure among the reports of each segment. Segments are public facts that a device "
-    "states when it records, not protected values. Intervals are for each segment by itself: among "
+    "states when it records, not protected values, and their numbers of reports are exact. "
+    "Intervals are for each segment by itself: among "
     "20 segments that are alike, one is expected to lie outside. A segment with fewer reports than "
     "the plan's minimum is withheld. A difference says nothing about its cause."
 )

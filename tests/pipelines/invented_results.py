@@ -31,6 +31,7 @@ description: How the <i>app</i> is used.
 period: 7d
 ceilings: {period: 20, lifetime: 900}
 resolution: 1h
+segments: {os: [linux, mac]}
 metrics:
   theme: {type: category, domain: [light, dark], outside: other, window: 7d,
     description: Which theme,

@@ -107,6 +107,7 @@ def test_the_public_has_estimates_and_plans_alone(snapshot, file_html):
     shown = Html(rendering.static_file(snapshot, public=True)).text
     assert "12.5 s" in shown
     assert "Which theme" in shown
+    assert "os (linux, mac, other)" in shown
     for operators_own in ("Data health", "4,321", "older than any", "over budget", "1,500"):
         assert operators_own in file_html.text
         assert operators_own not in shown
