@@ -139,8 +139,7 @@ def run(args: argparse.Namespace) -> int:
             traded = in_panels(answer, panels, terms) if panels else ()
             arms = arm_users(question, effect) if effect else ()
             cut = () if plan is None else in_segments(plan.plan, question, answer.users)
-            found = {"panels": traded, "segments": cut, "effect": effect, "arms": arms}
-            answers.append(replace(answer, **found))
+            answers.append(replace(answer, panels=traded, segments=cut, effect=effect, arms=arms))
         except ParameterError as error:
             if len(questions) == 1:
                 raise
