@@ -21,6 +21,7 @@ BENCHMARKS = {
     "growth": "run.growth",
     "costs": "run.costs",
     "signatures": "signatures",
+    "replay": "replay",
     "collect": "collect",
     "small": "small",
     "web": "web",

@@ -37,11 +37,11 @@ from clientsdk.settings import (
     warn_that_it_forgets,
 )
 from clientsdk.stats import Stats, Tally
-from clientsdk.store.database import READ
 from clientsdk.store.recovery import open_store
+from clientsdk.store.store import Store
 from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
-from sotto.errors import ParameterError, SottoError, StoreError, UnknownMetricError, ValueTypeError
+from sotto.errors import SottoError, StoreError, UnknownMetricError, ValueTypeError
 from sotto.plan.compiled import Ceilings, CompiledPlan
 from sotto.plan.segments import given_segments
 from sotto.wire.signatures import require_signatures
@@ -130,6 +130,7 @@ class Client:
 
     #: Before which reading of the clock it cannot be right (ms).
     _earliest = EARLIEST
+    _kind_of_store = Store
     #: Whether errors are counted, why nothing is recorded, and whether a withdrawal is not written.
     _lenient = False
     _why: str | None = None
@@ -180,7 +181,8 @@ class Client:
             path = None
         elif path is None:
             self._warn_that_it_forgets()
-        self._store = open_store(path, plan, ceilings, if_known(self._now), source, quota)
+        now, kind = if_known(self._now), self._kind_of_store
+        self._store = open_store(path, plan, ceilings, now, source, quota, kind)
         self._refusals = self._store.refusals
         if settings.disabled:
             self._why = self._why or disabled.SWITCHED_OFF
@@ -330,18 +332,7 @@ class Client:
         """
         if self.settings.disabled:
             return None
-
-        def found() -> str | None:
-            known = self.plan.experiment
-            if known is None or known.name != experiment:
-                raise ParameterError(
-                    f"plan {self.plan.plan!r} has no such experiment; it has "
-                    f"{'none' if known is None else known.name}"
-                )
-            with self._store.transaction(READ):
-                return None if self._store.stopped else self._store.arm
-
-        return self._attempt(found, lambda error: None)
+        return self._attempt(lambda: self._recorder.arm(experiment), lambda error: None)
 
     def _invalid(self, metric: str, reason: str) -> Outcome:
         """Count a recording that an app should not have made, or that failed unexpectedly."""

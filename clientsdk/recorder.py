@@ -209,8 +209,26 @@ class Recorder:
             return 0
         values = dict(self.segments)
         if plan.experiment is not None:
-            values[plan.experiment.name] = self._store.arm
+            values[plan.experiment.name] = self._arm()
         return cell_of(plan.attributes, values)
+
+    def _arm(self) -> str | None:
+        store, experiment = self._store, self._plan.experiment
+        if experiment is None or not store.arm_secret or not store.consented:
+            return None
+        return experiment.arm(store.arm_secret, self._plan.collector)
+
+    def arm(self, experiment: str) -> str | None:
+        """Return the arm of the plan's experiment that the device is in, as the file now says it.
+
+        None if it is in none; ParameterError if the plan has no such experiment.
+        """
+        known = self._plan.experiment
+        if known is None or known.name != experiment:
+            has = "none" if known is None else known.name
+            raise ParameterError(f"plan {self._plan.plan!r} has no such experiment; it has {has}")
+        with self._store.transaction(READ):
+            return None if self._store.stopped else self._arm()
 
 
 def _what_follows(plan: CompiledPlan, metric: CompiledMetric) -> str:

@@ -147,7 +147,10 @@ class Settings:
 
         ``environ`` and errors are as for :meth:`from_environment`.
         """
-        environment = _read(Settings(), environ, {}, privacy=True)
+        nothing = Settings()
+        environment = _read(nothing, environ, {}, privacy=True)
+        if environment is nothing and self.ceiling_period is None:
+            return self
         lifetime = _lower(self.ceiling_lifetime, environment.ceiling_lifetime)
         period = _lower(self.ceiling_period, environment.ceiling_period)
         if period is not None:
@@ -180,7 +183,7 @@ def configured(settings: Settings | None, **arguments: Any) -> Settings:
         raise wrong_type("settings", "a Settings, such as Settings(background=False)", settings)
     if settings is None:
         return Settings.from_environment(**given)
-    return replace(settings, **given).stricter_with_environment()
+    return (replace(settings, **given) if given else settings).stricter_with_environment()
 
 
 class ClientOptions(TypedDict, total=False):
@@ -208,6 +211,8 @@ class Variable:
 
 def lowered(first: Ceilings, second: Ceilings) -> Ceilings:
     """Return the lower ceilings of two, each amount for itself."""
+    if first.period <= second.period and first.lifetime <= second.lifetime:
+        return first
     return Ceilings(min(first.period, second.period), min(first.lifetime, second.lifetime))
 
 

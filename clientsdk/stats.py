@@ -79,7 +79,8 @@ class Tally(Forkable):
 
     def flushed(self, result: FlushResult, now: int) -> None:
         self.sent += result.sent
-        self.lapses += result.lapses
+        if result.lapses is not NO_LAPSES:
+            self.lapses += result.lapses
         if result.sent:
             self.last_send = now
         if result.error is not None and not isinstance(result.error, SentElsewhereError):

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from sqlite3 import Connection
 
 from clientsdk import draws
-from clientsdk.outcomes import FlushResult, Lapses
+from clientsdk.outcomes import NO_LAPSES, FlushResult, Lapses
 from clientsdk.publishers import Buffered, Publisher, is_buffered, is_revocable
 from clientsdk.sending import backoff
 from clientsdk.sending.lock import Pseudonym, Rest, SendLock, SentElsewhereError
@@ -26,19 +26,19 @@ from clientsdk.store.outbox import Chain
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.store import Store
 from mechanisms.coins import shard_of
-from mechanisms.frozen import frozen
+from mechanisms.frozen import NamedTuple, frozen
 from mechanisms.randomness import SystemSource
 from sotto.errors import PublishError, SottoError, StoreError
-from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.wire.format import GROUP, HEADER, MAX_MESSAGE, TRAILER, Row, encode_message, row_size
 from sotto.wire.signatures import SEED_BYTES, Signer, require_signatures
 
 BATCH = 4096
 _NO_IDENTITY = Identity(b"")
+_CHARGED = Chain._fields.index("charged")
 
 
-@frozen
-class Report:
+class Report(NamedTuple):
     """A level that is charged for: its chain as it now is in the store, plan, metric and row."""
 
     chain: Chain
@@ -138,7 +138,8 @@ class Sender:
             only, more = self._choose(now, task) if task.one_pseudonym else (None, True)
             while more and error is None:
                 batch = self._charge(now, only)
-                task.lapses += batch.lapses
+                if batch.lapses is not NO_LAPSES:
+                    task.lapses += batch.lapses
                 delivered, error = self._publish(batch, task)
                 self._note_delivery(delivered)
                 task.sent += len(delivered)
@@ -231,8 +232,10 @@ class Sender:
             without, period = others.union(self._unreadable), only and only.period
             chains = outbox.due(connection, now, BATCH, without, period)
             identities = outbox.identities(connection) if chains else {}
+            ceilings = store.lowest_ceilings()
+            plans = {n: self._plan(connection, n) for n in {chain.plan for chain in chains}}
             for chain in chains:
-                plan = self._plan(connection, chain.plan)
+                plan = plans[chain.plan]
                 if plan is None:
                     continue
                 identity = identities.get((chain.period, plan.signed), _NO_IDENTITY)
@@ -241,7 +244,7 @@ class Sender:
                     report = _newest_due(chain, plan, identity.pseudonym, now)
                     if identity.seed is not None and chain.period not in signers:
                         signers[chain.period] = Signer(identity.seed)
-                    if self._pay(connection, chain, report):
+                    if self._pay(connection, chain, report, ceilings):
                         reports.append(report)
                         continue
                     reason = "ceiling"
@@ -257,7 +260,8 @@ class Sender:
         reasons["expired"] += store.lapsed
         reasons["clock"] += store.misdated
         store.lapsed = store.misdated = 0
-        return Batch(reports, Lapses(**reasons), store.consents, len(chains) == BATCH, signers)
+        lapses = Lapses(**reasons) if any(reasons.values()) else NO_LAPSES
+        return Batch(reports, lapses, store.consents, len(chains) == BATCH, signers)
 
     def _lapse(
         self, chain: Chain, plan: CompiledPlan, identity: Identity, moment: int
@@ -290,16 +294,18 @@ class Sender:
             return None
         return plan
 
-    def _pay(self, connection: Connection, before: Chain, report: Report) -> bool:
+    def _pay(
+        self, connection: Connection, before: Chain, report: Report, ceilings: Ceilings
+    ) -> bool:
         """Charge for a report unless it has been paid; False if a lowered ceiling forbids it."""
-        if report.chain.charged == before.charged:
+        after, metric = report.chain.charged, report.metric
+        if after == before.charged:
             return True
-        certified = report.metric.mechanism.certified
-        cost = certified(report.chain.charged - 1)
+        certified = metric.mechanism.certified
+        cost = certified(after - 1)
         if before.charged:
             cost -= certified(before.charged - 1)
-        degraded = report.metric.kind == "constant"
-        ceilings = self._store.lowest_ceilings()
+        degraded = metric.kind == "constant"
         return self._store.accounts.spend(
             connection, before.period, cost, ceilings, degraded=degraded
         )
@@ -420,16 +426,21 @@ def out_of_time() -> PublishError:
     return PublishError("the time was up before everything was sent")
 
 
+def _charged(chain: Chain, charged: int) -> Chain:
+    # Of a named tuple ``_replace`` would take several times as long, for each report.
+    return Chain._make((*chain[:_CHARGED], charged, *chain[_CHARGED + 1 :]))
+
+
 def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, now: int) -> Report:
     metric = plan.metrics[chain.metric]
-    start = due_time(chain, plan, 0)
-    due = sum(start + after <= now for after in metric.delays)
+    elapsed = now - due_time(chain, plan, 0)
     # A level that was charged for before a clock was set back is still the newest.
-    level = max(due, chain.charged) - 1
-    width = metric.mechanism.payload_width
-    payload = chain.payloads[level * width : (level + 1) * width]
-    row = Row(level, pseudonym, chain.id, chain.event, payload)
-    return Report(chain._replace(charged=level + 1), plan, metric, row)
+    charged = max(sum([after <= elapsed for after in metric.delays]), chain.charged)
+    payloads = chain.payloads
+    width = len(payloads) // metric.sent
+    payload = payloads[(charged - 1) * width : charged * width]
+    row = Row(charged - 1, pseudonym, chain.id, chain.event, payload)
+    return Report(_charged(chain, charged), plan, metric, row)
 
 
 def _messages(batch: Batch) -> Iterator[tuple[int, bytes, list[Report]]]:

@@ -9,18 +9,33 @@ experiments are independent. Functions with a connection belong in a transaction
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from sqlite3 import Connection
 
 from mechanisms.randomness import Source
+from sotto.errors import StoreError
 
 SECRET_BYTES = 32
 
 
-def prepare(connection: Connection, source: Source) -> None:
-    """Draw the secret of a store that has none."""
-    if not read(connection):
-        drawn = source.bits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "little")
-        connection.execute("INSERT INTO arm VALUES (1, ?)", (drawn,))
+@contextmanager
+def random_bytes() -> Iterator[None]:
+    """Raise StoreError where the operating system gives no random bytes."""
+    try:
+        yield
+    except (OSError, NotImplementedError) as error:
+        raise StoreError(f"the operating system gives no random bytes: {error}") from error
+
+
+def prepare(connection: Connection, source: Source) -> bytes:
+    """Return the secret; of a store that has none it is drawn."""
+    secret = read(connection)
+    if not secret:
+        with random_bytes():
+            secret = source.bits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "little")
+        connection.execute("INSERT INTO arm VALUES (1, ?)", (secret,))
+    return secret
 
 
 def read(connection: Connection) -> bytes:

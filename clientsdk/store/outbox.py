@@ -104,7 +104,7 @@ def due(
         " ORDER BY period, due, id LIMIT ?",
         (moment, period, period, *without, limit),
     )
-    return [Chain(*row) for row in rows]
+    return [*map(Chain._make, rows)]
 
 
 def due_plans(connection: Connection, moment: int, period: int) -> list[int]:

@@ -40,7 +40,7 @@ def binding_of(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
 
     A version of a plan that changes names, mechanism or the levels' epsilons needs a new response.
     """
-    document = json.loads(plan.to_json())["metrics"][metric.index]
+    document = metric.document()
     bound = {name: part for name, part in document.items() if name not in _INESSENTIAL}
     bound["ladder"] = [level.epsilon for level in metric.ladder]
     text = json.dumps([plan.plan, bound], sort_keys=True, separators=(",", ":"))

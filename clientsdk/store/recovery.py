@@ -39,18 +39,20 @@ def open_store(
     clock: Callable[[], int],
     source: Source,
     quota: Quota | None = None,
+    kind: type[Store] = Store,
 ) -> Store:
     """Open a device's store, made if absent; a damaged file is set aside and replaced.
 
-    ``path`` is None for a store in memory. A new store is pinned to the plan's collector and period
-    length and to ``ceilings``, which lower those of an existing one, and starts in the budget
-    period that ``clock`` says, which returns milliseconds since the epoch and raises nothing.
+    ``path`` is None for a store in memory, and ``kind`` makes the store. A new one is pinned to the
+    plan's collector and period length and to ``ceilings``, which lower those of an existing one,
+    and starts in the budget period that ``clock`` says, which returns milliseconds since the epoch
+    and raises nothing.
     Raises PlanError if the store belongs to another budget, and StoreError if the file cannot be
     used.
     """
     now = clock()
     for last in (False, True):
-        store = Store(path, plan, ceilings, source, clock, quota)
+        store = kind(path, plan, ceilings, source, clock, quota)
         try:
             _open(store, plan, ceilings, now, source)
             break

@@ -221,15 +221,19 @@ def prepare(connection: Connection) -> bool:
     version = check(connection) if objects else 0
     if version == VERSION:
         return False
-    since = {1: _TABLES, 3: _SINCE_3, 4: _SINCE_4, 5: _SINCE_5, 6: _SINCE_6, 7: _SINCE_7}
-    for first, tables in since.items():
-        for table in tables if version < first else ():
-            connection.execute(table)
+    for first, statements in tables().items():
+        for statement in statements if version < first else ():
+            connection.execute(statement)
     if objects and version < 5:
         _migrate_plans(connection)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
     return not objects
+
+
+def tables() -> dict[int, tuple[str, ...]]:
+    """Return the statements that make the tables, by the version since which there is each."""
+    return {1: _TABLES, 3: _SINCE_3, 4: _SINCE_4, 5: _SINCE_5, 6: _SINCE_6, 7: _SINCE_7}
 
 
 def check(connection: Connection) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from sqlite3 import Connection
 from time import monotonic
 
@@ -52,14 +52,6 @@ BUFFERED = 256
 GIVEN, WITHDRAWN = Consent.GIVEN, Consent.WITHDRAWN
 
 
-@contextmanager
-def _random_bytes() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, NotImplementedError) as error:
-        raise StoreError(f"the operating system gives no random bytes: {error}") from error
-
-
 class Store:
     """A device's store; :func:`clientsdk.store.recovery.open_store` makes one ready for use.
 
@@ -76,6 +68,7 @@ class Store:
     traces are to be erased, see :meth:`finish_erasure`.
     """
 
+    kind_of_database = Database
     database: Database
     path: str | None
     accounts: Accounts
@@ -100,7 +93,7 @@ class Store:
         clock: Callable[[], int],
         quota: Quota | None = None,
     ) -> None:
-        self.database = Database(path)
+        self.database = self.kind_of_database(path)
         self._clock = clock
         self.path = self.database.path
         self.accounts = Accounts()
@@ -375,18 +368,8 @@ class Store:
 
     def draw_arm(self, connection: Connection) -> None:
         """Have a secret for an experiment's arm where consent is given and the plan has one."""
-        if self.consent is GIVEN and self.plans.opened.experiment is not None:
-            with _random_bytes():
-                arms.prepare(connection, self._source)
-            self.arm_secret = arms.read(connection)
-
-    @property
-    def arm(self) -> str | None:
-        """The arm of the opened plan's experiment that the device is in; None if in none."""
-        plan, secret = self.plans.opened, self.arm_secret
-        if plan.experiment is None or not secret or not self.consented:
-            return None
-        return plan.experiment.arm(secret, plan.collector)
+        if self.consented and self.plans.opened.experiment is not None:
+            self.arm_secret = arms.prepare(connection, self._source)
 
     def agree(self, connection: Connection, groups: Collection[str] | None, *, again: bool) -> None:
         """Write down that consent is given, to some groups or to all; see ``consent_groups``."""
@@ -461,7 +444,7 @@ class Store:
     def _enter(self, connection: Connection, period: int) -> None:
         """Begin a period, or go on with one: what was reserved in it once stays reserved."""
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
-        with _random_bytes():
+        with arms.random_bytes():
             secret = pseudonyms.advance(secret, self._source)
         connection.execute("UPDATE secret SET value = ?", (secret,))
         connection.execute("UPDATE device SET period = ?", (period,))

@@ -132,7 +132,7 @@ def replay(demo: Demo, inputs: Inputs) -> Replayed:
     plan = inputs.plan.compile()
     network = FaultyNetwork(Target.of_plan(plan, "carrier"), periods=frozenset([MISBEHAVIOUR]))
     job = Replay(demo.log, processes=demo.processes, network=network, witness=True)
-    with tqdm(total=inputs.recordings.devices, unit=" aircraft", desc="  replay") as bar:
+    with tqdm(total=len(inputs.recordings), unit=" flights", desc="  replay") as bar:
         played = job.run(plan, inputs.recordings, bar.update)
     networks = cast(Sequence[FaultyNetwork], played.networks)
     planted = sum((each.planted for each in networks), Counter[str]())

@@ -72,10 +72,10 @@ class ChainLine:
     version: int
     metric: str
     event: int  #: truncated time of the recording, ms
-    segment: str  #: the cell of the plan's segments; empty where it has none
     counted: int | None  #: the level that counts, 0 the weakest
     accepted: int  #: certified micro-epsilon of that level; 0 where none counts
     payloads: tuple[int, ...]  #: different payloads at each level; more than one is an equivocation
+    segment: str = ""  #: the cell of the plan's segments; empty where it has none
 
 
 def audit(state: State) -> Audit:

@@ -90,12 +90,14 @@ def device_lines(ledger: Ledger, full: bool) -> list[str]:
         )
     if not ledger.pending:
         return [*lines, "", "nothing is left to be released"]
+    segmented = any(chain.segment for chain in ledger.pending)
     pending = columns(
         ledger.pending,
         {
             "chain": lambda chain: _id(chain.chain, full),
             "metric": lambda chain: chain.metric,
             "recorded": lambda chain: minute(chain.event),
+            "segment": lambda chain: chain.segment if segmented else None,
             "levels sent": lambda chain: f"{chain.delivered} of {chain.levels}",
             "spent": lambda chain: exact(chain.spent),
             "reserved": lambda chain: exact(chain.reserved),
@@ -122,6 +124,7 @@ def pseudonym_lines(state_dir: Path, pseudonym: str, full: bool) -> list[str]:
 
 
 def _counted(found: PseudonymLedger, full: bool) -> list[str]:
+    segmented = any(chain.segment for chain in found.chains)
     return [
         f"pseudonym {_id(found.pseudonym, full)}, "
         f"{day(found.period_start)} to {day(found.period_end)}",
@@ -136,6 +139,7 @@ def _counted(found: PseudonymLedger, full: bool) -> list[str]:
                 "plan": lambda chain: f"{chain.plan} v{chain.version}",
                 "metric": lambda chain: chain.metric,
                 "recorded": lambda chain: minute(chain.event),
+                "segment": lambda chain: chain.segment if segmented else None,
                 "level counted": lambda chain: (
                     "none" if chain.counted is None else str(chain.counted + 1)
                 ),

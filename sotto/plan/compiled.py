@@ -224,6 +224,10 @@ class CompiledPlan:
 
     def to_json(self) -> bytes:
         """Return the canonical bytes."""
+        return self._canonical
+
+    @cached_property
+    def _canonical(self) -> bytes:
         return canonical(self.document())
 
     @cached_property

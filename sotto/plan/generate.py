@@ -95,6 +95,9 @@ def _header(plan: CompiledPlan, package: str, literals: bool, vectors: bool) -> 
         if text is not None:
             lines += [*_escaped(textwrap.wrap(_sentence(text), 84)), ""]
     lines += ["Made by `sotto plan generate`: change the plan and make it anew.", ""]
+    for what, (name, values) in _public(plan):
+        lines += textwrap.wrap(f"{what} {name}: {', '.join(values)}.", _WIDTH)
+    lines += [""] if plan.attributes else []
     lines += [f"Fingerprint: {plan.fingerprint_hex}", '"""', ""]
     lines += ["from __future__ import annotations", ""]
     if vectors:
@@ -107,6 +110,14 @@ def _header(plan: CompiledPlan, package: str, literals: bool, vectors: bool) -> 
     lines += ["#: The compiled plan, for the client.", "PLAN: Final[bytes] = ("]
     lines += [f"    {line}" for chunk in chunks for line in _bytes_lines(chunk)]
     return "\n".join([*lines, ")"])
+
+
+def _public(plan: CompiledPlan) -> Iterable[tuple[str, tuple[str, tuple[str, ...]]]]:
+    """Yield what the app says of a device, and what the device draws, that is sent in the clear."""
+    for segment in plan.segments:
+        yield "Segment", segment
+    if plan.experiment is not None:
+        yield "Arms of experiment", (plan.experiment.name, plan.experiment.arms)
 
 
 def _bytes_lines(chunk: bytes) -> Iterable[str]:

@@ -215,12 +215,12 @@ class CompiledMetric:
             false_discovery_rate=self.false_discovery_rate,
         )
 
-    @property
+    @cached_property
     def sent(self) -> int:
         """The number of levels that leave the device: all but a permanent response."""
         return len(self.ladder) - (self.kind == "constant")
 
-    @property
+    @cached_property
     def delays(self) -> tuple[int, ...]:
         """Milliseconds after which each level that is sent is released, weakest first."""
         return tuple(level.after for level in self.ladder[: self.sent])

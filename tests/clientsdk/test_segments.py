@@ -175,6 +175,22 @@ def test_another_process_sees_the_same_arm(path):
     os.close(read), os.close(write)
 
 
+def test_a_process_that_dies_leaves_segment_and_arm_as_they_were(path):
+    compiled, clock = segmented(), FakeClock(START)
+    if (child := os.fork()) == 0:
+        client = device(compiled, state=path, clock=clock, segments={"os": "mac"})
+        client.record("colour", "a")
+        # Nothing is closed.
+        os._exit(0)
+    os.waitpid(child, 0)
+    client = device(compiled, state=path, seed=2, clock=clock, segments={"os": "linux"})
+    arm = client.arm("onboarding") or "none"
+    assert [each.segment for each in client.ledger().pending] == [f"os=mac,onboarding={arm}"]
+    clock.advance(days=9)
+    client.flush()
+    assert cells(client) == {f"os=mac,onboarding={arm}": 1}
+
+
 def test_a_file_of_version_6_is_brought_forward_with_what_waits_in_it(path):
     old = device(plan(metric("colour"), ceilings=VAST), state=path)
     old.record("colour", "a")

@@ -1,5 +1,8 @@
 """Play a table back as devices with the real SDK in them, into an embedded log.
 
+Try a plan on data that you have: what devices would send is written to --out, and sotto aggregate
+and sotto estimates show what would be learnt from it.
+
 Every distinct value of --device-column is one device, with the SDK, a store in memory and a
 clock of its own that follows --time-column. Each row is recorded when its time comes: for every
 metric of the plan, the cell in the column of that name (or in the one that --map gives it).
@@ -9,11 +12,22 @@ first row is what a device reports in every period in which it has one. After it
 clock runs on until its last level is delivered, or to --until. Where the plan has panels a device
 records in its turns alone, as a real one; with --ignore-panels it records always.
 
-Times are ISO 8601 (UTC unless they have an offset) or whole milliseconds since 1970; a Parquet
-timestamp is what it says. A row without a device, or without a time that can be read, is skipped.
-An empty cell is a missing value where the plan has "missing: true"; where it has not, and where a
-cell is of the wrong type, nothing is recorded. All of that is counted and printed. Randomness is
-the operating system's: no two replays are alike.
+The input is CSV in UTF-8 with a line of column names, or Parquet; columns that no metric has are
+not read. Times are ISO 8601 (UTC unless they have an offset) or numbers of --time-unit since 1970;
+a Parquet timestamp is what it says. Rows may come in any order. An empty cell is a missing value
+where the plan has "missing: true"; where it has not, nothing is recorded. What a device was, by the
+plan's segments, is in the columns of --segment; the arm of an experiment each device draws itself.
+
+A row without a device or a time, or with too many cells or too few, is skipped, and so is a cell of
+the wrong type: all others are played back. What was skipped is counted, and named on standard error
+by column and line, never by value. So are times that were read and look wrong.
+
+Exit status: 0, everything was read; 1, the table was played back, with warnings about the input;
+2, nothing was played back.
+
+Randomness is the operating system's, and no two replays are alike. With --seed they are, to the
+byte for the same --processes; others divide the same messages into other partitions. Whoever knows
+the seed can undo the randomization: keep such a log as the table itself is kept.
 
 What --devices writes joins each device of the table with its pseudonyms, and so with every report
 of it in the log. It re-identifies: keep it as the table itself is kept, or do not ask for it.
@@ -43,8 +57,15 @@ EXAMPLES = """\
 examples:
   sotto replay --plan plan.yaml --input flights.csv.gz --device-column tailnum \\
                --time-column scheduled --out build/log --devices build/devices.csv
+  sotto replay --plan plan.yaml --input usage.parquet --device-column user --time-column seen \\
+               --time-unit s --map startup=start_ms --null NA --ignore-panels --out replayed
+  sotto aggregate --plan plan.yaml --log replayed --state state && sotto estimates --state state
 """
 
+_SEEDED = (
+    "warning: whoever knows the seed can undo the randomization of this log: it protects nobody. "
+    "Keep it as the input is kept."
+)
 _REIDENTIFIES = (
     "warning: {} joins each device of the input with its pseudonyms, and so with all its reports "
     "in the log. It re-identifies: keep it as the input is kept."
@@ -57,12 +78,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--input FILE", ".csv, .csv.gz or .parquet", required=True)
     add("--device-column COLUMN", "what distinguishes devices", required=True)
     add("--time-column COLUMN", "when a row was recorded", required=True)
+    unit = "what a time that is a number counts since 1970: s, ms, us or ns"
+    add("--time-unit UNIT", unit, "ms", choices=["s", "ms", "us", "ns"])
     add("--out DIR", "the log; empty or new", required=True)
     renamed = "a metric's column, where it has another name (may be repeated)"
     add("--map METRIC=COLUMN", renamed, [], type=_renamed, action="append")
+    segment = "a segment's column (may be repeated); without one it is 'other'"
+    add("--segment NAME=COLUMN", segment, [], type=_renamed, action="append")
     null = "cells of this text count as empty, such as NA (may be repeated)"
     add("--null TEXT", null, [], action="append")
     add("--processes N", "how many play devices back", 2, type=options.whole(1))
+    seed = "draw from this number instead of the operating system: the log then protects nobody"
+    add("--seed N", seed, type=options.whole(0))
     add("--send-every DURATION", "a device wakes to send once in each slot of this length", "1d")
     always = "devices answer in every period, whatever the plan's panels: to try a plan out"
     add("--ignore-panels", always)
@@ -84,29 +111,37 @@ def run(args: argparse.Namespace) -> int:
 
     started = time.perf_counter()
     plan = options.load(args.plan).plan
-    columns = Columns.of_plan(plan, args.device_column, args.time_column, dict(args.map), args.null)
+    named = dict(args.map), args.null, args.time_unit, dict(args.segment)
+    columns = Columns.of_plan(plan, args.device_column, args.time_column, *named)
     if not args.send_every > 0:
         raise ParameterError("--send-every must be above 0")
     schedule = Schedule(args.send_every, args.until, args.ignore_panels)
     recordings = read_recordings(args.input, plan, columns)
-    replay = Replay(args.out, schedule, args.processes)
+    for problem in recordings.problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    if not len(recordings):
+        print(f"warning: no row of {args.input} can be played back", file=sys.stderr)
+    if args.seed is not None:
+        print(_SEEDED, file=sys.stderr)
+    replay = Replay(args.out, schedule, args.processes, seed=args.seed)
     # Without --quiet a bar is shown where standard error is a terminal.
-    quiet, devices = args.quiet or None, recordings.devices
-    with tqdm(total=devices, unit=" devices", desc="replay", disable=quiet, file=sys.stderr) as bar:
+    quiet, rows = args.quiet or None, len(recordings)
+    with tqdm(total=rows, unit=" rows", desc="replay", disable=quiet, file=sys.stderr) as bar:
         played = replay.run(plan, recordings, bar.update)
     if args.devices:
         write_audit(args.devices, played.audit)
         print(_REIDENTIFIES.format(args.devices), file=sys.stderr)
     print("\n".join(summary(plan, recordings, played)))
-    print(f"{args.out}: done in {time.perf_counter() - started:.1f} s")
-    return 0
+    seconds = time.perf_counter() - started
+    print(f"{args.out}: done in {seconds:.1f} s, {rows / seconds:,.0f} rows/s")
+    return 1 if recordings.problems or not rows else 0
 
 
 def _renamed(text: str) -> tuple[str, str]:
-    """Return metric and column: the type of ``--map``."""
+    """Return metric, or segment, and column: the type of ``--map`` and ``--segment``."""
     metric, equals, column = text.partition("=")
     if not (metric and equals and column):
-        raise argparse.ArgumentTypeError(f"{text!r} must be METRIC=COLUMN")
+        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=COLUMN")
     return metric, column
 
 

@@ -13,23 +13,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Settings
-from clientsdk.settings import BEGINNING
-from sotto.cli.replay.table import WRONG_TYPE, Recordings
-from sotto.errors import ValueTypeError
+from mechanisms.digests import sha256
+from mechanisms.randomness import Source
+from mechanisms.testing import SeededSource
+from sotto.cli.replay.cells import Cell
+from sotto.cli.replay.simulated_store import Device, PooledSource, SimulatedDevice
+from sotto.cli.replay.table import Recordings
 from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.wire.format import GROUP, HEADER, ROW, decode_message
 
 if TYPE_CHECKING:
     from mechanisms.base import Mechanism
-    from mechanisms.randomness import Source
 
 DAY = 86_400_000
 EMPTY_CELL = "empty cell"
-WRONG_CELL = "wrong type"
 BUFFER_BYTES = 64 << 20
 #: What a buffered message costs beside its bytes: a tuple, an integer and an object header.
 _OVERHEAD = 160
@@ -250,7 +251,8 @@ class DevicePublisher:
 class Fleet:
     """Plays devices back, one after another, into a log.
 
-    With ``witness`` it notes which row's value was kept, in :attr:`Played.kept`.
+    With ``witness`` it notes which row's value was kept, in :attr:`Played.kept`. With a ``seed``
+    what devices draw, and when they send, follows from that and from their numbers.
     """
 
     def __init__(
@@ -261,12 +263,16 @@ class Fleet:
         log: SortedLog,
         network: Network,
         witness: bool = False,
+        seed: int | None = None,
     ) -> None:
         # Witnesses are put into a plan of their own: the caller's stays as it is.
         self._plan = CompiledPlan.from_json(plan.to_json()) if witness else plan
         self._recordings, self._schedule = recordings, schedule
         self._log, self._network = log, network
-        self._jitter = random.SystemRandom()
+        self._seed = seed
+        self._jitter: random.Random = random.SystemRandom()
+        #: Of what the next device draws.
+        self.source: Source = PooledSource()
         self._witnesses = {
             each.name: _witness(each)
             for each in self._plan.metrics
@@ -279,10 +285,10 @@ class Fleet:
         start, end = self._recordings.starts[device : device + 2].tolist()
         clock = Clock(int(self._recordings.time[start]))
         publisher = DevicePublisher(number, clock, self._network, self._log, self._plan.period)
-        make = _TrialDevice if self._schedule.every_period else _Device
-        with make(
-            self._plan, state=NO_LIFETIME_BOUND, publisher=publisher, clock=clock, settings=SETTINGS
-        ) as client:
+        self._begin_draws(number)
+        with self.make(publisher, clock) as client:
+            if self._schedule.every_period:
+                client.ignore_panels()
             client.give_consent()
             for entry in range(start, end):
                 now = int(self._recordings.time[entry])
@@ -306,21 +312,39 @@ class Fleet:
             for period in ledger.periods
         ]
 
+    def make(self, publisher: DevicePublisher, clock: Clock) -> Device:
+        """Make the client of the device that is played next."""
+        return SimulatedDevice(
+            self._plan,
+            state=NO_LIFETIME_BOUND,
+            publisher=publisher,
+            clock=clock,
+            settings=SETTINGS,
+            source=self.source,
+        )
+
+    def _begin_draws(self, number: int) -> None:
+        if self._seed is not None:
+            # Of each device its own, so that it does not matter which process plays it.
+            seed = f"{self._seed}/{number}".encode()
+            self.source = SeededSource(int.from_bytes(sha256(seed), "little"))
+            self._jitter = random.Random(seed)
+
     def _record(self, client: Client, publisher: DevicePublisher, entry: int) -> None:
         """Record the values of one row."""
         recordings, played = self._recordings, self.played
+        if recordings.segments:
+            client.set_segments({name: said[entry] for name, said in recordings.segments.items()})
         for metric in self._plan.metrics:
             name = metric.name
             value = recordings.values[name][entry]
-            if value is WRONG_TYPE or (value is None and not metric.missing):
-                played.skipped[name, WRONG_CELL if value is WRONG_TYPE else EMPTY_CELL] += 1
+            if isinstance(value, Cell):
+                played.skipped[name, value.value] += 1
                 continue
-            try:
-                outcome = client.record(name, value)
-            except ValueTypeError:
-                played.skipped[name, WRONG_CELL] += 1
+            if value is None and not metric.missing:
+                played.skipped[name, EMPTY_CELL] += 1
                 continue
-            played.outcomes[name, str(outcome)] += 1
+            played.outcomes[name, client.record(name, value)] += 1
             witness = self._witnesses.get(name)
             if witness is not None and witness.chain is not None:
                 kept = (name, int(recordings.row[entry]))
@@ -345,23 +369,6 @@ class Fleet:
         """Return a random moment of the first slot in which something is due, not before it."""
         every = self._schedule.send_every
         return self._jitter.randrange(due, due - due % every + every)
-
-
-class _Device(Client):
-    """A client that lives for as long as its table lasts, at whatever time, and no longer."""
-
-    _earliest = BEGINNING + 1
-
-    def _warn_that_it_forgets(self) -> None:
-        """Do not: nothing of a simulated device is lost with the process."""
-
-
-class _TrialDevice(_Device):
-    """A device that answers in every period, whatever its plan's panels."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._recorder.decisions.ignore_panels()
 
 
 def _witness(metric: CompiledMetric) -> Witness:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import multiprocessing
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, wait
 from copy import deepcopy
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 AUDIT_HEAD = ("device", "period", "pseudonym", "spent", "reserved")
+#: Seconds between two notes of progress.
+_TELL_EVERY = 0.1
 _progress: Any = None
 
 
@@ -49,14 +52,19 @@ class Replay:
     witness: bool = False
     #: Memory for messages, in each process.
     buffer_bytes: int = BUFFER_BYTES
+    #: Of all that is drawn; None for the operating system's randomness. Whoever knows it can undo
+    #: the randomization.
+    seed: int | None = None
+    #: What makes and plays devices; another one compares them with real clients.
+    fleet: type[Fleet] = Fleet
 
     def run(
         self,
         plan: CompiledPlan,
         recordings: Recordings,
-        progress: Callable[[int], object] = lambda devices: None,
+        progress: Callable[[int], object] = lambda rows: None,
     ) -> Played:
-        """Play all devices back; progress is called with how many more are finished.
+        """Play all devices back; progress is called with how many more rows are played back.
 
         Raises ParameterError if the log is not empty, PublishError if it takes nothing: the disk is
         full, for example.
@@ -114,10 +122,18 @@ def _play(
     """Play back a share of the devices, the ``i``-th of which is known as ``numbers[i]``."""
     with SortedLog(replay.out, f"replay-{part:02d}", replay.buffer_bytes) as log:
         network = deepcopy(replay.network)
-        fleet = Fleet(plan, recordings, replay.schedule, log, network, replay.witness)
+        fleet = replay.fleet(
+            plan, recordings, replay.schedule, log, network, replay.witness, replay.seed
+        )
+        rows = np.diff(recordings.starts).tolist()
+        done, told = 0, time.monotonic()
         for device, number in enumerate(numbers.tolist()):
             fleet.play(device, number)
-            progress(1)
+            done += rows[device]
+            if time.monotonic() - told > _TELL_EVERY:
+                progress(done)
+                done, told = 0, time.monotonic()
+        progress(done)
     fleet.played.messages, fleet.played.written = log.messages, log.written
     return fleet.played
 

@@ -1,49 +1,74 @@
 """Reads a CSV or Parquet table as what devices record: a device, a time and a value a metric.
 
-Every distinct text of a column is parsed once. A cell that is empty becomes None (missing); one
-that cannot be of its metric's type becomes ``WRONG_TYPE``. Rows that no device could have
-recorded (no id, no time) are left out and counted by reason.
+A cell that is empty becomes None (missing); one that cannot be of its metric's type, or is no text,
+becomes a :class:`~sotto.cli.replay.cells.Cell`. Rows that no device could have recorded (no id, no
+time) are left out and counted by reason. What is wrong is said by column and line, never by value.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
-from sotto.errors import FormatError, ParameterError
-from sotto.plan.durations import parse_time
+from sotto.cli.replay.cells import (
+    NOT_TEXT,
+    WRONG_TYPE,
+    Cell,
+    Parser,
+    has_offset,
+    is_in_1970,
+    parsed,
+    time_parser,
+    value_parser,
+)
+from sotto.cli.replay.columns import Column, Table, read_columns
+from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sotto.plan.compiled import CompiledMetric, CompiledPlan
+    from sotto.plan.compiled import CompiledPlan
 
 NO_DEVICE = "no device id"
 NO_TIME = "no time"
 BAD_TIME = "unparsable time"
+BAD_TEXT = "device id that is no UTF-8 text"
 RAGGED = "wrong number of cells"
-
-_TRUE = frozenset({"true", "t", "yes", "y", "1"})
-_FALSE = frozenset({"false", "f", "no", "n", "0"})
-
-
-class Cell(Enum):
-    """What a cell is when it is no value."""
-
-    WRONG_TYPE = "wrong type"
+IN_1970 = "time in 1970"
+SECONDS = "if numbers are seconds, give --time-unit s"
+NO_OFFSET = "time without an offset, beside others with one"
+UTC = "read as UTC"
+_ROWS = "such rows are skipped"
+#: So many places are listed of each kind of problem.
+LISTED = 10
 
 
-WRONG_TYPE: Final = Cell.WRONG_TYPE
+@dataclass(frozen=True)
+class Problem:
+    """Something in the input that somebody should look at."""
+
+    what: str
+    #: What was done about it.
+    done: str
+    #: The column, None if it is of whole rows.
+    column: str | None
+    #: How many rows or cells.
+    count: int
+    #: The first places, at most :data:`LISTED`, and what they count: ``line`` or ``row``.
+    places: tuple[int, ...]
+    place: str
+
+    def __str__(self) -> str:
+        where = self.place + "s" * (self.count > 1) + " " + ", ".join(map(str, self.places))
+        more = self.count - len(self.places)
+        where += f" and {more:,} more" if more else ""
+        column = "" if self.column is None else f" in column {self.column!r}"
+        return f"{self.what}{column}: {where}; {self.done}"
 
 
 @dataclass(frozen=True)
@@ -56,6 +81,10 @@ class Columns:
     metrics: Mapping[str, str]
     #: Cells of these texts count as empty, beside the empty cell itself.
     nulls: frozenset[str] = frozenset()
+    #: What a time that is a number counts: ``s``, ``ms``, ``us`` or ``ns``.
+    time_unit: str = "ms"
+    #: The column of each of the plan's segments that the input has.
+    segments: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of_plan(
@@ -65,20 +94,29 @@ class Columns:
         time: str,
         renamed: Mapping[str, str] | None = None,
         nulls: Sequence[str] = (),
+        time_unit: str = "ms",
+        segments: Mapping[str, str] | None = None,
     ) -> Columns:
         """Give every metric of the plan the column of its own name, or the one in ``renamed``."""
+        segments = segments or {}
+        known = [name for name, _ in plan.segments]
+        for name in segments:
+            if name not in known:
+                has = ", ".join(known) or "none"
+                raise ParameterError(f"the plan has no segment {name!r}; it has {has}")
         renamed = renamed or {}
         names = [metric.name for metric in plan.metrics]
         for name in renamed:
             if name not in names:
                 raise ParameterError(f"the plan has no metric {name!r}; it has {', '.join(names)}")
         metrics = {name: renamed.get(name, name) for name in names}
-        return cls(device, time, metrics, frozenset(nulls))
+        return cls(device, time, metrics, frozenset(nulls), time_unit, segments)
 
     @property
     def used(self) -> list[str]:
         """Every column that is read, each once."""
-        return list(dict.fromkeys([self.device, self.time, *self.metrics.values()]))
+        said = [*self.metrics.values(), *self.segments.values()]
+        return list(dict.fromkeys([self.device, self.time, *said]))
 
     def check(self, present: Sequence[str]) -> None:
         """Raise :class:`ParameterError` that names what is absent and what there is."""
@@ -104,12 +142,16 @@ class Recordings:
     #: Device ``i`` has the entries ``starts[i]:starts[i + 1]``, in time order. Devices are numbered
     #: as they first appear in the input; their ids are not kept.
     starts: NDArray[np.int64]
-    #: By metric, of shape (n,): a value, ``None`` where the cell is empty, or ``WRONG_TYPE``.
+    #: By metric, of shape (n,): a value, ``None`` where the cell is empty, or a ``Cell``.
     values: Mapping[str, NDArray[np.object_]]
     #: Rows of the input, those left out included.
     rows: int
     #: Rows left out, by reason.
     skipped: Counter[str] = field(default_factory=Counter)
+    #: What is wrong with the input: rows left out, cells of the wrong type, times to be doubted.
+    problems: tuple[Problem, ...] = ()
+    #: By segment, of shape (n,): what the device was, ``None`` where that is not said.
+    segments: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
 
     @property
     def devices(self) -> int:
@@ -139,159 +181,105 @@ class Recordings:
             starts=np.cumsum([0, *map(len, spans)]),
             values={name: values[entries] for name, values in self.values.items()},
             rows=self.rows,
+            segments={name: said[entries] for name, said in self.segments.items()},
         )
 
 
 def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordings:
     """Read a ``.csv``, ``.csv.gz`` or ``.parquet`` file.
 
-    CSV is UTF-8 with a header line. Times are ISO 8601 (without an offset: UTC) or whole
-    milliseconds since the epoch; a Parquet timestamp is what it says. Raises ParameterError if a
-    column is absent or the name of the file ends otherwise, FormatError if it is not what its name
-    says.
+    CSV is UTF-8 with a header line. Times are ISO 8601 (without an offset: UTC) or numbers of
+    ``columns.time_unit`` since the epoch; a Parquet timestamp is what it says. Raises
+    ParameterError if a column is absent or the name of the file ends otherwise, FormatError if it
+    is not what its name says. What is wrong with single rows and cells is in ``problems``.
     """
-    table, ragged = _read_table(path, columns)
-    device = _decoded(table[columns.device], columns.nulls, str)
-    time = _decoded(table[columns.time], columns.nulls, _time)
-    skipped = Counter({RAGGED: ragged} if ragged else {})
-    kept = np.arange(len(table))
-    for cells, what, reason in (
-        (device, None, NO_DEVICE),
-        (time, None, NO_TIME),
-        (time, WRONG_TYPE, BAD_TIME),
+    table = read_columns(path, columns.used, columns.check)
+    found = _Problems(table)
+    found.add_lines(RAGGED, _ROWS, None, table.ragged)
+    skipped = Counter({RAGGED: len(table.ragged)} if table.ragged else {})
+    device = _decoded(table.columns[columns.device], columns.nulls, str)
+    times = table.columns[columns.time]
+    to_time = time_parser("ms" if times.timestamps else columns.time_unit)
+    time = _decoded(times, columns.nulls, to_time)
+    kept = np.arange(len(table.lines))
+    for cells, what, reason, column in (
+        (device, None, NO_DEVICE, columns.device),
+        (device, NOT_TEXT, BAD_TEXT, columns.device),
+        (time, None, NO_TIME, columns.time),
+        (time, WRONG_TYPE, BAD_TIME, columns.time),
+        (time, NOT_TEXT, BAD_TIME, columns.time),
     ):
         bad = np.fromiter((cell is what for cell in cells[kept]), np.bool_, len(kept))
         if bad.any():
-            skipped[reason] = int(bad.sum())
-        kept = kept[~bad]
+            skipped[reason] += int(bad.sum())
+            found.add(reason, _ROWS, column, kept[bad])
+            kept = kept[~bad]
+    _doubt_times(found, times, kept, columns)
     numbers: dict[str, int] = {}
     who = np.fromiter(
         (numbers.setdefault(name, len(numbers)) for name in device[kept]), np.int64, len(kept)
     )
     when = time[kept].astype(np.int64)
     order = np.lexsort((when, who))
-    kept = kept[order]
-    values = {
-        metric.name: _decoded(table[columns.metrics[metric.name]], columns.nulls, _parser(metric))[
-            kept
-        ]
-        for metric in plan.metrics
-    }
+    values = {}
+    for metric in plan.metrics:
+        column = columns.metrics[metric.name]
+        cells = _decoded(table.columns[column], columns.nulls, value_parser(metric))[kept]
+        for kind in Cell:
+            bad = np.fromiter((cell is kind for cell in cells), np.bool_, len(kept))
+            if bad.any():
+                found.add(kind.value, "such cells are skipped", column, kept[bad])
+        values[metric.name] = cells[order]
+    segments = {}
+    for name, column in columns.segments.items():
+        said = _decoded(table.columns[column], columns.nulls, str)[kept]
+        # What is no text is no value that the plan lists.
+        said[[isinstance(cell, Cell) for cell in said]] = None
+        segments[name] = said[order]
     starts = np.concatenate(([0], np.cumsum(np.bincount(who, minlength=len(numbers)))))
-    return Recordings(kept, when[order], starts, values, len(table) + ragged, skipped)
+    rows = len(table.lines) + len(table.ragged)
+    problems = tuple(found.problems)
+    found_in = kept[order], when[order], starts, values, rows, skipped, problems
+    return Recordings(*found_in, segments)
 
 
-def _read_table(path: Path, columns: Columns) -> tuple[pa.Table, int]:
-    """Return the columns that are used, and how many ragged lines were left out."""
-    name = path.name.lower()
-    if not path.is_file():
-        raise ParameterError(f"no such file: {path}")
-    if not name.endswith((".csv", ".csv.gz", ".parquet")):
-        raise ParameterError(f"{path} must end in one of .csv, .csv.gz, .parquet")
-    try:
-        if name.endswith(".parquet"):
-            with pa.parquet.ParquetFile(path) as file:
-                columns.check(file.schema_arrow.names)
-                return file.read(columns=columns.used), 0
-        return _read_csv(path, columns)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        # Arrow's own message may quote a cell: only its class is passed on.
-        raise FormatError(f"{path} cannot be read as what its name says") from error
+def _doubt_times(
+    found: _Problems, times: Column, kept: NDArray[np.int64], columns: Columns
+) -> None:
+    """Note times that were read, and hardly mean what was read."""
+    if times.timestamps:
+        return
+    codes = times.codes[kept]
+    if columns.time_unit == "ms":
+        early = np.array([is_in_1970(cell) for cell in times.distinct], dtype=np.bool_)
+        found.add(IN_1970, SECONDS, columns.time, kept[early[codes]])
+    offsets = [has_offset(cell) for cell in times.distinct]
+    zoned, plain = (np.array([each is which for each in offsets]) for which in (True, False))
+    if len(codes) and zoned[codes].any():
+        found.add(NO_OFFSET, UTC, columns.time, kept[plain[codes]])
 
 
-def _read_csv(path: Path, columns: Columns) -> tuple[pa.Table, int]:
-    ragged = 0
+class _Problems:
+    """Problems by place, in the order in which they are found."""
 
-    def skip(_line: object) -> str:
-        nonlocal ragged
-        ragged += 1
-        return "skip"
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self.problems: list[Problem] = []
 
-    parse = pa.csv.ParseOptions(invalid_row_handler=skip)
-    with pa.csv.open_csv(path, parse_options=parse) as reader:
-        columns.check(reader.schema.names)
-    ragged = 0
-    table = pa.csv.read_csv(
-        path,
-        # One thread, so that the handler is called in one.
-        read_options=pa.csv.ReadOptions(use_threads=False),
-        parse_options=parse,
-        convert_options=pa.csv.ConvertOptions(
-            include_columns=columns.used,
-            column_types={name: pa.string() for name in columns.used},
-            strings_can_be_null=False,
-        ),
-    )
-    return table, ragged
+    def add(self, what: str, done: str, column: str, rows: NDArray[np.int64]) -> None:
+        """Note a problem of some rows of the table, unless there are none."""
+        self.add_lines(what, done, column, self._table.lines[rows].tolist())
+
+    def add_lines(self, what: str, done: str, column: str | None, lines: list[int]) -> None:
+        if lines:
+            found = column, len(lines), tuple(lines[:LISTED]), self._table.place
+            self.problems.append(Problem(what, done, *found))
 
 
-def _decoded(
-    column: pa.ChunkedArray, nulls: frozenset[str], parse: Callable[[object], object]
-) -> NDArray[np.object_]:
+def _decoded(column: Column, nulls: frozenset[str], parse: Parser) -> NDArray[np.object_]:
     """Return the column as Python values, each distinct one parsed once."""
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    chunks = column.unify_dictionaries().chunks
-    if not chunks:
-        return np.empty(0, dtype=object)
-    distinct, kind = chunks[0].dictionary, column.type.value_type
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        # A timestamp with a zone is stored in UTC already; one without is taken as UTC.
-        stamps = distinct.cast(pa.timestamp("ms", getattr(kind, "tz", None)), safe=False)
-        distinct = stamps.cast(pa.int64())
-    parsed = (
-        None if value is None or value == "" or value in nulls else parse(value)
-        for value in distinct.to_pylist()
-    )
-    # A cell that is null has the number after the last distinct one.
-    table = np.fromiter((*parsed, None), dtype=object)
-    last = len(table) - 1
-    decoded: NDArray[np.object_] = table[
-        np.concatenate([chunk.indices.fill_null(last).to_numpy() for chunk in chunks])
-    ]
-    return decoded
-
-
-def _time(value: object) -> object:
-    try:
-        return parse_time(value)
-    except ParameterError:
-        return WRONG_TYPE
-
-
-def _parser(metric: CompiledMetric) -> Callable[[object], object]:
-    """Return what makes a cell a value of a metric's type.
-
-    Text becomes what the type says; a value that a Parquet file has typed stays as it is, and
-    the SDK says whether it fits. A cell of a vector has its numbers one after another, between
-    blanks, commas or semicolons.
-    """
-    if metric.type == "number" or (metric.type == "ordinal" and metric.range is not None):
-        return _number
-    parsers = {"boolean": _boolean, "survey": _boolean, "vector": _vector}
-    return parsers.get(metric.type, lambda value: value)
-
-
-def _number(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    try:
-        number = float(value)
-    except ValueError:
-        return WRONG_TYPE
-    # Python's float also takes digits grouped by underscores, and "nan".
-    return number if math.isfinite(number) and "_" not in value else WRONG_TYPE
-
-
-def _boolean(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    word = value.strip().lower()
-    return True if word in _TRUE else False if word in _FALSE else WRONG_TYPE
-
-
-def _vector(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    numbers = tuple(map(_number, value.replace(",", " ").replace(";", " ").split()))
-    return WRONG_TYPE if WRONG_TYPE in numbers else numbers
+    table = np.empty(len(column.distinct), dtype=object)
+    for place, cell in enumerate(column.distinct):
+        # One by one: numpy would take a vector's value apart.
+        table[place] = parsed(cell, nulls, parse)
+    return table[column.codes]
