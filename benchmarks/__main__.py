@@ -23,6 +23,7 @@ BENCHMARKS = {
     "signatures": "signatures",
     "replay": "replay",
     "collect": "collect",
+    "results": "results",
     "small": "small",
     "web": "web",
     "kafka": "kafka",

@@ -13,9 +13,9 @@ import sqlalchemy as sql
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from pipelines.sinks.schema import lacking
+from pipelines.sinks.schema import OLDER, is_older
 from pipelines.sinks.sql import first_line
-from pipelines.sinks.tables import ESTIMATES, META, METADATA, WINDOWS
+from pipelines.sinks.tables import META
 from pipelines.sources.base import MissingError
 from sotto.errors import AggregationError, install_hint
 
@@ -118,11 +118,8 @@ class ReadOnlyDatabase:
                 there = sql.inspect(connection).get_table_names()
                 if META.name not in there:
                     return NoResultsError("the database has no results")
-                if {WINDOWS.name, ESTIMATES.name} - {*there} or lacking(connection, METADATA):
-                    return ResultsError(
-                        "the database is of an older Sotto; aggregate once more, or start the "
-                        "sink: it is brought up to date"
-                    )
+                if is_older(connection):
+                    return ResultsError(OLDER)
         except SQLAlchemyError:
             pass
         return ResultsError(failed)

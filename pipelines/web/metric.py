@@ -176,7 +176,11 @@ def strings(view: MetricView) -> Mapping[str, object] | None:
         "floor": floor,
         "confounded": any(row.confounded_with for row in found),
         "unexplained": next(iter(view.of_kind("unexplained")), None),
-        "means": [*words.of_kinds(["string"]), *_of_shown(found)],
+        "false_names": next((row.value for row in view.of_kind("false_names")), None),
+        "means": [
+            *words.of_kinds(["string", *(row.kind for row in view.of_kind("false_names"))]),
+            *_of_shown(found),
+        ],
     }
 
 

@@ -37,10 +37,13 @@ KINDS = {
     "the time: what is rarer cannot be told from noise, and is not shown to be absent. "
     f"{_INTERVAL}",
     "unexplained": "The share of reports that no candidate accounts for.",
+    "false_names": "How many of the strings called significant nobody has, on average at most: the "
+    "plan trades a few false names for more true ones.",
 }
 SHOWN = (
-    "“Displayed” is the closest set of shares that could be, none below 0 and all together 100 %. "
-    "It is for charts: it is not right on average, and the interval does not belong to it."
+    "“Displayed” is a set of shares that could be, none below 0 and all together 100 %, with the "
+    "least error that is predicted of such sets. It is for charts: it is not right on average, and "
+    "the interval does not belong to it."
 )
 METHODS = {
     "monotone": "made to rise; biased where it evens out",

@@ -160,12 +160,11 @@ def _block(rows: Sequence[Row]) -> list[str]:
 
 
 def _title(row: Row, *, several: bool, segments: bool = True) -> str:
-    """Return the line above the estimates of a window; ``several`` is of several collectors."""
     whose = f"{row['collector']}: " if several else ""
     segment = f" [{row['segment']}]" if segments and row.get("segment") else ""
-    days = f"{_day(row['window_start'])} to {_day(row['window_end'])}"
+    start, end = _day(row["window_start"]), _day(row["window_end"])
     return (
-        f"{whose}{row['metric']}{segment}, {days} "
+        f"{whose}{row['metric']}{segment}, {start} to {end} "
         f"({row['plan']} version {row['version']}, revision {row['revision']})"
     )
 

@@ -128,6 +128,7 @@ def _pages(revision: int) -> tuple[dict[str, object], list[dict[str, object]]]:
     noise = {"significant": False, "p_value": 1.0, "detection_floor": 0.02}
     return of, [
         estimate(of, 0, "unexplained", "", 0.2),
+        estimate(of, 3, "false_names", "", 0.42, unit="names"),
         estimate(of, 1, "string", f"/{NASTY}", 0.5, confounded_with=["/other"], **found),
         estimate(of, 2, "string", "/rare", 0.001, **noise),
     ]

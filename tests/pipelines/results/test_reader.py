@@ -14,6 +14,7 @@ from pipelines.results.database import NoResultsError, ResultsError, UnreadableE
 from pipelines.results.reader import Chosen, ResultsReader, milliseconds, moment
 from pipelines.results.records import Budget, Estimate, Metric, Rejection, Window
 from pipelines.sinks.sql import Results
+from pipelines.sinks.tables import WINDOWS
 from pipelines.sinks.views import (
     VIEW_BUDGETS,
     VIEW_ESTIMATES,
@@ -22,7 +23,7 @@ from pipelines.sinks.views import (
     VIEW_WINDOWS,
     VIEWS,
 )
-from sotto.errors import ParameterError
+from sotto.errors import AggregationError, ParameterError
 
 RECORDS = {
     VIEW_WINDOWS: Window,
@@ -156,6 +157,8 @@ def test_a_database_that_cannot_be_read_says_why(reader: ResultsReader, file: Pa
         connection.execute("ALTER TABLE stored_windows DROP COLUMN withheld")
     with pytest.raises(ResultsError, match="of an older Sotto; aggregate once more"):
         reader.windows()
+    with Results(f"sqlite:///{file}") as results, pytest.raises(AggregationError, match="older"):
+        results.table(WINDOWS)
     file.write_bytes(b"no database" * 1000)
     with pytest.raises(ResultsError, match="not a database"):
         reader.windows()
