@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -213,7 +214,9 @@ def ask(
     async def send(message: Mapping[str, Any]) -> None:
         sent.append(message)
 
-    asyncio.run(app(scope, receive, send))
+    # What goes wrong is answered, and then raised for the server to log.
+    with suppress(ValueError):
+        asyncio.run(app(scope, receive, send))
     head = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     content = b"".join(each.get("body", b"") for each in sent[1:])
     return Answer(sent[0]["status"], head, content.decode())
