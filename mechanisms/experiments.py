@@ -8,14 +8,14 @@ fixed centre c. Whatever c is, its mean over assignment and randomization is the
 arm on that device: the value it would have in the arm less the one it would have in the first.
 
 Covered is, at all times n = 1, 2, ... (reports counted) at once, the average effect T_n on the
-devices that are counted, with probability 1 - error. Assumed is
+devices that are counted, each as often as it is, with probability 1 - error. Assumed is
 
 1. that each device's arm is drawn evenly and independently of everything else, and neither arm
    nor outputs decide whether and when its report is counted (:func:`sample_ratio` looks for that);
 2. that devices randomize by the published probabilities, independently of each other;
 3. that a report that is counted stays counted as it is. So the counts are those of a metric's
    last level alone: the newest level of a chain replaces the one before, and a lower level's
-   counts shrink. Retractions, of revoked pseudonyms, are not covered;
+   counts shrink. Retractions, of pseudonyms revoked or forgotten, are not covered;
 4. that a device has at most ``repeats`` reports in the window.
 
 Nothing is assumed of the values: they may differ from device to device and drift with time. They
