@@ -19,6 +19,7 @@ from mechanisms.chains.symbols import SymbolChain
 from mechanisms.coins import SHARD
 from sotto.errors import PlanError, SottoError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.segments import cell_of
 
 FOLDER = Path(__file__).parent
 
@@ -54,7 +55,7 @@ def reporter() -> str:
 def pinned(plan: CompiledPlan) -> dict[str, Any]:
     """Return what a page knows of a plan; PlanError if it can report none of its metrics."""
     metrics = {each.name: _metric(each) for each in plan.metrics if _is_simple(each)}
-    if not metrics or plan.signed:
+    if not metrics or plan.signed or plan.experiment is not None:
         raise PlanError("the plan has no metric that this page can report")
     return {
         "collector": plan.collector,
@@ -63,6 +64,8 @@ def pinned(plan: CompiledPlan) -> dict[str, Any]:
         "period": plan.period,
         "resolution": plan.resolution,
         "shards": plan.shards,
+        # The page does not say what it is: every segment is other.
+        "cell": cell_of(plan.attributes, {}),
         "ceilings": {"period": plan.ceilings.period, "lifetime": plan.ceilings.lifetime},
         "metrics": metrics,
     }

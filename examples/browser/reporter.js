@@ -41,7 +41,7 @@ function chain(draws, symbol, words) {
 function encode(plan, metric, row) {
   const bytes = new Uint8Array(40 + 8 + 41 + 1);
   const view = new DataView(bytes.buffer);
-  bytes.set([0x53, 0x4f, 1, 0]);
+  bytes.set([0x53, 0x4f, 1, plan.cell]);
   view.setUint16(4, shardOf(row.pseudonym, plan.shards), true);
   view.setUint16(6, 1, true);
   bytes.set(fromHex(plan.fingerprint), 8);
