@@ -77,7 +77,7 @@ def prepare(args: argparse.Namespace) -> tuple[dict[str, list[str]], str]:
 reports go to  {url}
 {trust}
 estimates      sotto estimates --state {args.data / "state"}
-data           {args.data}: keep a copy of state; docs/small.md says how the log is cut
+data           {args.data}: sotto backup copies the state, sotto retain cuts the log (docs/small.md)
 Ctrl-C ends it; what is not counted yet is counted after the next start."""
     return programs, said
 

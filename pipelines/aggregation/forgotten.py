@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ class Forgotten:
             if mask.any():
                 append = int(batch.append[mask].max())
                 rejects.append(Reject(Reason.FORGOTTEN, b"", append, int(mask.sum())))
-                batch = _taken(batch, np.flatnonzero(~mask))
+                batch = batch[~mask]
             kept.append(batch)
         return kept, rejects
 
@@ -70,15 +70,6 @@ class Forgotten:
         found = [tombstone(self.key, each.tobytes()) in self.tombstones for each in different]
         mask: NDArray[np.bool_] = np.array(found, dtype=np.bool_)[at.reshape(-1)]
         return mask
-
-
-def _taken(batch: Batch, at: NDArray[np.intp]) -> Batch:
-    columns = {
-        each.name: getattr(batch, each.name).take(at, axis=0)
-        for each in fields(batch)
-        if each.name != "metric"
-    }
-    return replace(batch, **columns)
 
 
 def ids_of(state: State, pseudonyms: Collection[bytes]) -> NDArray[np.intp]:

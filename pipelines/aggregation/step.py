@@ -368,10 +368,9 @@ def retracted(state: State, ids: NDArray[np.intp]) -> dict[WindowKey, Matrix]:
     """Return what taking back the rows that count of entries adds to the counts of windows."""
     found: dict[WindowKey, Matrix] = {}
     parts = [part for _, part in _counted(state, ids)]
-    for (metric, start, level), vector in changes(
-        state.catalog, state.counted(ids[:0]), *parts
-    ).items():
-        _matrix(state, found, metric, start)[level] += vector
+    deltas = changes(state.catalog, state.counted(ids[:0]), *parts)
+    for (metric, start, cell, level), vector in deltas.items():
+        _matrix(state, found, metric, start, cell)[level] += vector
     return found
 
 

@@ -267,14 +267,16 @@ _CONVERTED: Mapping[Kind, Callable[[Any], Any]] = {
 
 def _where(view: View, chosen: Chosen) -> list[sql.ColumnElement[bool]]:
     columns = view.table.c
-    where = [*_same(columns, chosen, "collector", "plan", "version", "metric", "segment", "kind")]
+    where = [
+        *_same(view.table, chosen, "collector", "plan", "version", "metric", "segment", "kind")
+    ]
     if chosen.items is not None and "item" in columns:
         where.append(columns.item.in_(chosen.items))
     if "window_start" not in columns:
         return where
     if chosen.since is not None:
         where.append(columns.window_end > milliseconds(chosen.since))
-    among = [*_same(NEWEST.c, chosen, "collector", "plan", "version", "metric")]
+    among = [*_same(NEWEST, chosen, "collector", "plan", "version", "metric")]
     if chosen.until is not None:
         where.append(columns.window_start < milliseconds(chosen.until))
         among.append(NEWEST.c.window_start < milliseconds(chosen.until))
@@ -285,12 +287,10 @@ def _where(view: View, chosen: Chosen) -> list[sql.ColumnElement[bool]]:
     return where
 
 
-def _same(
-    columns: sql.ReadOnlyColumnCollection[str, sql.Column[Any]], chosen: Chosen, *names: str
-) -> Iterator[sql.ColumnElement[bool]]:
+def _same(table: sql.FromClause, chosen: Chosen, *names: str) -> Iterator[sql.ColumnElement[bool]]:
     for name in names:
-        if name in columns and (value := getattr(chosen, name)) is not None:
-            yield columns[name] == value
+        if name in table.c and (value := getattr(chosen, name)) is not None:
+            yield table.c[name] == value
 
 
 def _fits(order: Sequence[sql.Column[Any]], after: Sequence[object]) -> bool:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def exposed(local, capsys):
-    """Says what an exporter exposes: samples without labels, and which sources are what."""
+    """Says what an exporter exposes: samples of the whole job, and which sources are what."""
 
     def read(*given: object) -> dict[str, float]:
         assert (
@@ -32,7 +32,7 @@ def exposed(local, capsys):
         found = {}
         for family in text_string_to_metric_families(capsys.readouterr().out):
             for sample in family.samples:
-                if not sample.labels:
+                if set(sample.labels) == {"collector"}:
                     found[sample.name] = sample.value
                 elif sample.name == "sotto_source_status" and sample.value:
                     found[f"{sample.labels['source']} {sample.labels['status']}"] = sample.value

@@ -95,7 +95,7 @@ def test_everything_that_reads_a_state_finds_its_files(tmp_path):
     assert counted(state) == expected(log, Registry(BOTH)).counts
     shown = exposition(state, log)
     size = sum(len(content) for name, content in FILES.items() if "/logs/" in name)
-    assert f'sotto_state_bytes{{part="states"}} {float(size)}' in shown
+    assert f'sotto_state_bytes{{collector="tests.example",part="states"}} {float(size)}' in shown
 
 
 def test_a_folder_elsewhere_is_its_owners_and_known_by_its_whole_path(tmp_path, monkeypatch):
