@@ -13,6 +13,7 @@ import platform
 BENCHMARKS = {
     "kernels": "kernels",
     "variance": "variance",
+    "experiments": "experiments",
     "strings": "strings",
     "linking": "linking",
     "step": "step",

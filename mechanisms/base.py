@@ -23,6 +23,7 @@ from mechanisms.levels import Amounts, Probabilities, certify, check_ladder
 from mechanisms.randomness import Source, SystemSource
 
 if TYPE_CHECKING:
+    from mechanisms.experiments import Scored, Scores
     from mechanisms.items import Context, Item
     from mechanisms.noise import Noise
     from mechanisms.planner.targets import Assumed, Precision
@@ -219,6 +220,21 @@ class Mechanism(ABC):
         ends = zip(*(self.chain.limits(level) for level in range(self.levels)), strict=True)
         low, high = (np.stack(each)[:, None] for each in ends)
         return hits, reports, low, high
+
+    def scores(self, level: int) -> Scores | None:
+        """Return what a report adds to a main estimate that is an average over reports, or None.
+
+        Each report adds a score of its own, which is right on average, whatever others add.
+        """
+        return None
+
+    def scored(self, counts: Ints, level: int, context: Context) -> Iterator[Scored]:
+        """Yield how many reports of a level have which score, of all estimates that have scores.
+
+        ``counts`` are those of the level alone, ``(count_length,)``. Nothing is yielded where
+        estimates are no averages over reports, or a report has several answers.
+        """
+        return iter(())
 
     def figures(self, level: int) -> dict[str, float]:
         """Return the figures in :attr:`gives` that follow from a level's probabilities, by name."""

@@ -3,8 +3,9 @@
 Kinds of estimate: ``share`` of a category, point, answer or item; ``mean``, ``missing``,
 ``quantile``, ``cdf`` and ``bit`` of a number; ``group``, ``mean`` and ``cdf`` of an ordinal metric;
 ``mean`` of each coordinate of a vector; ``string``, ``missing``, ``unexplained`` and
-``false_names`` of a string metric. ``display`` is a consistent value of what sums to one, to show:
-it stands beside the estimate, and the interval does not belong to it.
+``false_names`` of a string metric; ``arm_share`` and ``difference`` of the arms of an experiment.
+``display`` is a consistent value of what sums to one, to show: it stands beside the estimate, and
+the interval does not belong to it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mechanisms.estimate import Estimate
+
+#: The kinds that say how the arms of an experiment differ.
+OF_EXPERIMENTS = ("arm_share", "difference")
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,8 @@ class Method(StrEnum):
     share at the point, which may lie anywhere between its neighbours. ``smoothed``: biased toward
     a smooth law, without an interval. ``em``: the most likely shares; biased near zero, and the
     interval, from the curvature of the likelihood, holds only for many reports and away from zero
-    and one. ``biased``: of what was reported, and not of what was true.
+    and one. ``biased``: of what was reported, and not of what was true. ``always``: a difference
+    between arms whose interval holds at all looks together (:mod:`mechanisms.experiments`).
     """
 
     UNBIASED = "unbiased"
@@ -87,6 +92,7 @@ class Method(StrEnum):
     SMOOTHED = "smoothed"
     EM = "em"
     BIASED = "biased"
+    ALWAYS = "always"
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from mechanisms.noise import Noise
 
 if TYPE_CHECKING:
     from mechanisms.estimators.frequency import Concerned
+    from mechanisms.experiments import Scores
 
 
 @frozen
@@ -125,6 +126,22 @@ class HadamardResponse(FrequencyOracle):
         p, q = super().support_pairs().T
         return np.column_stack([(1 + p - q) / 2, np.full(len(p), 0.5)])
 
+    def scores(self, level: int) -> Scores:
+        """Return those of a report in the block, and 0 of one that is in another block."""
+        import numpy as np
+
+        from mechanisms.experiments import Scores
+
+        p, q = map(float, self.exact(level)[0])
+        gap, noise = p - q, self.noise(level)
+        # A report about another category is in the block of this one as often as noise says.
+        within = noise.no * gap**2 / 2
+        return Scores(
+            np.array([-1 / gap, 1 / gap, 0.0]),
+            np.array([within, within, 1 - 2 * within]),
+            np.array([q, p, max(1 - p - q, 0.0)]),
+        )
+
     def _answered(self, level: int, shares: Floats) -> tuple[Floats, float]:
         import numpy as np
 
@@ -149,7 +166,7 @@ class HadamardResponse(FrequencyOracle):
         last, sent = ((p + q) / (p - q) ** 2 for p, q in pairs)
         return min(float(last / sent), 1.0)
 
-    def noise(self, level: int) -> Noise | None:
+    def noise(self, level: int) -> Noise:
         """Return that of a report, which is about one block; a no on average over the others.
 
         It is in the block of the true category with p + q, and in any other with 2 q.

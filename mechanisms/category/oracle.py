@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from mechanisms.estimate import Estimate
     from mechanisms.estimators.frequency import Concerned
+    from mechanisms.experiments import Scored, Scores
     from mechanisms.items import Context, Item
     from mechanisms.planner.targets import Assumed, Precision
 
@@ -90,6 +91,29 @@ class FrequencyOracle(CategoryMechanism):
 
     def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
         return share_items(self.frequencies(counts), context)
+
+    def scores(self, level: int) -> Scores | None:
+        from mechanisms.experiments import answer_scores
+
+        p, q = self.support_pairs()[level].tolist()
+        return answer_scores((p, q))
+
+    def scored(self, counts: Ints, level: int, context: Context) -> Iterator[Scored]:
+        import numpy as np
+
+        from mechanisms.experiments import Scored, answer_scores
+
+        table = np.zeros((self.levels, self.count_length), dtype=np.int64)
+        table[level] = counts
+        ones, reports = (each[level] for each in self.supports(table))
+        concerned = self.concerned(table)
+        answers = np.full_like(ones, reports) if concerned is None else concerned.reports[level]
+        p, q = self.support_pairs()[level].tolist()
+        # A report that says nothing about a category adds nothing.
+        values = np.append(answer_scores((p, q)).values, 0.0)
+        columns = np.stack((answers - ones, ones, reports - answers), axis=1)
+        for label, column in zip(context.labels, columns, strict=True):
+            yield Scored("share", label, values, column)
 
     def variances(self, level: int, shares: ArrayLike) -> Floats:
         """Return n times the variance of each category's estimated share, at true shares ``(m,)``.

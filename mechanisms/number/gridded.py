@@ -24,6 +24,7 @@ from mechanisms.number.mechanism import NumberMechanism
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
+    from mechanisms.experiments import Scores
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
     from mechanisms.planner.targets import Assumed, Precision
@@ -111,6 +112,17 @@ class GridMechanism(NumberMechanism):
         outputs = [float(value) - centred * float(present) for value, present in pairs]
         truths = [-0.5 - centred, 0.5 - centred] + [0.0] * self.missing
         return max(outputs) - min(truths), max(truths) - min(outputs)
+
+    def scores(self, level: int) -> Scores | None:
+        from mechanisms.experiments import Scores
+        from mechanisms.number.laws import matrix
+
+        if self.missing:
+            return None
+        law = self.laws[level]
+        values = np.array([float(each) for each in contributions(self.shape, law).value]) + 0.5
+        rows = matrix(self.shape, law)
+        return Scores(values, rows[0], rows[-1])
 
     def noise(self, level: int) -> Noise | None:
         """Return the largest variance that a bounded contribution can have."""

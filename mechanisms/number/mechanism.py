@@ -20,6 +20,7 @@ from mechanisms.sampling import some_below
 
 if TYPE_CHECKING:
     from mechanisms.estimate import Estimate
+    from mechanisms.experiments import Scored, Scores
     from mechanisms.items import Context, Item
     from mechanisms.number.answers import NumericEstimates
     from mechanisms.planner.targets import Assumed, Precision
@@ -133,6 +134,18 @@ class NumberMechanism(Mechanism):
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
         return precision_of_mean("the mean", partial(self.variance, level), assumed, scale)
 
+    def scored(self, counts: Ints, level: int, context: Context) -> Iterator[Scored]:
+        """Yield the mean; where values can be missing it is a ratio, and nothing is yielded."""
+        from mechanisms.experiments import Scored
+
+        if (scores := self.scores(level)) is not None:
+            answers = self.answers_of(counts)
+            yield Scored("mean", "", scores.values, answers, context.unit, *context.range)
+
+    def answers_of(self, counts: Ints) -> Ints:
+        """Return how many reports have each score, of the counts of a level."""
+        return counts
+
     def noise(self, level: int) -> Noise | None:
         return Noise.of(*self.exact(level)[0])
 
@@ -186,6 +199,16 @@ class AnswerMechanism(NumberMechanism):
             answers.append(-q / gap + mean * (1 - p) / gap)
             truths.append(0.0)
         return max(answers) - min(truths), max(truths) - min(answers)
+
+    def scores(self, level: int) -> Scores | None:
+        from mechanisms.experiments import answer_scores
+
+        return None if self.missing else answer_scores(self.probabilities(level)[0])
+
+    def answers_of(self, counts: Ints) -> Ints:
+        # Whatever was asked, a yes says the same of the mean: the coin was drawn accordingly.
+        found: Ints = counts.reshape(self.strata, -1).sum(axis=0)
+        return found
 
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
         answer = self.output_of(payload)

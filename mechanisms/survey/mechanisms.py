@@ -28,6 +28,7 @@ from mechanisms.survey.design import (
 
 if TYPE_CHECKING:
     from mechanisms.estimate import Estimate
+    from mechanisms.experiments import Scored, Scores
     from mechanisms.items import Context, Item
     from mechanisms.planner.targets import Assumed, Precision
 
@@ -83,6 +84,20 @@ class SurveyMechanism(CategoryMechanism):
         from mechanisms.items import Item
 
         yield Item("share", "yes", replace(self.share(counts), reach=self.reaches()))
+
+    def scores(self, level: int) -> Scores:
+        import numpy as np
+
+        from mechanisms.experiments import Scores
+
+        design = self.design(level)
+        no, yes = (np.array([float(each) for each in row]) for row in (design.no, design.yes))
+        return Scores(np.array(self.contributions[level].scores), no, yes)
+
+    def scored(self, counts: Ints, level: int, context: Context) -> Iterator[Scored]:
+        from mechanisms.experiments import Scored
+
+        yield Scored("share", "yes", self.scores(level).values, counts)
 
     def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
         from mechanisms.planner.targets import of_share

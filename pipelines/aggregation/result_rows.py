@@ -10,6 +10,7 @@ each slice of a window has rows of its own (:mod:`pipelines.aggregation.breakdow
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
@@ -22,6 +23,7 @@ from mechanisms.estimate import Estimate
 from mechanisms.estimators.poisoning import alarms
 from mechanisms.items import Item
 from pipelines.aggregation.breakdown import broken_down, withheld
+from pipelines.aggregation.comparison import Arms
 from pipelines.aggregation.counts import Matrix, Window, WindowKey
 from pipelines.aggregation.pairs import split
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -172,10 +174,11 @@ class _Rows:
         return [asdict(each) for each in found]
 
     def _break_down(self, counts: Mapping[int, Matrix]) -> None:
-        reports = np.zeros(self.plan.cells, dtype=np.int64)
+        by_level = np.zeros((self.plan.cells, len(self.metric.ladder)), dtype=np.int64)
         for cell, matrix in counts.items():
             items = [*estimate(self.metric, matrix, ())]
-            reports[cell] = sum(self.metric.mechanism.reports_by_level(matrix, items))
+            by_level[cell] = self.metric.mechanism.reports_by_level(matrix, items)
+        reports = by_level.sum(axis=1)
         few = withheld(self.plan.attributes, reports, self.least)
         for each in broken_down(self.plan.attributes, self.metric.type, len(self.estimates)):
             number = int(reports[[*each.cells]].sum())
@@ -184,6 +187,19 @@ class _Rows:
                 why = own or (_COMPLEMENT if each.name in few else None)
                 inside = [counts[cell] for cell in each.cells if cell in counts]
                 self._add(each.name, np.sum(inside, axis=0), why)
+        if self.plan.experiment is not None:
+            arms = Arms(self.plan, self.metric, counts, by_level, few, self.least)
+            self._compare(arms)
+
+    def _compare(self, arms: Arms) -> None:
+        """Add the rows of arms behind those of their slices, if these have any."""
+        positions = Counter(row["segment"] for row in self.estimates)
+        for segment, item, why in arms.compared():
+            if segment in positions:
+                row = _row(item, item.estimate.reports_by_level, why)
+                named = {**self.common, "segment": segment, "position": positions[segment]}
+                self.estimates.append({**named, **row})
+                positions[segment] += 1
 
     def _add(self, segment: str, counts: Matrix, why: str | None) -> None:
         """Add the rows of a slice, which are withheld for some reason or for none."""

@@ -45,7 +45,8 @@ _COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "stored_estimates": (
         "what is estimated in them; the view estimates has them for people",
         {
-            "kind": "share, group, mean, missing, quantile, cdf, bit, string or unexplained",
+            "kind": "share, group, mean, missing, quantile, cdf, bit, string, unexplained, "
+            "arm_share or difference",
             "item": "symbol, coordinate, probability or point, by kind",
             "position": "order within the window",
             "value": "the estimate",

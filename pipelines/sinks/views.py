@@ -17,6 +17,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from mechanisms.items import OF_EXPERIMENTS
 from pipelines.sinks.tables import ALARMS, ESTIMATES, PERIODS, QUARANTINE, WINDOWS
 
 #: What a column holds: a time is in UTC, the last two are lists of JSON.
@@ -171,7 +172,7 @@ _SAID = {
     "revision": "grows whenever the window changes",
     "position": "order within the window",
     "kind": "what is estimated: share, group, mean, missing, quantile, cdf, bit, string, "
-    "unexplained",
+    "unexplained, arm_share, difference",
     "item": "of which symbol, coordinate, probability or point, by kind",
     "value": "the estimate; unbiased where method says nothing else, so it may lie outside of "
     "what is possible",
@@ -181,9 +182,12 @@ _SAID = {
     "shown": "for charts: the closest value that is possible; the interval does not belong to it",
     "detection_floor": "smallest true share that is reliably distinguished from zero",
     "unit": "share, rank, or the unit of the metric",
-    "method": "how far the estimate can be relied on: unbiased, monotone, smoothed, em or biased",
-    "significant": "of a candidate string: whether it is certainly there",
-    "p_value": "of a candidate string: p-value after the correction for many candidates",
+    "method": "how far the estimate can be relied on: unbiased, monotone, smoothed, em, biased "
+    "or always",
+    "significant": "of a candidate string: whether it is certainly there; of a difference: whether "
+    "the interval excludes zero",
+    "p_value": "of a candidate string: p-value after the correction for many candidates; of a "
+    "difference: p-value at all looks together",
     "confounded_with": "of a candidate string: others that the reports do not distinguish from it",
 }
 _KINDS: dict[str, Kind] = {
@@ -316,6 +320,34 @@ VIEW_ALARMS = View(
     ),
     private=True,
 )
+VIEW_EXPERIMENTS = View(
+    "experiments",
+    "how the arms of an experiment differ: their shares of the reports, and differences from the "
+    "first arm",
+    ESTIMATES,
+    (
+        *_of(ESTIMATES, *_KEY, "kind", "item", "value"),
+        Column(
+            "low", "number", ESTIMATES.c.low, "lower end of the interval, for all looks together"
+        ),
+        Column("high", "number", ESTIMATES.c.high, "upper end of it"),
+        Column(
+            "p_value",
+            "number",
+            ESTIMATES.c.p_value,
+            "p-value at all looks together: that there is no effect; of an arm_share, that arms "
+            "are as even as planned",
+        ),
+        Column(
+            "significant",
+            "boolean",
+            ESTIMATES.c.significant,
+            "whether the interval excludes zero; of an arm_share, whether arms are not as planned",
+        ),
+        *_of(ESTIMATES, "unit", "reports", "reports_by_level", "withheld", "revision"),
+    ),
+    (ESTIMATES.c.kind.in_(OF_EXPERIMENTS),),
+)
 VIEW_REJECTIONS = View(
     "rejections",
     "reports that were rejected, by reason",
@@ -392,6 +424,7 @@ VIEWS = (
     VIEW_SHARES,
     VIEW_MEANS,
     VIEW_QUANTILES,
+    VIEW_EXPERIMENTS,
     VIEW_ESTIMATES,
     VIEW_WINDOWS,
     VIEW_ALARMS,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from mechanisms.items import OF_EXPERIMENTS
 from mechanisms.planner.targets import Assumed
 from pipelines.results.records import Estimate, Window
 from pipelines.web import charts, formats, overview, plan, words
@@ -202,7 +203,8 @@ def segments(view: MetricView) -> Mapping[str, object] | None:
     """Return the figures that stand for the metric in each segment."""
     by_segment: dict[str, dict[tuple[str, str], Estimate]] = {}
     for row in view.all_rows:
-        by_segment.setdefault(row.segment, {})[row.kind, row.item] = row
+        if row.kind not in OF_EXPERIMENTS:
+            by_segment.setdefault(row.segment, {})[row.kind, row.item] = row
     if set(by_segment) <= {""}:
         return None
     wanted = [(row.kind, row.item) for row in view.headlines]

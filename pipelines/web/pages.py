@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.web import health, metric, overview, plan
+from pipelines.web import experiment, health, metric, overview, plan
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ METRIC = Page(
         Section("strings", "Strings", metric.strings),
         Section("distribution", "Distribution", metric.distribution),
         Section("segments", "By segment", metric.segments),
+        Section("experiment", "Experiment", experiment.experiment),
         Section("history", "Over time", metric.history),
         Section("sharpening", "How the window sharpens", metric.sharpening),
     ),

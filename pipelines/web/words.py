@@ -50,6 +50,7 @@ METHODS = {
     "smoothed": "biased toward a smooth distribution; has no interval",
     "em": "the most likely shares, biased near zero; interval not valid near 0 or 1",
     "biased": "of what devices sent, which need not be what was true",
+    "always": "the interval holds at all looks together",
 }
 HISTORY = (
     "Each window is estimated from its own reports alone. A window that is still open, or whose "
@@ -83,6 +84,17 @@ CHECKS = {
     "bits": "how many bits are set",
     "cells": "shares that are below 0 or above 100 %",
 }
+EXPERIMENT = (
+    "How much more an arm has than the first one: the average effect of the arm on the devices "
+    "that are counted here. The interval is for all looks together: with 95 % probability it "
+    "never excludes that effect, however often somebody looks, and whenever he stops. So it is "
+    "wider than other intervals, and it is for each figure by itself: among 20 figures without "
+    "any effect, one may exclude zero.",
+    "Counted are reports of the last level alone. The interval takes for granted that devices are "
+    "assigned evenly and by chance, that no arm loses or delays more reports than another, and "
+    "that no report was taken back. If the arms' reports are not as even as planned, one of these "
+    "is wrong, and the difference says nothing.",
+)
 WINDOW = (
     "A window holds the reports of values that were recorded in it. Reports arrive later than the "
     "values they are about, so that a window goes on changing after its end."

@@ -19,6 +19,7 @@ from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
     from mechanisms.planner.targets import Assumed
+    from sotto.design.experiment import Effect
     from sotto.design.metric import Goal, Terms
     from sotto.design.questions import Question
     from sotto.design.spending import Budget
@@ -37,6 +38,8 @@ examples:
       users to notice a share of 1 %, for a program to read
   sotto design plan.yaml --users 100000 --panels 1,4,13,26
       what it is worth if a device answers in every period, in one of 4, of 13 or of 26
+  sotto design plan.yaml --metric dark --experiment 10%:11%
+      users an arm to tell 11 % from 10 %, looking once, or every day
 
 Widths, errors and floors are in the unit of the value; shares are parts of one.
 """
@@ -63,6 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add(goal, "--confidence P", "of the interval", 0.95, type=float)
     panels = "trade users and years: what if a device answers in one period of N"
     options.add(goal, "--panels N,...", panels, type=_panels)
+    trial = parser.add_argument_group("an experiment that compares arms")
+    compared = "shares, or means, in the first arm and in another"
+    options.add(trial, "--experiment A:B", compared, type=_compared)
+    options.add(trial, "--power P", "probability of noticing", 0.8, type=float)
+    options.add(trial, "--arms N", "default: those of the plan, or 2", type=options.whole(2))
     data = parser.add_argument_group("what is assumed of the data; the worst if left out")
     options.add(data, "--share S", "true share, of one", type=float)
     options.add(data, "--uniform", "numbers all over their range")
@@ -99,8 +107,22 @@ def _panels(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, parts)))
 
 
+def _compared(text: str) -> tuple[float, float]:
+    try:
+        first, arm = (
+            float(part.removesuffix("%")) / (100 if part.endswith("%") else 1)
+            for part in text.split(":")
+        )
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be two numbers, such as 10%:11% or 410:400"
+        ) from None
+    return first, arm
+
+
 def run(args: argparse.Namespace) -> int:
     from sotto.cli import design_report
+    from sotto.design.experiment import arm_users
     from sotto.design.metric import design, in_panels
     from sotto.design.segments import in_segments
 
@@ -109,14 +131,15 @@ def run(args: argparse.Namespace) -> int:
     plan = None if args.plan is None else options.load(args.plan)
     questions, budget = _of_options(args) if plan is None else _of_plan(args, plan)
     goal, refused = _goal(args), {}
-    panels, terms = args.panels or (), _terms(args, budget)
+    panels, terms, effect = args.panels or (), _terms(args, budget), _effect(args)
     answers = []
     for question in questions:
         try:
             answer = design(question, goal, args.users)
             traded = in_panels(answer, panels, terms) if panels else ()
+            arms = arm_users(question, effect) if effect else ()
             cut = () if plan is None else in_segments(plan.plan, question, answer.users)
-            answers.append(replace(answer, panels=traded, segments=cut))
+            answers.append(replace(answer, panels=traded, segments=cut, effect=effect, arms=arms))
         except ParameterError as error:
             if len(questions) == 1:
                 raise
@@ -155,6 +178,15 @@ def _goal(args: argparse.Namespace) -> Goal:
     return Goal("width", None, args.confidence)
 
 
+def _effect(args: argparse.Namespace) -> Effect | None:
+    from sotto.design.experiment import Effect
+
+    if args.experiment is None:
+        return None
+    first, arm = args.experiment
+    return Effect(first, arm, args.power, 1 - args.confidence, args.arms or 2)
+
+
 def _of_plan(args: argparse.Namespace, loaded: options.LoadedPlan) -> tuple[list[Question], Budget]:
     from sotto.design.questions import question_of_metric
     from sotto.design.spending import Budget, lifetime_of
@@ -163,6 +195,8 @@ def _of_plan(args: argparse.Namespace, loaded: options.LoadedPlan) -> tuple[list
         raise ParameterError("a plan has its own types, ladders and ceilings: leave options out")
     plan, candidates, _ = loaded
     metrics = plan.metrics if args.metric is None else (plan.metric(args.metric),)
+    if args.arms is None and plan.experiment is not None:
+        args.arms = len(plan.experiment.arms)
     questions = []
     for metric in metrics:
         own = candidates.get(metric.name, ())
@@ -195,6 +229,7 @@ def _of_options(args: argparse.Namespace) -> tuple[list[Question], Budget]:
         mechanism=args.mechanism,
         assumed=_assumed(args, args.type, ()),
         scale=high - low if args.type in ("number", "ordinal", "vector") else 1.0,
+        low=low if args.type in ("number", "ordinal", "vector") else 0.0,
         limit=args.values,
     )
     ceiling, lifetime = (

@@ -15,6 +15,7 @@ from sotto.design.spending import figure
 from sotto.plan.durations import duration_text
 
 if TYPE_CHECKING:
+    from sotto.design.experiment import Effect
     from sotto.design.metric import Design, Goal
     from sotto.design.spending import Budget
 
@@ -111,6 +112,8 @@ def _one(found: Design) -> list[str]:
         out += ["", *_segment_lines(found)]
     if found.panels:
         out += ["", *_panel_lines(found)]
+    if found.effect is not None:
+        out += ["", *_arm_lines(found, found.effect)]
     if goal.target is not None and (last.needed or 0) * question.per_user < 200:
         out += ["", "Below 200 reports intervals are wider than this normal approximation."]
     return out
@@ -166,6 +169,40 @@ def _panel_lines(found: Design) -> list[str]:
             "'Of all users' adds that those who answered are a random part of them; the other "
             "errors are of the truth of those who did. 'Split instead' is the error where the "
             "same yearly loss is spread over all periods.",
+            _WIDTH,
+        ),
+    ]
+
+
+def _arm_lines(found: Design, effect: Effect) -> list[str]:
+    """Return how many users an experiment takes: a table, and what its columns mean."""
+    others = "an arm" if effect.arms == 2 else f"each of {effect.arms - 1} arms"
+    text = (
+        f"Users an arm to tell {others} of {effect.arm:g} from the first of {effect.first:g}; "
+        f"power {100 * effect.power:g} %, error {100 * effect.error:g} %:"
+    )
+    own = found.arms[-1].once_own
+    return [
+        *wrap(text, _WIDTH),
+        *columns(
+            found.arms,
+            {
+                "level": lambda row: "" if row.level is None else str(row.level),
+                "certified": lambda row: (
+                    "not randomized" if row.certified is None else epsilon(row.certified)
+                ),
+                "looking once": lambda row: f"{row.once:,}",
+                "every day, half by": lambda row: f"{row.half:,}",
+                f"{100 * effect.power:g} % by": lambda row: f"{row.always:,}",
+            },
+        ),
+        "",
+        *wrap(
+            "'Looking once', at the end, takes the first arm's variance for both; with each arm's "
+            f"own it is {own:,} at the last level. 'Every day' is by intervals that hold at all "
+            "looks together: by then they exclude zero in half of the experiments, and with the "
+            "power, or before. They count the last level alone; a level above it is shown as if it "
+            "were the last. A user counts with one report, and only if he takes part.",
             _WIDTH,
         ),
     ]
@@ -238,6 +275,8 @@ def _document(found: Design) -> dict[str, object]:
         "levels": [vars(level) for level in found.levels],
         "fresh": [step._asdict() for step in found.steps] if question.sent > 1 else [],
         "panels": [vars(row) for row in found.panels],
+        "experiment": None if found.effect is None else vars(found.effect),
+        "arms": [vars(row) for row in found.arms],
         "segments": [vars(row) for row in found.segments],
         "noisy_sampling": [
             {

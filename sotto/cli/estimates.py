@@ -16,6 +16,12 @@ With '--under 1%' a column has what the truth may be if up to 1 % of the reports
 forged: the interval, widened by what they can do at most, which is not the same on both sides. Such
 reports cannot be told from others if they follow the protocol. It is empty where no bound is known.
 
+--experiment prints how much more each arm of an experiment has than the first one, from reports of
+the last level alone. These intervals hold at all looks together: each excludes the true average
+effect, on the devices counted, at any time ever, with at most 5 % probability. The arms' shares of
+the reports should be as even as planned: if their p-value is below 0.01, find out why before you
+read differences. docs/experiments.md says what is assumed.
+
 An estimate of fewer reports than the plan's 'minimum_reports' is withheld: its fields are empty,
 in CSV and JSON too, and the column 'withheld' has the reason.
 
@@ -30,12 +36,13 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import TypeAlias
 
 from mechanisms.estimate import forged
+from mechanisms.items import OF_EXPERIMENTS
 from sotto.cli.format import aligned
 from sotto.cli.options import add, warn
 from sotto.errors import ParameterError
@@ -49,6 +56,8 @@ examples:
       one metric, in the window that contains that time
   sotto estimates --state build/state --under 1%
       also what the truth may be if one report in a hundred is forged
+  sotto estimates --state build/state --experiment
+      how the arms of an experiment differ
   sotto estimates --database postgresql+psycopg://localhost/sotto --format csv
   sotto estimates --state build/state --by os,app_version
       each combination of two segments; --by os is each value of one, an experiment's name its arms
@@ -63,6 +72,7 @@ Window: TypeAlias = tuple[object, ...]
 _UNDER = ("under_low", "under_high")
 
 _HEADS = ("", "estimate", "95 % interval", "shown", "floor", "reports", "method")
+_COMPARED = ("arm", "of", "difference", "at all looks", "p-value", "reports", "withheld")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_mutually_exclusive_group()
     add(chosen, "--by NAME[,NAME]", "by these segments, or the arms of an experiment of that name")
     add(chosen, "--segment NAME=VALUE[,...]", "only this segment")
+    add(chosen, "--experiment", "how the arms of an experiment differ, and nothing else")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
     everything = "also points of distributions and strings that are not significant in the table"
     add(parser, "--all", everything)
@@ -88,7 +99,10 @@ def run(args: argparse.Namespace) -> int:
     with Results(args.database or of_state(args.state), create=False) as results:
         found = results.estimates(args.metric, args.window, args.collector)
         marked = results.table(ALARMS)
-    rows = [row for row in found if _chosen(str(row["segment"]), args.by, args.segment)]
+    if args.experiment:
+        rows = [row for row in found if row["kind"] in OF_EXPERIMENTS]
+    else:
+        rows = [row for row in found if _chosen(str(row["segment"]), args.by, args.segment)]
     if found and not rows and (args.by or args.segment):
         names = sorted({_names(str(row["segment"])) for row in found} - {""})
         raise ParameterError(
@@ -98,7 +112,11 @@ def run(args: argparse.Namespace) -> int:
     if args.under is not None:
         rows = [{**row, **_under(row, args.under)} for row in rows]
     if args.format == "table":
-        print("\n".join(table(rows, everything=args.all, alarms=alarms, under=args.under)))
+        if args.experiment:
+            lines = experiments(rows)
+        else:
+            lines = table(rows, everything=args.all, alarms=alarms, under=args.under)
+        print("\n".join(lines))
         return 0
     if args.format == "json":
         json.dump(rows, sys.stdout, indent=1)
@@ -165,6 +183,7 @@ def table(
     mostly is too much; ``under`` is the share of forged reports of which rows have what the truth
     may be.
     """
+    rows = [row for row in rows if row["kind"] not in OF_EXPERIMENTS]
     if not rows:
         return ["no estimates"]
     shown = [row for row in rows if everything or _matters(row)]
@@ -207,9 +226,9 @@ def _block(rows: Sequence[Row], under: float | None) -> list[str]:
     return [f"  {line}" for line in aligned(cells, right)]
 
 
-def _title(row: Row, *, several: bool) -> str:
+def _title(row: Row, *, several: bool, segments: bool = True) -> str:
     whose = f"{row['collector']}: " if several else ""
-    segment = f" [{row['segment']}]" if row.get("segment") else ""
+    segment = f" [{row['segment']}]" if segments and row.get("segment") else ""
     start, end = _day(row["window_start"]), _day(row["window_end"])
     return (
         f"{whose}{row['metric']}{segment}, {start} to {end} "
@@ -236,6 +255,7 @@ def _interval(low: object, high: object) -> str:
 
 
 def _number(value: object) -> str:
+    """Return four significant digits; nothing of what is no number."""
     return f"{value:.4g}" if isinstance(value, float) else ""
 
 
@@ -248,6 +268,7 @@ def _day(time: object) -> str:
 
 
 def _write_csv(rows: Sequence[Row], more: Sequence[str]) -> None:
+    """Print rows of the table of estimates."""
     from pipelines.sinks.tables import ESTIMATES
 
     writer = csv.DictWriter(sys.stdout, [*ESTIMATES.columns.keys(), *more], lineterminator="\n")
@@ -255,3 +276,51 @@ def _write_csv(rows: Sequence[Row], more: Sequence[str]) -> None:
     for row in rows:
         lists = {name: json.dumps(value) for name, value in row.items() if isinstance(value, list)}
         writer.writerow({**row, **lists})
+
+
+def experiments(rows: Sequence[Row]) -> list[str]:
+    """Return how arms differ, in the database's order, for people to read: a block a window.
+
+    >>> experiments([])
+    ['no experiment']
+    """
+    lines: list[str] = []
+    several = len({row["collector"] for row in rows}) > 1
+    for head, block in groupby(rows, lambda row: _title(row, several=several, segments=False)):
+        lines += [head, *_of_experiment(list(block)), ""]
+    return lines or ["no experiment"]
+
+
+def _of_experiment(rows: Sequence[Row]) -> Iterator[str]:
+    shares = [row for row in rows if row["kind"] == "arm_share"]
+    yield f"  arms: {', '.join(map(_share, shares))}"
+    if any(row["significant"] for row in shares):
+        p_value = _number(shares[0]["p_value"])
+        yield f"  THE ARMS' REPORTS ARE NOT AS EVEN AS PLANNED (p-value {p_value}): find out why"
+    cells = [_compared(row) for row in rows if row["kind"] == "difference"]
+    if not cells:
+        yield "  no arm that is compared has reports"
+        return
+    shown = len(_COMPARED) - (not any(remark for *_, remark in cells))
+    right = [False, False, True, True, True, True, False][:shown]
+    yield from (
+        f"  {line}" for line in aligned([row[:shown] for row in (_COMPARED, *cells)], right)
+    )
+
+
+def _share(row: Row) -> str:
+    value = row["value"]
+    assert isinstance(value, float)
+    return f"{_arm(row)} {100 * value:.2f} %"
+
+
+def _compared(row: Row) -> tuple[str, ...]:
+    unit = "" if row["unit"] in (None, "share") else f"({row['unit']})"
+    of = f"{row['item'] or 'mean'} {unit}".strip()
+    interval = "" if row["low"] is None else f"{_number(row['low'])} to {_number(row['high'])}"
+    figures = (_number(row["value"]), interval, _number(row["p_value"]))
+    return (_arm(row), of, *figures, f"{row['n']:,}", str(row["withheld"] or ""))
+
+
+def _arm(row: Row) -> str:
+    return str(row["segment"]).partition("=")[2]

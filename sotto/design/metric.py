@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mechanisms.planner.comparison import Comparison, Step, epsilon_for, sampled_instead, steps
 from mechanisms.planner.targets import Assumed, Precision
 from mechanisms.registry import build, mechanisms_for, supports_constant
+from sotto.design.experiment import ArmUsers, Effect
 from sotto.design.questions import Question
 from sotto.design.spending import YEAR, Lifetime
 from sotto.errors import ParameterError
@@ -142,6 +143,9 @@ class Design:
     enough: int | None = None
     #: What it would be with panels, where that is asked.
     panels: tuple[PanelDesign, ...] = ()
+    #: Users for an experiment, where one is asked for.
+    effect: Effect | None = None
+    arms: tuple[ArmUsers, ...] = ()
     #: What it is by segment, where a plan has segments.
     segments: tuple[SegmentDesign, ...] = ()
 

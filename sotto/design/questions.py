@@ -59,6 +59,10 @@ class Question:
     panel: int = 1
     #: Budget periods in a window.
     periods: float = 1.0
+    #: Where the range begins; 0 of a share.
+    low: float = 0.0
+    #: Reports that a user can have in a window.
+    most_reports: int = 1
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -123,6 +127,7 @@ def question_of(
     mechanism: str | None = None,
     assumed: Assumed | None = None,
     scale: float = 1.0,
+    low: float = 0.0,
     limit: int = 1,
 ) -> Question:
     """Return the question of a metric that is in no plan.
@@ -151,7 +156,8 @@ def question_of(
         raise ParameterError(
             f"a {kind} can have the mechanism {', '.join(mechanisms_for(kind))}, not {mechanism!r}"
         )
-    found = Question(kind, kind, spec, tuple(ladder), assumed or Assumed(), scale, limit=limit)
+    assumed = assumed or Assumed()
+    found = Question(kind, kind, spec, tuple(ladder), assumed, scale, limit=limit, low=low)
     _ = found.mechanism
     return found
 
@@ -165,9 +171,10 @@ def question_of_metric(
     values of each; of a constant metric one, since those of other periods repeat the same
     permanent response.
     """
-    scale, unit = 1.0, ""
+    low, scale, unit = 0.0, 1.0, ""
     if metric.range is not None:
-        scale, unit = metric.range[1] - metric.range[0], metric.unit or ""
+        low, high = metric.range
+        scale, unit = high - low, metric.unit or ""
     elif metric.type == "ordinal":
         scale, unit = float(len(metric.labels) - metric.missing - 1), "rank"
     constant, periods = metric.kind == "constant", metric.window / plan.period
@@ -184,6 +191,8 @@ def question_of_metric(
         constant,
         1.0 if constant else metric.limit * periods,
         periods=periods,
+        low=low,
+        most_reports=plan.most_reports(metric),
     )
     return asked.in_panel(metric.panel) if metric.panel > 1 else asked
 

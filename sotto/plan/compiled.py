@@ -315,6 +315,13 @@ class CompiledPlan:
             return 1
         return -(-metric.window // self.period) + (metric.window % self.period != 0)
 
+    def most_reports(self, metric: CompiledMetric) -> int:
+        """Return how many reports a device can have in a metric's window, at most."""
+        periods, panel = self.periods_in(metric), metric.panel
+        # In a panel's cycle a device has one turn; a window may have parts of several cycles.
+        turns = min(periods, (periods - 2) // panel + 2) if periods > 1 else 1
+        return metric.limit * turns
+
     def truncate(self, time: int) -> int:
         """Return ``time`` (ms) truncated, toward the past, to the plan's resolution."""
         return time - time % self.resolution

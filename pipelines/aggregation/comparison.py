@@ -1,0 +1,153 @@
+"""How the arms of an experiment differ in a window, from its counts by cell.
+
+Of each arm there is its share of all arms' reports (``arm_share``), and of each but the first, for
+every estimate that is an average over reports, how much more it is than in the first arm
+(``difference``). Differences are made of the reports of the last level that is sent;
+:mod:`mechanisms.experiments` says why, and what they assume.
+
+So who reads them knows sums of the last level's reports by arm. Whatever is computed from these and
+from published slices depends, in every cell of an arm, on all reports of the last level or on all
+of those below. An arm's smaller ones of both have at least the plan's minimum of reports together,
+or else nothing of the arm is below the last level, or the difference is withheld.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.estimate import Estimate
+from mechanisms.experiments import SAMPLE_RATIO_ERROR, Scored, difference, sample_ratio
+from mechanisms.items import Item, Method
+from pipelines.aggregation.breakdown import Slice, slices
+from pipelines.aggregation.counts import Matrix
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+#: The probability that one of the intervals of an estimate, one an arm, is ever wrong.
+ERROR = 0.05
+
+
+@dataclass(frozen=True)
+class Ends:
+    """An interval of one confidence alone."""
+
+    low: float
+    high: float
+
+    def interval(self, level: float) -> tuple[float, float]:
+        return self.low, self.high
+
+
+class Compared(NamedTuple):
+    """A row of an arm: its slice's name, what is estimated, and why it is withheld if it is."""
+
+    segment: str
+    item: Item
+    withheld: str | None = None
+
+
+@dataclass(frozen=True)
+class Arms:
+    """The arms of a plan's experiment in one window of a metric.
+
+    ``counts`` are ``(levels, count_length)``, of each cell that has any; ``reports``,
+    ``(cells, levels)``, the reports in all cells; ``few`` the slices of which nothing is published;
+    ``least`` is the plan's ``minimum_reports``.
+    """
+
+    plan: CompiledPlan
+    metric: CompiledMetric
+    counts: Mapping[int, Matrix]
+    reports: NDArray[np.int64]
+    few: Set[str]
+    least: int
+
+    def compared(self) -> Iterator[Compared]:
+        """Yield the rows of all arms that have reports, in their order."""
+        first, *others = arms = arms_of(self.plan)
+        totals = [self._total(each) for each in arms]
+        p_value = sample_ratio(totals, self.plan.most_reports(self.metric))
+        for arm, total in zip(arms, totals, strict=True):
+            if total:
+                share = Estimate(total / sum(totals), math.inf, total, self._by_level([arm]))
+                wrong = p_value < SAMPLE_RATIO_ERROR
+                item = Item("arm_share", "", share, p_value=p_value, significant=wrong)
+                yield Compared(arm.name, item)
+                if arm in others:
+                    yield from self._differences(first, arm, len(others))
+
+    def _differences(self, first: Slice, arm: Slice, number: int) -> Iterator[Compared]:
+        metric, why = self.metric, self._few(first) or self._few(arm)
+        pairs = list(zip(self._scored(first), self._scored(arm), strict=True))
+        by_level = self._by_level((first, arm), last=True)
+        if not pairs:
+            why = f"{metric.mechanism.name}: no estimate is an average over reports"
+            nothing = Estimate(math.nan, math.inf, sum(by_level), by_level)
+            yield Compared(arm.name, Item("difference", "", nothing, metric.unit), why)
+        for one, other in pairs:
+            repeats = self.plan.most_reports(metric)
+            found = difference(one, other, error=ERROR / number, repeats=repeats)
+            ends = Ends(found.low, found.high)
+            estimate = Estimate(found.value, math.inf, sum(by_level), by_level, region=ends)
+            item = Item(
+                "difference",
+                one.item,
+                estimate,
+                one.unit,
+                p_value=min(1.0, number * found.p_value),
+                significant=not found.low <= 0 <= found.high,
+                method=Method.ALWAYS,
+            )
+            yield Compared(arm.name, item, why)
+
+    def _scored(self, arm: Slice) -> list[Scored]:
+        """Return what is scored at the last level, of estimates that are right on average."""
+        metric, last = self.metric, self.metric.sent - 1
+        matrices = [self.counts[cell] for cell in arm.cells if cell in self.counts]
+        shape = (len(metric.ladder), metric.mechanism.count_length)
+        counts = np.sum([np.zeros(shape, dtype=np.int64), *matrices], axis=0)
+        context = metric.context(())
+        unbiased = {
+            (item.kind, item.item)
+            for item in metric.mechanism.estimate(np.zeros(shape, dtype=np.int64), context)
+            if item.method is Method.UNBIASED
+        }
+        scored = metric.mechanism.scored(counts[last], last, context)
+        return [each for each in scored if (each.kind, each.item) in unbiased]
+
+    def _few(self, arm: Slice) -> str | None:
+        """Return why the reports of an arm's last level are not to be told from others."""
+        reports = self.reports[[*arm.cells]]
+        last = reports[:, self.metric.sent - 1]
+        lower = reports.sum(axis=1) - last
+        if (number := int(last.sum())) < self.least:
+            return f"{arm.name} has {number:,} of the last level, the plan asks for {self.least:,}"
+        if arm.name in self.few:
+            return f"{arm.name} is withheld"
+        if lower.any() and int(np.minimum(last, lower).sum()) < self.least:
+            return f"{arm.name} has few of other levels than the last, which would follow"
+        return None
+
+    def _total(self, arm: Slice) -> int:
+        return int(self.reports[[*arm.cells]].sum())
+
+    def _by_level(self, arms: Sequence[Slice], *, last: bool = False) -> tuple[int, ...]:
+        cells = [cell for arm in arms for cell in arm.cells]
+        levels = self.reports[cells].sum(axis=0)
+        if last:
+            levels[np.arange(len(levels)) != self.metric.sent - 1] = 0
+        return tuple(levels.tolist())
+
+
+def arms_of(plan: CompiledPlan) -> list[Slice]:
+    """Return the slices of the arms of a plan's experiment, without that of all other devices."""
+    assert plan.experiment is not None
+    # The experiment is the last attribute, and the last of its values is for all others.
+    place, arms = len(plan.attributes) - 1, len(plan.experiment.arms)
+    fixed = [((place, number),) for number in range(arms)]
+    return [each for each in slices(plan.attributes) if each.fixed in fixed]

@@ -1,0 +1,157 @@
+"""How many users an experiment takes: to tell two shares, or two means, of its arms apart.
+
+Looking once, at the planned end, takes the fewest. The intervals of
+:mod:`mechanisms.experiments`, which may be looked at every day, take more.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from math import ceil, sqrt
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+from mechanisms.estimate import two_sided
+from mechanisms.experiments import Scored, Scores, answer_scores, difference
+from sotto.errors import ParameterError
+
+if TYPE_CHECKING:
+    from sotto.design.questions import Question
+
+#: So many users an arm are more than anyone has.
+MAX_USERS = 10**12
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What an experiment is to show.
+
+    ``first`` and ``arm`` are the shares, or the means in the value's unit, in the first arm and in
+    another one; ``power``, in (0, 1), the probability of noticing; ``error``, in (0, 1), that of an
+    interval that is wrong, all arms together.
+    """
+
+    first: float
+    arm: float
+    power: float = 0.8
+    error: float = 0.05
+    #: At least 2: each of the others is compared with the first one.
+    arms: int = 2
+
+    def __post_init__(self) -> None:
+        if not self.arms >= 2:
+            raise ParameterError(f"an experiment has at least 2 arms, not {self.arms}")
+        if self.first == self.arm:
+            raise ParameterError("the two arms of an experiment must differ")
+        for name in ("power", "error"):
+            if not 0 < getattr(self, name) < 1:
+                raise ParameterError(f"{name} must lie in (0, 1), not {getattr(self, name):g}")
+        if not self.power > self.one_error:
+            raise ParameterError(f"power must be above the error, {self.one_error:g}")
+
+    @property
+    def one_error(self) -> float:
+        """The error of each of the intervals."""
+        return self.error / (self.arms - 1)
+
+
+@dataclass(frozen=True)
+class ArmUsers:
+    """Users an arm, if all reports are of one level."""
+
+    #: From 1; None without randomization.
+    level: int | None
+    #: Micro-epsilon; None without randomization.
+    certified: int | None
+    #: Looking once, at the end: with the variance of the first arm in both, and with their own.
+    once: int
+    once_own: int
+    #: Looking always: until the interval excludes zero in half of the experiments, and with the
+    #: power, at the latest.
+    half: int
+    always: int
+
+
+def arm_users(question: Question, effect: Effect) -> tuple[ArmUsers, ...]:
+    """Return how many users an arm takes: without randomization, and at each level sent.
+
+    Looking once, with n reports an arm and standard scores z: ``n = (z(1 - error/2) + z(power))^2
+    (v0 + v1) / (m1 - m0)^2``; v is the variance of a report's score in an arm of mean m, for a
+    share ``m (1 - m)`` and the noise; ``once`` takes v0 for both. Looking always, n is the least
+    with which the interval of the expected counts stays so far from zero as chance moves the
+    estimate with the probability 1 - power. It may well exclude zero before. A user counts with one
+    report in the window, if he has that many. Raises ParameterError if the mechanism's estimate
+    is no average over reports, or the effect is out of range.
+
+    Examples
+    --------
+    >>> from sotto.design.questions import question_of
+    >>> asked = question_of("boolean", [1_000_000, 2_000_000], {}, mechanism="grr")
+    >>> [row.once for row in arm_users(asked, Effect(0.10, 0.11))]
+    [14128, 158654, 42544]
+    """
+    first, arm = (_within(question, each) for each in (effect.first, effect.arm))
+    raw: Scores = answer_scores((1.0, 0.0))
+    found = [_users(question, None, raw, first, arm, effect)]
+    for level in range(question.sent):
+        scores = question.mechanism.scores(level)
+        if scores is None:
+            raise ParameterError(
+                f"arms are not compared by {question.spec['name']}: its main estimate is no "
+                "average over reports (nor is a mean of numbers that can be missing)"
+            )
+        found.append(_users(question, level, scores, first, arm, effect))
+    return tuple(found)
+
+
+def _within(question: Question, value: float) -> float:
+    """Return a share, or a mean scaled to [0, 1]."""
+    scaled = (value - question.low) / question.scale
+    if not 0 <= scaled <= 1:
+        high = question.low + question.scale
+        raise ParameterError(f"{value:g} must lie in [{question.low:g}, {high:g}]")
+    return scaled
+
+
+def _users(
+    question: Question, level: int | None, scores: Scores, first: float, arm: float, effect: Effect
+) -> ArmUsers:
+    chance = NormalDist().inv_cdf(effect.power)
+    reach = two_sided(1 - effect.one_error) + chance
+    # A user with several reports counts with one: all of them say the same of him.
+    per_user = min(question.per_user, 1.0)
+    own, others = scores.variance(first), scores.variance(arm)
+
+    def once(variance: float) -> int:
+        return ceil(reach**2 * variance / (arm - first) ** 2 / per_user)
+
+    def always(errors: float) -> int:
+        def apart(reports: int) -> bool:
+            return _apart(question, scores, first, arm, reports, effect) >= errors * sqrt(
+                (own + others) / reports
+            )
+
+        if not apart(MAX_USERS):
+            raise ParameterError(f"{MAX_USERS:g} users an arm cannot tell the arms apart")
+        return ceil((1 + bisect_left(range(1, MAX_USERS), True, key=apart)) / per_user)
+
+    return ArmUsers(
+        None if level is None else level + 1,
+        None if level is None else question.mechanism.certified(level),
+        once(2 * own),
+        once(own + others),
+        always(0.0),
+        always(chance),
+    )
+
+
+def _apart(
+    question: Question, scores: Scores, first: float, arm: float, reports: int, effect: Effect
+) -> float:
+    """Return how far from zero the interval of the expected counts is; negative if it covers it."""
+    one, other = (
+        Scored("", "", scores.values, reports * scores.law(mean)) for mean in (first, arm)
+    )
+    found = difference(one, other, error=effect.one_error / question.most_reports)
+    return found.low if arm > first else -found.high

@@ -1,0 +1,294 @@
+"""Arms of an experiment: from counts to rows, documents, the command and the page of a metric."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mechanisms.experiments import Scored, difference
+from mechanisms.items import OF_EXPERIMENTS
+from mechanisms.testing import SeededSource
+from pipelines.aggregation.breakdown import slices
+from pipelines.aggregation.comparison import arms_of
+from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.result_rows import rows_of_windows
+from pipelines.sinks.documents import WindowDocument, parse, window_document
+from pipelines.sinks.sql import Projection, Results
+from sotto.cli import main
+from sotto.plan.compile import parse_plan
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
+
+SEED = 12
+#: Arms are control, treatment and, in cells, none.
+TEXT = """\
+collector: app.example
+plan: trial
+version: 1
+owner: telemetry@app.example
+expires: 2099-12-31
+period: 7d
+ceilings: {period: 9, lifetime: 3000}
+resolution: 1h
+experiment: {name: onboarding, arms: [control, treatment], share: 0.5}
+metrics:
+  dark: {type: boolean, window: 7d, ladder: [{epsilon: 1}, {epsilon: 2, after: 1d}]}
+  start: {type: number, range: [100, 300], unit: ms, outside: clip, mechanism: threshold,
+    window: 28d, ladder: [{epsilon: 2}]}
+  page: {type: string, bits: 16, hashes: 1, cohorts: 2, window: 7d, ladder: [{epsilon: 2}]}
+"""
+PLAN = parse_plan(TEXT).compile()
+#: Besides, a segment of three values.
+SEGMENTED = parse_plan(TEXT.replace("experiment:", "segments: {os: [a, b]}\nexperiment:")).compile()
+
+Row = Mapping[str, Any]
+#: By cell and level.
+Reports = NDArray[np.int64]
+
+
+def windows(
+    plan: CompiledPlan, metric: str, reports: Reports, yes: float = 0.3
+) -> list[tuple[WindowKey, Window]]:
+    """Return a window's counts by cell, of so many reports by level; the arm treatment has more."""
+    about = plan.metric(metric)
+    mechanism, random, found = about.mechanism, np.random.default_rng(SEED), []
+    for cell, by_level in enumerate(reports.tolist()):
+        level = np.repeat(np.arange(len(by_level)), by_level)
+        ids = random.integers(0, 2**63, (len(level), 2), dtype=np.uint64)
+        share = yes + 0.2 * (cell % 3 == 1)
+        values: Any = (random.random(len(level)) < share).astype(np.int64)
+        if about.type == "number":
+            values = np.full(len(level), share)
+        elif about.type == "string":
+            values = [b"home"] * len(level)
+        payloads = mechanism.randomize(values, ids, ids, SeededSource(SEED + cell))
+        counts = mechanism.accumulate(
+            payloads[np.arange(len(level)), level], ids, ids, level, mechanism.levels
+        )
+        found.append((WindowKey(plan.fingerprint, about.index, 0, cell), Window(1, counts)))
+    return found
+
+
+def compared(plan: CompiledPlan, metric: str, reports: list[list[int]]) -> list[Row]:
+    given = windows(plan, metric, np.array(reports))
+    _, estimates = rows_of_windows(given, Registry([plan]), {})
+    return [row for row in estimates if row["kind"] in OF_EXPERIMENTS]
+
+
+def test_a_difference_is_of_the_last_level_alone() -> None:
+    reports = np.array([[500, 2000], [400, 2100], [30, 40]])
+    rows = compared(PLAN, "dark", reports.tolist())
+    assert [(row["segment"], row["kind"], row["item"]) for row in rows] == [
+        ("onboarding=control", "arm_share", ""),
+        ("onboarding=treatment", "arm_share", ""),
+        ("onboarding=treatment", "difference", "false"),
+        ("onboarding=treatment", "difference", "true"),
+    ]
+    assert [row["value"] for row in rows[:2]] == [0.5, 0.5]
+    assert [row["n"] for row in rows] == [2500, 2500, 4100, 4100]
+    metric = PLAN.metric("dark")
+    scores = metric.mechanism.scores(1)
+    assert scores is not None
+    first, arm = (
+        Scored("share", "true", scores.values, window.counts[1])
+        for _, window in windows(PLAN, "dark", reports)[:2]
+    )
+    found = difference(first, arm)
+    row = rows[-1]
+    assert (row["value"], row["low"], row["high"], row["p_value"]) == pytest.approx(found)
+    assert row["low"] < 0.2 < row["high"]
+    assert row["significant"]
+    assert (row["reports_by_level"], row["method"], row["withheld"]) == ([0, 4100], "always", None)
+
+
+def test_a_mean_is_in_its_unit_and_several_reports_of_a_device_widen_its_interval() -> None:
+    *_, row = compared(PLAN, "start", [[5000], [5000], [100]])
+    # A window of four budget periods: a device may have four reports in it.
+    assert PLAN.most_reports(PLAN.metric("start")) == 4
+    assert (row["kind"], row["item"], row["unit"]) == ("difference", "", "ms")
+    assert row["low"] < 40 < row["high"]
+    given = windows(PLAN, "start", np.array([[5000], [5000]]))
+    answers = [window.counts[0].reshape(64, 2).sum(axis=0) for _, window in given]
+    scores = PLAN.metric("start").mechanism.scores(0)
+    assert scores is not None
+    pair = (Scored("mean", "", scores.values, each, "ms", 100.0, 300.0) for each in answers)
+    low, high = difference(*pair)[1:3]
+    assert row["high"] - row["low"] > 2 * (high - low)
+
+
+def test_uneven_arms_are_told() -> None:
+    rows = compared(PLAN, "dark", [[0, 2000], [0, 1500], [0, 3000]])
+    assert [row["significant"] for row in rows[:2]] == [True, True]
+    assert rows[0]["p_value"] == rows[1]["p_value"] < 1e-6
+
+
+def test_what_is_no_average_is_not_compared() -> None:
+    *_, row = compared(PLAN, "page", [[200], [200], [0]])
+    assert row["kind"] == "difference"
+    assert row["value"] is None
+    assert row["withheld"] == "rappor: no estimate is an average over reports"
+
+
+@pytest.mark.parametrize(
+    ("control", "treatment", "why"),
+    [
+        ([0, 19], [0, 500], "onboarding=control has 19 of the last level, the plan asks for 20"),
+        ([0, 500], [500, 0], "onboarding=treatment has 0 of the last level, the plan asks for 20"),
+        ([0, 500], [3, 500], "onboarding=treatment has few of other levels than the last"),
+    ],
+)
+def test_few_reports_are_not_told_from_others(
+    control: list[int], treatment: list[int], why: str
+) -> None:
+    rows = compared(PLAN, "dark", [control, treatment, [0, 500]])
+    differences = [row for row in rows if row["kind"] == "difference"]
+    assert differences
+    for row in differences:
+        assert row["withheld"].startswith(why)
+        assert {row[name] for name in ("value", "low", "high", "p_value", "significant")} == {None}
+
+
+def test_a_difference_does_not_give_a_withheld_arm_away() -> None:
+    # Of all, control and treatment those of no arm would follow, which are five.
+    rows = compared(PLAN, "dark", [[0, 500], [0, 300], [0, 5]])
+    differences = [row for row in rows if row["kind"] == "difference"]
+    assert {row["withheld"] for row in differences} == {"onboarding=treatment is withheld"}
+
+
+def test_an_arm_without_reports_has_no_rows() -> None:
+    rows = compared(PLAN, "dark", [[0, 50], [0, 0], [0, 50]])
+    assert [row["segment"] for row in rows] == ["onboarding=control"]
+
+
+def test_nothing_of_few_reports_follows_from_differences_and_slices() -> None:
+    """Whatever is computed of published sums depends on 20 reports: no combination on fewer."""
+    random, least, published = np.random.default_rng(SEED), 20, 0
+    metric, attributes = SEGMENTED.metric("dark"), SEGMENTED.attributes
+    registry = Registry([SEGMENTED])
+    for trial in range(50):
+        reports = random.choice(
+            [0, 1, 12, 25, 60, 300], (SEGMENTED.cells, 2), p=[0.15, 0.05, 0.1, 0.2, 0.25, 0.25]
+        )
+        if trial % 2:
+            reports[:, 0] = 0
+        rows_of, estimates = rows_of_windows(windows(SEGMENTED, "dark", reports), registry, {})
+        shown = {row["segment"] for row in rows_of if row["withheld"] is None}
+        known = [
+            np.isin(np.arange(SEGMENTED.cells), each.cells)
+            for each in slices(attributes)
+            if each.name in shown
+        ]
+        sums = [np.repeat(each, 2) for each in known]
+        arms = {
+            row["segment"]
+            for row in estimates
+            if row["kind"] == "difference" and row["value"] is not None
+        }
+        if arms:
+            published += 1
+            for arm in arms_of(SEGMENTED):
+                last = np.zeros((SEGMENTED.cells, 2), dtype=bool)
+                last[[*arm.cells], metric.sent - 1] = True
+                sums.append(last.reshape(-1))
+        weights = reports.reshape(-1)
+        live = weights > 0
+        matrix = np.array(sums, dtype=float)[:, live]
+        small = [at for at, weight in enumerate(weights[live]) if weight < least]
+        rank = np.linalg.matrix_rank(matrix)
+        for chosen in product((False, True), repeat=len(small)):
+            left_out = [at for at, out in zip(small, chosen, strict=True) if out]
+            if left_out and weights[live][left_out].sum() < least:
+                rest = np.delete(matrix, left_out, axis=1)
+                assert np.linalg.matrix_rank(rest) == rank, (reports.tolist(), left_out)
+    assert published > 5
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    """Results of the plan: an experiment with an effect, and one whose arms are uneven."""
+    registry, url = Registry([PLAN]), f"sqlite:///{tmp_path / 'results.db'}"
+    changed = [
+        rows_of_windows(windows(PLAN, metric, np.array(reports)), registry, {})
+        for metric, reports in (
+            ("dark", [[0, 4000], [0, 4100], [0, 90]]),
+            ("page", [[400], [300], [50]]),
+        )
+    ]
+    with Results(url) as results:
+        results.projected("state", "app.example")
+        results.project(
+            Projection(
+                collector="app.example",
+                state="state",
+                generation=1,
+                clock=None,
+                changed=changed,
+                periods=[],
+                quarantine=[],
+            )
+        )
+    return url
+
+
+def printed(*arguments: str) -> str:
+    out = io.StringIO()
+    with redirect_stdout(out):
+        assert main([*arguments]) == 0
+    return out.getvalue()
+
+
+def test_the_command_prints_arms_and_differences(database: str) -> None:
+    text = printed("estimates", "--experiment", "--database", database)
+    assert "arms: control 49.38 %, treatment 50.62 %" in text
+    assert "THE ARMS' REPORTS ARE NOT AS EVEN AS PLANNED" in text
+    line = next(line for line in text.splitlines() if line.startswith("  treatment  true"))
+    assert line.split()[-1] == "8,100"
+    assert "rappor: no estimate is an average over reports" in text
+    rows = json.loads(
+        printed("estimates", "--experiment", "--database", database, "--format", "json")
+    )
+    assert {row["kind"] for row in rows} == set(OF_EXPERIMENTS)
+    table = printed(
+        "estimates", "--experiment", "--database", database, "--metric", "dark", "--format", "csv"
+    )
+    assert [row["item"] for row in csv.DictReader(io.StringIO(table))] == ["", "", "false", "true"]
+    assert (
+        printed("estimates", "--experiment", "--database", database, "--metric", "no")
+        == "no experiment\n"
+    )
+    # Estimates are those of each arm by itself.
+    assert "difference" not in printed("estimates", "--database", database)
+
+
+@pytest.mark.slow
+def test_the_page_of_a_metric_shows_its_experiment(database: str, tmp_path: Path) -> None:
+    plan, page = tmp_path / "plan.json", tmp_path / "page.html"
+    plan.write_bytes(PLAN.to_json())
+    printed("report", "--database", database, "--plan", str(plan), "--out", str(page))
+    text = page.read_text()
+    assert "control 49.4 % of the arms’ reports (4,000)" in text
+    assert "Compared with control." in text
+    assert text.count("not as even as planned</strong>") == 1
+    assert "withheld: rappor: no estimate is an average over reports" in text
+
+
+def test_documents_carry_differences() -> None:
+    given = windows(PLAN, "dark", np.array([[0, 2000], [0, 2000], [0, 50]]))
+    (row, *segments), estimates = rows_of_windows(given, Registry([PLAN]), {})
+    document = parse(*window_document("job", row, estimates, 3, "early", segments))
+    assert isinstance(document, WindowDocument)
+    kept = [each for each in document.rows()[1] if each["kind"] == "difference"]
+    made = [each for each in estimates if each["kind"] == "difference"]
+    for one, other in zip(kept, made, strict=True):
+        names = ("segment", "item", "value", "low", "high", "p_value", "significant", "method")
+        assert [one[name] for name in names] == [other[name] for name in names]
