@@ -195,7 +195,7 @@ class Driver:
     def _project(self) -> None:
         """Bring the database to what is committed, if it is behind."""
         manifest = self.manifest
-        since = self.results.projected(manifest.state)
+        since = self.results.projected(self.registry.collector, manifest.state)
         if since > manifest.generation:
             raise AggregationError(
                 f"the database has generation {since}, but the state directory only "
@@ -203,8 +203,8 @@ class Driver:
             )
         # The results may be of a copy of the state directory that went another way, or of plans
         # that asked for fewer reports.
-        anew = since > 0 and (
-            self.results.lineage() != manifest.digest(since)
+        anew = since == 0 or (
+            self.results.lineage(self.registry.collector) != manifest.digest(since)
             or not self.results.withholds_as(self.registry)
         )
         since = 0 if anew else since

@@ -50,6 +50,8 @@ class Chosen:
     ----------
     collector, plan, metric, segment, kind : str, optional
         Only of this one; segment ``""`` is all reports together.
+    items : sequence of str, optional
+        Only estimates of these.
     version : int, optional
     since, until : datetime, optional
         Aware. Only windows that end after ``since`` and begin before ``until``.
@@ -63,6 +65,7 @@ class Chosen:
     metric: str | None = None
     segment: str | None = None
     kind: str | None = None
+    items: Sequence[str] | None = None
     since: datetime | None = None
     until: datetime | None = None
     newest: bool = False
@@ -215,6 +218,8 @@ def _where(table: sql.Table, chosen: Chosen) -> list[sql.ColumnElement[bool]]:
     ]
     if chosen.segment is not None and "segment" in table.c:
         where.append(table.c.segment == chosen.segment)
+    if chosen.items is not None and "item" in table.c:
+        where.append(table.c.item.in_(chosen.items))
     if chosen.since is not None:
         where.append(table.c.window_end > _milliseconds(chosen.since))
     if chosen.until is not None:

@@ -24,14 +24,14 @@ _COMMON = {
 #: By table: what a row is, and the columns that are its own.
 _COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "meta": (
-        "whose results these are, and up to which generation",
+        "by collector: whose results these are, and up to which generation",
         {
-            "id": "always 1",
             "state": "random name of the state directory, or of the streaming job",
             "projected_generation": "generation of the state directory, or revision of the job's "
             "newest health document",
             "clock": "append time up to which reports have been read, ms since the epoch",
             "lineage": "digest of that generation, or number of documents written",
+            "source": "topic from which a sink takes the results; null for aggregation runs",
         },
     ),
     "stored_windows": (
@@ -104,6 +104,7 @@ _COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "sink_jobs": (
         "other jobs whose documents a sink has read",
         {
+            "topic": "name of the topic",
             "job": "random name of the job",
             "seen": "order in which they were read last",
             "replaced": "whether another job has replaced it",

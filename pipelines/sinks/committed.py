@@ -45,6 +45,7 @@ def projection(
     for none. ``anew``: whether the database is emptied first.
     """
     return Projection(
+        collector=registry.collector,
         state=manifest.state,
         generation=manifest.generation,
         clock=manifest.clock,
@@ -53,7 +54,7 @@ def projection(
             for windows in _changed(directory, manifest, registry, since)
         ),
         periods=list(_periods(manifest, registry)),
-        quarantine=list(_quarantine(manifest)),
+        quarantine=list(_quarantine(manifest, registry.collector)),
         lineage=manifest.digest(manifest.generation),
         anew=anew,
     )
@@ -94,7 +95,7 @@ def _periods(manifest: Manifest, registry: Registry) -> Iterator[dict[str, objec
         }
 
 
-def _quarantine(manifest: Manifest) -> Iterator[dict[str, object]]:
+def _quarantine(manifest: Manifest, collector: str) -> Iterator[dict[str, object]]:
     kept = []
     for each in manifest.quarantine:
         again: Counter[str] = Counter()
@@ -107,6 +108,7 @@ def _quarantine(manifest: Manifest) -> Iterator[dict[str, object]]:
     for generation, rejected, requeued in [(0, manifest.expired, gone), *kept]:
         for reason, number in rejected.items():
             yield {
+                "collector": collector,
                 "generation": generation,
                 "reason": reason,
                 "rows": number,

@@ -155,6 +155,10 @@ class Document(BaseModel):
         return _canonical([kind, *(about[name] for name in self.key_names)])
 
     @property
+    def collector_name(self) -> str:
+        return str(self._about["collector"])
+
+    @property
     def _about(self) -> Mapping[str, Any]:
         return vars(self)
 

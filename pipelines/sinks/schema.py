@@ -1,13 +1,13 @@
 """Creates the tables and views of results, and brings those of an older Sotto to this one's.
 
-An older database is changed in place: its tables are renamed where views have taken their names,
-and given the columns that they lack. What a database lacks besides is projected anew.
+Tables of an older database are given the columns that they lack. Where they had other keys or names
+they are made again, and the results are projected anew.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 import sqlalchemy as sql
@@ -16,21 +16,27 @@ from sqlalchemy.schema import CreateTable, SetColumnComment, SetTableComment
 from pipelines.sinks import tables
 from pipelines.sinks.comments import add_comments
 from pipelines.sinks.views import VIEWS, View
+from sotto.errors import AggregationError
 
 add_comments()
 
-#: The names that tables had before views took them, and those that they have.
-_RENAMED = {"windows": tables.WINDOWS.name, "estimates": tables.ESTIMATES.name}
+_METADATA = (tables.METADATA, tables.SINK_METADATA)
+#: Tables of earlier releases whose names views have now.
+_EARLIER = [sql.Table(name, sql.MetaData()) for name in ("windows", "estimates")]
 #: The view that says which schema a database has.
 VERSION = "results_version"
 #: An arbitrary number by which writers of PostgreSQL wait for each other.
 _LOCK = 0x50770
 
 
-def prepare(engine: sql.Engine, *, sink: bool = False) -> None:
+def prepare(engine: sql.Engine, *, sink: bool = False, state: str | None = None) -> None:
     """Create the tables and views of results, and what an older database lacks of them.
 
-    ``sink``: also the tables of a sink. Where all is there already, nothing is changed.
+    Tables of an earlier release that have other keys are made again, empty, if all in them are
+    results that can be made again: those of the state directory ``state``, or a sink's. ``sink``:
+    also the tables of a sink. Where all is there already, nothing is changed.
+
+    Raises AggregationError if the database holds what cannot be made again.
     """
     metadata = [tables.METADATA, *([tables.SINK_METADATA] if sink else [])]
     with engine.connect() as connection:
@@ -42,7 +48,7 @@ def prepare(engine: sql.Engine, *, sink: bool = False) -> None:
         else:
             connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_LOCK)))
         if not _complete(connection, metadata):
-            _change(connection, metadata)
+            _change(connection, metadata, state)
 
 
 def version(connection: sql.Connection) -> str | None:
@@ -74,16 +80,13 @@ def _complete(connection: sql.Connection, metadata: list[sql.MetaData]) -> bool:
     )
 
 
-def _change(connection: sql.Connection, metadata: list[sql.MetaData]) -> None:
+def _change(connection: sql.Connection, metadata: list[sql.MetaData], state: str | None) -> None:
     # Tables that views are made of cannot all be changed.
     views = set(sql.inspect(connection).get_view_names())
     for name in (VERSION, *(view.name for view in VIEWS)):
         if name in views:
             connection.exec_driver_sql(f"DROP VIEW {name}")
-    there = set(sql.inspect(connection).get_table_names())
-    for old, new in _RENAMED.items():
-        if old in there and new not in there:
-            connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
+    _drop_earlier(connection, state)
     for each in metadata:
         each.create_all(connection)
         for column in lacking(connection, each):
@@ -102,12 +105,42 @@ def _change(connection: sql.Connection, metadata: list[sql.MetaData]) -> None:
                     connection.execute(SetColumnComment(column))
 
 
+def _drop_earlier(connection: sql.Connection, state: str | None) -> None:
+    """Remove the tables of an earlier release, whose keys or names are others."""
+    keys = sql.inspect(connection).get_multi_pk_constraint()
+    named = {table.name: table for each in _METADATA for table in each.sorted_tables}
+    present = [named[name] for _, name in keys if name in named]
+    renamed = [table for table in _EARLIER if (None, table.name) in keys]
+    if not renamed and all(
+        set(keys[None, table.name]["constrained_columns"]) == set(table.primary_key.columns.keys())
+        for table in present
+    ):
+        return
+    if not _can_be_made_again(connection, state, present):
+        raise AggregationError(
+            "the database has tables of an earlier release, and in them the results of another "
+            "state directory, or of a sink: give another database"
+        )
+    for table in (*renamed, *present):
+        table.drop(connection)
+
+
+def _can_be_made_again(
+    connection: sql.Connection, state: str | None, present: Sequence[sql.Table]
+) -> bool:
+    """Return whether a database has the results of a state directory alone; for None, a sink's."""
+    if state is None or tables.OFFSETS in present:
+        return state is None and tables.OFFSETS in present
+    states = sql.select(tables.META.c.state)
+    return tables.META not in present or set(connection.execute(states).scalars()) <= {state}
+
+
 @cache
 def digest(dialect: str) -> str:
     """Return the digest of the schema that this Sotto makes; it changes with any part of it."""
     made = sql.create_mock_engine(f"{dialect}://", executor=lambda *_: None).dialect
     parts = list(_views(dialect))
-    for metadata in (tables.METADATA, tables.SINK_METADATA):
+    for metadata in _METADATA:
         for table in metadata.sorted_tables:
             parts.append(str(CreateTable(table).compile(dialect=made)))
             parts += [str(table.comment), *(str(column.comment) for column in table.columns)]

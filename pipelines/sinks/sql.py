@@ -1,6 +1,7 @@
-"""Results in a SQL database: of aggregation runs, or of the documents of one job.
+"""Results in a SQL database: of aggregation runs, or of the documents of jobs.
 
-A database knows whose results it holds and up to which generation or offset.
+A database may hold the results of several collectors. It knows of which state directory or job
+those of each are (:mod:`pipelines.sinks.jobs`), and up to which generation or offset.
 
 Aggregation runs project what they commit: a commit in one transaction, which raises the generation
 and refuses to lower it. A database that has fallen behind, or has been deleted, is given all
@@ -15,9 +16,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from operator import add
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -26,7 +29,7 @@ import sqlalchemy as sql
 from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from pipelines.sinks import schema, tables
+from pipelines.sinks import jobs, schema, tables
 from pipelines.sinks.documents import Document, parse
 from sotto.errors import AggregationError, install_hint
 from sotto.plan.registry import Registry
@@ -43,6 +46,7 @@ class ProjectionError(AggregationError):
 class Projection:
     """The results that a database is to hold after a commit."""
 
+    collector: str
     state: str  #: name of the state directory
     generation: int  #: the committed one
     clock: int | None  #: the log's clock, ms
@@ -54,7 +58,7 @@ class Projection:
     periods: Sequence[tables.Row]
     quarantine: Sequence[tables.Row]
     lineage: str | None = None  #: digest of the generation
-    anew: bool = False  #: whether all that the database holds is removed first
+    anew: bool = False  #: whether all that the database holds of the collector is removed first
 
 
 def of_state(state_dir: str | os.PathLike[str]) -> sql.URL:
@@ -100,9 +104,9 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self.engine.dispose()
 
-    def prepare(self) -> None:
-        """Create tables and views, and what an older database lacks of them."""
-        schema.prepare(self.engine, sink=self._sink)
+    def prepare(self, state: str | None = None) -> None:
+        """Create tables and views; see :func:`pipelines.sinks.schema.prepare`."""
+        schema.prepare(self.engine, sink=self._sink, state=state)
         if self._sqlite:
             # Readers do not block writers.
             with self.engine.connect() as connection:
@@ -112,17 +116,27 @@ class Database:
 class Results(Database):
     """The results of aggregation runs; parameters as of :class:`Database`."""
 
-    def projected(self, state: str) -> int:
+    def projected(self, collector: str, state: str) -> int:
         """Return the generation that is projected, 0 for none; create tables if needed."""
         with _mapped("the database cannot be used"):
-            self.prepare()
-            with self.engine.connect() as connection:
-                found = connection.execute(sql.select(tables.META)).one_or_none()
+            self.prepare(state)
+            found = self._meta(collector)
         if found is None:
             return 0
+        if found.source is not None:
+            raise AggregationError(
+                f"a sink writes the results of {collector} to the database: give another one"
+            )
         if found.state != state:
-            raise AggregationError("the database holds the results of another state directory")
+            raise AggregationError(
+                f"the database holds the results of another state directory of {collector}"
+            )
         return int(found.projected_generation)
+
+    def _meta(self, collector: str) -> sql.Row[tuple[object, ...]] | None:
+        query = sql.select(tables.META).where(tables.META.c.collector == collector)
+        with self.engine.connect() as connection:
+            return connection.execute(query).one_or_none()
 
     def withholds_as(self, registry: Registry) -> bool:
         """Return whether all windows were estimated under the plans' ``minimum_reports``.
@@ -132,7 +146,9 @@ class Results(Database):
         """
         names = ("plan", "version", "metric", "minimum_reports")
         columns = [tables.WINDOWS.c[name] for name in names]
-        found = {tuple(row.values()) for row in self._rows(sql.select(*columns).distinct())}
+        ours = tables.WINDOWS.c.collector == registry.collector
+        query = sql.select(*columns).where(ours).distinct()
+        found = {tuple(row.values()) for row in self._rows(query)}
         return found <= {
             (
                 first.plan.plan,
@@ -143,36 +159,38 @@ class Results(Database):
             for first, *_ in registry.same.values()
         }
 
-    def lineage(self) -> str | None:
-        """Return the digest of the generation that is projected."""
-        found = self.table(tables.META)
-        return str(found[0]["lineage"]) if found else None
+    def lineage(self, collector: str) -> str | None:
+        """Return the digest of the generation of a collector that is projected."""
+        with _mapped("the database cannot be used"):
+            found = self._meta(collector)
+        return None if found is None else str(found.lineage)
 
     def project(self, projection: Projection) -> None:
         """Write what a commit changed, in one transaction."""
-        generation = projection.generation
+        generation, collector = projection.generation, projection.collector
         failed = f"generation {generation} is committed, but its results could not be written"
         with _mapped(failed), self.engine.begin() as connection:
             if projection.anew:
-                for table in tables.METADATA.sorted_tables:
-                    connection.execute(sql.delete(table))
+                tables.forget(connection, collector)
             _raise_generation(connection, projection)
             for windows, estimates in projection.changed:
                 tables.replace_windows(connection, windows, estimates)
-            tables.replace_all(connection, tables.PERIODS, projection.periods)
-            tables.replace_all(connection, tables.QUARANTINE, projection.quarantine)
+            tables.replace_all(connection, tables.PERIODS, collector, projection.periods)
+            tables.replace_all(connection, tables.QUARANTINE, collector, projection.quarantine)
 
     def estimates(
-        self, metric: str | None = None, at: int | None = None
+        self, metric: str | None = None, at: int | None = None, collector: str | None = None
     ) -> list[dict[str, object]]:
-        """Return estimates in order, of one metric or a time in ms if these are given."""
-        order = ("plan", "version", "metric", "window_start", "position")
+        """Return estimates in order; of a metric, a time in ms, a collector if they are given."""
+        order = ("collector", "plan", "version", "metric", "window_start", "position")
         columns = tables.ESTIMATES.c
         query = sql.select(tables.ESTIMATES).order_by(*(columns[name] for name in order))
         if metric is not None:
             query = query.where(columns.metric == metric)
         if at is not None:
             query = query.where(columns.window_start <= at).where(at < columns.window_end)
+        if collector is not None:
+            query = query.where(columns.collector == collector)
         return self._rows(query)
 
     def table(self, table: sql.Table) -> list[dict[str, object]]:
@@ -199,41 +217,55 @@ class Applied(NamedTuple):
 
 
 class DocumentDatabase(Database):
-    """The results of one job, from its documents; parameters as of :class:`Database`."""
+    """The results of jobs, from their documents; parameters as of :class:`Database`."""
 
     _sink = True
 
     def offsets(self, topic: str, id: str, *, replace: bool = False) -> dict[int, int]:
         """Return the next offset of each partition; create tables if needed.
 
-        ``topic``, ``id``: name and id of the topic. ``replace``: whether this topic replaces
-        another, and the other job seen last the current one. Then no offsets are left.
+        ``topic``, ``id``: name and id of the topic. ``replace``: whether this topic replaces one
+        of its name, and the other job seen last in it the current one. Then no offsets are left.
         """
         with _mapped("the database cannot be used"):
             self.prepare()
             with self.engine.begin() as connection:
-                return _offsets(connection, topic, id, replace)
+                return jobs.offsets(connection, topic, id, replace)
 
     def apply(
-        self, topic: str, id: str, read: Sequence[tables.Advance], documents: Sequence[Document]
+        self,
+        topic: str,
+        id: str,
+        read: Sequence[jobs.Advance],
+        documents: Sequence[Document],
+        *,
+        replace: bool = False,
     ) -> Applied:
-        """Write documents of a topic, and the offsets after them, in one transaction."""
+        """Write documents of a topic, and the offsets after them, in one transaction.
+
+        ``replace``: whether they replace a collector's results from another topic.
+        """
 
         def begin(connection: sql.Connection) -> None:
             # First of all, since this takes the lock of a SQLite file.
             for part in read:
-                tables.advance(connection, topic, id, part)
+                jobs.advance(connection, topic, id, part)
 
-        return self._write(begin, documents)
+        return self._write(begin, topic, documents, replace)
 
     def add(self, job: str, documents: Sequence[Document]) -> Applied:
         """Write documents from one of several workers of a pipeline, in one transaction."""
         with _mapped("the database cannot be used"):
             self.prepare()
-        return self._write(lambda connection: tables.lock_for(connection, job), documents)
+        begin = partial(jobs.lock_for, job=job)
+        return self._write(begin, jobs.source_of(job), documents, replace=False)
 
     def _write(
-        self, begin: Callable[[sql.Connection], None], documents: Sequence[Document]
+        self,
+        begin: Callable[[sql.Connection], None],
+        source: str,
+        documents: Sequence[Document],
+        replace: bool,
     ) -> Applied:
         """Write documents in one transaction; one by one if the database refuses values."""
         with _mapped("documents could not be written"):
@@ -241,7 +273,10 @@ class DocumentDatabase(Database):
                 try:
                     with self.engine.begin() as connection:
                         begin(connection)
-                        return _applied(connection, documents, singly=singly)
+                        ours, others = jobs.of_current_jobs(connection, source, documents, replace)
+                        written, refused = _write_newer(connection, ours, singly=singly)
+                        stale = len(documents) - others - written - refused
+                        return Applied(written, stale, others, refused)
                 except DBAPIError as error:
                     if singly or not _unstorable(error):
                         raise
@@ -282,30 +317,35 @@ def _raise_generation(connection: sql.Connection, projection: Projection) -> Non
         "clock": projection.clock,
         "lineage": projection.lineage,
     }
+    ours = tables.META.c.collector == projection.collector
     raised = connection.execute(
         sql.update(tables.META)
+        .where(ours)
         .where(tables.META.c.state == projection.state)
         .where(tables.META.c.projected_generation < projection.generation)
         .values(now)
     )
     if raised.rowcount:
         return
-    if connection.execute(sql.select(tables.META.c.id)).first() is not None:
+    if connection.execute(sql.select(tables.META.c.state).where(ours)).first() is not None:
         raise AggregationError(f"the database is not behind generation {projection.generation}")
-    connection.execute(sql.insert(tables.META).values(id=1, state=projection.state, **now))
+    whose = {"collector": projection.collector, "state": projection.state}
+    connection.execute(sql.insert(tables.META).values(**whose, **now))
 
 
-def _applied(connection: sql.Connection, documents: Sequence[Document], *, singly: bool) -> Applied:
-    ours, others = tables.of_current_job(connection, documents)
-    fresh = tables.newer(connection, ours)
+def _write_newer(
+    connection: sql.Connection, documents: Sequence[Document], *, singly: bool
+) -> tuple[int, int]:
+    """Write what is newer than the results; return how many were written and refused."""
+    fresh = tables.newer(connection, documents)
     refused = 0
     if singly:
         refused = sum(not _stored(connection, each) for each in fresh)
     elif fresh:
         tables.write_documents(connection, fresh)
-    if fresh:
-        tables.mark_changed(connection, len(fresh))
-    return Applied(len(fresh) - refused, len(documents) - others - len(fresh), others, refused)
+    for collector, number in Counter(each.collector_name for each in fresh).items():
+        tables.mark_changed(connection, collector, number)
+    return len(fresh) - refused, refused
 
 
 def _stored(connection: sql.Connection, document: Document) -> bool:
@@ -325,35 +365,6 @@ def _unstorable(error: DBAPIError) -> bool:
     # Of PostgreSQL, 22 are values out of range and 54 such as are too long for an index.
     state = getattr(error.orig, "sqlstate", None) or ""
     return isinstance(error, DataError) or state[:2] in ("22", "54")
-
-
-def _offsets(connection: sql.Connection, topic: str, id: str, replace: bool) -> dict[int, int]:
-    found = connection.execute(sql.select(tables.OFFSETS)).all()
-    if not found and connection.execute(sql.select(tables.META.c.id)).first() is not None:
-        if connection.execute(sql.select(tables.META.c.lineage)).scalar() is not None:
-            raise AggregationError(
-                "the database holds the results of aggregation runs: give another one to the sink"
-            )
-        return {}
-    others = [row for row in found if row.topic != topic]
-    again = [row for row in found if row.topic == topic and row.topic_id != id]
-    if (others or again) and replace:
-        tables.empty(connection)
-        connection.execute(sql.delete(tables.JOBS))
-        return {}
-    if others:
-        raise AggregationError(
-            f"the database holds the results of topic {others[0].topic}: give another database, "
-            f"or --replace to have those of {topic} in their place"
-        )
-    if again:
-        raise AggregationError(
-            f"topic {topic} was deleted and created again since its documents were read: give "
-            "another database, or --replace to begin anew"
-        )
-    if replace and tables.replace_job(connection):
-        return {}
-    return {row.partition: row.next for row in found}
 
 
 def first_line(error: Exception) -> str:

@@ -1,17 +1,17 @@
 """The tables of results, and what is written to them from documents.
 
 The tables are plain SQL that SQLite and PostgreSQL share; times are milliseconds since the epoch,
-privacy amounts micro-epsilon. ``docs/formats.md`` describes every column.
+privacy amounts micro-epsilon. Every row is of a collector, so that one database serves several.
+``docs/formats.md`` describes every column.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import sqlalchemy as sql
-from sqlalchemy.exc import IntegrityError
 
 from pipelines.sinks.documents import (
     WINDOW_KEY,
@@ -21,7 +21,6 @@ from pipelines.sinks.documents import (
     RejectsDocument,
     WindowDocument,
 )
-from sotto.errors import AggregationError
 
 Row: TypeAlias = Mapping[str, object]
 
@@ -53,15 +52,16 @@ def _numbers(*names: str) -> list[sql.Column[Any]]:
     return _columns(sql.BigInteger, *names, nullable=False)
 
 
-#: One row: whose results these are, and up to which generation.
+#: By collector: of which state directory or job its results are, up to which generation, and from
+#: which topic a sink takes them; none of aggregation runs.
 META = sql.Table(
     "meta",
     METADATA,
-    sql.Column("id", sql.Integer, primary_key=True, autoincrement=False),
+    sql.Column("collector", sql.String, primary_key=True),
     sql.Column("state", sql.String, nullable=False),
     *_numbers("projected_generation"),
     sql.Column("clock", sql.BigInteger),
-    sql.Column("lineage", sql.String),
+    *_columns(sql.String, "lineage", "source"),
 )
 
 #: The windows that have reports.
@@ -115,6 +115,7 @@ PERIODS = sql.Table(
 QUARANTINE = sql.Table(
     "quarantine",
     METADATA,
+    sql.Column("collector", sql.String, primary_key=True),
     sql.Column("generation", sql.BigInteger, primary_key=True, autoincrement=False),
     sql.Column("reason", sql.String, primary_key=True),
     *_numbers("rows"),
@@ -135,13 +136,14 @@ REVISIONS = sql.Table(
     "sink_revisions",
     SINK_METADATA,
     sql.Column("key", sql.String, primary_key=True),
+    sql.Column("collector", sql.String, nullable=False),
     *_numbers("revision"),
 )
 #: Other jobs whose documents were read, in the order of their last ones, and which were replaced.
 JOBS = sql.Table(
     "sink_jobs",
     SINK_METADATA,
-    sql.Column("job", sql.String, primary_key=True),
+    *_keys(sql.String, "collector", "topic", "job"),
     *_numbers("seen"),
     sql.Column("replaced", sql.Boolean, nullable=False),
 )
@@ -153,108 +155,6 @@ HEALTH = sql.Table(
     *_numbers("revision"),
     sql.Column("document", sql.JSON, nullable=False),
 )
-
-#: Stands for a topic where documents come from a pipeline directly; no topic has this name.
-DIRECT = "a pipeline"
-
-
-class Advance(NamedTuple):
-    """Records that were read of a partition: the offsets from ``start`` up to ``end``."""
-
-    partition: int
-    start: int
-    end: int
-
-
-def advance(connection: sql.Connection, topic: str, id: str, part: Advance) -> None:
-    """Write the offset up to which a partition is written."""
-    where = (OFFSETS.c.topic == topic, OFFSETS.c.partition == part.partition)
-    raised = connection.execute(
-        sql.update(OFFSETS)
-        .where(*where, OFFSETS.c.topic_id == id, OFFSETS.c.next == part.start)
-        .values(next=part.end)
-    )
-    if raised.rowcount:
-        return
-    row = {"topic": topic, "partition": part.partition, "topic_id": id, "next": part.end}
-    try:
-        if connection.execute(sql.select(OFFSETS).where(*where)).first() is None:
-            connection.execute(sql.insert(OFFSETS), row)
-            return
-    except IntegrityError as error:
-        raise AggregationError("another sink writes to the database") from error
-    raise AggregationError("another sink writes to the database")
-
-
-def lock_for(connection: sql.Connection, job: str) -> None:
-    """Lock the database for one of several writers of a job's documents."""
-    raised = connection.execute(
-        sql.update(OFFSETS)
-        .where(OFFSETS.c.topic == DIRECT, OFFSETS.c.topic_id == job)
-        .values(next=OFFSETS.c.next + 1)
-    )
-    if raised.rowcount:
-        return
-    found = connection.execute(sql.select(OFFSETS)).first()
-    if found is not None or connection.execute(sql.select(META.c.id)).first() is not None:
-        raise AggregationError("the database holds other results: give another one to the pipeline")
-    row = {"topic": DIRECT, "partition": 0, "topic_id": job, "next": 1}
-    connection.execute(sql.insert(OFFSETS), row)
-
-
-def of_current_job(
-    connection: sql.Connection, documents: Sequence[Document]
-) -> tuple[list[Document], int]:
-    """Return the documents of the job whose results these are, and how many are of others.
-
-    Where there are no results yet, it is the first document's job. A job that was replaced is
-    none of the others.
-    """
-    replaced = set(connection.execute(sql.select(JOBS.c.job).where(JOBS.c.replaced)).scalars())
-    current = connection.execute(sql.select(META.c.state)).scalar()
-    ours: list[Document] = []
-    others: dict[str, int] = {}
-    for each in documents:
-        if current is None and each.job not in replaced:
-            current = each.job
-            connection.execute(sql.insert(META).values(id=1, state=current, projected_generation=0))
-        if each.job == current:
-            ours.append(each)
-        elif each.job not in replaced:
-            others[each.job] = others.pop(each.job, 0) + 1
-    _note_jobs(connection, list(others))
-    return ours, sum(others.values())
-
-
-def _note_jobs(connection: sql.Connection, jobs: Sequence[str]) -> None:
-    if not jobs:
-        return
-    last = connection.execute(sql.select(sql.func.max(JOBS.c.seen))).scalar() or 0
-    connection.execute(sql.delete(JOBS).where(JOBS.c.job.in_(jobs)))
-    rows = [{"job": job, "seen": last + 1 + at, "replaced": False} for at, job in enumerate(jobs)]
-    connection.execute(sql.insert(JOBS), rows)
-
-
-def replace_job(connection: sql.Connection) -> bool:
-    """Let the other job seen last replace the current one; False if none has been seen."""
-    query = sql.select(JOBS.c.job).where(~JOBS.c.replaced).order_by(JOBS.c.seen.desc())
-    newest = connection.execute(query).scalar()
-    if newest is None:
-        return False
-    before = connection.execute(sql.select(META.c.state)).scalar()
-    empty(connection)
-    connection.execute(sql.delete(JOBS).where(JOBS.c.job == newest))
-    connection.execute(sql.update(JOBS).values(replaced=True))
-    if before is not None:
-        connection.execute(sql.insert(JOBS).values(job=before, seen=0, replaced=True))
-    connection.execute(sql.insert(META).values(id=1, state=newest, projected_generation=0))
-    return True
-
-
-def empty(connection: sql.Connection) -> None:
-    """Remove all results and offsets; what is known of jobs stays."""
-    for table in (*METADATA.sorted_tables, OFFSETS, REVISIONS, HEALTH):
-        connection.execute(sql.delete(table))
 
 
 def newer(connection: sql.Connection, documents: Sequence[Document]) -> list[Document]:
@@ -276,7 +176,14 @@ def newer(connection: sql.Connection, documents: Sequence[Document]) -> list[Doc
 
 def write_documents(connection: sql.Connection, documents: Sequence[Document]) -> None:
     """Write documents, at most one of a key, over what there is of their keys."""
-    revisions = [{"key": each.key.decode(), "revision": each.revision} for each in documents]
+    revisions = [
+        {
+            "key": each.key.decode(),
+            "collector": each.collector_name,
+            "revision": each.revision,
+        }
+        for each in documents
+    ]
     _replace(connection, REVISIONS, ("key",), revisions, revisions)
     windows = [each.rows() for each in documents if isinstance(each, WindowDocument)]
     replace_windows(
@@ -287,7 +194,7 @@ def write_documents(connection: sql.Connection, documents: Sequence[Document]) -
             key = ("collector", "period_start")
             _replace(connection, PERIODS, key, [each.period], [each.period])
         elif isinstance(each, RejectsDocument):
-            replace_all(connection, QUARANTINE, _quarantine(each))
+            replace_all(connection, QUARANTINE, each.collector, _quarantine(each))
         elif isinstance(each, HealthDocument):
             row = {
                 "collector": each.collector,
@@ -296,13 +203,16 @@ def write_documents(connection: sql.Connection, documents: Sequence[Document]) -
             }
             _replace(connection, HEALTH, ("collector",), [row], [row])
             now = {"projected_generation": each.revision, "clock": each.health["clock"]}
-            connection.execute(sql.update(META).values(now))
+            connection.execute(
+                sql.update(META).where(META.c.collector == each.collector).values(now)
+            )
 
 
 def _quarantine(document: RejectsDocument) -> list[Row]:
     requeued = document.requeued
     return [
         {
+            "collector": document.collector,
             "generation": 0,
             "reason": reason,
             "rows": rows,
@@ -312,11 +222,12 @@ def _quarantine(document: RejectsDocument) -> list[Row]:
     ]
 
 
-def mark_changed(connection: sql.Connection, documents: int) -> None:
-    """Change the digest by which readers notice that the results have changed."""
-    before = connection.execute(sql.select(META.c.lineage)).scalar() or "0 documents"
+def mark_changed(connection: sql.Connection, collector: str, documents: int) -> None:
+    """Change the digest by which readers notice that a collector's results have changed."""
+    ours = META.c.collector == collector
+    before = connection.execute(sql.select(META.c.lineage).where(ours)).scalar() or "0 documents"
     written = int(before.split()[0]) + documents
-    connection.execute(sql.update(META).values(lineage=f"{written} documents"))
+    connection.execute(sql.update(META).where(ours).values(lineage=f"{written} documents"))
 
 
 def replace_windows(
@@ -329,9 +240,18 @@ def replace_windows(
     _replace(connection, WINDOWS, WINDOW_KEY, windows, kept)
 
 
-def replace_all(connection: sql.Connection, table: sql.Table, rows: Sequence[Row]) -> None:
-    connection.execute(sql.delete(table))
+def replace_all(
+    connection: sql.Connection, table: sql.Table, collector: str, rows: Sequence[Row]
+) -> None:
+    """Replace all rows that a table has of a collector."""
+    connection.execute(sql.delete(table).where(table.c.collector == collector))
     _insert(connection, table, rows)
+
+
+def forget(connection: sql.Connection, collector: str) -> None:
+    """Remove all results of a collector."""
+    for table in METADATA.sorted_tables:
+        connection.execute(sql.delete(table).where(table.c.collector == collector))
 
 
 def _replace(

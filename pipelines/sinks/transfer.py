@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipelines.sinks.documents import Document, parse
+from pipelines.sinks.jobs import Advance
 from pipelines.sinks.sql import Applied, DocumentDatabase
-from pipelines.sinks.tables import Advance
 from pipelines.sources import kafka_reader
 from sotto.errors import AggregationError, BrokerError, FormatError, ParameterError
 from sotto.kafka.admin import connected
@@ -163,7 +163,9 @@ class Transfer:
                 documents.append(parse(record.key, record.value))
             except FormatError:
                 poison += 1
-        applied = self._database.apply(str(self._topic), self._id, read, documents)
+        applied = self._database.apply(
+            str(self._topic), self._id, read, documents, replace=self._replace
+        )
         self._next |= {part.partition: part.end for part in read}
         self._committed()
         return Transferred(applied, poison)

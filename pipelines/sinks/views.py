@@ -167,11 +167,11 @@ _RENAMED_COLUMNS = {"reports": "n", "shown": "display"}
 
 def _of(table: sql.Table, *names: str) -> Iterator[Column]:
     for name in names:
-        source = table.c[_RENAMED_COLUMNS.get(name, name)]
+        source = table.c.get(_RENAMED_COLUMNS.get(name, name), sql.literal(""))
         yield Column(name, _KINDS.get(name, "text"), source, _SAID[name])
 
 
-_KEY = ("collector", "plan", "version", "metric", "window_start", "window_end")
+_KEY = ("collector", "plan", "version", "metric", "window_start", "window_end", "segment")
 _ENDS = ("low", "high", "standard_error")
 _ESTIMATE_COLUMNS = tuple(
     _of(
@@ -257,6 +257,7 @@ VIEW_REJECTIONS = View(
     "rejections",
     "reports that were rejected, by reason",
     (
+        Column("collector", "text", QUARANTINE.c.collector, "who collects"),
         Column("reason", "text", QUARANTINE.c.reason, "why they were rejected"),
         Column("reports", "integer", _total(QUARANTINE.c.rows), "reports rejected for this reason"),
         Column(
@@ -266,7 +267,7 @@ VIEW_REJECTIONS = View(
             "of these, taken again since; null if that is not known",
         ),
     ),
-    grouped=(QUARANTINE.c.reason,),
+    grouped=(QUARANTINE.c.collector, QUARANTINE.c.reason),
 )
 VIEW_BUDGETS = View(
     "budgets",

@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     place = parser.add_mutually_exclusive_group(required=True)
     add(place, "--state DIR", "of sotto aggregate")
     add(place, "--database URL", "of sotto aggregate, where it has its own")
+    add(parser, "--collector NAME", "only this one's, of a database that serves several")
     add(parser, "--metric NAME", "only this one")
     add(parser, "--window TIME", "only windows that contain this time")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     from pipelines.sinks.sql import Results, of_state
 
     with Results(args.database or of_state(args.state), create=False) as results:
-        rows = results.estimates(args.metric, args.window)
+        rows = results.estimates(args.metric, args.window, args.collector)
     if args.format == "json":
         json.dump(rows, sys.stdout, indent=1)
         print()
@@ -77,7 +78,8 @@ def table(rows: Sequence[Row], *, everything: bool) -> list[str]:
         return ["no estimates"]
     shown = [row for row in rows if everything or _matters(row)]
     lines: list[str] = []
-    for title, block in groupby(shown, _title):
+    several = len({row["collector"] for row in rows}) > 1
+    for title, block in groupby(shown, lambda row: _title(row, several=several)):
         lines += [title, *_block(list(block)), ""]
     more = sum(not _withheld(row) for row in rows) - sum(not _withheld(row) for row in shown)
     if more:
@@ -107,9 +109,10 @@ def _block(rows: Sequence[Row]) -> list[str]:
     return [f"  {line}" for line in aligned(cells, right)]
 
 
-def _title(row: Row) -> str:
+def _title(row: Row, *, several: bool) -> str:
+    whose = f"{row['collector']}: " if several else ""
     return (
-        f"{row['metric']}, {_day(row['window_start'])} to {_day(row['window_end'])} "
+        f"{whose}{row['metric']}, {_day(row['window_start'])} to {_day(row['window_end'])} "
         f"({row['plan']} version {row['version']}, revision {row['revision']})"
     )
 

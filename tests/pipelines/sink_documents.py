@@ -13,17 +13,18 @@ from pipelines.sinks.documents import (
     rejects_document,
     window_document,
 )
+from pipelines.sinks.jobs import Advance
 from pipelines.sinks.sql import Applied, DocumentDatabase, Results
-from pipelines.sinks.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS, Advance
+from pipelines.sinks.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
 
 TOPIC, ID = "reports-estimates", "first"
 TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
 _PERIOD = ("pseudonyms", "chains", "accepted", "observed", "most_accepted", "most_observed")
 
 
-def window_row(start: int) -> dict[str, object]:
+def window_row(start: int, collector: str = "tests.example") -> dict[str, object]:
     return {
-        "collector": "tests.example",
+        "collector": collector,
         "plan": "small",
         "version": 1,
         "metric": "colour",
@@ -49,7 +50,11 @@ def period_row(number: int) -> dict[str, object]:
 
 
 def window(
-    revision: int, start: int = 0, items: Sequence[str] = ("red", "blue"), job: str = "job"
+    revision: int,
+    start: int = 0,
+    items: Sequence[str] = ("red", "blue"),
+    job: str = "job",
+    collector: str = "tests.example",
 ) -> tuple[bytes, bytes]:
     estimates = [
         {
@@ -66,7 +71,7 @@ def window(
         }
         for at, item in enumerate(items)
     ]
-    return window_document(job, window_row(start), estimates, revision, "early")
+    return window_document(job, window_row(start, collector), estimates, revision, "early")
 
 
 def rest(revision: int, rejects: int, job: str = "job") -> list[tuple[bytes, bytes]]:
@@ -89,7 +94,7 @@ class Feed:
         at = self.database.offsets(self.topic, self.id, replace=replace).get(0, 0)
         documents = [parse(*each) for each in records]
         read = [Advance(0, at, at + len(records))]
-        return self.database.apply(self.topic, self.id, read, documents)
+        return self.database.apply(self.topic, self.id, read, documents, replace=replace)
 
 
 def held(url: str | sql.URL) -> dict[str, list[dict[str, object]]]:

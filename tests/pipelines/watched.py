@@ -24,8 +24,8 @@ from pipelines.exporter.health import Health, Readers
 from pipelines.exporter.lag import Documents, WatchedDocuments
 from pipelines.sinks.committed import documents_of, health_of, projection
 from pipelines.sinks.documents import parse
+from pipelines.sinks.jobs import Advance
 from pipelines.sinks.sql import DocumentDatabase, of_state
-from pipelines.sinks.tables import Advance
 from pipelines.storage.directory import StateDirectory
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic
@@ -97,8 +97,10 @@ def sunk(state: Path, database: str) -> int:
     """Write what a job would have published to a database, as a sink does; return how many."""
     directory, registry = StateDirectory(state), Registry(plans())
     manifest = directory.manifest()
-    made = [*documents_of(projection(directory, manifest, registry, CANDIDATES, 0), "x", None)]
-    made.append(health_of(manifest, "x"))
+    collector = registry.collector
+    changed = projection(directory, manifest, registry, CANDIDATES, 0)
+    made = [*documents_of(changed, collector, None)]
+    made.append(health_of(manifest, collector))
     with DocumentDatabase(database) as written:
         assert written.offsets(str(ESTIMATES_TOPIC), "one") == {}
         documents = [parse(*each) for each in made]

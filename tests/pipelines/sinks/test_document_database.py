@@ -11,8 +11,8 @@ from sink_documents import ID, TOPIC, Feed, held, rest, values, window
 
 from pipelines.sinks import tables
 from pipelines.sinks.documents import Document, parse, rejects_document
+from pipelines.sinks.jobs import Advance
 from pipelines.sinks.sql import Applied, DocumentDatabase, Projection, Results
-from pipelines.sinks.tables import Advance
 from sotto.errors import AggregationError
 
 
@@ -113,7 +113,7 @@ def test_a_topic_that_was_made_again_is_refused_until_told(feed, url):
 def test_another_topic_is_refused_until_told(feed, url):
     feed.give(window(7))
     other = Feed(feed.database, topic="other-estimates", id="other")
-    with pytest.raises(AggregationError, match="results of topic reports-estimates"):
+    with pytest.raises(AggregationError, match=r"tests\.example from topic reports-estimates"):
         other.give(window(1))
     assert other.give(window(1, job="other"), replace=True) == Applied(written=1)
     assert [row["state"] for row in held(url)["meta"]] == ["other"]
@@ -121,11 +121,37 @@ def test_another_topic_is_refused_until_told(feed, url):
 
 def test_the_database_of_a_run_is_refused(feed, url):
     with Results(url) as results:
-        results.projected("state")
-        results.project(Projection("state", 1, 5, [], [], [], lineage="00"))
+        results.projected("tests.example", "state")
+        results.project(Projection("tests.example", "state", 1, 5, [], [], [], lineage="00"))
     for replace in (False, True):
         with pytest.raises(AggregationError, match="holds the results of aggregation runs"):
-            feed.database.offsets(TOPIC, ID, replace=replace)
+            feed.give(window(1), replace=replace)
+    assert [row["state"] for row in held(url)["meta"]] == ["state"]
+
+
+def test_jobs_of_several_collectors_share_a_database(feed, url):
+    """One that begins anew, or whose topic is made again, costs the others nothing."""
+    other = Feed(feed.database, topic="other-estimates", id="other")
+    theirs = {"collector": "other.example", "job": "theirs"}
+    feed.give(window(7), *rest(7, rejects=4))
+    assert other.give(window(3, **theirs), window(4, **theirs)).written == 1
+    assert other.give(rejects_document("theirs", "other.example", {"late": 2}, 4)).written == 1
+    before = {
+        name: [row for row in rows if row["collector"] == "tests.example"]
+        for name, rows in held(url).items()
+    }
+    assert [row["rows"] for row in before["quarantine"]] == [4]
+    again = Feed(feed.database, topic="other-estimates", id="made again")
+    assert again.give(window(1, job="new", collector="other.example"), replace=True).written == 1
+    found = held(url)
+    assert {(row["collector"], row["state"], row["source"]) for row in found["meta"]} == {
+        ("tests.example", "job", TOPIC),
+        ("other.example", "new", "other-estimates"),
+    }
+    for name, rows in found.items():
+        assert [row for row in rows if row["collector"] == "tests.example"] == before[name]
+    assert {row["reason"] for row in found["quarantine"]} == {"late"}
+    assert feed.give(window(8)) == Applied(written=1)
 
 
 def test_two_sinks_are_noticed_and_nothing_of_the_second_is_written(feed, url):

@@ -6,13 +6,14 @@ import math
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
 from sink_documents import TABLES, window_row
 
 from pipelines.sinks import tables
-from pipelines.sinks.sql import Projection, Results, of_state
+from pipelines.sinks.sql import DocumentDatabase, Projection, Results, of_state
 from pipelines.sinks.tables import ESTIMATES, QUARANTINE, WINDOWS
 from sotto.errors import AggregationError
 
@@ -27,7 +28,15 @@ def estimate(start: int, item: str, value: float, revision: int = 1) -> dict[str
     return {**row, "value": value, "standard_error": math.inf, "low": -math.inf, "high": 1.0}
 
 
+LATE = {
+    "collector": "tests.example",
+    "generation": 1,
+    "reason": "late",
+    "rows": 4,
+    "requeued": 1,
+}
 FIRST = Projection(
+    collector="tests.example",
     state="mine",
     generation=3,
     clock=99,
@@ -35,14 +44,14 @@ FIRST = Projection(
         ([window(0, 1), window(10, 3)], [estimate(0, "red", 0.25), estimate(10, "red", math.nan)])
     ],
     periods=[],
-    quarantine=[{"generation": 1, "reason": "late", "rows": 4, "requeued": 1}],
+    quarantine=[LATE],
 )
 
 
 @pytest.fixture
 def database(tmp_path):
     with Results(f"sqlite:///{tmp_path / 'results.db'}") as opened:
-        assert opened.projected("mine") == 0
+        assert opened.projected("tests.example", "mine") == 0
         yield opened
 
 
@@ -52,7 +61,7 @@ def content(database: Results) -> dict[str, list[dict[str, object]]]:
 
 def test_what_is_projected_is_there(database):
     database.project(FIRST)
-    assert database.projected("mine") == 3
+    assert database.projected("tests.example", "mine") == 3
     known, unknown = database.estimates()
     assert (known["value"], known["standard_error"], known["low"], known["high"]) == (
         0.25,
@@ -62,9 +71,7 @@ def test_what_is_projected_is_there(database):
     )
     assert unknown["value"] is None
     assert known["reports_by_level"] == [3, 4]
-    assert database.table(QUARANTINE) == [
-        {"generation": 1, "reason": "late", "rows": 4, "requeued": 1}
-    ]
+    assert database.table(QUARANTINE) == [LATE]
 
 
 def test_changed_windows_are_replaced_and_others_left(database):
@@ -97,10 +104,72 @@ def test_another_state_directory_is_refused(database):
     database.project(FIRST)
     before = content(database)
     with pytest.raises(AggregationError, match="another state directory"):
-        database.projected("theirs")
+        database.projected("tests.example", "theirs")
     with pytest.raises(AggregationError, match="not behind"):
         database.project(replace(FIRST, state="theirs", generation=9))
     assert content(database) == before
+
+
+def test_runs_of_several_collectors_share_a_database(database):
+    """Each has its generation; what one projects anew takes nothing of another's."""
+    database.project(FIRST)
+    before = content(database)
+    theirs = [{**row, "collector": "theirs.example"} for row in (window(0, 1), LATE)]
+    rows = [{**estimate(0, "red", 0.75), "collector": "theirs.example"}]
+    other = replace(
+        FIRST,
+        collector="theirs.example",
+        state="theirs",
+        generation=1,
+        changed=[(theirs[:1], rows)],
+        quarantine=theirs[1:],
+    )
+    assert database.projected("theirs.example", "theirs") == 0
+    for generation in (1, 2):
+        database.project(replace(other, generation=generation, anew=True))
+    found = content(database)
+    assert database.projected("theirs.example", "theirs") == 2
+    assert database.projected("tests.example", "mine") == 3
+    for name, was in before.items():
+        assert [row for row in found[name] if row["collector"] == "tests.example"] == was
+    assert [row["value"] for row in database.estimates(collector="theirs.example")] == [0.75]
+    assert len(found["quarantine"]) == 2
+
+
+def test_every_row_says_whose_it_is():
+    for table in tables.METADATA.sorted_tables:
+        assert table.columns.keys()[0] == "collector"
+        assert table.columns["collector"].primary_key
+
+
+def earlier(file: Path, state: str) -> None:
+    """Make a database of a release in which only one collector had its results."""
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("DROP TABLE meta")
+        connection.execute(
+            "CREATE TABLE meta (id INTEGER PRIMARY KEY, state TEXT, projected_generation INTEGER)"
+        )
+        connection.execute("INSERT INTO meta VALUES (1, ?, 3)", (state,))
+        views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
+        for (name,) in views.fetchall():
+            connection.execute(f"DROP VIEW {name}")
+        for table in ("windows", "estimates"):
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {table} (window_start INTEGER)")
+
+
+def test_results_of_an_earlier_release_are_made_again_but_not_those_of_others(database, tmp_path):
+    database.project(FIRST)
+    earlier(tmp_path / "results.db", "theirs")
+    with pytest.raises(AggregationError, match="tables of an earlier release"):
+        database.projected("tests.example", "mine")
+    with DocumentDatabase(database.engine.url) as sink, pytest.raises(AggregationError):
+        sink.offsets("reports-estimates", "id")
+    assert len(database.estimates()) == 2
+    earlier(tmp_path / "results.db", "mine")
+    assert database.projected("tests.example", "mine") == 0
+    assert database.estimates() == []
+    database.project(FIRST)
+    assert len(database.estimates()) == 2
 
 
 def test_a_failure_leaves_everything_as_it_was(database, monkeypatch):
@@ -119,7 +188,7 @@ def test_a_failure_leaves_everything_as_it_was(database, monkeypatch):
     assert content(database) == before
     monkeypatch.undo()
     database.project(replace(FIRST, generation=4))
-    assert database.projected("mine") == 4
+    assert database.projected("tests.example", "mine") == 4
 
 
 def test_estimates_are_found_by_metric_and_time(database):
@@ -138,7 +207,7 @@ def test_a_database_that_cannot_be_used_is_an_error(tmp_path):
         Results(f"sqlite:///{tmp_path / 'none' / 'results.db'}") as database,
         pytest.raises(AggregationError, match="unable to open"),
     ):
-        database.projected("mine")
+        database.projected("tests.example", "mine")
     with pytest.raises(AggregationError, match="no results"):
         Results(f"sqlite:///{tmp_path / 'results.db'}", create=False)
     (tmp_path / "empty.db").touch()
@@ -159,7 +228,7 @@ def test_results_are_not_kept_in_memory(url):
 def test_a_state_directory_may_have_any_name(tmp_path, name):
     (tmp_path / name).mkdir()
     with Results(of_state(tmp_path / name)) as database:
-        database.projected("mine")
+        database.projected("tests.example", "mine")
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["results.db"]
     assert (tmp_path / name / "results.db").exists()
 
@@ -171,7 +240,7 @@ def test_who_reads_does_not_keep_a_run_from_writing(database, tmp_path):
         before = reader.execute("select projected_generation from meta").fetchall()
         database.project(replace(FIRST, generation=4))
         assert reader.execute("select projected_generation from meta").fetchall() == before
-    assert database.projected("mine") == 4
+    assert database.projected("tests.example", "mine") == 4
 
 
 def test_the_tables_are_made_in_postgresql_too():
@@ -185,23 +254,23 @@ def test_the_tables_are_made_in_postgresql_too():
 def test_a_database_made_before_a_column_was_there_is_given_it(tmp_path):
     file = tmp_path / "results.db"
     with Results(f"sqlite:///{file}") as database:
-        database.projected("mine")
+        database.projected("tests.example", "mine")
         database.project(FIRST)
     with closing(sqlite3.connect(file)) as connection, connection:
         views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
         for (name,) in views.fetchall():
             connection.execute(f"DROP VIEW {name}")
-        for table in ("windows", "estimates"):
-            connection.execute(f"ALTER TABLE stored_{table} RENAME TO {table}")
-        connection.execute("ALTER TABLE estimates DROP COLUMN method")
+        connection.execute("ALTER TABLE stored_estimates DROP COLUMN method")
         connection.execute("ALTER TABLE quarantine DROP COLUMN requeued")
-        for table, column in (("estimates", "withheld"), ("windows", "withheld")):
-            connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        connection.execute("ALTER TABLE windows DROP COLUMN minimum_reports")
+        for table in ("stored_estimates", "stored_windows"):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN withheld")
+        connection.execute("ALTER TABLE stored_windows DROP COLUMN minimum_reports")
     with Results(f"sqlite:///{file}") as database:
-        assert database.projected("mine") == 3
+        assert database.projected("tests.example", "mine") == 3
         assert {row["method"] for row in database.estimates()} == {None}
         assert {row["withheld"] for row in database.table(WINDOWS)} == {None}
-        later = Projection("mine", 4, 99, [([window(0, 4)], [estimate(0, "red", 0.5, 4)])], [], [])
+        later = replace(
+            FIRST, generation=4, changed=[([window(0, 4)], [estimate(0, "red", 0.5, 4)])]
+        )
         database.project(later)
         assert [row["method"] for row in database.estimates()] == ["unbiased", None]
