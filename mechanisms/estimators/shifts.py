@@ -18,7 +18,7 @@ drift look like none.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -95,13 +95,13 @@ def threshold_of(windows: float) -> float:
 class Shift:
     """A figure that moved.
 
-    ``window``: index of the window by which it was told; ``onset``: of the first one that is taken
-    to lie after the shift. ``before``: the level that was expected at the onset. ``change``, with
-    ``standard_error`` and ends ``low`` and ``high`` of an interval of 95 %: by how much the level
-    lies above that since then, given that it moved at the onset; in the unit of the values.
-    Since only what is large is told, a change that was told at once is rather too large.
+    ``window``: index of the window by which it was told; ``onset``: of the first one after the
+    shift, the most likely one. ``before``: the level that was expected at the onset. ``change``,
+    with ``standard_error`` and ends ``low`` and ``high`` of an interval of 95 %: by how much the
+    level lies above that since then, given that it moved at the onset; in the unit of the values.
+    Since only what is large is told, a change that is told at once is rather too large.
     ``predicted``: within how many windows a shift of this size is found, with probability
-    :data:`FOUND`; None if that takes more than half a year of weeks.
+    :data:`FOUND`; None for more than 26.
     """
 
     window: int
@@ -126,15 +126,37 @@ class Watched:
 
     ``judged``: how many windows were. ``drift``, ``spread``: the expected ones, in the unit of the
     values. ``level`` and ``error``: what is expected of the next window, and how far off that is,
-    its own noise included, if that is the last one's.
+    its own noise included, if that is the last one's; NaN where there is no window.
     """
 
     shifts: tuple[Shift, ...]
     judged: int
-    drift: float
-    spread: float
-    level: float
-    error: float
+    drift: float = math.nan
+    spread: float = math.nan
+    level: float = math.nan
+    error: float = math.nan
+    _next: tuple[_Models, float, float] | None = field(default=None, repr=False, compare=False)
+
+    def smallest(self, windows: int) -> float | None:
+        """Return the smallest shift that is found within so many windows, to 1 %.
+
+        That is with probability :data:`FOUND`, in the unit of the values; None if the series has no
+        window, or if a shift of 50 times ``error`` is not.
+        """
+        if self._next is None:
+            return None
+        models, error, threshold = self._next
+
+        def found(change: float) -> bool:
+            return windows_to_find(models, change, error, threshold, windows) is not None
+
+        low, high = 0.0, 50 * self.error
+        if not found(high):
+            return None
+        while high - low > 0.01 * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if found(middle) else (middle, high)
+        return high
 
 
 class _Models:
@@ -217,19 +239,19 @@ def watch(values: Floats, errors: Floats, threshold: float, drift: float | None 
     """
     models = _models(values, errors, drift)
     if models is None:
-        return Watched((), 0, math.nan, math.nan, math.nan, math.nan)
+        return Watched((), 0)
     learned = LEARNED if drift is None else 1
     finder = _Finder(models, threshold)
     judged, seen, last = 0, 0, math.nan
     for t, (value, error) in enumerate(zip(values.tolist(), errors.tolist(), strict=True)):
         if not math.isfinite(value):
-            finder.skip(t)
+            finder.skip()
             continue
         seen += 1
         judged += seen > learned
         last = error
         finder.take(t, value, error, judge=seen > learned)
-        if finder.onset is not None:
+        if finder.alarm is not None:
             finder.report(values, errors)
     shares = models.probabilities()[0]
     return Watched(
@@ -239,6 +261,7 @@ def watch(values: Floats, errors: Floats, threshold: float, drift: float | None 
         math.sqrt(shares @ models.spreads),
         float(shares @ models.levels[0]),
         math.sqrt(_spread_of(shares, models.levels[0], models.predicted(last))),
+        (models, last, threshold),
     )
 
 
@@ -259,59 +282,59 @@ def _models(values: Floats, errors: Floats, drift: float | None) -> _Models | No
 
 
 class _Finder:
-    """The two sums over one series, and what was known when each was last at zero."""
+    """The two sums over one series, and what was known before each window of an excursion."""
 
     def __init__(self, models: _Models, threshold: float) -> None:
         self.models = models
         self.threshold = threshold
         self.shifts: list[Shift] = []
-        #: Of the upper and the lower side: the sum, the first window since it was at zero, and
-        #: the models before that.
+        #: Of the upper and the lower side: the sum, and since it was at zero, the windows that are
+        #: there with the models before each.
         self._sums = [0.0, 0.0]
-        self._since = [0, 0]
-        self._before = [models.copy(), models.copy()]
-        self.onset: tuple[int, int] | None = None  #: side and window of an alarm
+        self._since: list[dict[int, _Models]] = [{}, {}]
+        self.alarm: tuple[int, int] | None = None  #: side and window
 
-    def skip(self, t: int) -> None:
-        for side in (0, 1):
-            self._begin(side, t)
+    def skip(self) -> None:
         self.models.skip()
 
-    def _begin(self, side: int, t: int) -> None:
-        if self._sums[side] == 0:
-            self._since[side], self._before[side] = t, self.models.copy()
-
     def take(self, t: int, value: float, error: float, *, judge: bool) -> None:
-        for side in (0, 1):
-            self._begin(side, t)
+        before = self.models.copy()
         score = float(self.models.take(np.array([value]), error)[0])
         if not judge:
             return
         for side, signed in enumerate((score, -score)):
+            self._since[side][t] = before
             self._sums[side] = max(0.0, self._sums[side] + signed - ALLOWANCE)
             if self._sums[side] > self.threshold:
-                self.onset = (side, t)
+                self.alarm = (side, t)
+            elif self._sums[side] == 0:
+                self._since[side].clear()
 
     def report(self, values: Floats, errors: Floats) -> None:
         """Note a shift, and learn the level anew from its onset on."""
-        assert self.onset is not None
-        side, window = self.onset
-        onset, before = self._since[side], self._before[side]
-        since = [t for t in range(onset, window + 1) if math.isfinite(values[t])]
-        change, error = _change(before.copy(), values, errors, range(onset, window + 1))
-        noise = float(np.median(errors[since]))
+        assert self.alarm is not None
+        side, window = self.alarm
+        sign = 1 - 2 * side
+        found = {
+            t: _change(before.copy(), values, errors, range(t, window + 1))
+            for t, before in self._since[side].items()
+        }
+        # The most likely onset: that with the most significant change.
+        onset = max(found, key=lambda t: sign * found[t][0] / found[t][1])
+        (change, error), before = found[onset], self._since[side][onset]
+        since = range(onset, window + 1)
+        noise = float(np.nanmedian(errors[onset : window + 1]))
         predicted = windows_to_find(before, change, noise, self.threshold)
         level = float(before.probabilities()[0] @ before.levels[0])
         self.shifts.append(Shift(window, onset, level, change, error, predicted))
-        models = self.models
-        models.weights = before.weights.copy()
-        models.forget()
-        for t in range(onset, window + 1):
-            if t in since:
-                models.take(values[t : t + 1], float(errors[t]))
+        self.models.weights = before.weights.copy()
+        self.models.forget()
+        for t in since:
+            if math.isfinite(values[t]):
+                self.models.take(values[t : t + 1], float(errors[t]))
             else:
-                models.skip()
-        self._sums, self.onset = [0.0, 0.0], None
+                self.models.skip()
+        self._sums, self._since, self.alarm = [0.0, 0.0], [{}, {}], None
 
 
 def _change(models: _Models, values: Floats, errors: Floats, windows: range) -> tuple[float, float]:
@@ -342,13 +365,13 @@ def _spread_of(shares: Floats, means: Floats, variances: Floats) -> float:
 
 
 def windows_to_find(
-    models: _Models, change: float, error: float, threshold: float, found: float = FOUND
+    models: _Models, change: float, error: float, threshold: float, most: int = _AHEAD
 ) -> int | None:
-    """Return within how many windows a shift is found with a probability; None for too many.
+    """Return within how many windows a shift is found, with probability :data:`FOUND`.
 
-    Series are drawn from what the models say, with the shift in it, and judged by the same steps.
-    The generator has a fixed seed, so that the same series give the same prediction; nobody's
-    privacy depends on it.
+    None if these are more than ``most``. Series are drawn from what the models say, with the shift
+    in them, and judged by the same steps. The generator has a fixed seed, so that the same series
+    give the same prediction; nobody's privacy depends on it.
     """
     draw = np.random.default_rng(0)
     chosen = draw.choice(len(models.drifts), size=_DRAWN, p=models.probabilities()[0])
@@ -358,11 +381,11 @@ def windows_to_find(
     drift = np.sqrt(models.drifts[chosen])
     drawn, sums = models.copy(_DRAWN), np.zeros(_DRAWN)
     missing = np.ones(_DRAWN, dtype=bool)
-    for window in range(1, _AHEAD + 1):
+    for window in range(1, most + 1):
         levels = levels + draw.normal(size=_DRAWN) * drift
         scores = drawn.take(levels + draw.normal(size=_DRAWN) * noise, error)
         sums = np.maximum(0.0, sums + math.copysign(1.0, change) * scores - ALLOWANCE)
         missing &= sums <= threshold
-        if missing.mean() <= 1 - found:
+        if missing.mean() <= 1 - FOUND:
             return window
     return None

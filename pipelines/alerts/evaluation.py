@@ -32,8 +32,9 @@ class Judgement:
     run: float
 
     @property
-    def shifts(self) -> tuple[Shift, ...]:
-        return self.found.shifts
+    def years(self) -> float:
+        """How many years pass between two false alarms of this figure."""
+        return self.run * self.series.figure.length / _YEAR
 
 
 def judge(series: Sequence[Series], configuration: Configuration) -> list[Judgement]:
@@ -59,7 +60,7 @@ def smoothed(judgement: Judgement) -> Smoothed | None:
     series = judgement.series
     if not np.isfinite(series.values).any():
         return None
-    cuts = [0, *(shift.onset for shift in judgement.shifts), len(series.values)]
+    cuts = [0, *(shift.onset for shift in judgement.found.shifts), len(series.values)]
     parts = [
         smooth(series.values[start:end], series.errors[start:end], judgement.found.drift)
         for start, end in itertools.pairwise(cuts)
@@ -90,7 +91,7 @@ def update(
         name = _name(each.series.figure)
         before = kept.judged.get(name)
         known = [alert for alert in kept.alerts if alert.figure == each.series.figure]
-        for shift in each.shifts:
+        for shift in each.found.shifts:
             same = [alert for alert in known if _same(alert, shift, each.series)]
             standing |= {alert.id for alert in same}
             if same:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -18,6 +19,8 @@ from sotto.files import try_lock
 
 #: Alerts that the file has at most, the newest ones.
 MOST_ALERTS = 1000
+#: Seconds that another process may have the file.
+_PATIENCE = 60.0
 #: A message that cannot be delivered is tried again after so long, twice as long each time, up to
 #: the second; and not any more after the third.
 FIRST_RETRY, LAST_RETRY, GIVEN_UP = timedelta(seconds=10), timedelta(hours=1), timedelta(days=7)
@@ -162,8 +165,11 @@ def changing(path: Path) -> Iterator[Kept]:
     """
     descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        if not try_lock(descriptor):
-            raise AggregationError(f"{path} is in use: another process looks for alerts")
+        deadline = time.monotonic() + _PATIENCE
+        while not try_lock(descriptor):
+            if time.monotonic() > deadline:
+                raise AggregationError(f"{path} is in use: another process sends alerts")
+            time.sleep(0.05)
         kept = read(path)
         yield kept
         replace(path, kept.model_dump_json(indent=1).encode())

@@ -20,13 +20,16 @@ from sotto.errors import SottoError
 
 _LOG = logging.getLogger(__name__)
 
+#: Messages that fail before a channel is left alone until the next time.
+_FAILURES = 3
+
 
 @dataclass(frozen=True)
 class Looked:
     """What a look at the results came to.
 
-    ``new``: alerts that were not known; ``kept``: all, oldest first; ``undelivered``: of how many
-    messages it is not known that they have arrived.
+    ``new``: alerts that were not known; ``kept``: all, oldest first; ``undelivered``: how many
+    messages are tried again.
     """
 
     new: list[Alert]
@@ -96,8 +99,12 @@ class AlertWatch:
         return file.read(self._path)
 
     def deliver(self) -> int:
-        """Send what is due; return how many messages are undelivered."""
+        """Send what is due; return how many messages are tried again later."""
         with file.changing(self._path) as kept:
+            names = {notifier.name for notifier in self._notifiers}
+            for alert in kept.alerts:
+                for name in alert.deliveries.keys() - names:
+                    alert.deliveries[name].next = None
             for notifier in self._notifiers:
                 self._deliver(notifier, kept.alerts)
             return undelivered(kept)
@@ -105,15 +112,19 @@ class AlertWatch:
     def _deliver(self, notifier: Notifier, alerts: Sequence[Alert]) -> None:
         now = self._clock()
         due = [alert for alert in alerts if _is_due(alert.deliveries.get(notifier.name), now)]
+        failures = 0
         for at in range(0, len(due), notifier.most):
             together = due[at : at + notifier.most]
             try:
                 notifier.send(together, now)
             except NotificationError as error:
                 _LOG.warning("alerts are not delivered (%s): %s", notifier.name, error)
-                for alert in due[at:]:
+                for alert in together:
                     alert.deliveries[notifier.name].failed(now, alert.raised, str(error))
-                return
+                failures += 1
+                if failures == _FAILURES:
+                    return
+                continue
             for alert in together:
                 delivery = alert.deliveries[notifier.name]
                 delivery.attempts += 1
@@ -146,10 +157,8 @@ class AlertWatch:
 
 
 def undelivered(kept: Kept) -> int:
-    """Return how many messages have not been delivered, given up ones included."""
-    return sum(
-        each.delivered is None for alert in kept.alerts for each in alert.deliveries.values()
-    )
+    """Return how many messages are still to be delivered; none that is given up."""
+    return sum(each.next is not None for alert in kept.alerts for each in alert.deliveries.values())
 
 
 def _is_due(delivery: Delivery | None, now: datetime) -> bool:

@@ -28,6 +28,7 @@ COMMANDS = (
     "stream",
     "sink",
     "collect",
+    "alerts",
 )
 
 #: What a missing module is part of.
