@@ -18,7 +18,9 @@ from scipy.stats import binom
 from tqdm import tqdm
 
 from pipelines.bounded.run import aggregate
+from pipelines.results.reader import ResultsReader
 from pipelines.sinks.sql import Results
+from pipelines.web.rendering import write_static_file
 from sotto.cli.replay.devices import Played
 from sotto.cli.replay.playback import Replay, write_audit
 from sotto.cli.replay.table import Columns, Recordings, read_recordings
@@ -191,10 +193,11 @@ def run(demo: Demo) -> Findings:
         with demo.stage("check"):
             opinion = waiting.result()
             findings = assemble(demo, inputs, replayed, aggregated, opinion)
-    report = demo.out / "report.html"
-    write_report(findings, report)
+    report, results = demo.out / "report.html", demo.out / "results.html"
+    write_static_file(ResultsReader(demo.database, demo.state), results, demo.state)
+    write_report(findings, report, results.name)
     story.found(findings)
-    story.end(findings, report)
+    story.end(findings, report, results)
     return findings
 
 

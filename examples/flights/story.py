@@ -207,7 +207,7 @@ def _ledgers(findings: Findings) -> None:
     )
 
 
-def end(findings: Findings, report: Path) -> None:
+def end(findings: Findings, report: Path, results: Path) -> None:
     stages = ", ".join(f"{one.stage} {one.wall:.1f} s" for one in findings.timings)
     print(f"\n{sum(one.wall for one in findings.timings):.0f} s in all: {stages}")
-    print(f"report: {report}")
+    print(f"report: {report}\nas an analyst has it: {results}")

@@ -20,7 +20,7 @@ from pipelines.alerts.series import Figure, Series
 _YEAR = timedelta(days=365.25)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Judgement:
     """A figure, and what was found of it.
 

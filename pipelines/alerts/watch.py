@@ -51,6 +51,8 @@ class AlertWatch:
         As configured, if not given.
     clock : callable
         Says what time it is.
+    warn : callable
+        Is called with what goes wrong and is tried again.
 
     Raises
     ------
@@ -65,13 +67,17 @@ class AlertWatch:
         path: Path,
         send: Sequence[Notifier] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        warn: Callable[[str], None] = _LOG.warning,
     ) -> None:
         self._reader = reader
         self._configuration = configuration
         self._path = path
         self._notifiers = notifiers(configuration.notify) if send is None else list(send)
         self._clock = clock
+        self._warn = warn
         self._revision: str | None = None
+        #: What the last look came to, if there was one.
+        self.last: Looked | None = None
 
     def judgements(self) -> list[Judgement]:
         """Return what the watched figures are like now."""
@@ -92,7 +98,8 @@ class AlertWatch:
                 alert.deliveries = {each.name: Delivery(next=now) for each in self._notifiers}
         self._revision = revision
         undelivered = self.deliver()
-        return Looked(new, self.kept().alerts, judgements, undelivered)
+        self.last = Looked(new, self.kept().alerts, judgements, undelivered)
+        return self.last
 
     def kept(self) -> Kept:
         """Return what the file has."""
@@ -118,7 +125,7 @@ class AlertWatch:
             try:
                 notifier.send(together, now)
             except NotificationError as error:
-                _LOG.warning("alerts are not delivered (%s): %s", notifier.name, error)
+                self._warn(f"alerts are not delivered ({notifier.name}): {error}")
                 for alert in together:
                     alert.deliveries[notifier.name].failed(now, alert.raised, str(error))
                 failures += 1
@@ -133,7 +140,7 @@ class AlertWatch:
     def run(self, stopped: threading.Event, seconds: float) -> None:
         """Look whenever the results have changed, and send what is due, until an event is set.
 
-        What goes wrong is logged once, and tried again.
+        What goes wrong is warned of once, and tried again.
         """
         problem = ""
         while not stopped.is_set():
@@ -145,7 +152,7 @@ class AlertWatch:
                 problem = ""
             except (SottoError, OSError) as error:
                 if str(error) != problem:
-                    _LOG.warning("alerts cannot be looked for: %s", error)
+                    self._warn(f"alerts cannot be looked for: {error}")
                 problem = str(error)
             stopped.wait(seconds)
 

@@ -1,4 +1,4 @@
-"""Serves the collector with uvicorn: nothing about a client is kept, slow ones are cut off."""
+"""Serves an application with uvicorn: nothing about a client is kept, slow ones are cut off."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _IDLE, _HEAD, _REQUEST, _CLOSE = 15, 10.0, 60.0, 30.0
 _HEAD_BYTES = 64 << 10
 #: Descriptors that are kept for other things than connections.
 _FILES = 64
-#: All that is read of a request's head, and how many of them: some may come twice. No other header
-#: leaves the parser.
+#: All that the collector reads of a request's head, and how many of them: some may come twice. No
+#: other header leaves the parser.
 _FIELDS = 32
-_HEADERS = frozenset(
+HEADERS = frozenset(
     {
         *(b"authorization", b"content-length", b"content-type", b"expect", b"if-none-match"),
         *(b"origin", b"access-control-request-method", b"access-control-request-headers"),
@@ -48,6 +48,7 @@ class _Connection(HttpToolsProtocol):
     """A connection that has no address, and is closed when it takes too long or asks too much."""
 
     most = Limits.connections
+    kept = HEADERS
     _timer: asyncio.TimerHandle | None = None
     #: Bytes that came since the last request ended, or since the last chunk of its body, beside
     #: those of the body.
@@ -74,7 +75,7 @@ class _Connection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Caddy sends an empty one where a client has sent none.
-        if value and name.lower() in _HEADERS:
+        if value and name.lower() in self.kept:
             if len(self.headers) == _FIELDS:
                 # Kept one by one, short ones would take many times the bytes that were sent.
                 self.transport.abort()
@@ -208,7 +209,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
         if self.lifespan.should_exit:
-            raise SottoError("the collector's application did not start")
+            raise SottoError("the application did not start")
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._report)
         for each in sockets or []:
@@ -255,6 +256,7 @@ def serve(
     warn: Callable[[str], None],
     certificate: Certificate | None = None,
     reload: Sequence[Callable[[], None]] = (),
+    headers: frozenset[bytes] = HEADERS,
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests that were taken are answered first.
 
@@ -272,6 +274,8 @@ def serve(
         For TLS.
     reload : sequence of callable
         Called every few seconds, in a thread.
+    headers : frozenset of bytes
+        Names in lower case of all header fields that the application is given.
 
     Raises
     ------
@@ -294,7 +298,7 @@ def serve(
         most = min(limits.connections, (_descriptors() - _FILES) // 2)
     config = uvicorn.Config(
         app,
-        http=type("Connection", (_Connection,), {"most": most}),
+        http=type("Connection", (_Connection,), {"most": most, "kept": headers}),
         ws="none",
         lifespan="on",
         log_config=None,

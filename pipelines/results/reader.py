@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import sqlalchemy as sql
 
@@ -17,11 +17,12 @@ from pipelines.results.database import ReadOnlyDatabase
 from pipelines.results.records import Budget, Estimate, Health, Metric, Rejection, Window
 from pipelines.sinks.committed import health_of
 from pipelines.sinks.sql import of_state
-from pipelines.sinks.tables import ESTIMATES, HEALTH, META, PERIODS, QUARANTINE, WINDOWS
+from pipelines.sinks.tables import HEALTH, META
 from pipelines.sinks.views import (
     NEWEST,
     VIEW_BUDGETS,
     VIEW_ESTIMATES,
+    VIEW_METRICS,
     VIEW_REJECTIONS,
     VIEW_WINDOWS,
     Kind,
@@ -34,17 +35,19 @@ from sotto.plan.compiled import CompiledPlan
 
 #: Connections to a PostgreSQL server that are kept.
 _KEPT = 4
+#: Rows that are in memory at a time where all of a view are read.
+_BATCH = 10_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: The order of windows and, with the last three, of estimates.
-_ORDER = ("collector", "plan", "version", "metric", "window_start", "segment")
-_WITHIN = ("position", "kind", "item")
 
-_Record = TypeVar("_Record", Window, Estimate, Budget, Rejection)
+#: A row as the tables have it: times in ms since the epoch.
+Row: TypeAlias = Sequence[Any]
+T = TypeVar("T")
+_Record = TypeVar("_Record", Window, Estimate, Metric, Budget, Rejection)
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which windows and estimates are read; what is None chooses nothing.
+    """Which rows are read; what is None chooses nothing, and so does what a view has no column of.
 
     Parameters
     ----------
@@ -71,11 +74,19 @@ class Chosen:
     newest: bool = False
 
 
+class Page(NamedTuple):
+    """Some rows of a view, in order, and the key after which there are more; None for the end."""
+
+    rows: Sequence[Row]
+    next: tuple[str | int, ...] | None
+
+
 class ResultsReader:
     """Reads a database of results; every method in one read-only transaction.
 
-    It may be used by several threads. Methods raise :class:`ResultsError` if the database is
-    missing, damaged, written by another version of Sotto, or cannot be read now.
+    It may be used by several threads. Methods raise
+    :class:`pipelines.results.database.ResultsError` if the database is missing, damaged, written by
+    another version of Sotto, or cannot be read now.
 
     Parameters
     ----------
@@ -104,56 +115,29 @@ class ResultsReader:
 
     def revision(self) -> str:
         """Return a short text that changes whenever the results do; it costs one small query."""
-        rows = self._rows(sql.select(META).order_by(*META.primary_key))
+        query = sql.select(META).order_by(*META.primary_key)
+        rows = self._database.read(lambda connection: connection.execute(query).all())
         return hashlib.sha256(repr([tuple(row) for row in rows]).encode()).hexdigest()[:16]
 
-    def metrics(self) -> list[Metric]:
+    def metrics(self, chosen: Chosen = Chosen()) -> list[Metric]:
         """Return the metrics that have results."""
-        found: dict[tuple[object, ...], list[Window]] = {}
-        for window in self.windows():
-            key = (window.collector, window.plan, window.version, window.metric)
-            found.setdefault(key, []).append(window)
-        return [_metric(windows) for windows in found.values()]
+        return self._records(Metric, VIEW_METRICS, chosen)
 
-    def windows(
-        self,
-        chosen: Chosen = Chosen(),
-        *,
-        after: Sequence[object] | None = None,
-        limit: int | None = None,
-    ) -> list[Window]:
-        """Return windows in order of metric and time.
+    def windows(self, chosen: Chosen = Chosen()) -> list[Window]:
+        """Return windows in order of metric, time and segment."""
+        return self._records(Window, VIEW_WINDOWS, chosen)
 
-        ``after``: only those after the one of this :func:`key_of`. ``limit``: so many at most.
-        """
-        query = VIEW_WINDOWS.stored.where(*_where(WINDOWS, chosen))
-        query = _page(query, _named(WINDOWS, _ORDER), after, limit)
-        return self._records(Window, VIEW_WINDOWS, query)
+    def estimates(self, chosen: Chosen = Chosen()) -> list[Estimate]:
+        """Return estimates in order of metric, window, segment and position."""
+        return self._records(Estimate, VIEW_ESTIMATES, chosen)
 
-    def estimates(
-        self,
-        chosen: Chosen = Chosen(),
-        *,
-        after: Sequence[object] | None = None,
-        limit: int | None = None,
-    ) -> list[Estimate]:
-        """Return estimates in order of metric, window, segment and position.
-
-        ``after``: only those after the one of this :func:`key_of`. ``limit``: so many at most.
-        """
-        query = VIEW_ESTIMATES.stored.where(*_where(ESTIMATES, chosen))
-        query = _page(query, _named(ESTIMATES, (*_ORDER, *_WITHIN)), after, limit)
-        return self._records(Estimate, VIEW_ESTIMATES, query)
-
-    def budgets(self) -> list[Budget]:
+    def budgets(self, chosen: Chosen = Chosen()) -> list[Budget]:
         """Return the audit of every budget period, oldest first."""
-        query = VIEW_BUDGETS.stored.order_by(PERIODS.c.collector, PERIODS.c.period_start)
-        return self._records(Budget, VIEW_BUDGETS, query)
+        return self._records(Budget, VIEW_BUDGETS, chosen)
 
-    def rejections(self) -> list[Rejection]:
+    def rejections(self, chosen: Chosen = Chosen()) -> list[Rejection]:
         """Return the rejected reports by reason."""
-        query = VIEW_REJECTIONS.stored.order_by(QUARANTINE.c.collector, QUARANTINE.c.reason)
-        return self._records(Rejection, VIEW_REJECTIONS, query)
+        return self._records(Rejection, VIEW_REJECTIONS, chosen)
 
     def plans(self) -> list[CompiledPlan]:
         """Return the plans of the state directory, or those that were given; newest version last.
@@ -164,26 +148,47 @@ class ResultsReader:
         return sorted(stored, key=lambda plan: (plan.collector, plan.plan, plan.version))
 
     def health(self) -> list[Health]:
-        """Return how the results and their job are: one record a collector."""
+        """Return how the results and their jobs are: one record a collector."""
         return self._database.read(self._health)
 
-    def _health(self, connection: sql.Connection) -> list[Health]:
-        documents: dict[str | None, Mapping[str, Any]] = {}
-        if sql.inspect(connection).has_table(HEALTH.name):
-            for row in connection.execute(sql.select(HEALTH)):
-                documents[row.collector] = row.document
-        elif self._state is not None and (plans := self.plans()):
-            manifest = StateDirectory(self._state).manifest()
-            value = json.loads(health_of(manifest, plans[0].collector)[1])
-            documents[value["collector"]] = value["health"]
-        found = []
-        for meta in connection.execute(sql.select(META)).mappings():
-            own = meta.get("collector")
-            of_job = {own: documents.get(own, {})} if own else documents or {None: {}}
-            found += [_health(meta, collector, each) for collector, each in of_job.items()]
-        return found
+    def page(
+        self,
+        view: View,
+        chosen: Chosen = Chosen(),
+        *,
+        after: Sequence[str | int] | None = None,
+        limit: int | None = None,
+    ) -> Page:
+        """Return rows of a view, in order.
 
-    def _records(self, kind: type[_Record], view: View, query: sql.Select[Any]) -> list[_Record]:
+        ``after``: the ``next`` of the page before; ``limit``: so many at most.
+
+        Raises ParameterError if ``after`` is not of this view.
+        """
+        order = [view.table.c[name] for name in view.order]
+        query = view.stored.where(*_where(view, chosen)).add_columns(*order).order_by(*order)
+        if after is not None:
+            if not _fits(order, after):
+                raise ParameterError("it does not follow a page of this view")
+            query = query.where(sql.tuple_(*order) > sql.tuple_(*map(sql.literal, after)))
+        if limit is not None:
+            query = query.limit(limit + 1)
+        found = self._database.read(lambda connection: connection.execute(query).all())
+        width = len(view.columns)
+        more = limit is not None and len(found) > limit
+        rows = [tuple(row)[:width] for row in found[:limit]]
+        return Page(rows, tuple(found[len(rows) - 1])[width:] if more else None)
+
+    def read(self, view: View, use: Callable[[Iterator[Sequence[Row]]], T]) -> T:
+        """Return what is made of all rows of a view, which come in order, some at a time.
+
+        ``use`` is called again where the database has changed meanwhile.
+        """
+        query = view.stored.order_by(*(view.table.c[name] for name in view.order))
+        query = query.execution_options(yield_per=_BATCH)
+        return self._database.read(lambda found: use(found.execute(query).partitions()))
+
+    def _records(self, kind: type[_Record], view: View, chosen: Chosen) -> list[_Record]:
         names = [column.name for column in view.columns]
         convert = [_CONVERTED.get(column.kind) for column in view.columns]
         return [
@@ -193,66 +198,33 @@ class ResultsReader:
                     for name, to, value in zip(names, convert, row, strict=True)
                 }
             )
-            for row in self._rows(query)
+            for row in self.page(view, chosen).rows
         ]
 
-    def _rows(self, query: sql.Select[Any]) -> Sequence[sql.Row[Any]]:
-        return self._database.read(lambda connection: connection.execute(query).all())
+    def _health(self, connection: sql.Connection) -> list[Health]:
+        documents: dict[str, Mapping[str, Any]] = {}
+        if sql.inspect(connection).has_table(HEALTH.name):
+            for row in connection.execute(sql.select(HEALTH)):
+                documents[row.collector] = row.document
+        if self._state is not None and (plans := self.plans()):
+            manifest = StateDirectory(self._state).manifest()
+            value = json.loads(health_of(manifest, plans[0].collector)[1])
+            documents[value["collector"]] = value["health"]
+        query = sql.select(META).order_by(META.c.collector)
+        return [
+            _health_of(row, documents.get(row.collector, {})) for row in connection.execute(query)
+        ]
 
 
-def key_of(row: Window | Estimate) -> tuple[object, ...]:
-    """Return the place of a record in its order, for ``after``; JSON has all of it."""
-    names = (*_ORDER, *_WITHIN) if isinstance(row, Estimate) else _ORDER
-    key = {name: getattr(row, name) for name in names}
-    return tuple({**key, "window_start": _milliseconds(row.window_start)}.values())
-
-
-def _named(table: sql.Table, names: Iterable[str]) -> list[sql.ColumnElement[Any]]:
-    return [table.c[name] if name in table.c else sql.literal("").label(name) for name in names]
-
-
-def _where(table: sql.Table, chosen: Chosen) -> list[sql.ColumnElement[bool]]:
-    names = ["collector", "plan", "version", "metric", *(["kind"] if "kind" in table.c else [])]
-    where = [
-        table.c[name] == value for name in names if (value := getattr(chosen, name)) is not None
-    ]
-    if chosen.segment is not None and "segment" in table.c:
-        where.append(table.c.segment == chosen.segment)
-    if chosen.items is not None and "item" in table.c:
-        where.append(table.c.item.in_(chosen.items))
-    if chosen.since is not None:
-        where.append(table.c.window_end > _milliseconds(chosen.since))
-    if chosen.until is not None:
-        where.append(table.c.window_start < _milliseconds(chosen.until))
-    if chosen.newest:
-        before = (
-            () if chosen.until is None else (NEWEST.c.window_start < _milliseconds(chosen.until),)
-        )
-        where.append(newest(table, *before))
-    return where
-
-
-def _page(
-    query: sql.Select[Any],
-    columns: Sequence[sql.ColumnElement[Any]],
-    after: Sequence[object] | None,
-    limit: int | None,
-) -> sql.Select[Any]:
-    if after is not None:
-        if len(after) != len(columns):
-            raise ParameterError("after must be the key of a row of the same kind")
-        query = query.where(sql.tuple_(*columns) > sql.tuple_(*map(sql.literal, after)))
-    return query.order_by(*columns).limit(limit)
-
-
-def _milliseconds(time: datetime) -> int:
+def milliseconds(time: datetime) -> int:
+    """Return an aware time as milliseconds since the epoch; ParameterError for another."""
     if time.tzinfo is None:
         raise ParameterError("a time must have a time zone, such as 2013-06-01T00:00Z")
     return (time - _EPOCH) // timedelta(milliseconds=1)
 
 
-def _time(milliseconds: int) -> datetime:
-    """Return a time; the first or the last that there is for what lies beyond."""
+def moment(milliseconds: int) -> datetime:
+    """Return a time in UTC; the first or the last that there is for what lies beyond."""
     try:
         return _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
@@ -261,38 +233,53 @@ def _time(milliseconds: int) -> datetime:
 
 
 #: How what a column holds becomes a part of a record.
-_CONVERTED: Mapping[Kind, Callable[[Any], object]] = {"time": _time, "list": tuple}
+_CONVERTED: Mapping[Kind, Callable[[Any], object]] = {
+    "time": moment,
+    "integers": tuple,
+    "texts": tuple,
+}
 
 
-def _metric(windows: Sequence[Window]) -> Metric:
-    last = windows[-1]
-    whole = [window for window in windows if not window.segment]
-    return Metric(
-        collector=last.collector,
-        plan=last.plan,
-        version=last.version,
-        metric=last.metric,
-        type=last.type,
-        mechanism=last.mechanism,
-        segments=tuple(sorted({window.segment for window in windows})),
-        windows=len(whole),
-        reports=sum(window.reports for window in whole),
-        first_window=min(window.window_start for window in windows),
-        newest_window=max(window.window_start for window in windows),
+def _where(view: View, chosen: Chosen) -> list[sql.ColumnElement[bool]]:
+    columns = view.table.c
+    names = ("collector", "plan", "version", "metric", "segment", "kind")
+    where = [
+        columns[name] == value
+        for name in names
+        if name in columns and (value := getattr(chosen, name)) is not None
+    ]
+    if chosen.items is not None and "item" in columns:
+        where.append(columns.item.in_(chosen.items))
+    if "window_start" not in columns:
+        return where
+    before: list[sql.ColumnElement[bool]] = []
+    if chosen.since is not None:
+        where.append(columns.window_end > milliseconds(chosen.since))
+    if chosen.until is not None:
+        where.append(columns.window_start < milliseconds(chosen.until))
+        before.append(NEWEST.c.window_start < milliseconds(chosen.until))
+    if chosen.newest:
+        where.append(newest(view.table, *before))
+    return where
+
+
+def _fits(order: Sequence[sql.Column[Any]], after: Sequence[object]) -> bool:
+    """Return whether values are of the types of columns."""
+    return len(order) == len(after) and all(
+        type(value) is column.type.python_type for column, value in zip(order, after, strict=True)
     )
 
 
-def _health(meta: Mapping[str, Any], collector: str | None, document: Mapping[str, Any]) -> Health:
-    numbers = {
-        name: value if type(value) is int else None
-        for name, value in document.items()
-        if name not in ("clock", "offsets")
-    }
+def _health_of(meta: sql.Row[Any], document: Mapping[str, Any]) -> Health:
     return Health(
-        collector=collector,
-        job=meta["state"],
-        generation=meta["projected_generation"],
-        clock=None if meta["clock"] is None else _time(meta["clock"]),
-        numbers=numbers,
+        collector=meta.collector,
+        job=meta.state,
+        generation=meta.projected_generation,
+        clock=None if meta.clock is None else moment(meta.clock),
+        numbers={
+            name: value if type(value) is int else None
+            for name, value in document.items()
+            if name not in ("clock", "offsets")
+        },
         offsets=dict(document.get("offsets") or {}),
     )

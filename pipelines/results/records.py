@@ -72,9 +72,8 @@ class Metric:
     metric: str
     type: str
     mechanism: str
-    segments: tuple[str, ...]
     windows: int
-    reports: int  #: of all windows
+    reports: int  #: of all of them
     first_window: datetime  #: start of the first window
     newest_window: datetime  #: start of the newest window
 
@@ -111,7 +110,7 @@ class Rejection:
 class Health:
     """Whose results these are, how far they are, and how the job is."""
 
-    collector: str | None  #: None while there is nothing that says it
+    collector: str
     job: str  #: random name of the state directory or of the streaming job
     generation: int  #: of the results, which grows with every change
     clock: datetime | None  #: append time up to which reports have been read

@@ -18,12 +18,17 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from pipelines.sinks.tables import ESTIMATES, PERIODS, QUARANTINE, WINDOWS
 
-#: What a column holds: a list is one of JSON, a time is in UTC.
-Kind: TypeAlias = Literal["text", "integer", "number", "boolean", "time", "list"]
+#: What a column holds: a time is in UTC, the last two are lists of JSON.
+Kind: TypeAlias = Literal["text", "integer", "number", "boolean", "time", "integers", "texts"]
 
 #: From the year 1 to 9999, ms: what a document of a topic says may lie beyond, and then is no time.
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
 _MICRO = 1e6
+#: The order of windows and of estimates.
+_ORDER = (
+    *("collector", "plan", "version", "metric", "window_start", "segment"),
+    *("position", "kind", "item"),
+)
 
 
 @dataclass(frozen=True)
@@ -51,9 +56,13 @@ class View:
 
     name: str
     comment: str
+    table: sql.Table
     columns: tuple[Column, ...]
     where: tuple[sql.ColumnElement[bool], ...] = ()
-    grouped: tuple[sql.ColumnElement[Any], ...] = ()
+    #: The columns of the table that a row is one of; a row of the table where there are none.
+    grouped: tuple[str, ...] = ()
+    #: Whether it is for those who operate the collection, and not for everybody.
+    private: bool = False
 
     @property
     def shown(self) -> sql.Select[Any]:
@@ -67,7 +76,18 @@ class View:
 
     def _select(self, columns: Iterable[sql.Label[Any]]) -> sql.Select[Any]:
         found = sql.select(*columns).where(*self.where)
-        return found.group_by(*self.grouped) if self.grouped else found
+        return found.group_by(*(self.table.c[name] for name in self.grouped))
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns of the table by which rows are ordered, no two of them the same in all."""
+        key = _ORDER if {"metric", "window_start"} <= {*self.table.c.keys()} else ()
+        key = tuple(name for name in key if name in self.table.c)
+        return self.grouped or key or tuple(self.table.primary_key.columns.keys())
+
+    def has(self, name: str) -> bool:
+        """Return whether the view has a column."""
+        return any(column.name == name for column in self.columns)
 
 
 class _Timestamp(FunctionElement[Any]):
@@ -159,7 +179,8 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("window_start", "window_end"), "time"),
     **dict.fromkeys(("value", "low", "high", "standard_error", "shown"), "number"),
     **dict.fromkeys(("detection_floor", "p_value"), "number"),
-    **dict.fromkeys(("reports_by_level", "confounded_with"), "list"),
+    "reports_by_level": "integers",
+    "confounded_with": "texts",
     "significant": "boolean",
 }
 _RENAMED_COLUMNS = {"reports": "n", "shown": "display"}
@@ -188,7 +209,7 @@ def _epsilon(name: str, comment: str) -> Column:
     return Column(name, "number", PERIODS.c[name] / sql.literal(_MICRO), comment)
 
 
-def _total(column: sql.Column[int]) -> sql.ColumnElement[int]:
+def _total(column: sql.ColumnElement[Any]) -> sql.ColumnElement[int]:
     # PostgreSQL's sum is of another type.
     return sql.cast(sql.func.sum(column), sql.BigInteger)
 
@@ -200,6 +221,7 @@ def _period(name: str, kind: Kind, comment: str) -> Column:
 VIEW_WINDOWS = View(
     "windows",
     "the windows that have reports; one row a window",
+    WINDOWS,
     tuple(
         _of(
             WINDOWS,
@@ -209,17 +231,22 @@ VIEW_WINDOWS = View(
     ),
 )
 VIEW_ESTIMATES = View(
-    "estimates", "all that is estimated of all windows; one row an estimate", _ESTIMATE_COLUMNS
+    "estimates",
+    "all that is estimated of all windows; one row an estimate",
+    ESTIMATES,
+    _ESTIMATE_COLUMNS,
 )
 VIEW_LATEST = View(
     "latest_estimates",
     "estimates of the newest window of every metric of a plan's version",
+    ESTIMATES,
     _ESTIMATE_COLUMNS,
     (newest(ESTIMATES),),
 )
 VIEW_SHARES = View(
     "shares",
     "shares of categories, surveys, ordinals and strings; without those that are withheld",
+    ESTIMATES,
     (
         *_of(ESTIMATES, *_KEY, "kind", "item"),
         Column("share", "number", ESTIMATES.c.value, _SAID["value"]),
@@ -230,6 +257,7 @@ VIEW_SHARES = View(
 VIEW_MEANS = View(
     "means",
     "means of numbers, of coordinates of vectors, and of ordinals; without those that are withheld",
+    ESTIMATES,
     (
         *_of(ESTIMATES, *_KEY, "item"),
         Column("mean", "number", ESTIMATES.c.value, _SAID["value"]),
@@ -240,6 +268,7 @@ VIEW_MEANS = View(
 VIEW_QUANTILES = View(
     "quantiles",
     "quantiles of numbers; without those that are withheld",
+    ESTIMATES,
     (
         *_of(ESTIMATES, *_KEY),
         Column(
@@ -256,6 +285,7 @@ VIEW_QUANTILES = View(
 VIEW_REJECTIONS = View(
     "rejections",
     "reports that were rejected, by reason",
+    QUARANTINE,
     (
         Column("collector", "text", QUARANTINE.c.collector, "who collects"),
         Column("reason", "text", QUARANTINE.c.reason, "why they were rejected"),
@@ -267,11 +297,13 @@ VIEW_REJECTIONS = View(
             "of these, taken again since; null if that is not known",
         ),
     ),
-    grouped=(QUARANTINE.c.collector, QUARANTINE.c.reason),
+    grouped=("collector", "reason"),
+    private=True,
 )
 VIEW_BUDGETS = View(
     "budgets",
     "the audit of every budget period, over the pseudonyms that reported in it",
+    PERIODS,
     (
         _period("collector", "text", "who collects"),
         _period("period_start", "time", "when the budget period begins"),
@@ -286,6 +318,38 @@ VIEW_BUDGETS = View(
         _period("over_budget", "integer", "pseudonyms revoked for sending more than their budget"),
         _period("equivocation", "integer", "pseudonyms revoked for contradicting themselves"),
     ),
+    private=True,
+)
+_OF_ALL = WINDOWS.c.get("segment", sql.literal("")) == ""
+VIEW_METRICS = View(
+    "metrics",
+    "the metrics that have results",
+    WINDOWS,
+    (
+        *_of(WINDOWS, "collector", "plan", "version", "metric", "type", "mechanism"),
+        Column(
+            "windows", "integer", sql.func.count(sql.case((_OF_ALL, 1))), "windows with reports"
+        ),
+        Column(
+            "reports",
+            "integer",
+            _total(sql.case((_OF_ALL, WINDOWS.c.n), else_=0)),
+            "reports of all of them",
+        ),
+        Column(
+            "first_window",
+            "time",
+            sql.func.min(WINDOWS.c.window_start),
+            "when the first window begins",
+        ),
+        Column(
+            "newest_window",
+            "time",
+            sql.func.max(WINDOWS.c.window_start),
+            "when the newest window begins",
+        ),
+    ),
+    grouped=("collector", "plan", "version", "metric", "type", "mechanism"),
 )
 
 #: All views, in the order in which they are documented.
@@ -296,6 +360,7 @@ VIEWS = (
     VIEW_QUANTILES,
     VIEW_ESTIMATES,
     VIEW_WINDOWS,
+    VIEW_METRICS,
     VIEW_REJECTIONS,
     VIEW_BUDGETS,
 )

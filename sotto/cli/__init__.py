@@ -28,6 +28,8 @@ COMMANDS = (
     "stream",
     "sink",
     "collect",
+    "serve",
+    "report",
     "alerts",
 )
 
@@ -42,6 +44,7 @@ _EXTRAS = {
     "fastapi": "collector",
     "httptools": "collector",
     "uvicorn": "collector",
+    "jinja2": "web",
 }
 
 _DESCRIPTION = """\

@@ -56,3 +56,4 @@ def test_a_small_fleet(tmp_path: Path) -> None:
     with (tmp_path / "demo" / "truth.csv").open() as file:
         assert len(list(csv.reader(file))) == 1 + findings.totals.chains
     assert (tmp_path / "demo" / "report.html").stat().st_size > 100_000
+    assert (tmp_path / "demo" / "results.html").stat().st_size > 100_000

@@ -5,17 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup
+
+from pipelines.web.rendering import STATIC
 
 from .. import formats
 from ..findings import Fate, Findings
 from . import charts
 
 _FOLDER = Path(__file__).parent
-STYLE = _FOLDER / "style.css"
+#: Of all pages, and what this one has besides.
+STYLES = (STATIC / "style.css", _FOLDER / "style.css")
 
 
-def write_report(findings: Findings, path: Path) -> None:
-    """Write the report about ``findings`` to ``path``."""
+def write_report(findings: Findings, path: Path, results: str) -> None:
+    """Write the report about ``findings`` to ``path``.
+
+    ``results``: address of the page of ``sotto report``, which shows what an analyst has.
+    """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_FOLDER),
         undefined=jinja2.StrictUndefined,
@@ -24,5 +31,8 @@ def write_report(findings: Findings, path: Path) -> None:
         lstrip_blocks=True,
     )
     template = environment.get_template("report.html.j2")
-    text = template.render(found=findings, charts=charts, f=formats, Fate=Fate)
+    style = "".join(each.read_text("utf-8") for each in STYLES)
+    text = template.render(
+        found=findings, charts=charts, f=formats, Fate=Fate, style=Markup(style), results=results
+    )
     path.write_text(text, "utf-8")

@@ -6,19 +6,33 @@ reports that were counted, an amber one that of all flights.
 
 from __future__ import annotations
 
-import io
 import math
-import re
-from collections.abc import Callable, Sequence
-from html import escape
+from collections.abc import Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.text import Text
+
+from pipelines.web.charts import (
+    BAD,
+    CARD,
+    ESTIMATE,
+    EVERY,
+    INK,
+    PLAIN_DOT,
+    SOFT,
+    TRUTH,
+    WASH,
+    WIDE,
+    chart,
+    level_colours,
+    mark,
+    rows,
+    scale,
+    titled,
+)
 
 from ..findings import (
     Comparison,
@@ -35,68 +49,10 @@ from ..findings import (
 from ..formats import date, form_of, plain, sentence
 
 DAY = 86_400_000
-NARROW, WIDE = 400, 1000
+LEVELS = level_colours(3)
 #: What an axis of each unit counts; ``""`` is a share.
 UNITS = {"": "share of reports", "min": "minutes", "mi": "miles"}
-
-# Stand-ins: the stylesheet's variable of the same name takes the place of each in the SVG.
-_NAMES = "ink soft faint card estimate wash truth every bad rung0 rung1 rung2 plain-dot"
-_VARIABLES = {f"#0000{number:02x}": name for number, name in enumerate(_NAMES.split(), 1)}
-INK, SOFT, FAINT, CARD, ESTIMATE, WASH, TRUTH, EVERY, BAD, *LEVELS, PLAIN_DOT = _VARIABLES
 FATES = {Fate.FOUND: ESTIMATE, Fate.MISSED: BAD, Fate.UNDETECTABLE: PLAIN_DOT, Fate.FALSE: BAD}
-
-_STYLE: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "sotto",
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 10,
-    "axes.edgecolor": SOFT,
-    "axes.labelcolor": SOFT,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.unicode_minus": True,
-    "grid.color": FAINT,
-    "xtick.color": SOFT,
-    "ytick.color": SOFT,
-    "ytick.left": False,
-    "lines.solid_capstyle": "round",
-    "text.color": SOFT,
-}
-
-
-def _chart(
-    description: str,
-    draw: Callable[..., None],
-    width: float = NARROW,
-    height: float = 270,
-    parts: Sequence[float] = (1,),
-) -> Markup:
-    """Let ``draw`` fill axes, ``parts`` of them one above the other, and return their SVG."""
-    # The style is read at several moments, until the figure is written.
-    with mpl.rc_context(_STYLE):
-        figure = Figure((width / 72, height / 72), layout="constrained")
-        grid = figure.subplots(len(parts), 1, sharex=True, squeeze=False, height_ratios=parts)
-        draw(*grid[:, 0])
-        file = io.StringIO()
-        figure.savefig(file, format="svg", transparent=True)
-    svg = re.sub(r"<metadata>.*?</metadata>", "", file.getvalue(), flags=re.DOTALL)
-    svg = svg[svg.index(">", svg.index("<svg")) + 1 :]
-    svg = re.sub(r'<g id="title:([^"]*)">', r"<g><title>\1</title>", svg)
-    svg = re.sub(r'<g id="[a-zA-Z]+_\d+">', "<g>", svg)
-    for colour, name in _VARIABLES.items():
-        svg = svg.replace(colour, f"var(--{name})")
-    label = escape(description, quote=True)
-    return Markup(f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{label}">{svg}')
-
-
-def _title(text: str) -> str:
-    """Return the id of a mark over which ``text`` is shown."""
-    return f"title:{text}"
 
 
 def _compare(
@@ -111,37 +67,27 @@ def _compare(
 ) -> None:
     """Draw an estimate with its interval and truths, upright or ``across``."""
 
-    def plot(values: Sequence[float], **style: Any) -> None:
-        places = [at] * len(values)
-        x, y = (values, places) if across else (places, values)
-        axes.plot(x, y, gid=_title(title), **style)
+    def stroke(value: float, colour: str) -> None:
+        style: Any = {
+            "marker": "|" if across else "_",
+            "linestyle": "",
+            "markersize": 11,
+            "markeredgewidth": 2.2,
+            "color": colour,
+            "gid": titled(title),
+        }
+        axes.plot(*([value], [at]) if across else ([at], [value]), **style)
 
-    stroke = {"marker": "|" if across else "_", "linestyle": "", "markersize": 11}
-    plot([seen.low, seen.high], color=colour, linewidth=2.4)
+    mark(axes, at, None, (seen.low, seen.high), title, colour=colour, across=across)
     if every:
-        plot([seen.every], color=EVERY, markeredgewidth=2.2, **stroke)
-    plot([seen.kept], color=TRUTH, markeredgewidth=2.2, **stroke)
-    dot = {"marker": "o", "markersize": 6.5, "markeredgecolor": CARD, "markeredgewidth": 0.8}
-    plot([seen.value], color=colour, **dot)
+        stroke(seen.every, EVERY)
+    stroke(seen.kept, TRUTH)
+    mark(axes, at, seen.value, None, title, colour=colour, across=across)
 
 
 def _scale(axes: Axes, which: str, unit: str, label: str | None = None) -> None:
-    """Write the numbers of one axis, and above or below it what they count."""
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_major_formatter(lambda value, _: form_of(unit)(value))
-    text = UNITS[unit] if label is None else label
-    if which == "x":
-        axes.set_xlabel(text)
-    else:
-        axes.set_title(text, loc="left", color=SOFT, fontsize=10)
-
-
-def _rows(axes: Axes, names: Sequence[str]) -> None:
-    """Name lines, the first at the top."""
-    axes.set_yticks(range(len(names)), names, color=INK)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.grid(visible=False, axis="y")
-    axes.grid(visible=True, axis="x")
+    """Write the numbers of one axis, and below or above it what they count."""
+    scale(axes, which, form_of(unit), UNITS[unit] if label is None else label)
 
 
 def _days(axes: Axes, starts: Sequence[int], ticks: int, label: str) -> None:
@@ -168,13 +114,13 @@ def sharpening(found: Sharpening) -> Markup:
             counts = np.array([release.by_level[level] for release in found.releases])
             bars = below.bar(days, counts, 1.2, total, color=colour)
             for bar, count in zip(bars, counts.tolist(), strict=True):
-                bar.set_gid(_title(f"{count:,} reports at level {level + 1}"))
+                bar.set_gid(titled(f"{count:,} reports at level {level + 1}"))
             total += counts
         _scale(below, "y", "min", "reports by level")
         below.set_xticks(range(0, int(max(days)) + 1, 7))
         below.set_xlabel("days since the window began")
 
-    return _chart(
+    return chart(
         f"{found.label} of one window as of {len(found.releases)} moments: the interval narrows "
         "around the truth as stronger levels replace weaker ones",
         draw,
@@ -199,10 +145,10 @@ def shares(
         for line, seen in enumerate(values):
             colour = colours[line] if colours else ESTIMATE
             _compare(axes, line, seen, sentence(seen, ""), colour=colour, across=True, every=True)
-        _rows(axes, names)
+        rows(axes, names)
         _scale(axes, "x", "", label)
 
-    return _chart(description, draw, WIDE, 19 * len(values) + 60)
+    return chart(description, draw, WIDE, 19 * len(values) + 60)
 
 
 def windows(series: WindowSeries) -> Markup:
@@ -217,7 +163,7 @@ def windows(series: WindowSeries) -> Markup:
         _days(axes, series.starts, 5, "28 days from")
         _scale(axes, "y", series.unit)
 
-    return _chart(f"{series.label} in {len(series.starts)} windows with intervals and truth", draw)
+    return chart(f"{series.label} in {len(series.starts)} windows with intervals and truth", draw)
 
 
 def delay_curve(curve: DelayCurve) -> Markup:
@@ -232,9 +178,7 @@ def delay_curve(curve: DelayCurve) -> Markup:
         _scale(axes, "x", "min", "departure delay, minutes")
         _scale(axes, "y", "", "share of departures at or below")
 
-    return _chart(
-        "Estimated distribution of departure delays beside the true one", draw, height=300
-    )
+    return chart("Estimated distribution of departure delays beside the true one", draw, height=300)
 
 
 def destination_map(decoding: Decoding) -> Markup:
@@ -259,7 +203,7 @@ def destination_map(decoding: Decoding) -> Markup:
         if away:
             axes.text(0.01, 0.02, f"Not on the map: {away}", transform=axes.transAxes)
 
-    return _chart("Map of destinations: found, missed and undetectable", draw, WIDE, 560)
+    return chart("Map of destinations: found, missed and undetectable", draw, WIDE, 560)
 
 
 def _circle(axes: Axes, stop: Destination) -> None:
@@ -269,7 +213,7 @@ def _circle(axes: Axes, stop: Destination) -> None:
         stop.longitude,
         stop.latitude,
         "o",
-        gid=_title(f"{stop.code} {stop.name} ({stop.fate.value}). {sentence(stop.share, '')}"),
+        gid=titled(f"{stop.code} {stop.name} ({stop.fate.value}). {sentence(stop.share, '')}"),
         markersize=5 + 110 * math.sqrt(max(stop.share.kept, 0.0)),
         markerfacecolor=WASH if found else BAD if stop.fate is Fate.FALSE else "none",
         markeredgecolor=edge,
@@ -318,16 +262,16 @@ def level_errors(errors: MetricErrors) -> Markup:
             title = (
                 f"ε {level.epsilon:g}: observed {plain(seen)} {unit}, predicted {plain(due)} {unit}"
             )
-            axes.plot([at, at], [low, high], color=colour, linewidth=2.4, gid=_title(title))
-            axes.plot(at, seen, "o", color=colour, markersize=8, gid=_title(title))
-            axes.plot(at, due, "_", color=TRUTH, markersize=22, mew=2, gid=_title(title))
+            axes.plot([at, at], [low, high], color=colour, linewidth=2.4, gid=titled(title))
+            axes.plot(at, seen, "o", color=colour, markersize=8, gid=titled(title))
+            axes.plot(at, due, "_", color=TRUTH, markersize=22, mew=2, gid=titled(title))
         axes.set_xticks(
             range(len(errors.levels)), [f"ε {level.epsilon:g}" for level in errors.levels]
         )
         axes.set(xlim=(-0.5, len(errors.levels) - 0.5), ylim=(0, None))
         _scale(axes, "y", "min", f"error, {unit}")
 
-    return _chart(
+    return chart(
         f"Error of {errors.label} at each level beside the predicted error", draw, 320, 230
     )
 
@@ -341,10 +285,10 @@ def relaxed_over_fresh(errors: Sequence[MetricErrors]) -> Markup:
         for line, (label, ratio, low, high) in enumerate(found):
             title = f"{label}: {ratio:.3f}; by chance {low:.3f} to {high:.3f}"
             _within(axes, line, ratio, low, high, title)
-        _rows(axes, [f"{label} {ratio:.2f}" for label, ratio, _, _ in found])
+        rows(axes, [f"{label} {ratio:.2f}" for label, ratio, _, _ in found])
         axes.set_xlabel("squared error, relaxed / fresh")
 
-    return _chart("Squared error of the last level over that of fresh answers", draw, 320, 230)
+    return chart("Squared error of the last level over that of fresh answers", draw, 320, 230)
 
 
 def coverage(checks: Sequence[Coverage]) -> Markup:
@@ -357,19 +301,19 @@ def coverage(checks: Sequence[Coverage]) -> Markup:
             title = f"{check.label}: {check.hits:,} of {check.total:,}"
             title += f"; by chance {check.least:,} to {check.most:,}"
             _within(axes, line, hits, least, most, title)
-        _rows(axes, [f"{check.label} ({check.total:,})" for check in checks])
+        rows(axes, [f"{check.label} ({check.total:,})" for check in checks])
         _scale(axes, "x", "", "intervals that hold the truth")
         axes.locator_params("x", nbins=5)
 
     description = "Interval coverage of each kind of estimate beside 95 percent"
-    return _chart(description, draw, height=30 * len(checks) + 60)
+    return chart(description, draw, height=30 * len(checks) + 60)
 
 
 def _within(axes: Axes, line: int, value: float, low: float, high: float, title: str) -> None:
     """Draw a value over the range that chance allows it."""
-    axes.barh(line, high - low, 0.5, low, color=WASH)[0].set_gid(_title(title))
+    axes.barh(line, high - low, 0.5, low, color=WASH)[0].set_gid(titled(title))
     colour = ESTIMATE if low <= value <= high else BAD
-    axes.plot(value, line, "o", color=colour, markersize=8, gid=_title(title))
+    axes.plot(value, line, "o", color=colour, markersize=8, gid=titled(title))
 
 
 def scores(values: Sequence[float]) -> Markup:
@@ -388,7 +332,7 @@ def scores(values: Sequence[float]) -> Markup:
         _scale(axes, "x", "min", "error, in standard errors")
 
     description = "Histogram of standardized errors with the standard normal curve"
-    return _chart(description, draw)
+    return chart(description, draw)
 
 
 def ledger(periods: Sequence[LedgerPeriod]) -> Markup:
@@ -397,7 +341,7 @@ def ledger(periods: Sequence[LedgerPeriod]) -> Markup:
     def draw(above: Axes, below: Axes) -> None:
         for period in periods:
             day, gap = period.start / DAY + 3.5, (period.spent - period.counted) / 1e6
-            title = _title(
+            title = titled(
                 f"week of {date(period.start)}: {period.pseudonyms:,} pseudonyms spent "
                 f"{period.spent / 1e6:,.3f}, counted {period.counted / 1e6:,.3f}, withheld from "
                 f"revoked ones {period.withheld / 1e6:,.3f}"
@@ -414,7 +358,7 @@ def ledger(periods: Sequence[LedgerPeriod]) -> Markup:
         _days(below, [period.start for period in periods], 10, "week from")
 
     description = "Budget counted by the aggregator, and what devices spent beyond it"
-    return _chart(description, draw, WIDE, 380, parts=(3, 1.4))
+    return chart(description, draw, WIDE, 380, parts=(3, 1.4))
 
 
 def lifetimes(values: Sequence[float], ceiling: float) -> Markup:
@@ -429,4 +373,4 @@ def lifetimes(values: Sequence[float], ceiling: float) -> Markup:
         _scale(axes, "x", "min", "ε spent in the year")
         _scale(axes, "y", "min", "aircraft")
 
-    return _chart("Histogram of the budget that each aircraft spent in the year", draw)
+    return chart("Histogram of the budget that each aircraft spent in the year", draw)

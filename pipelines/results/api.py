@@ -1,0 +1,425 @@
+"""The HTTP interface to results, ``/api/v1``: every view, the plans and the health of the jobs.
+
+Answers are JSON, CSV, Parquet or Arrow, by ``?format=`` or ``Accept``. Rows come in pages, in the
+order of their keys: a page has a link to the next one. An answer has an ``ETag`` that changes with
+the results, so that one who asks again with ``If-None-Match`` is answered 304 at the cost of one
+small query. What is refused is a problem document (RFC 9457). Nothing can be changed here.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from pipelines.results.database import NoResultsError, ResultsError
+from pipelines.results.encode import WRITERS, objects, time_text
+from pipelines.results.reader import Chosen, Page, ResultsReader, milliseconds, moment
+from pipelines.results.records import Health
+from pipelines.sinks.views import VIEWS, View
+from sotto.errors import AggregationError, ParameterError
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.durations import parse_time
+
+_logger = logging.getLogger(__name__)
+
+Format: TypeAlias = Literal["json", "csv", "parquet", "arrow"]
+#: By format: its media type, and how much of it is preferred where several are accepted.
+MEDIA_TYPES: Mapping[str, str] = {
+    "json": "application/json",
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    "arrow": "application/vnd.apache.arrow.file",
+}
+#: Rows of a page, by default and at most.
+ROWS, MOST_ROWS = 1000, 10_000
+#: Pages of a view that are kept while the results do not change.
+_KEPT = 16
+#: Seconds after which a client may try again.
+_LATER = 5
+
+
+class ProblemError(Exception):
+    """A request that is refused."""
+
+    def __init__(self, status: int, title: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(title)
+        self.status, self.title, self.headers = status, title, headers or {}
+
+    def response(self) -> Response:
+        """Return the problem document."""
+        body = json.dumps({"title": self.title, "status": self.status})
+        headers = {"cache-control": "no-store", **self.headers}
+        return Response(body, self.status, headers, "application/problem+json")
+
+
+class _Route(APIRoute):
+    """A route whose errors are problem documents."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except ProblemError as problem:
+                return problem.response()
+            except RequestValidationError as error:
+                return ProblemError(422, _words(error)).response()
+            except NoResultsError:
+                return _unavailable("there are no results yet")
+            except (ResultsError, AggregationError) as error:
+                # Its text may name files and servers, which is not for everybody.
+                _logger.warning("%s", error)
+                return _unavailable("the results cannot be read now")
+
+        return handled
+
+
+def _unavailable(title: str) -> Response:
+    return ProblemError(503, title, {"retry-after": str(_LATER)}).response()
+
+
+def _words(error: RequestValidationError) -> str:
+    first = error.errors()[0]
+    name = next((str(part) for part in first["loc"] if part != "query"), "the query")
+    if first["type"] == "extra_forbidden":
+        return f"there is no parameter {name}"
+    return f"{name}: {first['msg'].removeprefix('Value error, ')}"
+
+
+def _is_storable(text: str) -> bool:
+    """Return whether every database takes a text."""
+    return "\0" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
+
+
+def _storable(text: str) -> str:
+    if not _is_storable(text):
+        raise ValueError("it holds what no text has")
+    return text
+
+
+def _time(text: object) -> datetime:
+    if not isinstance(text, str) or text.strip().lstrip("-").isdecimal():
+        raise ValueError("a time must be such as 2013-06-01 or 2013-06-01T12:00Z")
+    return moment(parse_time(text))
+
+
+_Text: TypeAlias = Annotated[str, AfterValidator(_storable)]
+_Time: TypeAlias = Annotated[
+    datetime,
+    BeforeValidator(_time, json_schema_input_type=str),
+]
+
+
+class _Asked(BaseModel):
+    """What may be asked of every view."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Format | None = Field(None, description="before what Accept says", examples=["csv"])
+    limit: int = Field(ROWS, ge=1, le=MOST_ROWS, description="rows of a page")
+    cursor: str | None = Field(None, description="`next` of the page before")
+    collector: _Text | None = Field(None, description="only of this collector")
+
+    def chosen(self) -> Chosen:
+        """Return which rows are asked for."""
+        names = set(Chosen.__dataclass_fields__) & set(type(self).model_fields)
+        given = {name: getattr(self, name) for name in names}
+        items = given.get("items")
+        return Chosen(**{**given, "items": None if items is None else tuple(items)})
+
+
+class _OfMetrics(_Asked):
+    plan: _Text | None = Field(None, description="only of this plan")
+    version: int | None = Field(None, ge=0, lt=2**31, description="only of this version")
+    metric: _Text | None = Field(None, description="only of this metric", examples=["carrier"])
+
+
+class _OfWindows(_OfMetrics):
+    segment: _Text | None = Field(
+        None, description="only of this segment; empty for all reports together"
+    )
+    since: _Time | None = Field(
+        None, description="only windows that end after this time", examples=["2013-06-01"]
+    )
+    until: _Time | None = Field(
+        None, description="only windows that begin before it", examples=["2013-07-01T00:00Z"]
+    )
+    newest: bool = Field(False, description="only the newest of these windows of each metric")
+
+
+class _OfEstimates(_OfWindows):
+    items: list[_Text] | None = Field(
+        None, alias="item", description="only of these items", examples=[["DL"]]
+    )
+
+
+class _OfKinds(_OfEstimates):
+    kind: _Text | None = Field(None, description="only of this kind", examples=["share"])
+
+
+def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
+    """Return the routes of ``/api/v1``.
+
+    Parameters
+    ----------
+    reader : ResultsReader
+    public : bool
+        Whether the health of the jobs, budgets and rejections are left out: they are for those who
+        operate the collection.
+    """
+    router = APIRouter(prefix="/api/v1", route_class=_Route, tags=["results"])
+    for view in VIEWS:
+        if not (public and view.private):
+            _add(router, reader, view)
+
+    @router.get(
+        "/plans",
+        operation_id="plans",
+        summary="the plans, as far as they are known here",
+        responses=_answers(_list_of({"type": "object"}), "plans"),
+    )
+    def plans(request: Request) -> Response:
+        return _document(request, "plans", [_plan(each) for each in reader.plans()])
+
+    if not public:
+
+        @router.get(
+            "/health",
+            operation_id="health",
+            summary="by collector: how far its results are, and how its job is",
+            responses=_answers(_list_of(_HEALTH), "collectors"),
+        )
+        def health(request: Request) -> Response:
+            return _document(request, "collectors", [_health(each) for each in reader.health()])
+
+    return router
+
+
+def _add(router: APIRouter, reader: ResultsReader, view: View) -> None:
+    asked: Any = _Asked
+    if view.has("metric"):
+        asked = _OfMetrics
+    if view.has("window_start"):
+        asked = _OfWindows
+    if view.has("item"):
+        asked = _OfEstimates
+    if view.has("kind"):
+        asked = _OfKinds
+
+    @lru_cache(maxsize=_KEPT)
+    def answer(
+        revision: str, chosen: Chosen, after: tuple[Any, ...] | None, limit: int, kind: str
+    ) -> tuple[bytes, str | None]:
+        page = reader.page(view, chosen, after=after, limit=limit)
+        following = None if page.next is None else _encoded(page.next)
+        return _body(view, page, kind, following), following
+
+    def rows(request: Request, given: Any) -> Response:
+        kind = given.format or _accepted(request.headers.get("accept", "*/*"))
+        revision = reader.revision()
+        etag = f'"{revision}-{kind}"'
+        headers = {"etag": etag, "cache-control": "no-cache", "vary": "accept"}
+        if _matches(request, etag):
+            return Response(status_code=304, headers=headers)
+        after = None if given.cursor is None else _decoded(given.cursor)
+        try:
+            body, following = answer(revision, given.chosen(), after, given.limit, kind)
+        except ParameterError:
+            raise ProblemError(422, "cursor: it does not follow a page of this view") from None
+        if following is not None:
+            query = {**request.query_params, "cursor": following}
+            if items := request.query_params.getlist("item"):
+                query["item"] = items
+            headers["link"] = f'<?{urlencode(query, doseq=True)}>; rel="next"'
+        return Response(body, 200, headers, MEDIA_TYPES[kind])
+
+    rows.__annotations__["given"] = Annotated[asked, Query()]
+    router.add_api_route(
+        f"/{view.name}",
+        rows,
+        methods=["GET"],
+        operation_id=view.name,
+        summary=view.comment,
+        responses=_answers(_page_of(view), view.name),
+        response_class=Response,
+    )
+
+
+def _body(view: View, page: Page, kind: str, following: str | None) -> bytes:
+    if kind == "json":
+        found = {view.name: list(objects(view, page.rows)), "next": following}
+        return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
+    file = io.BytesIO()
+    WRITERS[kind](view, [page.rows], file)
+    return file.getvalue()
+
+
+def _document(request: Request, name: str, found: list[Mapping[str, object]]) -> Response:
+    body = json.dumps({name: found}, ensure_ascii=False, separators=(",", ":")).encode()
+    etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+    headers = {"etag": etag, "cache-control": "no-cache"}
+    if _matches(request, etag):
+        return Response(status_code=304, headers=headers)
+    return Response(body, 200, headers, MEDIA_TYPES["json"])
+
+
+def _plan(plan: CompiledPlan) -> dict[str, object]:
+    return {"fingerprint": plan.fingerprint_hex, **json.loads(plan.to_json())}
+
+
+def _health(health: Health) -> dict[str, object]:
+    return {
+        "collector": health.collector,
+        "job": health.job,
+        "generation": health.generation,
+        "clock": None if health.clock is None else time_text(milliseconds(health.clock)),
+        **health.numbers,
+        "offsets": health.offsets,
+    }
+
+
+def _matches(request: Request, etag: str) -> bool:
+    given = request.headers.get("if-none-match", "")
+    return given.strip() == "*" or etag in (
+        each.strip().removeprefix("W/") for each in given.split(",")
+    )
+
+
+def _accepted(accept: str) -> Format:
+    """Return the format that a header of a request prefers.
+
+    >>> _accepted("text/html, text/csv;q=0.5, */*;q=0.1"), _accepted("")
+    ('csv', 'json')
+    """
+    best: tuple[float, Format] | None = None
+    for part in accept.split(",") if accept.strip() else ["*/*"]:
+        kind, *parameters = (each.strip().lower() for each in part.split(";"))
+        weight = 1.0
+        for each in parameters:
+            if each.startswith("q="):
+                try:
+                    weight = float(each[2:])
+                except ValueError:
+                    weight = 0.0
+        for name in WRITERS:
+            media = MEDIA_TYPES[name].partition(";")[0]
+            fits = kind in (media, "*/*", media.partition("/")[0] + "/*")
+            if fits and weight > 0 and (best is None or weight > best[0]):
+                best = (weight, name)
+    if best is None:
+        raise ProblemError(406, f"there are {', '.join(MEDIA_TYPES.values())}")
+    return best[1]
+
+
+def _encoded(key: tuple[str | int, ...]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+
+
+def _decoded(cursor: str) -> tuple[Any, ...]:
+    """Return the key in a cursor; whether it is one of a view is for the reader to say."""
+    try:
+        key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except ValueError:
+        key = None
+    fits = isinstance(key, list) and all(
+        _is_storable(each)
+        if isinstance(each, str)
+        else type(each) is int and -(2**63) <= each < 2**63
+        for each in key
+    )
+    if not fits:
+        raise ProblemError(422, "cursor: it is not the `next` of a page")
+    return tuple(key)
+
+
+_JSON_TYPES: Mapping[str, dict[str, Any]] = {
+    "text": {"type": "string"},
+    "integer": {"type": "integer"},
+    "number": {"type": "number"},
+    "boolean": {"type": "boolean"},
+    "time": {"type": "string", "format": "date-time"},
+    "integers": {"type": "array", "items": {"type": "integer"}},
+    "texts": {"type": "array", "items": {"type": "string"}},
+}
+_HEALTH: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "collector": {"type": "string"},
+        "job": {"type": "string", "description": "its random name"},
+        "generation": {"type": "integer", "description": "grows with every change"},
+        "clock": {
+            "type": ["string", "null"],
+            "format": "date-time",
+            "description": "append time up to which reports have been read",
+        },
+        "offsets": {
+            "type": "object",
+            "additionalProperties": {"type": "integer"},
+            "description": "partition to the offset that the job reads next",
+        },
+    },
+    "additionalProperties": {"type": ["integer", "null"]},
+}
+
+
+def _list_of(item: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": item}
+
+
+def _page_of(view: View) -> dict[str, Any]:
+    properties = {
+        each.name: {"description": each.comment, "anyOf": [_JSON_TYPES[each.kind], _NULL]}
+        for each in view.columns
+    }
+    names = list(properties)
+    return _list_of({"type": "object", "properties": properties, "required": names})
+
+
+_NULL = {"type": "null"}
+_PROBLEM = {
+    "application/problem+json": {
+        "schema": {
+            "type": "object",
+            "properties": {"title": {"type": "string"}, "status": {"type": "integer"}},
+            "required": ["title", "status"],
+        }
+    }
+}
+
+
+def _answers(rows: dict[str, Any], name: str) -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of the answers of a route whose JSON has rows under a name."""
+    tabular = any(view.name == name for view in VIEWS)
+    properties: dict[str, Any] = {name: rows}
+    if tabular:
+        said = "cursor of the next page; null on the last one"
+        properties["next"] = {"type": ["string", "null"], "description": said}
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    content: dict[str, Any] = {"application/json": {"schema": schema}}
+    if tabular:
+        content["text/csv"] = {"schema": {"type": "string"}}
+        for kind in ("parquet", "arrow"):
+            content[MEDIA_TYPES[kind]] = {"schema": {"type": "string", "format": "binary"}}
+    answers: dict[int | str, dict[str, Any]] = {
+        200: {"description": "the rows", "content": content},
+        304: {"description": "not changed since If-None-Match"},
+        503: {"description": "there are no results, or not now", "content": _PROBLEM},
+    }
+    if tabular:
+        answers[406] = {"description": "no such format", "content": _PROBLEM}
+        answers[422] = {"description": "no such parameter, or value", "content": _PROBLEM}
+    return answers

@@ -1,0 +1,126 @@
+"""Rows of a view as JSON, CSV, Parquet or Arrow, with the view's columns and what they mean."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import IO, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.results.reader import Row, moment
+from pipelines.sinks.views import Kind, View
+
+#: Writes rows, which come some at a time, to a file.
+Writer: TypeAlias = Callable[[View, Iterable[Sequence[Row]], IO[bytes]], None]
+
+_TYPES: Mapping[Kind, Any] = {
+    "text": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "time": pa.timestamp("ms", tz="UTC"),
+    "integers": pa.list_(pa.int64()),
+    "texts": pa.list_(pa.string()),
+}
+
+
+@lru_cache(maxsize=4096)
+def time_text(milliseconds: int) -> str:
+    """Return a time as text, as the views of SQLite have it.
+
+    >>> time_text(1_370_044_800_000)
+    '2013-06-01T00:00:00.000Z'
+    """
+    return moment(milliseconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def arrow_schema(view: View) -> Any:
+    """Return the Arrow schema of a view; each field's metadata has what the column means."""
+    return pa.schema(
+        [
+            pa.field(each.name, _TYPES[each.kind], metadata={"comment": each.comment})
+            for each in view.columns
+        ],
+        metadata={"comment": view.comment},
+    )
+
+
+def arrow_batch(view: View, rows: Sequence[Row]) -> Any:
+    """Return rows as a record batch of :func:`arrow_schema`."""
+    schema = arrow_schema(view)
+    columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.record_batch(arrays, schema=schema)
+
+
+def objects(view: View, rows: Iterable[Row]) -> Iterator[dict[str, object]]:
+    """Yield rows as JSON has them, by name of the column."""
+    names = [column.name for column in view.columns]
+    times = [at for at, column in enumerate(view.columns) if column.kind == "time"]
+    booleans = [at for at, column in enumerate(view.columns) if column.kind == "boolean"]
+    for row in rows:
+        values = list(row)
+        for at in times:
+            if values[at] is not None:
+                values[at] = time_text(values[at])
+        for at in booleans:
+            if values[at] is not None:
+                values[at] = bool(values[at])
+        yield dict(zip(names, values, strict=True))
+
+
+def write_json(view: View, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
+    """Write a list of objects, one a line."""
+    before = "[\n"
+    for rows in batches:
+        for each in objects(view, rows):
+            file.write((before + json.dumps(each, ensure_ascii=False)).encode())
+            before = ",\n"
+    file.write(b"[]\n" if before == "[\n" else b"\n]\n")
+
+
+def write_csv(view: View, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
+    """Write a line a row under names; lists are JSON, and what is null is empty."""
+    text = io.TextIOWrapper(file, "utf-8", newline="")
+    writer = csv.DictWriter(text, [each.name for each in view.columns], lineterminator="\n")
+    writer.writeheader()
+    for rows in batches:
+        for each in objects(view, rows):
+            writer.writerow(
+                {
+                    name: json.dumps(value, ensure_ascii=False)
+                    if isinstance(value, list | bool)
+                    else value
+                    for name, value in each.items()
+                }
+            )
+    text.flush()
+    text.detach()
+
+
+def write_parquet(view: View, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
+    """Write Apache Parquet, a row group a batch."""
+    with pq.ParquetWriter(file, arrow_schema(view)) as writer:
+        for rows in batches:
+            writer.write_batch(arrow_batch(view, rows))
+
+
+def write_arrow(view: View, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
+    """Write an Arrow IPC file (Feather), a record batch a batch."""
+    with pa.ipc.new_file(file, arrow_schema(view)) as writer:
+        for rows in batches:
+            writer.write_batch(arrow_batch(view, rows))
+
+
+#: By name of the format.
+WRITERS: Mapping[str, Writer] = {
+    "json": write_json,
+    "csv": write_csv,
+    "parquet": write_parquet,
+    "arrow": write_arrow,
+}

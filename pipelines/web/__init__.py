@@ -1,0 +1,1 @@
+"""The web page of results: an ASGI application, its charts, and the same as one static file."""

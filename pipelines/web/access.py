@@ -1,0 +1,129 @@
+"""Who may see the page: a token, a session that a form opens, and names that are ours.
+
+Pages are for whoever may read the results. On loopback that is whoever is on the machine; but a
+page of the network that has its own name point there (DNS rebinding) is not, so that a request's
+``Host`` must be one of ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+
+from starlette.datastructures import Headers
+
+from sotto.errors import ParameterError
+
+#: The cookie of a session.
+COOKIE = "sotto"
+#: Characters that a token has at least.
+_SHORTEST = 20
+#: Names of the machine itself.
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+#: Of every answer. Nothing is fetched from elsewhere, no script or style is in a page.
+SECURITY_HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an address that is listened on is the machine's own alone.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0"), is_loopback("")
+    (True, True, False, False)
+    """
+    return address in ("localhost", "::1") or bool(re.fullmatch(r"127(\.\d{1,3}){3}", address))
+
+
+def token_of(path: Path) -> str:
+    """Return the token in a file.
+
+    Raises ParameterError if it is shorter than 20 characters, or has others than printable ASCII.
+    """
+    try:
+        token = path.read_text("ascii").strip()
+    except ValueError:
+        token = ""
+    if len(token) < _SHORTEST or not re.fullmatch(r"[!-~]+", token):
+        raise ParameterError(
+            f"{path} must hold a token: at least {_SHORTEST} characters of printable ASCII, such "
+            f"as {secrets.token_urlsafe(8)}… of `openssl rand -hex 32`"
+        )
+    return token
+
+
+def new_token() -> str:
+    """Return a token of 256 random bits, from the system's generator."""
+    return secrets.token_urlsafe(32)
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may see what.
+
+    ``token``: None where none is asked for. ``public``: whether only what is meant for the public
+    is shown. ``hosts``: names under which the page may be asked for; any where it is empty.
+    ``secure``: whether the session's cookie is for TLS alone.
+    """
+
+    token: str | None = None
+    public: bool = False
+    hosts: Sequence[str] = LOOPBACK
+    secure: bool = False
+
+    def knows_host(self, headers: Headers) -> bool:
+        """Return whether a request is for one of our names, whatever its port."""
+        if not self.hosts:
+            return True
+        name = re.sub(r":\d*$", "", headers.get("host", "").lower())
+        return name in self.hosts
+
+    def admits(self, headers: Headers) -> bool:
+        """Return whether a request has the token, or the cookie of a session."""
+        if self.token is None:
+            return True
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return self.is_token(given.strip())
+        return _equal(_cookie(headers), self._session)
+
+    def is_token(self, given: str) -> bool:
+        """Return whether this is the token, in a time that does not depend on where it differs."""
+        return self.token is not None and _equal(given, self.token)
+
+    def session_cookie(self, *, end: bool = False) -> str:
+        """Return the header that opens a session, or ends it."""
+        value, age = ("", "; Max-Age=0") if end else (self._session, "")
+        secure = "; Secure" if self.secure else ""
+        return f"{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{age}"
+
+    @property
+    def _session(self) -> str:
+        """What the cookie holds: the token cannot be had from it."""
+        key = (self.token or "").encode()
+        return hmac.new(key, b"sotto: a session of the web page", hashlib.sha256).hexdigest()
+
+
+def _equal(given: str, expected: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
+
+
+def _cookie(headers: Headers) -> str:
+    try:
+        morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if morsel is None else morsel.value

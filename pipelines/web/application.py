@@ -1,0 +1,340 @@
+"""The web page as an ASGI application: read-only, server-rendered, nothing fetched from elsewhere.
+
+A page is made once for a revision of the results, and kept. Whether these have changed is asked of
+the database for every request, so that no page is older than what it shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import threading
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pipelines.results.database import NoResultsError, UnreadableError
+from pipelines.results.reader import ResultsReader
+from pipelines.web import rendering, views
+from pipelines.web.access import SECURITY_HEADERS, Access
+from pipelines.web.pages import METRIC, PAGES, PLAN, Page
+from pipelines.web.snapshot import MetricKey, Snapshot
+from pipelines.web.views import MetricView, PlanView, View
+from sotto.errors import SottoError
+
+#: Header fields that the application reads.
+HEADERS = frozenset(
+    {b"authorization", b"content-length", b"content-type", b"cookie", b"host", b"if-none-match"}
+    | {b"accept"}
+)
+#: Pages that are kept, and bytes that a form has at most.
+_KEPT, _FORM_BYTES = 256, 4096
+#: Seconds after which to ask again where the results cannot be read now.
+_AGAIN = "5"
+_TYPES = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
+#: What needs no token.
+_OPEN = ("/login", "/static/")
+
+_logger = logging.getLogger(__name__)
+
+
+class Site:
+    """The pages of some results.
+
+    Parameters
+    ----------
+    reader : ResultsReader
+    access : Access
+    state : Path, optional
+        The state directory, which has the plans and says how the last run went.
+    """
+
+    def __init__(self, reader: ResultsReader, access: Access, state: Path | None = None) -> None:
+        self.access = access
+        self._reader = reader
+        self._state = state
+        self._lock = threading.Lock()
+        self._snapshot: Snapshot | None = None
+        self._made: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+
+    def revision(self) -> str:
+        """Return what changes with the results and the plans."""
+        stamps = []
+        if self._state is not None:
+            with suppress(OSError):
+                folder = self._state / "plans"
+                stamps = sorted((each.name, each.stat().st_mtime_ns) for each in folder.iterdir())
+        text = f"{self._reader.revision()} {stamps}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def snapshot(self) -> Snapshot:
+        """Return the results as they are now."""
+        revision = self.revision()
+        with self._lock:
+            if self._snapshot is None or self._snapshot.revision != revision:
+                self._snapshot = Snapshot(self._reader, revision, self._state)
+                self._made.clear()
+            return self._snapshot
+
+    def html(self, address: str, page: Page, view: View) -> bytes:
+        """Return a page, made anew where it is not kept."""
+        known = (view.snapshot.revision, address)
+        # One at a time: charts are drawn under a lock anyway.
+        with self._lock:
+            content = self._made.get(known) if page.kept else None
+            if content is None:
+                made = rendering.make(page, view)
+                leave = self.access.token is not None
+                content = rendering.served_page(made, leave=leave).encode()
+                self._made[known] = content
+                if len(self._made) > _KEPT:
+                    self._made.popitem(last=False)
+            return content
+
+
+def application(
+    site: Site,
+    routers: Sequence[APIRouter] = (),
+    warn: Callable[[str], None] = _logger.warning,
+) -> FastAPI:
+    """Return the application.
+
+    Parameters
+    ----------
+    site : Site
+    routers : sequence of APIRouter
+        What else is served, under the same rules of access.
+    warn : callable
+        Is called once for each place at which an error has come up.
+    """
+    access, links = site.access, rendering.ServedLinks()
+    faults: set[str] = set()
+
+    def page_of(page: Page) -> Callable[[Request], Response]:
+        def show(request: Request) -> Response:
+            if access.public and not page.public:
+                raise HTTPException(404)
+            view = View(site.snapshot(), links, access.public)
+            return _page(request, site.html(page.name, page, view))
+
+        return show
+
+    def metric(request: Request) -> Response:
+        snapshot = site.snapshot()
+        key = _key(request)
+        windows = snapshot.windows.get(key)
+        if windows is None:
+            raise HTTPException(404, "There is no such metric, or it has no reports yet.")
+        asked = request.query_params.get("window")
+        shown = views.newest(windows)
+        if asked is not None:
+            same = [each for each in windows if str(rendering.milliseconds(each)) == asked]
+            if not same:
+                raise HTTPException(404, "The metric has no such window.")
+            shown = same[0]
+        view = MetricView(snapshot, links, access.public, key=key, shown=shown)
+        address = f"{request.url.path}?{rendering.milliseconds(shown)}"
+        return _page(request, site.html(address, METRIC, view))
+
+    def plan(request: Request) -> Response:
+        snapshot = site.snapshot()
+        wanted = tuple(request.path_params[name] for name in ("collector", "plan", "version"))
+        for each in snapshot.plans:
+            if (each.collector, each.plan, str(each.version)) == wanted:
+                view = PlanView(snapshot, links, access.public, plan=each)
+                return _page(request, site.html(request.url.path, PLAN, view))
+        raise HTTPException(404, "There is no such plan here.")
+
+    def revision(request: Request) -> Response:
+        try:
+            found = site.revision()
+        except NoResultsError:
+            found = ""
+        etag = f'"{found}"'
+        headers = {"etag": etag, "cache-control": "no-cache"}
+        if etag == request.headers.get("if-none-match"):
+            return Response(status_code=304, headers=headers)
+        return Response(json.dumps({"revision": found}), 200, headers, "application/json")
+
+    def file(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _TYPES:
+            raise HTTPException(404)
+        headers = {"cache-control": "public, max-age=31536000, immutable"}
+        return Response(rendering.static(name), 200, headers, _TYPES[name])
+
+    async def login(request: Request) -> Response:
+        if access.token is None or request.method != "POST":
+            return Response(status_code=303, headers={"location": "/"})
+        form = parse_qs((await _body(request)).decode("utf-8", "replace"))
+        if not access.is_token(form.get("token", [""])[0]):
+            return _login(
+                bad="This is not the token. It is in the file that was given with "
+                "--token-file, or was printed when the server started."
+            )
+        headers = {"location": "/", "set-cookie": access.session_cookie()}
+        return Response(status_code=303, headers=headers)
+
+    def logout(_: Request) -> Response:
+        headers = {"location": "/", "set-cookie": access.session_cookie(end=True)}
+        return Response(status_code=303, headers=headers)
+
+    app = FastAPI(
+        title="Sotto",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        routes=[
+            *(Route(links.page(each.name) or "/", page_of(each), name=each.name) for each in PAGES),
+            Route("/metrics/{collector}/{plan}/{version}/{metric}", metric),
+            Route("/plans/{collector}/{plan}/{version}", plan),
+            Route("/revision", revision),
+            Route("/static/{digest}/{name}", file),
+            Route("/login", login, methods=["GET", "POST"]),
+            Route("/logout", logout, methods=["POST"]),
+        ],
+    )
+    for router in routers:
+        app.include_router(router)
+
+    @app.exception_handler(HTTPException)
+    async def _refusal(request: Request, error: HTTPException) -> Response:
+        text = "" if error.detail == "Not Found" else str(error.detail)
+        return _notice(request, error.status_code, "Not here", text or "There is no such page.")
+
+    @app.exception_handler(SottoError)
+    async def _unreadable(request: Request, error: SottoError) -> Response:
+        return await run_in_threadpool(_without_results, request, error, access)
+
+    @app.exception_handler(Exception)
+    async def _fault(request: Request, error: Exception) -> Response:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__name__}, {os.path.basename(place.filename)}:{place.lineno}"
+        if where not in faults:
+            faults.add(where)
+            warn(f"an error in the web page ({where})")
+        return _notice(request, 500, "An error", f"The page could not be made ({where}).")
+
+    app.add_middleware(_Guard, access=access)
+    return app
+
+
+class _Guard:
+    """Refuses requests for other names or without the token; adds headers to every answer."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._next(scope)(scope, receive, send_guarded)
+
+    def _next(self, scope: Scope) -> ASGIApp:
+        headers, path = Headers(scope=scope), scope["path"]
+        if not self._access.knows_host(headers):
+            text = (
+                "This server is asked for under a name that is not its own. Behind a proxy, give "
+                "the public name with --site."
+            )
+            return _answer(scope, 421, text)
+        if not path.startswith(_OPEN) and not self._access.admits(headers):
+            if _is_for_programs(path):
+                return _answer(scope, 401, "a token is needed: Authorization: Bearer TOKEN")
+            return _login()
+        return self._app
+
+
+def _is_for_programs(path: str) -> bool:
+    return path == "/revision" or path.startswith("/api/")
+
+
+def _answer(scope: Scope, status: int, text: str) -> Response:
+    """Return a problem document (RFC 9457)."""
+    body = json.dumps({"title": text, "status": status})
+    headers = {"cache-control": "no-store"}
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return Response(body, status, headers, "application/problem+json")
+
+
+def _login(bad: str = "") -> Response:
+    html = rendering.notice(
+        "Sign in", ["These results are for those who have the token."], login=True, bad=bad
+    )
+    headers = {"cache-control": "no-store", "www-authenticate": "Bearer"}
+    return Response(html, 401, headers, "text/html")
+
+
+def _notice(
+    request: Request, status: int, title: str, text: str, waiting: bool = False
+) -> Response:
+    if _is_for_programs(request.url.path):
+        return _answer(request.scope, status, text)
+    headers = {"cache-control": "no-store"} | ({"retry-after": _AGAIN} if waiting else {})
+    html = rendering.notice(title, [text], waiting=waiting)
+    return Response(html, status, headers, "text/html")
+
+
+def _without_results(request: Request, error: SottoError, access: Access) -> Response:
+    """Return the page that says why there are no results to show."""
+    shown = "" if access.public else f" ({error})"
+    if isinstance(error, NoResultsError):
+        text = (
+            f"The job has not written any results yet{shown}. This page shows them as soon as it "
+            "has: `sotto aggregate`, or `sotto sink` of a streaming job, writes them."
+        )
+        return _notice(request, 503, "No results yet", text, waiting=True)
+    if isinstance(error, UnreadableError):
+        text = f"The results cannot be read just now{shown}. This page tries again."
+        return _notice(request, 503, "Not now", text, waiting=True)
+    text = f"The results cannot be read{shown or '; the owner can see why'}."
+    return _notice(request, 500, "The results cannot be read", text)
+
+
+def _page(request: Request, content: bytes) -> Response:
+    etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+    headers = {"etag": etag, "cache-control": "no-cache"}
+    if etag == request.headers.get("if-none-match"):
+        return Response(status_code=304, headers=headers)
+    return Response(content, 200, headers, "text/html")
+
+
+def _key(request: Request) -> MetricKey:
+    given: Mapping[str, str] = request.path_params
+    version = given["version"]
+    if not version.isdecimal():
+        raise HTTPException(404)
+    return MetricKey(given["collector"], given["plan"], int(version[:10]), given["metric"])
+
+
+async def _body(request: Request) -> bytes:
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > _FORM_BYTES:
+            raise HTTPException(413, "The form is too long.")
+        parts.append(part)
+    return b"".join(parts)

@@ -1,0 +1,333 @@
+"""Charts as inline SVG: matplotlib draws them, the page's stylesheet colours them.
+
+A dot is an estimate and the line through it its interval of 95 %. No chart has a style attribute
+or element, so that pages can forbid these; a mark says its numbers in its title.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from html import escape
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pipelines.web.formats import day, number, writer_of
+
+_DAY = 86_400
+#: Widths in the units of the SVG, which are pixels where there is room.
+NARROW, WIDE = 440, 1000
+
+# Stand-ins: the stylesheet's variable of the same name takes the place of each in the SVG.
+_NAMES = (
+    "ink soft faint card estimate wash truth every bad plain-dot level0 level1 level2 level3 level4"
+)
+_VARIABLES = {f"#0000{at:02x}": name for at, name in enumerate(_NAMES.split(), 1)}
+INK, SOFT, FAINT, CARD, ESTIMATE, WASH, TRUTH, EVERY, BAD, PLAIN_DOT, *_LEVELS = _VARIABLES
+
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "sotto",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 11,
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": SOFT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.unicode_minus": True,
+    "grid.color": FAINT,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "ytick.left": False,
+    "lines.solid_capstyle": "round",
+    "text.color": SOFT,
+    # A name may have a dollar sign in it.
+    "text.parse_math": False,
+}
+#: The style is the process's, and read until the figure is written.
+_DRAWING = threading.Lock()
+_ALLOWED = re.compile(r"(fill|stroke|opacity|clip|text-anchor|font-size|font-weight)[a-z-]*")
+#: Of how many names a chart keeps the beginning.
+_NAME = 28
+
+
+def level_colours(levels: int) -> list[str]:
+    """Return a colour for each level, the last one the strongest."""
+    last = len(_LEVELS) - 1
+    if levels == 1:
+        return [_LEVELS[last]]
+    return [_LEVELS[round(level * last / (levels - 1))] for level in range(levels)]
+
+
+def level_names(levels: int) -> list[str]:
+    """Return the stylesheet's names of these colours."""
+    return [_VARIABLES[colour] for colour in level_colours(levels)]
+
+
+def chart(
+    title: str,
+    draw: Callable[..., None],
+    width: float = NARROW,
+    height: float = 270,
+    parts: Sequence[float] = (1,),
+    description: str = "",
+) -> Markup:
+    """Let ``draw`` fill axes and return their SVG.
+
+    Parameters
+    ----------
+    title : str
+        What the chart shows: its accessible name.
+    draw : callable
+        Is given one axes a part, from the top.
+    width, height : float
+        In pixels.
+    parts : sequence of float
+        Heights of axes with one horizontal scale, relative to each other.
+    description : str
+        What there is to see, for those who do not see it.
+    """
+    with _DRAWING, mpl.rc_context(_STYLE), warnings.catch_warnings():
+        # The page's font has characters that the one which measures them has not.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure = Figure((width / 72, height / 72), layout="constrained")
+        grid = figure.subplots(len(parts), 1, sharex=True, squeeze=False, height_ratios=parts)
+        draw(*grid[:, 0])
+        file = io.StringIO()
+        figure.savefig(file, format="svg", transparent=True)
+    told = f"<desc>{escape(description)}</desc>" if description else ""
+    return Markup(
+        f'<svg viewBox="0 0 {width:g} {height:g}" role="img"><title>{escape(title)}</title>{told}'
+        f"{_of_the_page(file.getvalue())}"
+    )
+
+
+def _of_the_page(svg: str) -> str:
+    """Return what is inside matplotlib's SVG, without styles, and with the page's colours."""
+    svg = svg[svg.index(">", svg.index("<svg")) + 1 :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<g id="title:([^"]*)">', r"<g><title>\1</title>", svg)
+    svg = re.sub(r'<g id="[a-zA-Z]+_\d+">', "<g>", svg)
+    svg = re.sub(r' style="([^"]*)"', _attributes, svg)
+    for colour, name in _VARIABLES.items():
+        svg = svg.replace(colour, f"var(--{name})")
+    return svg
+
+
+def _attributes(style: re.Match[str]) -> str:
+    """Return the declarations of a style attribute as attributes of their own."""
+    made = []
+    for declaration in style[1].split(";"):
+        name, _, value = (part.strip() for part in declaration.partition(":"))
+        if name == "font" and (size := re.search(r"([\d.]+)px", value)):
+            made.append(f'font-size="{size[1]}"')
+            made += ['font-weight="bold"'] if re.match(r"(bold|[6-9]00) ", value) else []
+        elif _ALLOWED.fullmatch(name):
+            made.append(f'{name}="{value}"')
+    return "".join(f" {each}" for each in made)
+
+
+def titled(text: str) -> str:
+    """Return the id of a mark over which ``text`` is shown."""
+    return f"title:{text}"
+
+
+def mark(
+    axes: Axes,
+    at: float,
+    value: float | None,
+    interval: tuple[float, float] | None,
+    title: str,
+    *,
+    colour: str = ESTIMATE,
+    across: bool = False,
+) -> None:
+    """Draw an estimate and its interval, as far as there are any, upright or ``across``."""
+
+    def plot(values: Sequence[float], **style: Any) -> None:
+        places = [at] * len(values)
+        x, y = (values, places) if across else (places, values)
+        axes.plot(x, y, gid=titled(title), color=colour, **style)
+
+    if interval is not None:
+        plot(interval, linewidth=2.4)
+    if value is not None:
+        plot([value], marker="o", markersize=6.5, markeredgecolor=CARD, markeredgewidth=0.8)
+
+
+def scale(axes: Axes, which: str, write: Callable[[float], str], label: str) -> None:
+    """Write the numbers of one axis, and below or above it what they count."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_formatter(lambda value, _: write(value))
+    if which == "x":
+        axes.set_xlabel(label)
+    else:
+        axes.set_title(label, loc="left", color=SOFT, fontsize=11)
+
+
+def rows(axes: Axes, names: Sequence[str]) -> None:
+    """Name lines, the first at the top."""
+    shown = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}…" for name in names]
+    axes.set_yticks(range(len(shown)), shown, color=INK)
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+    axes.grid(visible=True, axis="x")
+
+
+def places(starts: Sequence[datetime]) -> list[float]:
+    """Return where on a scale of days times are."""
+    return [start.timestamp() / _DAY for start in starts]
+
+
+def days(axes: Axes, starts: Sequence[datetime], ticks: int, label: str) -> None:
+    """Name some of the days on which windows begin."""
+    step = max(1, math.ceil(len(starts) / ticks))
+    axes.set_xticks(places(starts)[::step], [day(start) for start in starts[::step]])
+    axes.set_xlabel(label)
+
+
+def intervals(
+    title: str,
+    names: Sequence[str],
+    values: Sequence[tuple[float | None, tuple[float, float] | None, str]],
+    unit: str,
+    label: str,
+    *,
+    floor: float | None = None,
+    grey: Sequence[bool] = (),
+    width: float = NARROW,
+) -> Markup:
+    """Return estimates with their intervals, one a line.
+
+    Parameters
+    ----------
+    title : str
+    names : sequence of str
+    values : sequence of tuple
+        Estimate, interval and what is said of both, by name.
+    unit : str
+        ``share``, or that of the values.
+    label : str
+        What the horizontal axis counts.
+    floor : float, optional
+        Where a dashed line is drawn.
+    grey : sequence of bool
+        Which ones are drawn in grey; none if left out.
+    width : float
+    """
+
+    def draw(axes: Axes) -> None:
+        axes.axvline(0, color=SOFT, linewidth=0.8)
+        if floor is not None:
+            axes.axvline(floor, color=EVERY, linewidth=1.4, linestyle="--")
+        for line, (value, interval, text) in enumerate(values):
+            colour = PLAIN_DOT if grey and grey[line] else ESTIMATE
+            mark(axes, line, value, interval, text, colour=colour, across=True)
+        rows(axes, names)
+        scale(axes, "x", writer_of(unit), label)
+        axes.locator_params("x", nbins=6)
+
+    return chart(title, draw, width, 20 * len(names) + 60)
+
+
+def series(
+    title: str,
+    starts: Sequence[datetime],
+    lines: Sequence[
+        tuple[str, Sequence[tuple[float | None, tuple[float, float] | None, str]], str]
+    ],
+    label: str,
+) -> Markup:
+    """Return figures over windows: one panel a figure, each with a scale of its own.
+
+    Parameters
+    ----------
+    title : str
+    starts : sequence of datetime
+        When each window begins.
+    lines : sequence of tuple
+        The name of a figure, its estimate, interval and text in each window, and its unit.
+    label : str
+        Below the horizontal axis.
+    """
+
+    def draw(*parts: Axes) -> None:
+        for axes, (name, values, unit) in zip(parts, lines, strict=True):
+            shown = [one[0] if one[0] is not None else math.nan for one in values]
+            axes.plot(places(starts), shown, color=WASH, linewidth=1.4)
+            for at, (value, interval, text) in zip(places(starts), values, strict=True):
+                mark(axes, at, value, interval, text)
+            scale(axes, "y", writer_of(unit), name)
+            axes.locator_params("y", nbins=4)
+        days(parts[-1], starts, 5, label)
+
+    return chart(title, draw, height=50 + 115 * len(lines), parts=[1] * len(lines))
+
+
+def distribution(
+    title: str,
+    points: Sequence[float],
+    values: Sequence[float],
+    bounds: Sequence[tuple[float, float]],
+    unit: str,
+) -> Markup:
+    """Return a distribution function with its band.
+
+    ``points``: in the metric's unit, ascending; ``values``: the share at or below each;
+    ``bounds``: of the band there, none if it has none.
+    """
+
+    def draw(axes: Axes) -> None:
+        if bounds:
+            low, high = zip(*bounds, strict=True)
+            axes.fill_between(points, low, high, color=WASH, linewidth=0)
+        axes.plot(points, values, color=ESTIMATE, linewidth=2)
+        axes.set_ylim(0, 1)
+        scale(axes, "x", number, unit or "value")
+        scale(axes, "y", writer_of("share"), "share at or below")
+        axes.locator_params("x", nbins=7)
+
+    return chart(title, draw, height=290)
+
+
+def levels(
+    title: str,
+    starts: Sequence[datetime],
+    counts: Sequence[Sequence[int]],
+    label: str,
+) -> Markup:
+    """Return reports by level, window by window: ``counts`` are of windows, then of levels."""
+    by_level = np.array(counts, dtype=np.int64).T
+    at_days = places(starts)
+    width = 0.8 * min(np.diff(at_days), default=1.0)
+
+    def draw(axes: Axes) -> None:
+        bottom = np.zeros(len(starts))
+        colours = level_colours(len(by_level))
+        for at, (numbers, colour) in enumerate(zip(by_level, colours, strict=True), 1):
+            bars = axes.bar(at_days, numbers, width, bottom, color=colour)
+            for bar, count, start in zip(bars, numbers.tolist(), starts, strict=True):
+                bar.set_gid(titled(f"from {day(start)}: {count:,} reports at level {at}"))
+            bottom += numbers
+        scale(axes, "y", number, "reports by level")
+        axes.locator_params("y", nbins=5)
+        days(axes, starts, 5, label)
+
+    return chart(title, draw, height=230)

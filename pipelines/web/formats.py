@@ -1,0 +1,104 @@
+"""How pages and charts write numbers, times and names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import datetime, time
+
+#: What stands where there is no number.
+NOTHING = "–"
+
+
+def percent(value: float) -> str:
+    """Return a share as a percentage of three digits.
+
+    >>> percent(0.15234), percent(-0.0004), percent(1.0)
+    ('15.2 %', '−0.04 %', '100 %')
+    """
+    return f"{100 * value:.3g} %".replace("-", "−") if abs(value) < 9.995 else f"{value:.3g}"
+
+
+def number(value: float) -> str:
+    """Return a number without superfluous digits, thousands separated.
+
+    >>> number(12345.6), number(6.789), number(-30.0), number(0.0)
+    ('12,346', '6.79', '−30', '0')
+    """
+    if not math.isfinite(value):
+        return NOTHING
+    text = f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+    return text.replace("-", "−")
+
+
+def writer_of(unit: str | None) -> Callable[[float], str]:
+    """Return how numbers of a unit are written: shares as percentages."""
+    return percent if unit in (None, "share") else number
+
+
+def quantity(value: float | None, unit: str | None) -> str:
+    """Return a number with its unit.
+
+    >>> quantity(0.5, "share"), quantity(6.789, "min"), quantity(None, "min")
+    ('50 %', '6.79 min', '–')
+    """
+    if value is None:
+        return NOTHING
+    named = "" if unit in (None, "", "share", "rank") else f" {unit}"
+    return writer_of(unit)(value) + named
+
+
+def interval(low: float | None, high: float | None, unit: str | None) -> str:
+    """Return an interval, its unit left out.
+
+    >>> interval(0.111, 0.192, "share"), interval(None, None, "share")
+    ('11.1 % to 19.2 %', '–')
+    """
+    if low is None or high is None:
+        return NOTHING
+    write = writer_of(unit)
+    return f"{write(low)} to {write(high)}"
+
+
+def day(at: datetime, form: str | None = None) -> str:
+    """Return a time as people write it, to the day if it is midnight; all times are UTC.
+
+    >>> from datetime import UTC
+    >>> day(datetime(2013, 6, 20, tzinfo=UTC)), day(datetime(2013, 6, 20, 1, tzinfo=UTC))
+    ('20 Jun 2013', '20 Jun 2013 01:00')
+    """
+    if form is None:
+        form = "%b %Y" if at.time() == time() else "%b %Y %H:%M"
+    return f"{at.day} {at.strftime(form)}"
+
+
+def moment(at: datetime | None) -> str:
+    """Return a time to the second.
+
+    >>> moment(None)
+    '–'
+    """
+    return NOTHING if at is None else f"{day(at, '%b %Y %H:%M:%S')} UTC"
+
+
+def epsilon(value: float) -> str:
+    """Return an amount of epsilon.
+
+    >>> epsilon(2.0), epsilon(0.499999), epsilon(2_510_000.0)
+    ('2', '0.499999', '2,510,000')
+    """
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def size(count: int) -> str:
+    """Return a number of bytes.
+
+    >>> size(640), size(739_716)
+    ('640 B', '740 kB')
+    """
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 999.5:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} TB"

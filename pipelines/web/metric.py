@@ -1,0 +1,369 @@
+"""The sections of the page of a metric: one window's estimates, and what became of all windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from mechanisms.planner.targets import Assumed
+from pipelines.results.records import Estimate, Window
+from pipelines.web import charts, formats, overview, plan, words
+from pipelines.web.snapshot import MOST_WINDOWS
+from pipelines.web.views import MetricView, name_of
+from sotto.design.questions import question_of_metric
+from sotto.errors import ParameterError
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+#: Estimates that a chart and a table show at most.
+_CHARTED, _LISTED = 25, 200
+
+Value = tuple[float | None, tuple[float, float] | None, str]
+
+
+def said(row: Estimate) -> str:
+    """Return an estimate in a sentence."""
+    value = f"{name_of(row)}: {formats.quantity(row.value, row.unit)}"
+    if row.low is None:
+        return value
+    return f"{value}, interval of 95 % {formats.interval(row.low, row.high, row.unit)}"
+
+
+def charted(row: Estimate) -> Value:
+    """Return an estimate as charts take it."""
+    ends = None if row.low is None or row.high is None else (row.low, row.high)
+    return (row.value, ends, said(row))
+
+
+def window(view: MetricView) -> Mapping[str, object]:
+    """Return the window that is shown, its neighbours, and the figures that stand for it."""
+    at = view.windows.index(view.shown)
+    before = view.windows[at - 1] if at else None
+    after = view.windows[at + 1] if at + 1 < len(view.windows) else None
+    versions = [
+        (key.version, view.links.metric(key))
+        for key in view.snapshot.windows
+        if key != view.key and (key[:2], key.metric) == (view.key[:2], view.key.metric)
+    ]
+    return {
+        "figures": overview.figures(view.headlines),
+        "before": before and view.links.metric(view.key, before),
+        "after": after and view.links.metric(view.key, after),
+        "chooses": view.links.metric(view.key, view.shown) is not None,
+        "versions": versions,
+        "means": words.of_kinds(row.kind for row in view.headlines),
+    }
+
+
+def shares(view: MetricView) -> Mapping[str, object] | None:
+    """Return shares of values and means of coordinates, as a chart and a table."""
+    rows = view.of_kind("share", "group")
+    label, unit = "share of reports", "share"
+    if not rows:
+        rows = view.of_kind("mean")
+        label = unit = rows[0].unit or "value" if rows else ""
+        if len(rows) < 2:
+            return None
+    known = [row for row in rows if row.value is not None]
+    if not known:
+        return None
+    if view.shown.type in ("category", "top_item"):
+        known.sort(key=lambda row: -(row.value or 0))
+    first = known[:_CHARTED]
+    return {
+        "chart": charts.intervals(
+            f"{view.title} {formats.day(view.shown.window_start)}",
+            [name_of(row) for row in first],
+            [charted(row) for row in first],
+            unit,
+            label,
+        ),
+        "shown": len(first),
+        "rows": known[:_LISTED],
+        "total": len(known),
+        "means": [*words.of_kinds(row.kind for row in rows), *_of_shown(rows)],
+    }
+
+
+def _of_shown(rows: Sequence[Estimate]) -> list[str]:
+    return [words.SHOWN] if any(row.shown is not None for row in rows) else []
+
+
+class Point(NamedTuple):
+    """A point of a distribution."""
+
+    at: float
+    row: Estimate
+
+
+def distribution(view: MetricView) -> Mapping[str, object] | None:
+    """Return the distribution of a number, its quantiles, its mean and its bits."""
+    points = sorted(
+        Point(float(row.item), row)
+        for row in view.of_kind("cdf")
+        if row.value is not None and _is_number(row.item)
+    )
+    quantiles = [row for row in view.of_kind("quantile") if row.value is not None]
+    bits = [row for row in view.of_kind("bit") if row.value is not None]
+    if not points and not quantiles and not bits:
+        return None
+    return {
+        "chart": _curve(view, points) if points else None,
+        "quantiles": quantiles,
+        "bits": bits,
+        "means": words.of_kinds(row.kind for row in (*view.of_kind("cdf")[:1], *quantiles, *bits)),
+    }
+
+
+def _is_number(item: str) -> bool:
+    try:
+        return math.isfinite(float(item))
+    except ValueError:
+        return False
+
+
+def _curve(view: MetricView, points: Sequence[Point]) -> Markup:
+    units = {row.unit for row in view.of_kind("mean", "quantile") if row.unit}
+    ends = [
+        (row.low, row.high) for _, row in points if row.low is not None and row.high is not None
+    ]
+    return charts.distribution(
+        f"Distribution of {view.key.metric} {formats.day(view.shown.window_start)}",
+        [point.at for point in points],
+        [point.row.value or 0.0 for point in points],
+        ends if len(ends) == len(points) else [],
+        next(iter(sorted(units)), ""),
+    )
+
+
+def strings(view: MetricView) -> Mapping[str, object] | None:
+    """Return the candidate strings that were found, with the detection floor."""
+    rows = [row for row in view.of_kind("string") if row.value is not None]
+    if not rows:
+        return None
+    rows.sort(key=lambda row: -(row.value or 0))
+    found = [row for row in rows if row.significant]
+    floors = [row.detection_floor for row in rows if row.detection_floor is not None]
+    floor = max(floors, default=None)
+    first = found[:_CHARTED]
+    chart = None
+    if first:
+        chart = charts.intervals(
+            f"Strings found in {view.key.metric} {formats.day(view.shown.window_start)}",
+            [row.item for row in first],
+            [charted(row) for row in first],
+            "share",
+            "share of reports",
+            floor=floor,
+        )
+    return {
+        "chart": chart,
+        "shown": len(first),
+        "found": found[:_LISTED],
+        "others": [row for row in rows if not row.significant][:_LISTED],
+        "number_found": len(found),
+        "candidates": len(rows),
+        "floor": floor,
+        "confounded": any(row.confounded_with for row in found),
+        "unexplained": next(iter(view.of_kind("unexplained")), None),
+        "means": [*words.of_kinds(["string"]), *_of_shown(found)],
+    }
+
+
+class Segment(NamedTuple):
+    """The estimates of one segment, or of all reports together."""
+
+    name: str
+    reports: int
+    withheld: str | None
+    rows: list[Estimate | None]
+
+
+def segments(view: MetricView) -> Mapping[str, object] | None:
+    """Return the figures that stand for the metric in each segment."""
+    by_segment: dict[str, dict[tuple[str, str], Estimate]] = {}
+    for row in view.all_rows:
+        by_segment.setdefault(row.segment, {})[row.kind, row.item] = row
+    if set(by_segment) <= {""}:
+        return None
+    wanted = [(row.kind, row.item) for row in view.headlines]
+    found = []
+    for name in sorted(by_segment, key=lambda name: (name.count(","), name)):
+        rows = by_segment[name]
+        any_row = next(iter(rows.values()))
+        reports = max(row.reports for row in rows.values())
+        found.append(
+            Segment(
+                name or "all reports",
+                view.shown.reports if not name else reports,
+                any_row.withheld,
+                [rows.get(key) for key in wanted],
+            )
+        )
+    return {
+        "segments": found,
+        "names": [name_of(row) for row in view.headlines],
+        "charts": [
+            (name_of(row), _by_segment(found, at, row)) for at, row in enumerate(view.headlines)
+        ],
+    }
+
+
+def _by_segment(segments: Sequence[Segment], at: int, of: Estimate) -> Markup:
+    shown = [
+        (each, row)
+        for each in segments[: 2 * _CHARTED]
+        if (row := each.rows[at]) is not None and row.value is not None
+    ]
+    return charts.intervals(
+        f"{name_of(of)} by segment",
+        [each.name for each, _ in shown],
+        [(*charted(row)[:2], f"{each.name}: {said(row)}") for each, row in shown],
+        of.unit or "share",
+        "share of the segment's reports" if of.unit == "share" else of.unit or "value",
+    )
+
+
+class Past(NamedTuple):
+    """A window, its address, and the figures that stand for the metric in it."""
+
+    window: Window
+    link: str | None
+    rows: list[Estimate | None]
+
+
+def history(view: MetricView) -> Mapping[str, object] | None:
+    """Return the figures that stand for the metric over its windows."""
+    if len(view.windows) < 2 or not view.headlines:
+        return None
+    shown = view.windows[-MOST_WINDOWS:]
+    items: dict[str, list[str]] = {}
+    for row in view.headlines:
+        items.setdefault(row.kind, []).append(row.item)
+    found = {
+        (kind, item): rows
+        for kind, names in items.items()
+        for item, rows in view.snapshot.history(view.key, kind, names).items()
+    }
+    series = [(row, found[row.kind, row.item]) for row in view.headlines]
+    past = [
+        Past(
+            each,
+            view.links.metric(view.key, each),
+            [rows.get(each.window_start) for _, rows in series],
+        )
+        for each in shown
+    ]
+    drawn = [each for each in past if any(row and row.value is not None for row in each.rows)]
+    lines = [
+        (
+            name_of(row) + ("" if row.unit in (None, "share") else f", {row.unit}"),
+            [_in_window(each, at) for each in drawn],
+            row.unit or "share",
+        )
+        for at, (row, _) in enumerate(series)
+    ]
+    return {
+        "chart": charts.series(
+            f"{view.title} Over {len(drawn)} windows",
+            [each.window.window_start for each in drawn],
+            lines,
+            "window from",
+        ),
+        "names": [name for name, _, _ in lines],
+        "past": past[::-1],
+        "left_out": len(view.windows) - len(shown),
+    }
+
+
+def _in_window(past: Past, at: int) -> Value:
+    row = past.rows[at]
+    if row is None:
+        return (None, None, "")
+    value, ends, text = charted(row)
+    return (value, ends, f"from {formats.day(past.window.window_start)}, {text}")
+
+
+class Sharpened(NamedTuple):
+    """A level: its reports in the window, and what they would be worth."""
+
+    level: plan.Level | None
+    number: int
+    reports: int
+    colour: str
+    #: Predicted standard error if all reports were at this level; None where it is not predicted.
+    predicted: float | None
+
+
+def sharpening(view: MetricView) -> Mapping[str, object] | None:
+    """Return how reports at ever stronger levels make windows sharper."""
+    counts = view.shown.reports_by_level
+    if len(counts) < 2:
+        return None
+    known = list(plan.levels_of(view.metric)) if view.metric else []
+    predicted = _predicted(view.plan, view.metric, view.shown.reports, _share(view.headlines))
+    colours = charts.level_names(len(counts))
+    shown = [each for each in view.windows if len(each.reports_by_level) == len(counts)]
+    shown = shown[-MOST_WINDOWS:]
+    return {
+        "chart": None
+        if len(shown) < 2
+        else charts.levels(
+            f"Reports of {view.key.metric} by level, window by window",
+            [each.window_start for each in shown],
+            [each.reports_by_level for each in shown],
+            "window from",
+        ),
+        "levels": [
+            Sharpened(
+                known[at] if at < len(known) else None,
+                at + 1,
+                count,
+                colours[at],
+                predicted.errors[at] if predicted and at < len(predicted.errors) else None,
+            )
+            for at, count in enumerate(counts)
+        ],
+        "predicted": predicted,
+        "headline": view.headlines[0] if view.headlines else None,
+    }
+
+
+def _share(headlines: Sequence[Estimate]) -> float | None:
+    """Return the first headline's share, rounded, as one that can be."""
+    first = next(iter(headlines), None)
+    if first is None or first.kind != "share" or first.value is None:
+        return None
+    return round(min(max(first.value, 0.0), 1.0), 3)
+
+
+class Predicted(NamedTuple):
+    """Standard errors by level, in a unit; of what they are, and which data is assumed."""
+
+    errors: tuple[float, ...]
+    what: str
+    data: str
+    unit: str
+
+
+@lru_cache(maxsize=512)
+def _predicted(
+    of: CompiledPlan | None, metric: CompiledMetric | None, reports: int, share: float | None
+) -> Predicted | None:
+    """Return the standard errors of so many reports, of a share if it is given.
+
+    None where they cannot be predicted.
+    """
+    if of is None or metric is None or reports < 1:
+        return None
+    question = question_of_metric(of, metric, Assumed(share=share))
+    try:
+        precisions = [question.precision(level) for level in range(question.sent)]
+    except ParameterError:
+        # Of strings it depends on the candidates, of some mechanisms it is not known.
+        return None
+    errors = tuple(each.standard_error(reports) for each in precisions)
+    return Predicted(errors, precisions[0].what, precisions[0].data, question.unit or "share")

@@ -1,0 +1,118 @@
+"""The sections of the first page: what is collected, what it showed last, and how the data are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pipelines.results.records import Estimate, Window
+from pipelines.web import formats
+from pipelines.web.snapshot import MetricKey
+from pipelines.web.views import View, headlines, name_of, newest, title_of
+
+
+class Bar(NamedTuple):
+    """Where on a line of 100 an estimate, its interval and zero are."""
+
+    value: float
+    low: float
+    high: float
+    zero: float | None
+
+
+class Figure(NamedTuple):
+    """A figure that stands for a metric."""
+
+    name: str
+    estimate: Estimate
+    bar: Bar | None
+
+
+class Card(NamedTuple):
+    """A metric and its newest figures."""
+
+    title: str
+    key: MetricKey
+    window: Window
+    link: str | None
+    figures: list[Figure]
+    #: The newest window, if that is withheld and so another one is shown.
+    withheld: Window | None
+
+
+def metrics(view: View) -> Mapping[str, object]:
+    """Return every metric with the figures of its newest window."""
+    cards = []
+    for key, windows in view.snapshot.windows.items():
+        shown = newest(windows)
+        rows = [row for row in view.snapshot.estimates(shown) if not row.segment]
+        cards.append(
+            Card(
+                title_of(view.snapshot.metric_of(key), key),
+                key,
+                shown,
+                view.links.metric(key),
+                figures(headlines(rows)),
+                windows[-1] if windows[-1] is not shown else None,
+            )
+        )
+    return {"cards": cards}
+
+
+def figures(rows: Sequence[Estimate]) -> list[Figure]:
+    """Return figures with their bars, those of one unit on one scale."""
+    scales: dict[str | None, tuple[float, float]] = {}
+    for row in rows:
+        if row.value is None or row.low is None or row.high is None:
+            continue
+        low, high = min(row.low, 0.0), max(row.high, 0.0)
+        before = scales.get(row.unit, (low, high))
+        scales[row.unit] = (min(before[0], low), max(before[1], high))
+    return [Figure(name_of(row), row, _bar(row, scales)) for row in rows]
+
+
+def _bar(row: Estimate, scales: Mapping[str | None, tuple[float, float]]) -> Bar | None:
+    if row.value is None or row.low is None or row.high is None:
+        return None
+    low, high = scales[row.unit]
+    length = (high - low) or 1.0
+
+    def place(value: float) -> float:
+        return round(2 + 96 * min(max((value - low) / length, 0), 1), 2)
+
+    return Bar(place(row.value), place(row.low), place(row.high), place(0.0))
+
+
+class Tile(NamedTuple):
+    """A number and what it counts; ``state`` is ``good``, ``note`` or empty."""
+
+    number: str
+    text: str
+    state: str = ""
+
+
+def glance(view: View) -> Mapping[str, object]:
+    """Return in few numbers whether the data can be relied on."""
+    snapshot = view.snapshot
+    numbers = [each.numbers for each in snapshot.health]
+    decoded = sum(each.get("reports") or 0 for each in numbers)
+    rejected = sum(each.reports for each in snapshot.rejections)
+    counted = sum(window.reports for windows in snapshot.windows.values() for window in windows)
+    revoked = sum(each.over_budget + each.equivocation for each in snapshot.budgets)
+    pseudonyms = sum(each.pseudonyms for each in snapshot.budgets)
+    clocks = [each.clock for each in snapshot.health if each.clock is not None]
+    share = f", {formats.percent(rejected / (decoded + rejected))} of all" if decoded else ""
+    tiles = [
+        Tile(f"{counted:,}", "answers count, each at its newest level"),
+        Tile(f"{rejected:,}", f"reports rejected{share}", "note" if rejected else "good"),
+        Tile(
+            f"{revoked:,}",
+            f"of {pseudonyms:,} pseudonyms revoked for misbehaving",
+            "note" if revoked else "good",
+        ),
+        Tile(
+            formats.day(max(clocks)) if clocks else formats.NOTHING,
+            "the log's clock: reports are read up to here",
+        ),
+    ]
+    return {"tiles": tiles, "link": view.links.page("health")}

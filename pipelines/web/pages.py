@@ -1,0 +1,94 @@
+"""The pages and their sections: what each shows, and in which order.
+
+A section is one function and one template. To add one, write a function that takes the page's view
+(:mod:`pipelines.web.views`) and returns what its template is given, or None where it has nothing to
+show; write ``templates/NAME.html.j2``; and add a :class:`Section` to a page below. A :class:`Page`
+that is added to :data:`PAGES` has an address and a link in the navigation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.web import health, metric, overview, plan
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page.
+
+    ``name``: of its template, and of its place in the page. ``title``: its heading; empty for
+    none. ``build``: returns what the template is given, None to leave the section out.
+    ``public``: whether it is shown to the public.
+    """
+
+    name: str
+    title: str
+    build: Callable[[Any], Mapping[str, object] | None]
+    public: bool = True
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its name in addresses, its title, its sections from the top.
+
+    ``public``: whether the public has it. ``kept``: whether it changes with the results alone.
+    """
+
+    name: str
+    title: str
+    sections: tuple[Section, ...]
+    public: bool = True
+    kept: bool = True
+
+
+OVERVIEW = Page(
+    "overview",
+    "Overview",
+    (
+        Section("glance", "", overview.glance, public=False),
+        Section("metrics", "Metrics", overview.metrics),
+    ),
+)
+PLANS = Page("plans", "Plans", (Section("plans", "", plan.plans),))
+HEALTH = Page(
+    "health",
+    "Data health",
+    (
+        Section("job", "The job", health.job),
+        Section("rejections", "Rejected reports", health.rejections),
+        Section("budgets", "Budgets and audits", health.budgets),
+    ),
+    public=False,
+    kept=False,
+)
+#: The pages that the navigation links to, in its order.
+PAGES = (OVERVIEW, PLANS, HEALTH)
+
+#: Of every metric, with a :class:`~pipelines.web.views.MetricView`.
+METRIC = Page(
+    "metric",
+    "Metric",
+    (
+        Section("window", "", metric.window),
+        Section("shares", "Estimates", metric.shares),
+        Section("strings", "Strings", metric.strings),
+        Section("distribution", "Distribution", metric.distribution),
+        Section("segments", "By segment", metric.segments),
+        Section("history", "Over time", metric.history),
+        Section("sharpening", "How the window sharpens", metric.sharpening),
+    ),
+)
+#: Of every plan's version, with a :class:`~pipelines.web.views.PlanView`.
+PLAN = Page(
+    "plan",
+    "Plan",
+    (
+        Section("identity", "", plan.identity),
+        Section("collected", "What is collected", plan.collected),
+        Section("ceilings", "What a device spends at most", plan.ceilings),
+        Section("promise", "What people are promised", plan.promise),
+    ),
+)

@@ -1,0 +1,206 @@
+"""Makes HTML of pages: one at a time for a server, or all of them in one file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from urllib.parse import quote
+
+import jinja2
+from markupsafe import Markup
+
+from pipelines.results.reader import ResultsReader
+from pipelines.results.records import Window
+from pipelines.web import formats, views, words
+from pipelines.web.pages import METRIC, OVERVIEW, PAGES, PLAN, Page
+from pipelines.web.snapshot import MetricKey, Snapshot
+from pipelines.web.views import MetricView, PlanView, View
+from sotto.plan.compiled import CompiledPlan
+
+_FOLDER = Path(__file__).parent
+TEMPLATES = _FOLDER / "templates"
+STATIC = _FOLDER / "static"
+
+
+@cache
+def static(name: str) -> bytes:
+    """Return what all pages have: ``style.css``, ``live.js``, ``icon.svg``."""
+    return (STATIC / name).read_bytes()
+
+
+@cache
+def static_address(name: str) -> str:
+    """Return the address of such a file, which changes with what is in it."""
+    return f"/static/{hashlib.sha256(static(name)).hexdigest()[:12]}/{name}"
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """Return the templates; all that they are given is escaped, but charts."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        percent=formats.percent,
+        number=formats.number,
+        day=formats.day,
+        moment=formats.moment,
+        epsilon=formats.epsilon,
+    )
+    made.globals.update(
+        quantity=formats.quantity,
+        interval=formats.interval,
+        name_of=views.name_of,
+        title_of=views.title_of,
+        words=words,
+        static=static_address,
+    )
+    return made
+
+
+def milliseconds(window: Window) -> int:
+    """Return a window's start as addresses have it."""
+    return round(window.window_start.timestamp() * 1000)
+
+
+def _path(*parts: object) -> str:
+    return "/" + "/".join(quote(str(part), safe="") for part in parts)
+
+
+class ServedLinks:
+    """Addresses of a server's pages."""
+
+    def page(self, name: str) -> str | None:
+        return "/" if name == OVERVIEW.name else _path(name)
+
+    def metric(self, key: MetricKey, window: Window | None = None) -> str | None:
+        path = _path("metrics", *key)
+        return path if window is None else f"{path}?window={milliseconds(window)}"
+
+    def plan(self, plan: CompiledPlan) -> str | None:
+        return _path("plans", plan.collector, plan.plan, plan.version)
+
+
+class Anchors:
+    """Places in one file, which shows one window of every metric."""
+
+    def page(self, name: str) -> str | None:
+        return f"#{name}"
+
+    def metric(self, key: MetricKey, window: Window | None = None) -> str | None:
+        return None if window is not None else f"#{_place('metric', *key)}"
+
+    def plan(self, plan: CompiledPlan) -> str | None:
+        return f"#{_place('plan', plan.collector, plan.plan, plan.version)}"
+
+
+def _place(*parts: object) -> str:
+    return "-".join(quote(str(part), safe="") for part in parts)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A page that is made: its place in one file, heading, and sections as HTML."""
+
+    place: str
+    title: str
+    lede: str
+    page: Page
+    view: View
+    sections: Sequence[tuple[str, str, Markup]]
+
+
+def make(page: Page, view: View, place: str | None = None) -> Made:
+    """Return a page with those of its sections that have something to show."""
+    place = place or page.name
+    sections = []
+    for section in page.sections:
+        if view.public and not section.public:
+            continue
+        context = section.build(view)
+        if context is None:
+            continue
+        template = environment().get_template(f"{section.name}.html.j2")
+        text = template.render(view=view, place=f"{place}-{section.name}", **context)
+        sections.append((f"{place}-{section.name}", section.title, Markup(text)))
+    title, lede = page.title, ""
+    if isinstance(view, MetricView):
+        title, lede = view.key.metric, view.title if view.title != view.key.metric else ""
+    elif isinstance(view, PlanView):
+        title = f"Plan {view.plan.plan}, version {view.plan.version}"
+        lede = view.plan.description or ""
+    return Made(place, title, lede, page, view, sections)
+
+
+def navigation(view: View) -> list[tuple[str, str, str | None]]:
+    """Return names, titles and addresses of the pages that there are."""
+    shown = (page for page in PAGES if page.public or not view.public)
+    return [(page.name, page.title, view.links.page(page.name)) for page in shown]
+
+
+def served_page(made: Made, *, leave: bool) -> str:
+    """Return the HTML of a page of a server; ``leave`` is whether a session can be ended."""
+    template = environment().get_template("page.html.j2")
+    return template.render(
+        made=made, view=made.view, nav=navigation(made.view), leave=leave, waiting=False
+    )
+
+
+def notice(
+    title: str, texts: Iterable[str], *, waiting: bool = False, login: bool = False, bad: str = ""
+) -> str:
+    """Return a page without results: why there are none, or the form that asks for the token."""
+    template = environment().get_template("notice.html.j2")
+    return template.render(title=title, texts=list(texts), waiting=waiting, login=login, bad=bad)
+
+
+def static_file(snapshot: Snapshot, *, public: bool = False) -> str:
+    """Return all pages in one HTML file, which fetches nothing and has no script.
+
+    Every metric is shown in the newest window that is not withheld.
+    """
+    links = Anchors()
+    view = View(snapshot, links, public)
+    parts = [make(page, view) for page in PAGES if page.public or not public]
+    for key, windows in snapshot.windows.items():
+        of_metric = MetricView(snapshot, links, public, key=key, shown=views.newest(windows))
+        parts.append(make(METRIC, of_metric, _place("metric", *key)))
+    for plan in snapshot.plans:
+        of_plan = PlanView(snapshot, links, public, plan=plan)
+        place = _place("plan", plan.collector, plan.plan, plan.version)
+        parts.append(make(PLAN, of_plan, place))
+    style = static("style.css").decode()
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            parts=parts, view=view, nav=navigation(view), style=Markup(style), style_digest=digest
+        )
+    )
+
+
+def write_static_file(
+    reader: ResultsReader, path: Path, state: Path | None = None, *, public: bool = False
+) -> None:
+    """Write all pages to one HTML file, of which nobody ever sees half.
+
+    ``state``: the state directory, if there is one. Raises AggregationError if there are no
+    results, or they cannot be read.
+    """
+    text = static_file(Snapshot(reader, reader.revision(), state), public=public)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(text, "utf-8")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

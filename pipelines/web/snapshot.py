@@ -1,0 +1,127 @@
+"""What pages are made of: the results of one revision, each part read once and when it is needed.
+
+Nothing is written, and no lock is taken. Of the reports only what the database of results has is
+read; of a state directory also the plans and how the last run went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from pipelines.results.reader import Chosen, ResultsReader
+from pipelines.results.records import Budget, Estimate, Health, Rejection, Window
+from pipelines.storage.directory import LastRun
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+#: Windows that a series shows at most, the newest ones.
+MOST_WINDOWS = 60
+#: Of how many windows the estimates are kept.
+_KEPT = 64
+
+
+class MetricKey(NamedTuple):
+    """A metric of one version of a plan."""
+
+    collector: str
+    plan: str
+    version: int
+    metric: str
+
+
+class Snapshot:
+    """The results of one revision; ``revision`` is the reader's, ``state`` the state directory."""
+
+    def __init__(self, reader: ResultsReader, revision: str, state: Path | None = None) -> None:
+        self._reader = reader
+        self._state = state
+        self.revision = revision
+        self._estimates = lru_cache(maxsize=_KEPT)(self._read)
+
+    @cached_property
+    def windows(self) -> dict[MetricKey, list[Window]]:
+        """The windows of all reports of every metric, oldest first; newest versions first."""
+        found: dict[MetricKey, list[Window]] = {}
+        for window in self._reader.windows(Chosen(segment="")):
+            found.setdefault(key_of(window), []).append(window)
+        order = {key: at for at, key in enumerate(self._in_plans)}
+        last = len(order)
+        ordered = sorted(found, key=lambda key: (order.get(key, last), key[:2], -key[2], key[3]))
+        return {key: found[key] for key in ordered}
+
+    @cached_property
+    def plans(self) -> list[CompiledPlan]:
+        """The plans that are known, the newest version of each first."""
+        found = sorted(self._reader.plans(), key=lambda plan: -plan.version)
+        return sorted(found, key=lambda plan: (plan.collector, plan.plan))
+
+    @property
+    def _in_plans(self) -> list[MetricKey]:
+        return [
+            MetricKey(plan.collector, plan.plan, plan.version, metric.name)
+            for plan in self.plans
+            for metric in plan.metrics
+        ]
+
+    @cached_property
+    def health(self) -> list[Health]:
+        """How the results and their job are."""
+        return self._reader.health()
+
+    @cached_property
+    def budgets(self) -> list[Budget]:
+        """The audit of every budget period, oldest first."""
+        return self._reader.budgets()
+
+    @cached_property
+    def rejections(self) -> list[Rejection]:
+        """Rejected reports by reason."""
+        return self._reader.rejections()
+
+    @property
+    def last_run(self) -> LastRun | None:
+        """How the last run went, if there is a state directory that says so."""
+        return None if self._state is None else LastRun.of(self._state)
+
+    def plan_of(self, key: MetricKey) -> CompiledPlan | None:
+        """Return a metric's plan, if it is known."""
+        same = (plan for plan in self.plans if (plan.collector, plan.plan, plan.version) == key[:3])
+        return next(same, None)
+
+    def metric_of(self, key: MetricKey) -> CompiledMetric | None:
+        """Return what the plan says of a metric, if it is known."""
+        plan = self.plan_of(key)
+        return None if plan is None else plan.metric(key.metric)
+
+    def estimates(self, window: Window) -> list[Estimate]:
+        """Return the estimates of a window, in order, those of segments after those of all."""
+        return self._estimates(key_of(window), window.window_start, window.window_end)
+
+    def _read(self, key: MetricKey, start: datetime, end: datetime) -> list[Estimate]:
+        found = self._reader.estimates(Chosen(**key._asdict(), since=start, until=end))
+        return [each for each in found if each.window_start == start]
+
+    def history(
+        self, key: MetricKey, kind: str, items: Sequence[str]
+    ) -> dict[str, dict[datetime, Estimate]]:
+        """Return some estimates of a metric in its newest windows: by item, then by start."""
+        windows = self.windows[key][-MOST_WINDOWS:]
+        chosen = Chosen(
+            **key._asdict(),
+            segment="",
+            kind=kind,
+            items=tuple(items),
+            since=windows[0].window_start,
+        )
+        found: dict[str, dict[datetime, Estimate]] = {item: {} for item in items}
+        for each in self._reader.estimates(chosen):
+            found[each.item][each.window_start] = each
+        return found
+
+
+def key_of(row: Window | Estimate) -> MetricKey:
+    """Return the metric that a window or an estimate is of."""
+    return MetricKey(row.collector, row.plan, row.version, row.metric)

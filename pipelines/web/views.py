@@ -1,0 +1,127 @@
+"""What a page is about: the results of one revision, and how other pages are linked to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from pipelines.results.records import Estimate, Window
+from pipelines.web.snapshot import MetricKey, Snapshot
+from sotto.disclosure import facts
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+#: Figures of a metric that stand for it, at most.
+HEADLINES = 3
+
+
+class Links(Protocol):
+    """Addresses of pages; None where there is none to link to."""
+
+    def page(self, name: str) -> str | None: ...
+
+    def metric(self, key: MetricKey, window: Window | None = None) -> str | None: ...
+
+    def plan(self, plan: CompiledPlan) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class View:
+    """The view of a page. ``public``: whether only what is meant for the public is shown."""
+
+    snapshot: Snapshot
+    links: Links
+    public: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanView(View):
+    """The view of the page of a plan."""
+
+    plan: CompiledPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricView(View):
+    """The view of the page of a metric, in one window."""
+
+    key: MetricKey
+    shown: Window
+
+    @cached_property
+    def windows(self) -> list[Window]:
+        """All windows, oldest first."""
+        return self.snapshot.windows[self.key]
+
+    @cached_property
+    def metric(self) -> CompiledMetric | None:
+        """What the plan says of the metric, if it is known."""
+        return self.snapshot.metric_of(self.key)
+
+    @cached_property
+    def plan(self) -> CompiledPlan | None:
+        """The plan, if it is known."""
+        return self.snapshot.plan_of(self.key)
+
+    @property
+    def title(self) -> str:
+        """What the metric is, in the plan's words."""
+        return title_of(self.metric, self.key)
+
+    @cached_property
+    def all_rows(self) -> list[Estimate]:
+        """The window's estimates, those of segments too."""
+        return self.snapshot.estimates(self.shown)
+
+    @cached_property
+    def rows(self) -> list[Estimate]:
+        """The window's estimates of all reports together."""
+        return [row for row in self.all_rows if not row.segment]
+
+    def of_kind(self, *kinds: str) -> list[Estimate]:
+        """Return the estimates of some kinds, without those of segments."""
+        return [row for row in self.rows if row.kind in kinds]
+
+    @cached_property
+    def headlines(self) -> list[Estimate]:
+        """The estimates that stand for the metric."""
+        return headlines(self.rows)
+
+
+def title_of(metric: CompiledMetric | None, key: MetricKey) -> str:
+    """Return what a metric is, or its name where no plan describes it."""
+    described = metric is not None and (metric.description or metric.question)
+    return facts.title(metric) if metric is not None and described else key.metric
+
+
+def newest(windows: list[Window]) -> Window:
+    """Return the newest window that is not withheld, or the newest if all are."""
+    shown = [window for window in windows if window.withheld is None]
+    return (shown or windows)[-1]
+
+
+def headlines(rows: list[Estimate]) -> list[Estimate]:
+    """Return the estimates that stand for a window, the most telling ones first."""
+    by_kind: dict[str, list[Estimate]] = {}
+    for row in rows:
+        if row.value is not None:
+            by_kind.setdefault(row.kind, []).append(row)
+    shares = by_kind.get("share", [])
+    if {row.item for row in shares} in ({"true", "false"}, {"yes", "no"}):
+        return [row for row in shares if row.item in ("true", "yes")]
+    if "mean" in by_kind:
+        return [*by_kind["mean"], *by_kind.get("missing", [])][:HEADLINES]
+    strings = [row for row in by_kind.get("string", []) if row.significant]
+    named = shares or strings or by_kind.get("group", []) or by_kind.get("unexplained", [])
+    return sorted(named, key=lambda row: -(row.value or 0))[:HEADLINES]
+
+
+def name_of(row: Estimate) -> str:
+    """Return what an estimate is of, as people say it."""
+    if row.kind == "quantile":
+        return "median" if row.item == "0.5" else f"{100 * float(row.item):g} % quantile"
+    if row.kind in ("share", "string", "group"):
+        return row.item
+    if row.kind == "cdf":
+        return f"at or below {row.item}"
+    return f"{row.kind} {row.item}".strip()

@@ -1,0 +1,130 @@
+"""What figures mean and what they do not cover, in sentences that stand beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sotto.wire.reasons import Reason
+
+_INTERVAL = (
+    "The interval of 95 % covers the noise that devices added: of 100 such intervals about 95 hold "
+    "the figure of the reports that counted here. It does not cover devices that are silent: those "
+    "that did not agree, are offline, or answer in another period."
+)
+_UNBIASED = (
+    "Estimates are right on average. So a small share can come out below 0 %, and shares need not "
+    "sum to 100 %."
+)
+#: By kind of estimate: what it is.
+KINDS = {
+    "share": f"The share of reports with this answer. {_UNBIASED} {_INTERVAL}",
+    "group": "The share of several values together, which the reports do not tell apart. "
+    f"{_INTERVAL}",
+    "mean": f"The mean of what was reported, each value limited to the plan's range. {_INTERVAL}",
+    "missing": f"The share of reports that say there is no value. {_INTERVAL}",
+    "quantile": "The value below which this part of the values lies. It is read off the estimated "
+    "distribution, and depends on its shape near that value. Its interval covers at least what it "
+    "says. Silent devices are not covered.",
+    "cdf": "The share of values at or below a point. The curve is made to rise, which evens out "
+    "noise and biases it where it was uneven; each point stands for a small part of the range. The "
+    "band is of 95 % at each point, not for the whole curve at once, and does not cover silent "
+    "devices.",
+    "bit": "The share of values in which this bit of the number is set, the first the most "
+    f"significant. {_INTERVAL}",
+    "string": "The share of reports with this string, of all candidates that were looked for. A "
+    "string that is no candidate cannot be found. Significant means told from zero although so "
+    "many candidates were tested. The detection floor is the smallest share that is found half of "
+    "the time: what is rarer cannot be told from noise, and is not shown to be absent. "
+    f"{_INTERVAL}",
+    "unexplained": "The share of reports that no candidate accounts for.",
+}
+SHOWN = (
+    "“Displayed” is the closest set of shares that could be, none below 0 and all together 100 %. "
+    "It is for charts: it is not right on average, and the interval does not belong to it."
+)
+METHODS = {
+    "monotone": "made to rise; biased where it evens out",
+    "smoothed": "biased toward a smooth distribution; has no interval",
+    "em": "the most likely shares, biased near zero; interval not valid near 0 or 1",
+    "biased": "of what devices sent, which need not be what was true",
+}
+HISTORY = (
+    "Each window is estimated from its own reports alone. A window that is still open, or whose "
+    "reports are at early levels, has a wider interval and will change. A difference between "
+    "windows can be noise where their intervals overlap, and a change of who reports is not told "
+    "from a change of what they report."
+)
+SHARPENING = (
+    "A device releases one answer several times, each time with less noise; the newest release "
+    "replaces the one before. So a window sharpens without a further report about it. The "
+    "predicted standard error is what it would be if all reports were at that level, for the data "
+    "named; it covers noise alone."
+)
+SEGMENTS = (
+    "The same figure among the reports of each segment. Segments are public facts that a device "
+    "states when it records, not protected values. Intervals are for each segment by itself: among "
+    "20 segments that are alike, one is expected to lie outside. A segment with fewer reports than "
+    "the plan's minimum is withheld. A difference says nothing about its cause."
+)
+WINDOW = (
+    "A window holds the reports of values that were recorded in it. Reports arrive later than the "
+    "values they are about, so that a window goes on changing after its end."
+)
+REJECTED = (
+    "Reports that were not counted, by reason. They are kept with their bytes for as long as the "
+    "plan says. Noise on the network and old apps cause a few; many of one reason are a fault or "
+    "an attack. What never arrived is not seen here."
+)
+BUDGETS = (
+    "What pseudonyms have spent, audited from what arrived. A pseudonym is one device in one "
+    "period; two periods of a device cannot be joined. One that sent more than its budget, or two "
+    "answers where there can be one, is revoked: none of its reports counts. Observed also counts "
+    "what was rejected. This is a check of devices, not the bound that a plan promises: that is "
+    "the ceiling."
+)
+JOB = (
+    "How far the job is, as it last said. The log's clock is the time at which the newest report "
+    "that was read had been appended: if it stands still, either nothing arrives or the job does "
+    "not run."
+)
+LEVELS = (
+    "“Certified” is the exact worst-case loss of all releases up to that level, computed from the "
+    "probabilities that the sampler uses, and is what a device is charged. “A lie counts” is by "
+    "how much a forged report can move a share, or a mean in parts of its range. A bound on what "
+    "can be learnt from reports says nothing about what is known from elsewhere."
+)
+CEILINGS = (
+    "A device stops recording before a ceiling would be exceeded. Ceilings belong to one device "
+    "and one collector: a person with several devices, or who reinstalls, has several."
+)
+
+#: What rejected reports are, by reason.
+REASONS = {
+    Reason.MALFORMED: "bytes that are no message",
+    Reason.UNKNOWN_VERSION: "of a version of the format that is not known here",
+    Reason.UNKNOWN_PLAN: "of a plan that was not given to the job",
+    Reason.UNKNOWN_METRIC: "of a metric that the plan does not have",
+    Reason.WRONG_WIDTH: "a payload of another width than the plan says",
+    Reason.WRONG_SHARD: "in a shard that is not the pseudonym's",
+    Reason.IMPOSSIBLE_LEVEL: "of a level that the metric does not have",
+    Reason.OUT_OF_DOMAIN: "a symbol that no device can send",
+    Reason.MISALIGNED_TIME: "an event time that the plan's resolution does not have",
+    Reason.FUTURE: "recorded after it was appended: a clock is wrong",
+    Reason.LATE: "older than any report may be",
+    Reason.OVER_BUDGET: "of a pseudonym that sent more than its budget",
+    Reason.EQUIVOCATION: "of a pseudonym that gave two answers where there can be one",
+    Reason.REVOKED: "of a pseudonym that had been revoked before",
+    Reason.CORRUPT_LOG: "records of the log that are damaged",
+    Reason.WRONG_PARTITION: "in another partition than its shard's",
+    Reason.UNAUTHENTICATED: "without a valid signature, where the plan asks for one",
+}
+
+
+def reason(label: str) -> str:
+    """Return what a reason means; empty for one that is not known."""
+    return {each.label: text for each, text in REASONS.items()}.get(label, "")
+
+
+def of_kinds(kinds: Iterable[str]) -> list[str]:
+    """Return what figures of some kinds mean, each sentence once."""
+    return list(dict.fromkeys(KINDS[kind] for kind in kinds if kind in KINDS))

@@ -1,0 +1,134 @@
+"""Show results in a browser: metrics, windows, intervals, plans, the health of the data.
+
+Reads what a job has left, the database of results and the plans, and writes nothing. It may be
+started before the job, which need not have run: pages show results as they come. Of the state
+directory of sotto aggregate it knows all; of a database alone, as sotto sink writes it, the plans
+have to be given. Programs find the same figures at /api/v1.
+
+The page listens on loopback, for whoever is on this machine. Elsewhere, and with --site, it asks
+for a token, which a browser gives in a form and a program as Authorization: Bearer TOKEN. Without
+--token-file one is made and printed. --public asks for none, and shows estimates, intervals and
+plans alone: not what was rejected, what pseudonyms have spent, or how the job is.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sotto.cli import options
+from sotto.errors import ParameterError
+
+if TYPE_CHECKING:
+    from pipelines.results.reader import ResultsReader
+    from pipelines.web.access import Access
+
+HELP = "show results in a browser"
+
+PORT = 8480
+
+EXAMPLES = """\
+examples:
+  sotto serve --state build/state
+      http://127.0.0.1:8480/, until interrupted
+  sotto serve --state build/state --database postgresql+psycopg://localhost/sotto
+      where the job has a database of its own
+  sotto serve --database postgresql+psycopg://localhost/sotto --plan plan.yaml
+      of a streaming job, whose results sotto sink writes
+  sotto serve --state build/state --listen 0.0.0.0 --token-file token.txt \\
+      --certificate cert.pem --private-key key.pem
+      for the network, with a token and TLS
+  sotto serve --state build/state --site results.example --token-file token.txt
+      behind a proxy of that name, on this machine
+  sotto serve --state build/state --site results.example --public
+      for everybody: estimates and plans alone
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = partial(options.add, parser)
+    add_results(parser)
+    add("--listen ADDRESS", "where to listen", "127.0.0.1")
+    add("--port N", "where to listen; 0 for any free one", PORT, type=options.whole(0, 65535))
+    add("--site NAME", "the name under which a proxy on this machine serves the page")
+    add("--token-file FILE", "a token of 20 characters or more; made and printed if left out")
+    add("--public", "ask for no token, and show only what is meant for the public")
+    add("--certificate FILE", "for TLS without a proxy (PEM)")
+    add("--private-key FILE", "of the certificate (PEM)")
+
+
+def add_results(parser: argparse.ArgumentParser) -> None:
+    """Declare where results and plans are: ``--state``, ``--database``, ``--plan``."""
+    add = partial(options.add, parser)
+    add("--state DIR", "of sotto aggregate")
+    add("--database URL", "default: results.db in the state directory (SQLite)")
+    options.add_plans(parser, "where no state directory has the plans", required=False)
+
+
+def reader_of(args: argparse.Namespace) -> ResultsReader:
+    """Return the reader of the results that the arguments name."""
+    from pipelines.results.reader import ResultsReader
+    from pipelines.sinks.sql import of_state
+
+    if args.state is None and args.database is None:
+        raise ParameterError("--state or --database must say where the results are")
+    if args.state is not None and args.plan:
+        raise ParameterError("--plan is for a database without --state, which has the plans")
+    plans = options.plans_of(args.plan)[0]
+    return ResultsReader(args.database or of_state(args.state), args.state, plans)
+
+
+def run(args: argparse.Namespace) -> int:
+    from pipelines.collector.certificates import Certificate
+    from pipelines.collector.limits import Limits
+    from pipelines.collector.server import serve
+    from pipelines.web.application import HEADERS, Site, application
+
+    options.quiet_libraries()
+    if (args.certificate is None) != (args.private_key is None):
+        raise ParameterError("--certificate and --private-key go together")
+    certificate = None
+    if args.certificate is not None:
+        certificate = Certificate(args.certificate, args.private_key, options.warn)
+    access, made = _access(args)
+    site = Site(reader_of(args), access, args.state)
+    app = application(site, warn=options.warn)
+    scheme = "http" if certificate is None else "https"
+    host = f"[{args.listen}]" if ":" in args.listen else args.listen
+
+    def ready(port: int) -> None:
+        print(f"{scheme}://{host}:{port}/", flush=True)
+        if made:
+            print(f"token: {access.token}", flush=True)
+
+    reload = [] if certificate is None else [certificate.reload]
+    serve(
+        app,
+        args.listen,
+        args.port,
+        Limits(),
+        ready,
+        options.warn,
+        certificate,
+        reload,
+        HEADERS,
+    )
+    return 0
+
+
+def _access(args: argparse.Namespace) -> tuple[Access, bool]:
+    """Return who may see the page, and whether a token was made for that."""
+    from pipelines.web.access import LOOPBACK, Access, is_loopback, new_token, token_of
+
+    secure = args.certificate is not None
+    local = is_loopback(args.listen)
+    hosts = (*LOOPBACK, *([args.site.lower()] if args.site else [])) if local else ()
+    if args.public:
+        if args.token_file is not None:
+            raise ParameterError("--public asks for no token: leave out --token-file")
+        return Access(None, True, hosts, secure), False
+    token = None if args.token_file is None else token_of(args.token_file)
+    if token is None and local and args.site is None:
+        return Access(None, False, hosts, secure), False
+    return Access(token or new_token(), False, hosts, secure or args.site is not None), not token
