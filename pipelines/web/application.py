@@ -193,6 +193,7 @@ def application(
 
     app = FastAPI(
         title="Sotto",
+        openapi_url="/api/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,

@@ -83,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
     from pipelines.collector.certificates import Certificate
     from pipelines.collector.limits import Limits
     from pipelines.collector.server import serve
+    from pipelines.results.api import create_router
     from pipelines.web.application import HEADERS, Site, application
 
     options.quiet_libraries()
@@ -92,8 +93,9 @@ def run(args: argparse.Namespace) -> int:
     if args.certificate is not None:
         certificate = Certificate(args.certificate, args.private_key, options.warn)
     access, made = _access(args)
-    site = Site(reader_of(args), access, args.state)
-    app = application(site, warn=options.warn)
+    reader = reader_of(args)
+    site = Site(reader, access, args.state)
+    app = application(site, [create_router(reader, public=access.public)], options.warn)
     scheme = "http" if certificate is None else "https"
     host = f"[{args.listen}]" if ":" in args.listen else args.listen
 
