@@ -70,7 +70,7 @@ class AlertWatch:
         warn: Callable[[str], None] = _LOG.warning,
     ) -> None:
         self._reader = reader
-        self._configuration = configuration
+        self.configuration = configuration
         self._path = path
         self._notifiers = notifiers(configuration.notify) if send is None else list(send)
         self._clock = clock
@@ -81,7 +81,7 @@ class AlertWatch:
 
     def judgements(self) -> list[Judgement]:
         """Return what the watched figures are like now."""
-        return judge(read_series(self._reader, self._configuration), self._configuration)
+        return judge(read_series(self._reader, self.configuration), self.configuration)
 
     def look(self) -> Looked:
         """Look at the results, keep what is new, and send what is due.
@@ -93,7 +93,7 @@ class AlertWatch:
         judgements = self.judgements()
         with file.changing(self._path) as kept:
             now = self._clock()
-            new, sent = update(kept, judgements, self._configuration, now)
+            new, sent = update(kept, judgements, self.configuration, now)
             for alert in sent:
                 alert.deliveries = {each.name: Delivery(next=now) for each in self._notifiers}
         self._revision = revision

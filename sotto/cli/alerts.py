@@ -23,16 +23,15 @@ import argparse
 import json
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sotto.cli import options
 from sotto.cli.format import table
-from sotto.errors import ParameterError
+from sotto.cli.serve import add_results, reader_of
 
 if TYPE_CHECKING:
     from pipelines.alerts.evaluation import Judgement
-    from pipelines.alerts.watch import AlertWatch, Looked
+    from pipelines.alerts.watch import Looked
 
 HELP = "look for figures that moved, and tell who should know"
 
@@ -62,19 +61,16 @@ alerts.yaml:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(options.add, parser)
-    place = parser.add_mutually_exclusive_group(required=True)
-    options.add(place, "--state DIR", "of sotto aggregate")
-    options.add(place, "--database URL", "of sotto aggregate or sotto sink, where it has its own")
-    options.add_plans(parser, "of a database: says when a window's reports are due", required=False)
-    add("--alerts FILE", "what is watched and who is told (YAML); see below")
-    add("--kept FILE", "where alerts are kept (default: alerts.json in the state directory)")
+    add_results(parser)
+    options.add_alerts(parser, "what is watched and who is told (YAML); see below")
     add("--watched", "only show what is watched, and how well")
     add("--all", "print all alerts that are kept, not only new ones")
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
 def run(args: argparse.Namespace) -> int:
-    watch = _watch(args)
+    options.quiet_libraries()
+    watch = options.alerts_of(args, reader_of(args))
     if args.watched:
         _print_watched(watch.judgements())
         return 0
@@ -88,34 +84,11 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(looked, everything=args.all)
     if looked.undelivered:
-        options.warn(f"{looked.undelivered} messages are not delivered: {_problem(looked)}")
+        count = looked.undelivered
+        messages = "1 message is" if count == 1 else f"{count} messages are"
+        options.warn(f"{messages} not delivered and will be tried again: {_problem(looked)}")
         return 3
     return 1 if looked.new else 0
-
-
-def _watch(args: argparse.Namespace) -> AlertWatch:
-    import logging
-
-    from pipelines.alerts.configuration import Configuration, load_configuration
-    from pipelines.alerts.watch import AlertWatch
-    from pipelines.results.reader import ResultsReader
-
-    logging.basicConfig(level=logging.ERROR)
-    configuration = Configuration() if args.alerts is None else load_configuration(args.alerts)
-    if args.state is not None:
-        reader = ResultsReader.of_state(args.state)
-    else:
-        reader = ResultsReader(args.database, plans=options.plans_of(args.plan)[0])
-    return AlertWatch(reader, configuration, _kept(args))
-
-
-def _kept(args: argparse.Namespace) -> Path:
-    if args.kept is not None:
-        kept: Path = args.kept
-        return kept
-    if args.state is None:
-        raise ParameterError("--kept must say where alerts are kept, such as --kept alerts.json")
-    return Path(args.state) / "alerts.json"
 
 
 def _print(looked: Looked, *, everything: bool) -> None:
@@ -129,7 +102,8 @@ def _print(looked: Looked, *, everything: bool) -> None:
     judged = [each for each in looked.judgements if each.found.judged]
     learning = len(looked.judgements) - len(judged)
     more = f"; {learning} more have too few windows yet" if learning else ""
-    print(f"{len(looked.new)} new alerts of {len(judged)} figures{more}")
+    alerts = "1 new alert" if len(looked.new) == 1 else f"{len(looked.new)} new alerts"
+    print(f"{alerts} of {len(judged)} figures{more}")
 
 
 def _problem(looked: Looked) -> str:
