@@ -99,7 +99,7 @@ def _rows(reader: ResultsReader, wanted: MetricWatched) -> Iterator[Estimate]:
             told = bool(row.segment) or not wanted.segments
             if told and (wanted.items is None or row.item in wanted.items):
                 yield row
-    if not any_kind and not reader.windows(Chosen(plan=wanted.plan, metric=wanted.metric), limit=1):
+    if not any_kind and not reader.windows(Chosen(plan=wanted.plan, metric=wanted.metric)):
         where = f" of plan {wanted.plan}" if wanted.plan else ""
         raise ParameterError(f"there are no results of metric {wanted.metric}{where}")
 

@@ -60,16 +60,15 @@ class MovingResults:
         self,
         items: Mapping[str, Sequence[tuple[float, float] | None]],
         first: int = 0,
-        ripe: int | None = None,
+        clock: int | None = None,
     ) -> None:
         """Write (value, standard error) of windows from ``first`` on, in a new generation.
 
-        None is a window that is withheld. The clock is where window number ``ripe`` is ripe, the
-        last one if not given.
+        None is a window that is withheld. The clock (ms) is where the last window is ripe, if not
+        given.
         """
         self._generation += 1
         (length,) = {len(series) for series in items.values()}
-        last = first + length - 1 if ripe is None else ripe
         changed = [
             (
                 [self._window(first + at)],
@@ -80,7 +79,8 @@ class MovingResults:
             )
             for at in range(length)
         ]
-        clock = START + (last + 1) * WEEK + RIPE
+        if clock is None:
+            clock = START + (first + length) * WEEK + RIPE
         with Results(self.url) as results:
             results.projected("tests.example", "state")
             results.project(
