@@ -14,8 +14,8 @@ import numpy as np
 from mechanisms.estimators.local_level import Smoothed, smooth
 from mechanisms.estimators.shifts import LEAST_RUN, MOST_RUN, Shift, Watched, threshold_of, watch
 from pipelines.alerts.configuration import Configuration
-from pipelines.alerts.kept import Alert, Judged, Kept
-from pipelines.alerts.series import Figure, Series
+from pipelines.alerts.kept import Alert, Figure, Judged, Kept
+from pipelines.alerts.series import Series
 
 _YEAR = timedelta(days=365.25)
 
@@ -88,7 +88,7 @@ def update(
     sent: list[Alert] = []
     standing: set[str] = set()
     for each in judgements:
-        name = _name(each.series.figure)
+        name = each.series.figure.key
         before = kept.judged.get(name)
         known = [alert for alert in kept.alerts if alert.figure == each.series.figure]
         for shift in each.found.shifts:
@@ -111,10 +111,6 @@ def update(
     kept.add(new)
     kept.evaluated = now
     return new, [alert for alert in new if alert in sent]
-
-
-def _name(figure: Figure) -> str:
-    return json.dumps([*figure[:-1], figure.length.total_seconds()])
 
 
 def _same(alert: Alert, shift: Shift, series: Series) -> bool:
@@ -140,7 +136,7 @@ def _alert(
     figure = series.figure
     direction = "up" if shift.change > 0 else "down"
     start = series.start(shift.window)
-    about = json.dumps([_name(figure), direction, start.isoformat()])
+    about = json.dumps([figure.key, direction, start.isoformat()])
     return Alert(
         id=hashlib.sha256(about.encode()).hexdigest()[:24],
         raised=now,

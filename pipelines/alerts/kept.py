@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from pipelines.alerts.series import Figure
 from pipelines.storage.files import replace
 from sotto.errors import AggregationError
 from sotto.files import try_lock
@@ -24,6 +24,29 @@ _PATIENCE = 60.0
 #: A message that cannot be delivered is tried again after so long, twice as long each time, up to
 #: the second; and not any more after the third.
 FIRST_RETRY, LAST_RETRY, GIVEN_UP = timedelta(seconds=10), timedelta(hours=1), timedelta(days=7)
+
+
+class Figure(NamedTuple):
+    """What is watched; all versions of a plan together."""
+
+    collector: str
+    plan: str
+    metric: str
+    segment: str
+    kind: str
+    item: str
+    length: timedelta  #: of its windows
+
+    @property
+    def name(self) -> str:
+        """How people call it, such as ``carrier AA`` or ``dep_delay mean, os=linux``."""
+        what = self.item if self.kind == "share" else f"{self.kind} {self.item}".strip()
+        return f"{self.metric} {what}" + (f", {self.segment}" if self.segment else "")
+
+    @property
+    def key(self) -> str:
+        """Its name in the file of alerts: JSON, the collector first."""
+        return json.dumps([*self[:-1], self.length.total_seconds()])
 
 
 class _Model(BaseModel):
@@ -131,7 +154,7 @@ class Kept(_Model):
     version: Literal[1] = 1
     #: When the results were last looked at.
     evaluated: AwareDatetime | None = None
-    #: By figure, as JSON.
+    #: By :attr:`Figure.key`.
     judged: dict[str, Judged] = Field(default_factory=dict)
     #: Oldest first.
     alerts: list[Alert] = Field(default_factory=list)
@@ -139,6 +162,18 @@ class Kept(_Model):
     def add(self, alerts: list[Alert]) -> None:
         """Add alerts; the oldest go where there are too many."""
         self.alerts = [*self.alerts, *alerts][-MOST_ALERTS:]
+
+    def undelivered(self, collector: str | None = None) -> int:
+        """Return how many messages are still to be delivered, of one collector or all.
+
+        None that is given up counts.
+        """
+        return sum(
+            each.next is not None
+            for alert in self.alerts
+            for each in alert.deliveries.values()
+            if collector in (None, alert.collector)
+        )
 
 
 def read(path: Path) -> Kept:

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 import numpy as np
 
 from mechanisms.arrays import Floats
 from pipelines.alerts.configuration import Configuration, MetricWatched
+from pipelines.alerts.kept import Figure
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import Estimate
 from sotto.errors import ParameterError
@@ -19,24 +19,6 @@ from sotto.plan.compiled import CompiledPlan
 
 #: Windows of a figure that are looked at, the newest of them.
 MOST_WINDOWS = 400
-
-
-class Figure(NamedTuple):
-    """What is watched; all versions of a plan together."""
-
-    collector: str
-    plan: str
-    metric: str
-    segment: str
-    kind: str
-    item: str
-    length: timedelta  #: of its windows
-
-    @property
-    def name(self) -> str:
-        """How people call it, such as ``carrier AA`` or ``dep_delay mean, os=linux``."""
-        what = self.item if self.kind == "share" else f"{self.kind} {self.item}".strip()
-        return f"{self.metric} {what}" + (f", {self.segment}" if self.segment else "")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pipelines.alerts import kept as file
@@ -22,6 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 #: Messages that fail before a channel is left alone until the next time.
 _FAILURES = 3
+_AGAIN = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class AlertWatch:
                     alert.deliveries[name].next = None
             for notifier in self._notifiers:
                 self._deliver(notifier, kept.alerts)
-            return undelivered(kept)
+            return kept.undelivered()
 
     def _deliver(self, notifier: Notifier, alerts: Sequence[Alert]) -> None:
         now = self._clock()
@@ -140,13 +141,16 @@ class AlertWatch:
     def run(self, stopped: threading.Event, seconds: float) -> None:
         """Look whenever the results have changed, and send what is due, until an event is set.
 
+        Also once an hour, so that the file says that somebody looks.
+
         What goes wrong is warned of once, and tried again.
         """
-        problem = ""
+        problem, again = "", self._clock()
         while not stopped.is_set():
             try:
-                if self._reader.revision() != self._revision:
+                if self._reader.revision() != self._revision or self._clock() > again:
                     self.look()
+                    again = self._clock() + _AGAIN
                 elif self._has_due():
                     self.deliver()
                 problem = ""
@@ -161,11 +165,6 @@ class AlertWatch:
         return any(
             _is_due(each, now) for alert in self.kept().alerts for each in alert.deliveries.values()
         )
-
-
-def undelivered(kept: Kept) -> int:
-    """Return how many messages are still to be delivered; none that is given up."""
-    return sum(each.next is not None for alert in kept.alerts for each in alert.deliveries.values())
 
 
 def _is_due(delivery: Delivery | None, now: datetime) -> bool:

@@ -72,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--topic NAME", "of sotto aggregate", [], action="append")
     plans = "of a streaming job, for what its plans allow; runs leave theirs in --state"
     add("--plan FILE", plans, [], action="append")
+    add("--alerts FILE", "alerts.json of sotto alerts or sotto serve", [], action="append")
     add("--listen ADDRESS", "where to serve", "127.0.0.1")
     add("--port N", "where to serve; 0 for any free one", PORT, type=options.whole(0, 65535))
     most = "series of estimates at most, four an estimate"
@@ -96,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
 def _registry(args: argparse.Namespace) -> CollectorRegistry:
     from prometheus_client import CollectorRegistry
 
+    from pipelines.exporter.alerts import KeptAlerts
     from pipelines.exporter.database import Database
     from pipelines.exporter.health import Health, Readers
     from pipelines.sinks.sql import of_state
@@ -108,6 +110,8 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
     registry.register(
         Health(readers.readings, args.max_age / 1000, None if args.once else args.timeout / 1000)
     )
+    if args.alerts:
+        registry.register(KeptAlerts(args.alerts))
     return registry
 
 
