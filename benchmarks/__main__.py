@@ -14,6 +14,7 @@ BENCHMARKS = {
     "kernels": "kernels",
     "variance": "variance",
     "linking": "linking",
+    "alerts": "alerts",
     "step": "step",
     "run": "run",
     "growth": "run.growth",

@@ -126,7 +126,7 @@ class Watched:
 
     ``judged``: how many windows were. ``drift``, ``spread``: the expected ones, in the unit of the
     values. ``level`` and ``error``: what is expected of the next window, and how far off that is,
-    its own noise included, if that is the last one's; NaN where there is no window.
+    its own noise included, if that is the last one's; NaN where nothing is known of it.
     """
 
     shifts: tuple[Shift, ...]
@@ -137,11 +137,21 @@ class Watched:
     error: float = math.nan
     _next: tuple[_Models, float, float] | None = field(default=None, repr=False, compare=False)
 
+    def windows_to_find(self, change: float) -> int | None:
+        """Return within how many windows a shift of this size is found from now on.
+
+        With probability :data:`FOUND`; None if that takes more than 26, or ``level`` is unknown.
+        """
+        if self._next is None:
+            return None
+        models, error, threshold = self._next
+        return windows_to_find(models, change, error, threshold)
+
     def smallest(self, windows: int) -> float | None:
         """Return the smallest shift that is found within so many windows, to 1 %.
 
-        That is with probability :data:`FOUND`, in the unit of the values; None if the series has no
-        window, or if a shift of 50 times ``error`` is not.
+        That is with probability :data:`FOUND`, in the unit of the values; None if ``level`` is
+        unknown, or if a shift of 50 times ``error`` is not found.
         """
         if self._next is None:
             return None
@@ -217,8 +227,8 @@ class _Models:
 def watch(values: Floats, errors: Floats, threshold: float, drift: float | None = None) -> Watched:
     """Return where a series moved.
 
-    After an alarm the level is learned anew from the onset on, with what is known of the drift
-    before it.
+    After an alarm the level is learned anew from the next window on, with what was known of the
+    drift before the onset.
 
     Parameters
     ----------
@@ -253,16 +263,19 @@ def watch(values: Floats, errors: Floats, threshold: float, drift: float | None 
         finder.take(t, value, error, judge=seen > learned)
         if finder.alarm is not None:
             finder.report(values, errors)
+    return _watched(finder, judged, last)
+
+
+def _watched(finder: _Finder, judged: int, error: float) -> Watched:
+    models, shifts = finder.models, tuple(finder.shifts)
     shares = models.probabilities()[0]
-    return Watched(
-        tuple(finder.shifts),
-        judged,
-        math.sqrt(shares @ models.drifts),
-        math.sqrt(shares @ models.spreads),
-        float(shares @ models.levels[0]),
-        math.sqrt(_spread_of(shares, models.levels[0], models.predicted(last))),
-        (models, last, threshold),
-    )
+    drift, spread = math.sqrt(shares @ models.drifts), math.sqrt(shares @ models.spreads)
+    if np.isinf(models.variances[0]):
+        return Watched(shifts, judged, drift, spread)
+    level = float(shares @ models.levels[0])
+    off = math.sqrt(_spread_of(shares, models.levels[0], models.predicted(error)))
+    known = (models, error, finder.threshold)
+    return Watched(shifts, judged, drift, spread, level, off, known)
 
 
 def _models(values: Floats, errors: Floats, drift: float | None) -> _Models | None:
@@ -311,7 +324,7 @@ class _Finder:
                 self._since[side].clear()
 
     def report(self, values: Floats, errors: Floats) -> None:
-        """Note a shift, and learn the level anew from its onset on."""
+        """Note a shift, and take nothing for known of the level after it."""
         assert self.alarm is not None
         side, window = self.alarm
         sign = 1 - 2 * side
@@ -322,18 +335,14 @@ class _Finder:
         # The most likely onset: that with the most significant change.
         onset = max(found, key=lambda t: sign * found[t][0] / found[t][1])
         (change, error), before = found[onset], self._since[side][onset]
-        since = range(onset, window + 1)
         noise = float(np.nanmedian(errors[onset : window + 1]))
         predicted = windows_to_find(before, change, noise, self.threshold)
         level = float(before.probabilities()[0] @ before.levels[0])
         self.shifts.append(Shift(window, onset, level, change, error, predicted))
+        # Windows that were chosen for being far off would be a bad beginning of the new level:
+        # every false alarm would be followed by another one, back.
         self.models.weights = before.weights.copy()
         self.models.forget()
-        for t in since:
-            if math.isfinite(values[t]):
-                self.models.take(values[t : t + 1], float(errors[t]))
-            else:
-                self.models.skip()
         self._sums, self._since, self.alarm = [0.0, 0.0], [{}, {}], None
 
 

@@ -76,7 +76,7 @@ def watched(view: View) -> Mapping[str, object] | None:
             each.found.level,
             each.found.error,
             each.found.drift,
-            each.found.judged > 0,
+            math.isfinite(each.found.level) and each.found.judged > 0,
         )
         for each in judgements[:_WATCHED]
     ]
