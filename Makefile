@@ -54,9 +54,11 @@ lint: venv  ## format, lint and types, checked
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-docs: venv  ## write docs/mechanisms.md again from the library
+docs: venv  ## write docs/mechanisms.md and docs/tables.md again from the library
 	$(BIN)/python -m mechanisms.reference > docs/mechanisms.md.new
 	mv docs/mechanisms.md.new docs/mechanisms.md
+	$(BIN)/python -m pipelines.results.reference > docs/tables.md.new
+	mv docs/tables.md.new docs/tables.md
 
 bench: venv bench-peers  ## measure the figures that the README and docs/ quote
 	$(BIN)/python -m benchmarks

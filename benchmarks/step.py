@@ -74,6 +74,7 @@ def _chains(
         event=event,
         append=event + delays + HOUR + draw.integers(0, HOUR, n * LEVELS),
         countable=np.ones(n * LEVELS, dtype=np.bool_),
+        cell=np.zeros(n * LEVELS, dtype=np.uint8),
         payload=payload.reshape(n * LEVELS, -1),
     )
 

@@ -73,7 +73,7 @@ def _batches(log: Path, registry: Registry) -> Iterator[Batch]:
 
 
 def _select(batch: Batch, which: NDArray[np.bool_]) -> Batch:
-    names = ("level", "pseudonym", "chain", "event", "append", "payload")
+    names = ("level", "pseudonym", "chain", "event", "append", "payload", "cell")
     return Batch(batch.metric, *(getattr(batch, name)[which] for name in names))
 
 

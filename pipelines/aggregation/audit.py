@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pipelines.aggregation.rows import NEWEST, opens
 from pipelines.aggregation.state import State
+from sotto.plan.segments import cell_label
 from sotto.wire.reasons import Reason
 
 
@@ -24,7 +25,7 @@ class Audit:
     """Columns over the P pseudonyms of one shard and period, sorted by pseudonym."""
 
     pseudonym: NDArray[np.uint64]  #: (P, 2) uint64
-    #: (P,) int64; distinct chains; one with two metrics or event times counts as two.
+    #: (P,) int64; distinct chains; one with two metrics, event times or cells counts as two.
     chains: NDArray[np.int64]
     #: (P,) int64; micro-epsilon of what counts, and of every payload seen.
     accepted: NDArray[np.int64]
@@ -71,6 +72,7 @@ class ChainLine:
     version: int
     metric: str
     event: int  #: truncated time of the recording, ms
+    segment: str  #: the cell of the plan's segments; empty where it has none
     counted: int | None  #: the level that counts, 0 the weakest
     accepted: int  #: certified micro-epsilon of that level; 0 where none counts
     payloads: tuple[int, ...]  #: different payloads at each level; more than one is an equivocation
@@ -105,12 +107,13 @@ def _costs(state: State) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _conflicts(state: State) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
     """Return of each conflicting row its entry, what it adds to observed, and to the chains."""
     rows, entries = state.conflicts, state.entries
-    columns = [rows[name] for name in ("level", "event", "metric", "entry")]
+    columns = [rows[name] for name in ("level", "cell", "event", "metric", "entry")]
     order = np.lexsort(columns)
-    level, event, metric, entry = (column[order] for column in columns)
+    level, cell, event, metric, entry = (column[order] for column in columns)
     elsewhere = (entries["metric"][entry] != metric) | (entries["event"][entry] != event)
-    new_chain = opens(entry, metric, event)
-    new_level = opens(entry, metric, event, level)
+    elsewhere |= entries["cell"][entry] != cell
+    new_chain = opens(entry, metric, event, cell)
+    new_level = opens(entry, metric, event, cell, level)
     newest = np.append(new_chain[1:], np.ones(min(order.size, 1), dtype=np.bool_))
     # A second payload of a level costs the level. The first of a level costs nothing of its own,
     # but a chain costs its newest level; for a chain that has an entry, both are counted there.
@@ -140,22 +143,22 @@ def chains_of(state: State, pseudonym: bytes) -> list[ChainLine]:
     if owner is None:
         return []
     entries, conflicts, levels = state.entries, state.conflicts, state.catalog.levels
-    payloads: dict[tuple[bytes, int, int], list[int]] = {}
-    counted: dict[tuple[bytes, int, int], int] = {}
+    payloads: dict[tuple[bytes, int, int, int], list[int]] = {}
+    counted: dict[tuple[bytes, int, int, int], int] = {}
     for at in np.flatnonzero(entries["pseudonym"] == owner):
         chain = entries["low"][at].tobytes() + entries["high"][at].tobytes()
-        key = (chain, int(entries["metric"][at]), int(entries["event"][at]))
+        key = (chain, *(int(entries[name][at]) for name in ("metric", "event", "cell")))
         seen = int(entries["seen"][at])
         payloads[key] = [seen >> level & 1 for level in range(int(levels[key[1]]))]
         counted[key] = int(entries["counted"][at])
         for row in np.flatnonzero(conflicts["entry"] == at):
-            key = (chain, int(conflicts["metric"][row]), int(conflicts["event"][row]))
+            key = (chain, *(int(conflicts[name][row]) for name in ("metric", "event", "cell")))
             found = payloads.setdefault(key, [0] * int(levels[key[1]]))
             found[int(conflicts["level"][row])] += 1
     lines = []
-    for (chain, metric, event), of_level in sorted(payloads.items()):
+    for (chain, metric, event, cell), of_level in sorted(payloads.items()):
         _, _, plan, about = state.registry.metrics[metric]
-        level = counted.get((chain, metric, event), 0)
+        level = counted.get((chain, metric, event, cell), 0)
         lines.append(
             ChainLine(
                 chain=chain.hex(),
@@ -163,6 +166,7 @@ def chains_of(state: State, pseudonym: bytes) -> list[ChainLine]:
                 version=plan.version,
                 metric=about.name,
                 event=event,
+                segment=cell_label(plan.attributes, cell),
                 counted=level - 1 if level else None,
                 accepted=int(state.catalog.certified[metric, level]),
                 payloads=tuple(of_level),

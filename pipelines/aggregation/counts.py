@@ -1,14 +1,15 @@
 """Counts of a window: one vector a level, kept on disk in pages; merging is addition.
 
 Everything that is estimated comes from these. :func:`changes` makes them of rows that start or
-stop counting. They are keyed (plan fingerprint, metric, window
-start); the vectors of a window's levels are the rows of one matrix, which adds to another like
+stop counting. They are keyed (plan fingerprint, metric, window start, cell of the plan's
+segments); the vectors of a window's levels are the rows of one matrix, which adds to another like
 any matrix. A *page* holds the windows that start in one budget period, so that a run rewrites
 the few pages that it touches and never the history. Each window carries its *revision*: the
 generation that changed it last, by which a database that fell behind finds what it missed.
 
 Page, little-endian: a sequence of windows ascending by key, each a header of 62 B (fingerprint,
-metric u16, start i64, revision u64, levels u16, length u32, 6 B of zeros) and the matrix, i64.
+metric u16, start i64, revision u64, levels u16, length u32, cell u8, 5 B of zeros) and the matrix,
+i64. Of plans without segments all cells are 0.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ from mechanisms.base import Mechanism
 from pipelines.aggregation.rows import Rows, opens
 from pipelines.aggregation.state import Catalog
 from sotto.errors import FormatError
+from sotto.plan.segments import MAX_CELLS
 
 KIND = b"counts"
 
-_HEAD = struct.Struct("<32sHqQHI6x")
-_KEY = struct.Struct("<32sHq")
-_MATRIX = struct.Struct("<HI2x")
+_HEAD = struct.Struct("<32sHqQHIB5x")
+_KEY = struct.Struct("<32sHqB")
+_CHANGE = struct.Struct("<32sHq")
+_MATRIX = struct.Struct("<HIBx")
 _I64 = np.dtype("<i8")
 #: Bytes of a window's key.
 KEY_BYTES = _KEY.size
@@ -40,11 +43,16 @@ Matrix: TypeAlias = NDArray[np.int64]
 
 
 class WindowKey(NamedTuple):
-    """A metric's window: plan fingerprint, the metric's index in that plan, start in ms."""
+    """A metric's window in one cell of the plan's segments.
+
+    Plan fingerprint, the metric's index in that plan, start in ms, and the cell, which is 0 where
+    the plan has no segments.
+    """
 
     fingerprint: bytes
     metric: int
     start: int
+    cell: int = 0
 
     def to_bytes(self) -> bytes:
         return _KEY.pack(*self)
@@ -67,22 +75,34 @@ class Window:
     counts: Matrix  #: (levels, length) int64; one vector a level, weakest first
 
 
-def pack_matrix(counts: Matrix) -> bytes:
-    """Return a matrix as bytes: levels u16, length u32, 2 B of zeros, then i64."""
-    return _MATRIX.pack(*counts.shape) + counts.astype(_I64, copy=False).tobytes()
+def pack_matrix(counts: Matrix, cell: int = 0) -> bytes:
+    """Return a matrix as bytes: levels u16, length u32, cell u8, a zero, then i64."""
+    return _MATRIX.pack(*counts.shape, cell) + counts.astype(_I64, copy=False).tobytes()
 
 
-def matrix_bytes(data: bytes, at: int) -> int:
-    """Return how many bytes the packed matrix takes that begins somewhere."""
-    levels, length = _MATRIX.unpack_from(data, at)
-    return int(_MATRIX.size + _I64.itemsize * levels * length)
+def pack_change(key: WindowKey, change: Matrix) -> bytes:
+    """Return a window and the change of its counts; several may follow one another."""
+    return _CHANGE.pack(*key[:3]) + pack_matrix(change, key.cell)
+
+
+def unpack_changes(data: bytes) -> Iterator[tuple[WindowKey, Matrix]]:
+    """Yield the windows and matrices of :func:`pack_change`."""
+    at = 0
+    while at < len(data):
+        start = at + _CHANGE.size
+        levels, length, cell = _MATRIX.unpack_from(data, start)
+        end = start + _MATRIX.size + _I64.itemsize * levels * length
+        fingerprint, metric, first = _CHANGE.unpack_from(data, at)
+        key = WindowKey(fingerprint, metric, first, cell)
+        yield key, unpack_matrix(data[start:end])
+        at = end
 
 
 def unpack_matrix(data: bytes) -> Matrix:
     """Return the matrix of :func:`pack_matrix`; read-only."""
     if len(data) < 8 or (len(data) - 8) % 8:
         raise FormatError(f"{len(data)} bytes are no matrix of counts")
-    levels, length = _MATRIX.unpack_from(data)
+    levels, length, _ = _MATRIX.unpack_from(data)
     values = np.frombuffer(data, _I64, offset=8)
     if values.size != levels * length:
         raise FormatError(f"a matrix of counts of {levels} x {length} has {values.size} numbers")
@@ -107,7 +127,8 @@ def pack_page(windows: Mapping[WindowKey, Window]) -> bytes:
     """Return the packed page; the same windows give the same bytes."""
     parts = []
     for key, window in sorted(windows.items()):
-        parts.append(_HEAD.pack(*key, window.revision, *window.counts.shape))
+        of_key, shape = key[:3], window.counts.shape
+        parts.append(_HEAD.pack(*of_key, window.revision, *shape, key.cell))
         parts.append(window.counts.astype(_I64, copy=False).tobytes())
     return b"".join(parts)
 
@@ -118,12 +139,12 @@ def unpack_page(data: bytes | memoryview) -> dict[WindowKey, Window]:
     while at < len(data):
         if len(data) < at + _HEAD.size:
             raise FormatError("a page of counts is cut short")
-        fingerprint, metric, start, revision, levels, length = _HEAD.unpack_from(data, at)
+        fingerprint, metric, start, revision, levels, length, cell = _HEAD.unpack_from(data, at)
         at += _HEAD.size
         if len(data) < at + 8 * levels * length:
             raise FormatError("a page of counts is cut short")
         values = np.frombuffer(data, _I64, levels * length, at).reshape(levels, length)
-        key = WindowKey(fingerprint, metric, start)
+        key = WindowKey(fingerprint, metric, start, cell)
         windows[key] = Window(revision, values.astype(np.int64))
         at += 8 * levels * length
     return windows
@@ -147,8 +168,8 @@ def merge(
     return merged
 
 
-#: Changes of count vectors by (registered metric, start of the window in ms, level).
-Deltas: TypeAlias = dict[tuple[int, int, int], NDArray[np.int64]]
+#: Changes of count vectors by (registered metric, start of the window in ms, cell, level).
+Deltas: TypeAlias = dict[tuple[int, int, int, int], NDArray[np.int64]]
 
 #: Cells of count vectors that are made at a time, but always at least one vector.
 PASS_CELLS = 1 << 22
@@ -159,8 +180,8 @@ _LEVELS = 8
 def changes(catalog: Catalog, plus: Rows, *minus: Rows) -> Deltas:
     """Add up rows, of one shard and period, that count from now on and take off those that do not.
 
-    Returns ``(count_length,)`` int64 vectors by (metric, window start, level); none that is all
-    zero.
+    Returns ``(count_length,)`` int64 vectors by (metric, window start, cell, level); none that is
+    all zero.
     """
     parts = (plus, *minus)
     metric = np.concatenate([part.metric for part in parts])
@@ -168,15 +189,16 @@ def changes(catalog: Catalog, plus: Rows, *minus: Rows) -> Deltas:
         return {}
     event = np.concatenate([part.event for part in parts])
     level = np.concatenate([part.level for part in parts])
+    cell = np.concatenate([part.cell for part in parts])
     window = event // catalog.windows[metric]
     # Counted from the first event, so that keys stay within 64 bits whatever the lengths.
     since = window - (event.min() // catalog.windows)[metric]
-    key = (metric * (since.max() + 1) + since) * _LEVELS + level
+    key = ((metric * (since.max() + 1) + since) * MAX_CELLS + cell) * _LEVELS + level
     order = np.argsort(key)
     new = opens(key[order])
     group, at = np.cumsum(new) - 1, order[np.flatnonzero(new)]
     starts = (window[at] * catalog.windows[metric[at]]).tolist()
-    metrics, levels = metric[at].tolist(), level[at].tolist()
+    metrics, cells, levels = (column[at].tolist() for column in (metric, cell, level))
     deltas: Deltas = {}
     for groups in _passes(catalog, metric[at]):
         first, end = np.searchsorted(group, [groups.start, groups.stop]).tolist()
@@ -188,7 +210,7 @@ def changes(catalog: Catalog, plus: Rows, *minus: Rows) -> Deltas:
         )
         for number in np.flatnonzero(vectors.any(axis=1)).tolist():
             each = groups.start + number
-            deltas[metrics[each], starts[each], levels[each]] = vectors[number]
+            deltas[metrics[each], starts[each], cells[each], levels[each]] = vectors[number]
     return deltas
 
 

@@ -173,5 +173,6 @@ def _of_batch(batch: Batch, countable: bool) -> Rows:
         event=batch.event,
         append=batch.append,
         countable=np.full(n, countable),
+        cell=batch.cell,
         payload=batch.payload,
     )

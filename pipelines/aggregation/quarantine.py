@@ -98,4 +98,5 @@ def _batch(rows: Rows, metric: int, at: np.ndarray[tuple[int], np.dtype[np.intp]
         event=rows.event[at],
         append=rows.append[at],
         payload=rows.payload[at, : rows.widths[metric]],
+        cell=rows.cell[at],
     )

@@ -4,13 +4,15 @@ Tables, documents, metrics and pages are all made of these rows, so none of them
 rule for small groups out. Which rows a withheld window has does not depend on its reports: they
 are those of a window without any, with the numbers of reports, which are not protected; every
 field that is computed from payloads is null. Parts of a total that is published are published all
-or none: from the total and all parts but one, the last part would follow.
+or none: from the total and all parts but one, the last part would follow. Of a plan with segments
+each slice of a window has rows of its own (:mod:`pipelines.aggregation.breakdown`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from math import sqrt
 from typing import TypeAlias
 
@@ -18,6 +20,7 @@ import numpy as np
 
 from mechanisms.estimate import Estimate
 from mechanisms.items import Item
+from pipelines.aggregation.breakdown import broken_down, withheld
 from pipelines.aggregation.counts import Matrix, Window, WindowKey
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
@@ -28,6 +31,9 @@ Candidates: TypeAlias = Mapping[bytes, Mapping[str, Sequence[str]]]
 #: Kinds of estimates that are parts of another one that is published: a number's bits, of its mean.
 #: A vector's coordinates are parts of nothing, and all others are made of all reports.
 PARTS = frozenset({"bit"})
+
+#: Why a slice of enough reports is withheld.
+_COMPLEMENT = "from it that of another segment would follow, which has few reports"
 
 #: What is computed from payloads, and so null in a row that is withheld.
 _OF_PAYLOADS = (
@@ -84,17 +90,17 @@ def joined(
     """Return windows with those of equal metrics in several versions of a plan added up.
 
     A metric that is the same in two versions is estimated once, under the lowest of them, with the
-    highest revision of the parts. Given are all windows of their metrics and times.
+    highest revision of the parts, as are its cells, which are published together. Given are all
+    windows of their metrics and times.
     """
-    whole: dict[WindowKey, Window] = {}
+    counts: dict[WindowKey, Matrix] = {}
+    revisions: dict[tuple[bytes, int, int], int] = {}
     for key, window in sorted(windows.items()):
         first = registry.same[key.fingerprint, key.metric][0]
-        key = WindowKey(first.fingerprint, first.metric.index, key.start)
-        if (before := whole.get(key)) is not None:
-            revision = max(before.revision, window.revision)
-            window = Window(revision, before.counts + window.counts)
-        whole[key] = window
-    return sorted(whole.items(), key=lambda pair: pair[0])
+        key = WindowKey(first.fingerprint, first.metric.index, key.start, key.cell)
+        counts[key] = counts[key] + window.counts if key in counts else window.counts
+        revisions[key[:3]] = max(revisions.get(key[:3], 0), window.revision)
+    return [(key, Window(revisions[key[:3]], counts[key])) for key in sorted(counts)]
 
 
 def rows_of_windows(
@@ -104,36 +110,81 @@ def rows_of_windows(
 
     Of fewer reports than the plan's ``minimum_reports`` nothing is estimated: neither of a window
     nor, within one that has more, of a vector's coordinate that fewer are about, nor of any of a
-    number's bits if fewer are about one of them. ``candidates`` are the strings to look for.
+    number's bits if fewer are about one of them. ``candidates`` are the strings to look for. Of a
+    plan with segments the cells of a window are given together; rows of their total come first,
+    with an empty ``segment``, then those of the slices that have reports.
     """
-    window_rows, estimate_rows = [], []
-    for key, window in windows:
-        plan = registry.by_fingerprint[key.fingerprint]
-        metric = plan.metrics[key.metric]
-        strings = _strings(key, registry, candidates)
-        least = registry.minimum_reports(key.fingerprint, key.metric)
-        effect = design_effect(plan, metric)
+    window_rows: list[dict[str, object]] = []
+    estimate_rows: list[dict[str, object]] = []
+    for (fingerprint, index, start), group in groupby(windows, lambda pair: pair[0][:3]):
+        cells = {key.cell: window for key, window in group}
+        of_window = _Rows(registry, candidates, WindowKey(fingerprint, index, start), cells)
+        window_rows += of_window.windows
+        estimate_rows += of_window.estimates
+    return window_rows, estimate_rows
+
+
+class _Rows:
+    """The rows of one window of a metric: of all reports, and of the slices that have any."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        candidates: Candidates,
+        key: WindowKey,
+        cells: Mapping[int, Window],
+    ) -> None:
+        self.plan = registry.by_fingerprint[key.fingerprint]
+        self.metric = self.plan.metrics[key.metric]
+        self.strings = _strings(key, registry, candidates)
+        self.least = registry.minimum_reports(key.fingerprint, key.metric)
+        self.effect = design_effect(self.plan, self.metric)
+        first, *_ = cells.values()
+        self.common = {
+            "collector": self.plan.collector,
+            "plan": self.plan.plan,
+            "version": self.plan.version,
+            "metric": self.metric.name,
+            "window_start": key.start,
+            "window_end": key.start + self.metric.window,
+            "revision": first.revision,
+        }
+        self.windows: list[dict[str, object]] = []
+        self.estimates: list[dict[str, object]] = []
+        counts = {cell: window.counts for cell, window in cells.items()}
+        self._add("", sum(counts.values(), np.zeros_like(first.counts)), None)
+        if self.plan.attributes:
+            self._break_down(counts)
+
+    def _break_down(self, counts: Mapping[int, Matrix]) -> None:
+        reports = np.zeros(self.plan.cells, dtype=np.int64)
+        for cell, matrix in counts.items():
+            items = [*estimate(self.metric, matrix, ())]
+            reports[cell] = sum(self.metric.mechanism.reports_by_level(matrix, items))
+        few = withheld(self.plan.attributes, reports, self.least)
+        for each in broken_down(self.plan.attributes, self.metric.type, len(self.estimates)):
+            number = int(reports[[*each.cells]].sum())
+            if number:
+                own = reason(number, self.least)
+                why = own or (_COMPLEMENT if each.name in few else None)
+                inside = [counts[cell] for cell in each.cells if cell in counts]
+                self._add(each.name, np.sum(inside, axis=0), why)
+
+    def _add(self, segment: str, counts: Matrix, why: str | None) -> None:
+        """Add the rows of a slice, which are withheld for some reason or for none."""
+        metric, least = self.metric, self.least
         items = [
-            replace(item, estimate=widened(item.estimate, effect))
-            for item in estimate(metric, window.counts, strings, least)
+            replace(item, estimate=widened(item.estimate, self.effect))
+            for item in estimate(metric, counts, self.strings, least)
         ]
-        reports = metric.mechanism.reports_by_level(window.counts, items)
-        why = reason(sum(reports), least)
+        reports = metric.mechanism.reports_by_level(counts, items)
+        why = why or reason(sum(reports), least)
         if why is None:
-            withheld = list(_reasons(items, least))
+            reasons = list(_reasons(items, least))
             by_level: Sequence[Sequence[int]] = [item.estimate.reports_by_level for item in items]
         else:
-            items = [*estimate(metric, np.zeros_like(window.counts), strings)]
-            withheld, by_level = [why] * len(items), [reports] * len(items)
-        common = {
-            "collector": plan.collector,
-            "plan": plan.plan,
-            "version": plan.version,
-            "metric": metric.name,
-            "window_start": key.start,
-            "window_end": key.start + metric.window,
-            "revision": window.revision,
-        }
+            items = [*estimate(metric, np.zeros_like(counts), self.strings)]
+            reasons, by_level = [why] * len(items), [reports] * len(items)
         of_window = {
             "type": metric.type,
             "mechanism": metric.mechanism.name,
@@ -142,10 +193,14 @@ def rows_of_windows(
             "minimum_reports": least,
             "withheld": why,
         }
-        window_rows.append({**common, **of_window})
-        rows = zip(items, by_level, withheld, strict=True)
-        estimate_rows += [{**common, "position": n, **_row(*row)} for n, row in enumerate(rows)]
-    return window_rows, estimate_rows
+        named = {**self.common, "segment": segment}
+        self.windows.append({**named, **of_window})
+        rows = zip(items, by_level, reasons, strict=True)
+        for number, (item, levels, of_item) in enumerate(rows):
+            # Made of a part of the reports: the rule of slices is for all of them.
+            if not segment or item.kind not in PARTS:
+                row = _row(item, levels, of_item)
+                self.estimates.append({**named, "position": number, **row})
 
 
 def reason(reports: int, least: int) -> str | None:

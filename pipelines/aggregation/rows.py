@@ -3,11 +3,12 @@
 A :class:`Rows` holds reports of one shard and one budget period, of any metrics. Between Beam
 steps it travels as one *block* of bytes, never as one Python object a report.
 
-Block, version 1, little-endian: a header of 32 B (magic ``SOTTOROW``, u16 version, u16 shard, u32
+Block, little-endian: a header of 32 B (magic ``SOTTOROW``, u16 version, u16 shard, u32
 number of metrics, i64 period, u32 rows, u32 bytes of the widest payload); for each metric that
 occurs, ascending, u32 registered id and u32 payload bytes; then column after column: pseudonym
-and chain (two u64 a row), event and append (i64), metric (u16), level and countable (u8); then
-the payloads without padding: width after width, ascending, rows of one width in their order.
+and chain (two u64 a row), event and append (i64), metric (u16), level and countable (u8), and in
+version 2 the cell (u8), which in version 1 is 0 everywhere; then the payloads without padding:
+width after width, ascending, rows of one width in their order.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NEWEST = np.array([mask.bit_length() for mask in range(256)], dtype=np.uint8)
 LEVEL_COUNT = np.array([mask.bit_count() for mask in range(256)], dtype=np.uint8)
 
 _MAGIC = b"SOTTOROW"
-_VERSION = 1
+_VERSION, _WITH_CELLS = 1, 2
 _HEADER = struct.Struct("<8sHHIqII")
 _COLUMNS = (
     ("pseudonym", "<u8", 2),
@@ -38,9 +39,11 @@ _COLUMNS = (
     ("metric", "<u2", 1),
     ("level", "u1", 1),
     ("countable", "?", 1),
+    ("cell", "u1", 1),
 )
 _NAMES = (*(name for name, _, _ in _COLUMNS), "payload")
-_ROW_BYTES = sum(np.dtype(kind).itemsize * width for _, kind, width in _COLUMNS)
+#: The columns on disk, by version; cells are the last one.
+_STORED = {_VERSION: _COLUMNS[:-1], _WITH_CELLS: _COLUMNS}
 
 #: Bytes to which payloads are padded regardless: about what the rest of a row takes.
 _NARROW = 64
@@ -65,6 +68,8 @@ class Rows:
     #: (n,) bool; False for a report that came too late or from the future: it is seen, and held
     #: against its pseudonym's observed epsilon, but never counted.
     countable: NDArray[np.bool_]
+    #: (n,) uint8; the cell of the plan's segments in which the value was recorded.
+    cell: NDArray[np.uint8]
     #: (n, W) uint8; W at least each metric's width; the bytes beyond it are zero.
     payload: NDArray[np.uint8]
 
@@ -126,11 +131,13 @@ class Rows:
         widths = {metric: self.widths[metric] for metric in present}
         widest = max(widths.values(), default=0)
         by_row = _by_metric(widths)[self.metric]
+        version = _WITH_CELLS if self.cell.any() else _VERSION
         header = _HEADER.pack(
-            _MAGIC, _VERSION, self.shard, len(widths), self.period, len(self), widest
+            _MAGIC, version, self.shard, len(widths), self.period, len(self), widest
         )
         columns = [
-            getattr(self, name).astype(kind, copy=False).tobytes() for name, kind, _ in _COLUMNS
+            getattr(self, name).astype(kind, copy=False).tobytes()
+            for name, kind, _ in _STORED[version]
         ]
         payloads = [
             self.payload[by_row == width, :width].tobytes() for width in sorted({*widths.values()})
@@ -144,14 +151,15 @@ class Rows:
         if len(data) < _HEADER.size:
             raise FormatError("a block is shorter than its header")
         magic, version, shard, metrics, period, n, widest = _HEADER.unpack_from(data)
-        if (magic, version) != (_MAGIC, _VERSION):
+        if magic != _MAGIC or version not in _STORED:
             raise FormatError("not a block of a known version")
         at = _HEADER.size + 8 * metrics
-        if len(data) < at + _ROW_BYTES * n:
+        stored = _STORED[version]
+        if len(data) < at + n * sum(np.dtype(kind).itemsize * width for _, kind, width in stored):
             raise FormatError(f"a block of {n} rows is cut off at {len(data)} bytes")
         widths = dict(np.frombuffer(data, "<u4", 2 * metrics, _HEADER.size).reshape(-1, 2).tolist())
-        columns: dict[str, NDArray[Any]] = {}
-        for name, kind, width in _COLUMNS:
+        columns: dict[str, NDArray[Any]] = {"cell": np.zeros(n, dtype=np.uint8)}
+        for name, kind, width in stored:
             column = np.frombuffer(data, kind, n * width, at).copy()
             columns[name] = column if width == 1 else column.reshape(n, width)
             at += column.nbytes

@@ -1,10 +1,11 @@
 """A state as bytes.
 
-State, version 1, little-endian. Header of 56 B: magic ``SOTTOSTA``, u16 version, u16 shard, u32
+State, little-endian. Header of 56 B: magic ``SOTTOSTA``, u16 version, u16 shard, u32
 number of metrics, i64 period, u32 pseudonyms, u32 entries, u32 conflicts, u32 tags an entry, 16 B
 hash key. For each metric that occurs, ascending: 32 B plan fingerprint, u16 index in the plan, u16
 levels, u32 payload bytes; columns refer to a metric by its place in this table. Then column after
-column, in the order of ``LAYOUT``; then the payloads that count and are wider than four bytes,
+column, in the order of ``LAYOUT``, without the last two, the cells, in version 1, where they are 0
+everywhere; then the payloads that count and are wider than four bytes,
 width after width, ascending, entries of one width in their order; then the CRC-32 of all before.
 Whether a level counts is not stored: the newest countable one does unless the pseudonym is revoked.
 """
@@ -27,7 +28,7 @@ from sotto.errors import FormatError
 from sotto.wire.reasons import Reason
 
 _MAGIC = b"SOTTOSTA"
-_VERSION = 1
+_VERSION, _WITH_CELLS = 1, 2
 _HEADER = struct.Struct("<8sHHIqIIII16s")
 _METRIC = struct.Struct("<32sHHI")
 _CRC = struct.Struct("<I")
@@ -52,7 +53,11 @@ LAYOUT = (
     ("entries", "countable", "u1"),
     ("conflicts", "level", "u1"),
     ("conflicts", "countable", "?"),
+    ("entries", "cell", "u1"),
+    ("conflicts", "cell", "u1"),
 )
+#: The columns by version: of plans without segments, what all states were at first.
+_STORED = {_VERSION: LAYOUT[:-2], _WITH_CELLS: LAYOUT}
 
 
 class StoredMetric(NamedTuple):
@@ -99,10 +104,12 @@ class Snapshot:
         """Return the bytes, of the format that the module describes."""
         sizes = [len(self[table, column]) for table, column in _SIZED]
         tags = self["entries", "tags"]
+        bare = not (self["entries", "cell"].any() or self["conflicts", "cell"].any())
+        version = _VERSION if bare else _WITH_CELLS
         parts: list[bytes | memoryview] = [
             _HEADER.pack(
                 _MAGIC,
-                _VERSION,
+                version,
                 self.shard,
                 len(self.metrics),
                 self.period,
@@ -111,7 +118,7 @@ class Snapshot:
                 self.key,
             ),
             *(_METRIC.pack(*metric) for metric in self.metrics),
-            *(_view(self[table, name], kind) for table, name, kind in LAYOUT),
+            *(_view(self[table, name], kind) for table, name, kind in _STORED[version]),
             *(_view(self.payloads[width], "u1") for width in sorted(self.payloads)),
         ]
         checksum = 0
@@ -127,8 +134,8 @@ class Snapshot:
         magic, version, shard, metrics, period, *sizes, levels, key = _HEADER.unpack_from(data)
         if magic != _MAGIC:
             raise FormatError("the bytes do not begin as a state does")
-        if version != _VERSION:
-            raise FormatError(f"a state of version {version}; known is {_VERSION}")
+        if version not in _STORED:
+            raise FormatError(f"a state of version {version}; known are 1 and 2")
         end = len(data) - _CRC.size
         if _CRC.unpack_from(data, end) != (zlib.crc32(memoryview(data)[:end]),):
             raise FormatError("the checksum of a state is wrong")
@@ -138,8 +145,11 @@ class Snapshot:
             for fields in _METRIC.iter_unpack(reader.take("u1", metrics * _METRIC.size).tobytes())
         )
         size_of = dict(zip((name for name, _ in _SIZED), sizes, strict=True))
-        columns = {}
-        for owner, name, kind in LAYOUT:
+        columns: dict[tuple[str, str], NDArray[Any]] = {
+            (owner, "cell"): np.zeros(size_of[owner], dtype=np.uint8)
+            for owner in ("entries", "conflicts")
+        }
+        for owner, name, kind in _STORED[version]:
             shape = (size_of[owner], levels) if name == "tags" else (size_of[owner],)
             columns[owner, name] = reader.take(kind, *shape)
         snapshot = cls(shard, period, key, table, columns, {})

@@ -1,9 +1,9 @@
 """What is kept of one shard in one budget period: a function of the set of rows seen.
 
 Three tables. *Pseudonyms*: the sum of what is counted of each, and why it is revoked, if it is.
-*Entries*: one a (pseudonym, chain): the metric and event time that the chain is bound to, which
-levels were seen and which of them countably, a 32-bit tag of the payload of each level seen, and
-the payload of the level that counts. *Conflicts*: every further row that a chain cannot have,
+*Entries*: one a (pseudonym, chain): the metric, event time and cell that the chain is bound to,
+which levels were seen and which of them countably, a 32-bit tag of the payload of each level seen,
+and the payload of the level that counts. *Conflicts*: every further row that a chain cannot have,
 one with another binding or with another payload at a level, each kept once; whoever sent one is
 revoked. Which of two conflicting rows became the entry and which the conflict depends on the
 order of arrival; the set of the two does not, and nothing is computed from more than that set.
@@ -34,11 +34,19 @@ _ENTRY_VALUES = {
     "append": "i8",
     "slot": "u4",
     "metric": "u2",
+    "cell": "u1",
     "seen": "u1",
     "countable": "u1",
     "counted": "u1",
 }
-_CONFLICT = {"entry": "u4", "metric": "u2", "event": "i8", "level": "u1", "tag": "u4"}
+_CONFLICT = {
+    "entry": "u4",
+    "metric": "u2",
+    "event": "i8",
+    "level": "u1",
+    "tag": "u4",
+    "cell": "u1",
+}
 _CONFLICT_VALUES = {"countable": "?"}
 
 
@@ -145,6 +153,7 @@ class State:
             event=entries["event"][ids],
             append=entries["append"][ids],
             countable=np.ones(ids.size, dtype=np.bool_),
+            cell=entries["cell"][ids],
             payload=payload,
         )
 

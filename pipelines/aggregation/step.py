@@ -3,8 +3,9 @@
 The rules, whatever the order of the rows and however they are cut into calls:
 
 * A row is one level of one chain of one pseudonym. A repeated row changes nothing.
-* A chain has one metric (of one plan) and one event time, and one payload a level. A pseudonym
-  that shows two has *equivocated*, and so has a pseudonym whose uncountable rows show it.
+* A chain has one metric (of one plan), one event time and one cell of the plan's segments, and
+  one payload a level. A pseudonym that shows two has *equivocated*, and so has a pseudonym whose
+  uncountable rows show it.
 * Of a chain the newest countable level counts. A pseudonym whose counted levels cost more than
   the budget of the period is *over budget*.
 * Either way the pseudonym is revoked for the period: nothing of it counts. What counted of it
@@ -109,8 +110,8 @@ def step(state: State, rows: Rows) -> Step:
     there are so many.
 
     Returns the state, a function of the set of rows that it has seen; count vectors to add, by
-    (registered metric, window start ms, level), whose sums over all calls are a function of that
-    set; and of revoked pseudonyms, as ``revoked``: what counted of them until this call, their
+    (registered metric, window start ms, cell, level), whose sums over all calls are a function of
+    that set; and of revoked pseudonyms, as ``revoked``: what counted of them until this call, their
     countable rows in this call that are new, and the number of those superseded before. No row is
     ever rejected twice; a countable row that neither counts nor is rejected is a repetition, or a
     newer level of its chain counts. The number of all rejected rows of all calls is a function of
@@ -176,7 +177,9 @@ def _place(state: State, rows: Rows) -> _Placed:
     entry, new = entries.intern(pseudonym, rows.chain[:, 0], rows.chain[:, 1])
     entries["metric"][entry[new]] = rows.metric[new]
     entries["event"][entry[new]] = rows.event[new]
+    entries["cell"][entry[new]] = rows.cell[new]
     bound = (entries["metric"][entry] == rows.metric) & (entries["event"][entry] == rows.event)
+    bound &= entries["cell"][entry] == rows.cell
 
     tag, bit = state.tags(rows), np.left_shift(np.uint8(1), rows.level)
     seen, countable, tags = entries["seen"], entries["countable"], entries["tags"]
@@ -193,7 +196,8 @@ def _place(state: State, rows: Rows) -> _Placed:
     odd = np.flatnonzero(~agrees)
     if odd.size:
         conflict, _ = state.conflicts.intern(
-            entry[odd], rows.metric[odd], rows.event[odd], rows.level[odd], tag[odd]
+            entry[odd],
+            *(column[odd] for column in (rows.metric, rows.event, rows.level, tag, rows.cell)),
         )
         known = state.conflicts["countable"]
         fresh[odd] = rows.countable[odd] & ~known[conflict]
@@ -304,8 +308,8 @@ def step_rows(state: State, parts: Iterable[Rows]) -> Stepped:
         reports += len(rows)
         countable += int(np.count_nonzero(rows.countable))
         state, deltas, refused = step(state, rows)
-        for (metric, start, level), vector in deltas.items():
-            _matrix(state, changes, metric, start)[level] += vector
+        for (metric, start, cell, level), vector in deltas.items():
+            _matrix(state, changes, metric, start, cell)[level] += vector
         for part in refused.parts:
             rejects += rejected(part, state.registry)
         if refused.superseded:
@@ -349,9 +353,11 @@ def joined(parts: Iterable[Rows]) -> Iterator[Rows]:
         yield Rows.concat(rows)
 
 
-def _matrix(state: State, changes: dict[WindowKey, Matrix], metric: int, start: int) -> Matrix:
+def _matrix(
+    state: State, changes: dict[WindowKey, Matrix], metric: int, start: int, cell: int
+) -> Matrix:
     fingerprint, index = state.catalog.identities[metric]
-    key = WindowKey(fingerprint, index, start)
+    key = WindowKey(fingerprint, index, start, cell)
     if key not in changes:
         mechanism = state.catalog.mechanisms[metric]
         changes[key] = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)

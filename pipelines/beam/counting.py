@@ -35,7 +35,7 @@ from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.utils.timestamp import Timestamp
 
 from pipelines.aggregation.audit import totals as audited_totals
-from pipelines.aggregation.counts import Matrix, WindowKey, pack_matrix
+from pipelines.aggregation.counts import pack_change
 from pipelines.aggregation.quarantine import Rejects
 from pipelines.aggregation.quarantine import rejected as late_rejects
 from pipelines.aggregation.rows import Rows
@@ -47,7 +47,7 @@ from pipelines.beam.reading import NOTES, numbered, period_and_shard, rejected
 from pipelines.beam.stream import Stream, closing_time, moment, next_settling
 from pipelines.storage.states import PART, SHORT, fingerprints_of, registry_ids
 from sotto.clocks import now_ms
-from sotto.plan.compiled import CompiledMetric, canonical
+from sotto.plan.compiled import CompiledMetric, CompiledPlan, canonical
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
@@ -73,15 +73,12 @@ _ROWS, _ROWS_AT = struct.Struct("<I"), 24
 
 
 @lru_cache(maxsize=1 << 12)
-def window_group(plan: str, metric: CompiledMetric) -> bytes:
+def window_group(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
     """Return 16 bytes, the same for a metric that several versions of a plan have."""
-    content = canonical({"plan": plan, **metric.counted.document()})
+    content = canonical(
+        {"plan": plan.plan, **metric.counted.document(), **plan.attributes_document()}
+    )
     return hashlib.sha256(content).digest()[:_GROUP]
-
-
-def changed(window: WindowKey, change: Matrix) -> bytes:
-    """Return a change of a window's counts: the window and the packed matrix."""
-    return window.to_bytes() + pack_matrix(change)
 
 
 class Head(NamedTuple):
@@ -321,8 +318,8 @@ class Count(beam.DoFn):
         for window, change in stepped.changes.items():
             if change.any():
                 plan = registry.by_fingerprint[window.fingerprint]
-                group = window_group(plan.plan, plan.metrics[window.metric])
-                yield group + _START.pack(window.start), changed(window, change)
+                group = window_group(plan, plan.metrics[window.metric])
+                yield group + _START.pack(window.start), pack_change(window, change)
         yield from _outputs(stepped.rejects, stepped.tally)
         return head
 

@@ -33,7 +33,7 @@ from pipelines.aggregation.audit import Totals
 from pipelines.aggregation.counts import Matrix, Window, WindowKey
 from pipelines.aggregation.result_rows import joined, rows_of_windows
 from pipelines.aggregation.step import Tally
-from pipelines.beam.counting import OPEN, PERIOD, SHARD, changed
+from pipelines.beam.counting import OPEN, PERIOD, SHARD
 from pipelines.beam.stream import Stream, closing_time, moment
 from pipelines.sinks import documents
 from sotto.clocks import now_ms
@@ -223,7 +223,7 @@ class WindowEstimates(_Subject):
     """Changes of counts by window, to documents of its estimates."""
 
     def times(self, key: bytes, change: bytes) -> tuple[Timestamp | None, Timestamp]:
-        window, _ = next(_matrices(change))
+        window, _ = next(counts.unpack_changes(change))
         registry = self.stream.plans.registry(window.fingerprint)
         plan = registry.by_fingerprint[window.fingerprint]
         end = window.start + plan.metrics[window.metric].window
@@ -236,22 +236,26 @@ class WindowEstimates(_Subject):
         """Add counts, version by version of the plan: packed one after the other."""
         total: dict[WindowKey, Matrix] = {}
         for part in parts:
-            for key, matrix in _matrices(part):
+            for key, matrix in counts.unpack_changes(part):
                 total[key] = total[key] + matrix if key in total else matrix
-        return b"".join(changed(*each) for each in sorted(total.items(), key=lambda pair: pair[0]))
+        return b"".join(
+            counts.pack_change(*each) for each in sorted(total.items(), key=lambda pair: pair[0])
+        )
 
     def documents(
         self, key: bytes, total: bytes, revision: int, pane: str, named: str, closed: bool
     ) -> tuple[list[Published], str]:
-        versions = {key: Window(revision, matrix) for key, matrix in _matrices(total)}
+        versions = {key: Window(revision, matrix) for key, matrix in counts.unpack_changes(total)}
         if min(window.counts.min() for window in versions.values()) < 0:
             raise FormatError("counts of a window would be negative")
         plans = self.stream.plans
         registry = plans.registry(*(key.fingerprint for key in versions))
-        ((current, window),) = joined(versions, registry)
-        (row,), estimates = rows_of_windows([(current, window)], registry, plans.candidates())
-        shown = estimates if window.counts.any() else ()
-        found = [documents.window_document(self.stream.job, row, shown, revision, pane)]
+        cells = joined(versions, registry)
+        (current, window), *_ = cells
+        (row, *segments), estimates = rows_of_windows(cells, registry, plans.candidates())
+        shown = estimates if any(each.counts.any() for _, each in cells) else ()
+        job = self.stream.job
+        found = [documents.window_document(job, row, shown, revision, pane, segments)]
         now = f"{current.fingerprint.hex()}.{current.metric}"
         if named not in ("", now):
             found.append(self._emptied(named, window, current.start, pane))
@@ -265,16 +269,6 @@ class WindowEstimates(_Subject):
         empty = replace(window, counts=np.zeros_like(window.counts))
         (row,), _ = rows_of_windows([(former, empty)], registry, {})
         return documents.window_document(self.stream.job, row, (), window.revision, pane)
-
-
-def _matrices(packed: bytes) -> Iterator[tuple[WindowKey, Matrix]]:
-    """Yield the windows, one a version of the plan, of packed changes or counts."""
-    at = 0
-    while at < len(packed):
-        start = at + counts.KEY_BYTES
-        end = start + counts.matrix_bytes(packed, start)
-        yield WindowKey.from_bytes(packed[at:start]), counts.unpack_matrix(packed[start:end])
-        at = end
 
 
 class PeriodAudit(_Subject):

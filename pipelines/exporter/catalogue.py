@@ -1,4 +1,7 @@
-"""Every metric that is exposed: name, labels and meaning; ``docs/operations.md`` repeats it."""
+"""Every metric that is exposed: name, labels and meaning; ``docs/operations.md`` repeats it.
+
+All have the label ``collector`` besides: whose job it is.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +128,7 @@ class Described:
 
     name: str  #: as it is exposed, unit and ``_total`` included
     help: str  #: one sentence
-    labels: tuple[str, ...] = ()  #: names of its labels
+    labels: tuple[str, ...] = ()  #: names of its labels but ``collector``
 
     @property
     def type(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -56,8 +57,9 @@ class SinkState:
 
 @dataclass(frozen=True)
 class Projected:
-    """A reading of a database."""
+    """A reading of a collector's results."""
 
+    source: str | None  #: the topic from which a sink takes them; None of aggregation runs
     generation: int
     lineage: str | None
     clock: int | None  #: milliseconds
@@ -80,49 +82,53 @@ class Database:
     def __init__(self, url: str | sql.URL, max_series: int) -> None:
         self._database = ReadOnlyDatabase(url)
         self._most = max_series // SERIES
-        self._last: Projected | None = None
+        self._last: dict[str, Projected] = {}
+        self._lock = threading.Lock()
 
-    def read(self) -> Projected:
-        """Return a reading; what has not changed since the last call is not read again."""
-        self._last = self._database.read(self._read)
-        return self._last
+    def read(self) -> Mapping[str, Projected]:
+        """Return a reading by collector; what has not changed since the last is not read again."""
+        with self._lock:
+            self._last = self._database.read(self._read)
+            return self._last
 
-    def _read(self, connection: sql.Connection) -> Projected:
-        found = connection.execute(sql.select(META)).one()
-        last = self._last
-        now = (found.projected_generation, found.lineage)
-        if last is None or (last.generation, last.lineage) != now:
-            last = _projected(connection, *now, found.clock, self._most)
-        return replace(last, size=self._database.size, sink=_sink(connection))
+    def _read(self, connection: sql.Connection) -> dict[str, Projected]:
+        found = {}
+        for row in connection.execute(sql.select(META).order_by(META.c.collector)):
+            last = self._last.get(row.collector)
+            now = (row.source, row.projected_generation, row.lineage)
+            if last is None or (last.source, last.generation, last.lineage) != now:
+                last = _projected(connection, row, self._most)
+            sink = None if row.source is None else _sink(connection, row.collector)
+            found[row.collector] = replace(last, size=self._database.size, sink=sink)
+        return found
 
 
-def _projected(
-    connection: sql.Connection, generation: int, lineage: str | None, clock: int | None, most: int
-) -> Projected:
-    levels, windows = _windows(connection)
-    estimates, omitted = _estimates(connection, most)
+def _projected(connection: sql.Connection, row: sql.Row[Any], most: int) -> Projected:
+    """Return what a database has of the collector of a row of ``meta``."""
+    collector = row.collector
+    levels, windows = _windows(connection, collector)
+    estimates, omitted = _estimates(connection, collector, most)
     return Projected(
-        generation=generation,
-        lineage=lineage,
-        clock=clock,
+        source=row.source,
+        generation=row.projected_generation,
+        lineage=row.lineage,
+        clock=row.clock,
         levels=levels,
         windows=windows,
         estimates=estimates,
         omitted=omitted,
-        rejected=_by_reason(connection, QUARANTINE.c.rows),
-        requeued=_by_reason(connection, QUARANTINE.c.requeued),
-        periods=_periods(connection),
+        rejected=_by_reason(connection, collector, QUARANTINE.c.rows),
+        requeued=_by_reason(connection, collector, QUARANTINE.c.requeued),
+        periods=_periods(connection, collector),
     )
 
 
-def _sink(connection: sql.Connection) -> SinkState | None:
-    """Return what a sink's database has besides; None for that of aggregation runs."""
-    if not sql.inspect(connection).has_table(OFFSETS.name):
-        return None
+def _sink(connection: sql.Connection, collector: str) -> SinkState:
+    """Return what a sink has written of a collector besides its results."""
     taken = {
         (row.topic, row.partition): row.next for row in connection.execute(sql.select(OFFSETS))
     }
-    newest = sql.select(HEALTH.c.document).order_by(HEALTH.c.revision.desc())
+    newest = sql.select(HEALTH.c.document).where(HEALTH.c.collector == collector)
     health = connection.execute(newest).scalar() or {}
     numbers = {name: health.get(name) for name in NUMBERS}
     return SinkState(
@@ -133,14 +139,15 @@ def _sink(connection: sql.Connection) -> SinkState | None:
 
 
 def _windows(
-    connection: sql.Connection,
+    connection: sql.Connection, collector: str
 ) -> tuple[dict[MetricKey, tuple[int, ...]], dict[MetricKey, NewestWindow]]:
     """Return reports by level over all windows, and the newest window, of every metric."""
     about = ("window_start", "window_end", "n", "reports_by_level", "withheld")
     columns = [WINDOWS.c[name] for name in (*MetricKey._fields, *about)]
     levels: dict[MetricKey, list[int]] = {}
     newest: dict[MetricKey, NewestWindow] = {}
-    query = sql.select(*columns).order_by(*columns[:4])
+    ours = (WINDOWS.c.collector == collector, WINDOWS.c.segment == "")
+    query = sql.select(*columns).where(*ours).order_by(*columns[:4])
     for plan, version, metric, start, end, number, by_level, why in connection.execute(query):
         key = MetricKey(plan, version, metric)
         before = levels.setdefault(key, [0] * len(by_level))
@@ -149,11 +156,14 @@ def _windows(
     return {key: tuple(numbers) for key, numbers in levels.items()}, newest
 
 
-def _estimates(connection: sql.Connection, most: int) -> tuple[tuple[sql.Row[Any], ...], int]:
+def _estimates(
+    connection: sql.Connection, collector: str, most: int
+) -> tuple[tuple[sql.Row[Any], ...], int]:
     """Return estimates of the newest windows, and how many there are beyond ``most``."""
     metric = [WINDOWS.c[name] for name in WINDOW_KEY[:-1]]
     newest = (
         sql.select(*metric, sql.func.max(WINDOWS.c.window_start).label("window_start"))
+        .where(WINDOWS.c.collector == collector)
         .group_by(*metric)
         .subquery()
     )
@@ -161,7 +171,8 @@ def _estimates(connection: sql.Connection, most: int) -> tuple[tuple[sql.Row[Any
     joined = ESTIMATES.join(newest, sql.and_(*same))
     names = (*MetricKey._fields, "kind", "item", "value", "standard_error", "low", "high")
     order = ("position", *WINDOW_KEY[:-1], "kind", "item")
-    known = ESTIMATES.c.value.is_not(None)
+    # Of all reports: a series for each segment would be too many.
+    known = sql.and_(ESTIMATES.c.value.is_not(None), ESTIMATES.c.segment == "")
     columns: list[sql.ColumnElement[Any]] = [
         *(ESTIMATES.c[name] for name in names),
         sql.func.coalesce(ESTIMATES.c.unit, "").label("unit"),
@@ -179,19 +190,22 @@ def _estimates(connection: sql.Connection, most: int) -> tuple[tuple[sql.Row[Any
     return rows, connection.execute(number).scalar_one() - len(rows)
 
 
-def _by_reason(connection: sql.Connection, numbers: sql.Column[int]) -> dict[str, int]:
+def _by_reason(
+    connection: sql.Connection, collector: str, numbers: sql.Column[int]
+) -> dict[str, int]:
     total: Counter[str] = Counter()
-    query = sql.select(QUARANTINE.c.reason, numbers).where(numbers.is_not(None))
+    ours = (QUARANTINE.c.collector == collector, numbers.is_not(None))
+    query = sql.select(QUARANTINE.c.reason, numbers).where(*ours)
     for reason, rows in connection.execute(query):
         total[reason] += rows
     return dict(sorted(total.items()))
 
 
-def _periods(connection: sql.Connection) -> tuple[Period, ...]:
+def _periods(connection: sql.Connection, collector: str) -> tuple[Period, ...]:
     names = Totals.__dataclass_fields__
-    query = sql.select(
-        PERIODS.c.period_start, PERIODS.c.closed, *(PERIODS.c[name] for name in names)
-    ).order_by(PERIODS.c.period_start)
+    columns = (PERIODS.c[name] for name in ("period_start", "closed", *names))
+    ours = PERIODS.c.collector == collector
+    query = sql.select(*columns).where(ours).order_by(PERIODS.c.period_start)
     return tuple(
         Period(start, closed, Totals(*totals))
         for start, closed, *totals in connection.execute(query)

@@ -1,11 +1,11 @@
-"""Samples of the catalogue's metrics, made from a snapshot of all sources."""
+"""Samples of the catalogue's metrics, made from snapshots of the sources of jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -28,8 +28,10 @@ _MICRO, _MILLI = 1e6, 1e3
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Readings of all sources at one time; None for sources that were not configured."""
+    """Readings of a job's sources at one time; None for sources that were not configured."""
 
+    #: Whose job it is; as long as that is not known, its state directory or topics.
+    collector: str
     at: int  #: when they were read, ms of the wall clock
     seconds: float  #: how long it took
     state: Reading[Committed] | None = None
@@ -53,30 +55,43 @@ class Samples:
     """Collects samples; only metrics of the catalogue, with exactly its labels, are taken."""
 
     def __init__(self) -> None:
+        self.collector = ""  #: whose samples are added next
         self._found: dict[str, list[tuple[tuple[str, ...], float]]] = {}
 
     def add(self, name: str, value: float | None, *labels: object) -> None:
         """Take a sample; none where the value is None."""
         assert len(labels) == len(CATALOGUE[name].labels)
         if value is not None:
-            self._found.setdefault(name, []).append((tuple(map(str, labels)), float(value)))
+            whose = (self.collector, *map(str, labels))
+            self._found.setdefault(name, []).append((whose, float(value)))
 
     def families(self) -> Iterator[Metric]:
         for name, described in CATALOGUE.items():
             if name not in self._found:
                 continue
             kind = CounterMetricFamily if described.type == "counter" else GaugeMetricFamily
-            family = kind(name, described.help, labels=described.labels)
+            family = kind(name, described.help, labels=("collector", *described.labels))
             for labels, value in self._found[name]:
                 family.add_metric(labels, value)
             yield family
 
 
-def families(snapshot: Snapshot | None, now: int, exceeded: int) -> Iterator[Metric]:
-    """Yield the metrics of a snapshot, if there is one, with ages as of ``now``, ms."""
+class Exposed(NamedTuple):
+    """What is exposed of a job."""
+
+    collector: str  #: the label
+    exceeded: int  #: scrapes that were answered with an older snapshot, or none
+    snapshot: Snapshot | None  #: None before the first
+
+
+def families(jobs: Sequence[Exposed], now: int) -> Iterator[Metric]:
+    """Yield the metrics of jobs, with ages as of ``now``, ms."""
     samples = Samples()
-    samples.add("sotto_exporter_deadline_exceeded_total", exceeded)
-    if snapshot is not None:
+    for collector, exceeded, snapshot in jobs:
+        samples.collector = collector
+        samples.add("sotto_exporter_deadline_exceeded_total", exceeded)
+        if snapshot is None:
+            continue
         samples.add("sotto_exporter_read_seconds", snapshot.seconds)
         samples.add("sotto_exporter_read_age_seconds", _age(snapshot.at, now))
         for name, reading in snapshot.readings.items():

@@ -5,74 +5,132 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeAlias
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from pipelines.exporter.committed import Committed, committed
-from pipelines.exporter.database import Database, SinkState
-from pipelines.exporter.families import Snapshot, families
+from pipelines.exporter.database import Database, Projected, SinkState
+from pipelines.exporter.families import Exposed, Snapshot, families
 from pipelines.exporter.lag import Lag, Watched, WatchedDocuments, WatchedStream
 from pipelines.exporter.readings import Reading, Status, read
 from pipelines.sources.base import MissingError
 from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry
 
-T = TypeVar("T")
+#: Given the last readings, yields the next ones, and maybe others that lead to them.
+Readers: TypeAlias = Callable[[Sequence[Snapshot]], Iterable[Sequence[Snapshot]]]
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass
-class Readers:
-    """What is read: each source may be left out."""
+class RunReaders:
+    """Reads the sources of one state directory's aggregation runs."""
 
-    state: Path | None = None  #: state directory
-    database: Database | None = None  #: results
-    #: The log or the topics that the job reads: aggregation runs, as the state directory says, or
-    #: a streaming job, as its health in the database does.
-    log: Watched | WatchedStream | None = None
-    documents: WatchedDocuments | None = None  #: from which the database is written
-    registry: Registry | None = None  #: the plans, where there is no state directory
+    state: Path
+    database: Database
+    log: Watched | None = None  #: what the runs take, if it is to be watched
+    #: Whether the database has the results of other state directories too.
+    shared: bool = False
+    _collector: str | None = None
 
-    def readings(self, before: Snapshot | None = None) -> Iterator[Snapshot]:
+    def readings(self, before: Sequence[Snapshot] = ()) -> Iterator[Sequence[Snapshot]]:
         """Read all sources; yield what is known before the broker has answered, and after."""
         began, at = time.monotonic(), now_ms()
-        path, database = self.state, self.database
-        state = None if path is None else read(lambda: committed(path))
-        results = None if database is None else read(database.read)
-        known = Snapshot(
-            at,
-            time.monotonic() - began,
-            state,
-            results,
-            None if before is None else before.log,
-            None if before is None else before.documents,
-            self.registry,
-        )
-        yield known
-        if self.log is None and self.documents is None:
-            return
-        sink = results.value.sink if results and results.value else None
-        lag = None if self.log is None else _lag(self.log, state, sink)
-        documents = None
-        if (topic := self.documents) is not None:
-            documents = read(lambda: topic.read(sink.taken if sink else {}))
+        state = read(lambda: committed(self.state))
+        results = read(self.database.read)
+        if state.value is not None and state.value.registry is not None:
+            self._collector = state.value.registry.collector
+        elif self._collector is None and not self.shared and len(results.value or ()) == 1:
+            (self._collector,) = results.value or ()
+        name = self._collector or str(self.state)
+        database = _of(results, name)
+        last = before[0].log if before else None
+        known = Snapshot(name, at, time.monotonic() - began, state, database, last)
+        yield [known]
+        if self.log is not None:
+            lag = _lag(self.log, state)
+            yield [replace(known, seconds=time.monotonic() - began, log=lag)]
+
+
+class Stream(NamedTuple):
+    """What is watched of a streaming job: the topics that it reads, and the one it writes."""
+
+    topic: str  #: the name of the topic of estimates
+    log: WatchedStream
+    documents: WatchedDocuments
+
+
+@dataclass
+class StreamReaders:
+    """Reads a database that sinks write, and what the topics of some of its jobs are beyond it."""
+
+    database: Database
+    streams: Sequence[Stream] = ()
+    registries: Mapping[str, Registry] = field(default_factory=dict)  #: plans by collector
+    _topics: dict[str, str] = field(default_factory=dict)  #: collector to topic, as last known
+
+    def readings(self, before: Sequence[Snapshot] = ()) -> Iterator[Sequence[Snapshot]]:
+        """Read all sources; yield what is known before the broker has answered, and after."""
+        began, at = time.monotonic(), now_ms()
+        results = read(self.database.read)
+        if results.value is not None:
+            self._topics = {name: each.source or "" for name, each in results.value.items()}
+        last = {each.collector: each for each in before}
+        names: dict[str, Stream | None] = dict.fromkeys(self._topics)
+        names |= {self._collector_of(stream): stream for stream in self.streams}
+        known = {}
+        for name in names or {"": None}:
+            was = last.get(name)
+            known[name] = Snapshot(
+                name,
+                at,
+                time.monotonic() - began,
+                database=_of(results, name),
+                log=was and was.log,
+                documents=was and was.documents,
+                registry=self.registries.get(name),
+            )
+        yield list(known.values())
+        for name, stream in names.items():
+            if stream is not None:
+                database = known[name].database
+                sink = database.value.sink if database and database.value else None
+                known[name] = replace(
+                    known[name],
+                    log=read(partial(_stream_lag, stream.log, sink)),
+                    documents=read(partial(stream.documents.read, sink.taken if sink else {})),
+                )
         seconds = time.monotonic() - began
-        yield replace(known, seconds=seconds, log=lag, documents=documents)
+        yield [replace(each, seconds=seconds) for each in known.values()]
+
+    def _collector_of(self, stream: Stream) -> str:
+        """Return whose a stream is; as long as that is not known, its topic."""
+        if len(self.streams) == len(self._topics) == 1:
+            return next(iter(self._topics))
+        for name, topic in self._topics.items():
+            if topic == stream.topic:
+                return name
+        return stream.topic
 
 
-def _lag(
-    log: Watched | WatchedStream, state: Reading[Committed] | None, sink: SinkState | None
-) -> Reading[Lag]:
+def _of(results: Reading[Mapping[str, Projected]], collector: str) -> Reading[Projected]:
+    if results.value is None:
+        return Reading(results.status, problem=results.problem)
+    if collector in results.value:
+        return Reading(results.status, results.value[collector])
+    return Reading(Status.MISSING, problem=f"the database has no results of {collector} yet")
+
+
+def _lag(log: Watched, state: Reading[Committed]) -> Reading[Lag]:
     """Return what is not taken; all there is if nothing is committed yet."""
-    if isinstance(log, WatchedStream):
-        return read(lambda: log.lag(_offsets(sink)))
-    if state is None or state.status not in (Status.OK, Status.MISSING):
+    if state.status not in (Status.OK, Status.MISSING):
         return Reading(Status.UNREADABLE, problem="it is not known how much of it is read")
     if state.value is None:
         return read(lambda: log.lag({}, None))
@@ -80,61 +138,52 @@ def _lag(
     return read(lambda: log.lag(taken, registry))
 
 
-def _offsets(sink: SinkState | None) -> Mapping[str, int]:
+def _stream_lag(log: WatchedStream, sink: SinkState | None) -> Lag:
     if sink is None or sink.offsets is None:
         raise MissingError("the database does not have yet how far a job has read")
-    return sink.offsets
+    return log.lag(sink.offsets)
 
 
-class Health(Collector):
-    """The job's health, for a registry of prometheus-client.
+class Watch:
+    """The readings of one set of sources, made one at a time in a thread of their own.
 
-    ``readers``: given the last reading, yields the next one, and maybe others that lead to it.
-    ``fresh``: a reading answers scrapes for so long, s. ``deadline``: a scrape waits so long for a
-    reading, s; for ever if not given. After that it is answered with the last one, whose age is
-    exposed, and the reading goes on for the next. ``clock``: says what now is, ms.
+    ``name``: what stands for the collector before the first reading.
     """
 
-    def __init__(
-        self,
-        readers: Callable[[Snapshot | None], Iterable[Snapshot]],
-        fresh: float = 5.0,
-        deadline: float | None = None,
-        clock: Callable[[], int] = now_ms,
-    ) -> None:
+    def __init__(self, name: str, readers: Readers, fresh: float) -> None:
+        self._name = name
         self._readers = readers
         self._fresh = fresh
-        self._deadline = deadline
-        self._clock = clock
         self._lock = threading.Lock()
         self._under_way: threading.Event | None = None
-        self._reading: Snapshot | None = None
-        self._read_at = 0.0
+        self._reading: Sequence[Snapshot] = ()
+        self._read_at: float | None = None
         self._exceeded = 0
 
-    def describe(self) -> list[Metric]:
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield all metrics, within the deadline."""
-        done = self._begin()
-        if done is not None and not done.wait(self._deadline):
-            with self._lock:
-                self._exceeded += 1
-        with self._lock:
-            reading, exceeded = self._reading, self._exceeded
-        yield from families(reading, self._clock(), exceeded)
-
-    def _begin(self) -> threading.Event | None:
+    def begin(self) -> threading.Event | None:
         """Return what the end of a reading sets; None while the last one is fresh."""
         with self._lock:
             if self._under_way is not None:
                 return self._under_way
-            if self._reading is not None and time.monotonic() - self._read_at < self._fresh:
+            if self._read_at is not None and time.monotonic() - self._read_at < self._fresh:
                 return None
             done = self._under_way = threading.Event()
         threading.Thread(target=self._read, args=(done,), daemon=True).start()
         return done
+
+    def wait(self, done: threading.Event | None, seconds: float | None) -> None:
+        """Wait so long for the end of a reading; note if that is not enough."""
+        if done is not None and not done.wait(seconds):
+            with self._lock:
+                self._exceeded += 1
+
+    def last(self) -> list[Exposed]:
+        """Return the last reading, and with it how often one took too long."""
+        with self._lock:
+            exceeded = self._exceeded
+            if not self._reading:
+                return [Exposed(self._name, exceeded, None)]
+            return [Exposed(each.collector, exceeded, each) for each in self._reading]
 
     def _read(self, done: threading.Event) -> None:
         try:
@@ -148,10 +197,58 @@ class Health(Collector):
             done.set()
 
 
-def _log_changes(before: Snapshot | None, after: Snapshot) -> None:
+class Health(Collector):
+    """The health of jobs, for a registry of prometheus-client.
+
+    ``readers``: by name, of each job, or of several that share a database. ``fresh``: a reading
+    answers scrapes for so long, s. ``deadline``: a scrape waits so long for readings, s; for ever
+    if not given. After that it is answered with the last ones, whose age is exposed, and the
+    readings go on for the next. ``clock``: says what now is, ms.
+    """
+
+    def __init__(
+        self,
+        readers: Mapping[str, Readers],
+        fresh: float = 5.0,
+        deadline: float | None = None,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self._watches = [Watch(name, each, fresh) for name, each in readers.items()]
+        self._deadline = deadline
+        self._clock = clock
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics, within the deadline."""
+        began = time.monotonic()
+        for watch, done in [(each, each.begin()) for each in self._watches]:
+            left = None
+            if self._deadline is not None:
+                left = max(self._deadline - (time.monotonic() - began), 0.0)
+            watch.wait(done, left)
+        found = [each for watch in self._watches for each in watch.last()]
+        yield from families(_distinct(found), self._clock())
+
+
+def _distinct(found: Sequence[Exposed]) -> list[Exposed]:
+    """Give each a label of its own, where several jobs are of one collector."""
+    distinct: dict[str, Exposed] = {}
+    for each in found:
+        name, number = each.collector, 2
+        while name in distinct:
+            name, number = f"{each.collector} ({number})", number + 1
+        distinct[name] = each._replace(collector=name)
+    return list(distinct.values())
+
+
+def _log_changes(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> None:
     """Log the sources whose status has changed."""
-    known = {} if before is None else before.readings
-    for name, reading in after.readings.items():
-        was = known[name].status if name in known else Status.OK
-        if was != reading.status:
-            _LOG.warning("%s", ": ".join(filter(None, (name, reading.status, reading.problem))))
+    known = {each.collector: each.readings for each in before}
+    for snapshot in after:
+        for name, reading in snapshot.readings.items():
+            was = known.get(snapshot.collector, {}).get(name)
+            if (was.status if was else Status.OK) != reading.status:
+                parts = (snapshot.collector, name, reading.status, reading.problem)
+                _LOG.warning("%s", ": ".join(filter(None, parts)))

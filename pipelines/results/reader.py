@@ -179,14 +179,28 @@ class ResultsReader:
         rows = [tuple(row)[:width] for row in found[:limit]]
         return Page(rows, tuple(found[len(rows) - 1])[width:] if more else None)
 
-    def read(self, view: View, use: Callable[[Iterator[Sequence[Row]]], T]) -> T:
-        """Return what is made of all rows of a view, which come in order, some at a time.
+    def read_all(
+        self, views: Sequence[View], use: Callable[[View, Iterator[Sequence[Row]]], T]
+    ) -> list[T]:
+        """Return what is made of all rows of each view, in one transaction.
 
-        ``use`` is called again where the database has changed meanwhile.
+        ``use`` is called with a view and its rows in order, some at a time; again where the
+        database has changed meanwhile.
         """
-        query = view.stored.order_by(*(view.table.c[name] for name in view.order))
-        query = query.execution_options(yield_per=_BATCH)
-        return self._database.read(lambda found: use(found.execute(query).partitions()))
+
+        def read(connection: sql.Connection) -> list[T]:
+            return [
+                use(view, connection.execute(query).partitions(_BATCH))
+                for view, query in zip(views, queries, strict=True)
+            ]
+
+        queries = [
+            view.stored.order_by(*(view.table.c[name] for name in view.order)).execution_options(
+                yield_per=_BATCH
+            )
+            for view in views
+        ]
+        return self._database.read(read)
 
     def _records(self, kind: type[_Record], view: View, chosen: Chosen) -> list[_Record]:
         names = [column.name for column in view.columns]

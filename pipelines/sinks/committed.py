@@ -64,8 +64,9 @@ def _rows(
     windows: list[tuple[WindowKey, Window]], registry: Registry, candidates: Candidates
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Return the rows of windows; no estimates of those whose reports were all taken back."""
-    full = [(key, window) for key, window in windows if window.counts.any()]
-    empty = [(key, window) for key, window in windows if not window.counts.any()]
+    alive = {key[:3] for key, window in windows if window.counts.any()}
+    full = [(key, window) for key, window in windows if key[:3] in alive]
+    empty = [(key, window) for key, window in windows if key[:3] not in alive]
     rows, estimates = rows_of_windows(full, registry, candidates)
     return rows + rows_of_windows(empty, registry, candidates)[0], estimates
 
@@ -122,13 +123,19 @@ def documents_of(
     """Yield what changed since the log's clock was ``before``: windows, periods, rejects."""
     job, revision = projection.state, projection.generation
     for windows, estimates in projection.changed:
-        of_window = defaultdict(list)
+        of_window, segments = defaultdict(list), defaultdict(list)
         for row in estimates:
             of_window[_key(row)].append(row)
+        for row in windows:
+            if row["segment"]:
+                segments[_key(row)].append(row)
         for window in windows:
+            if window["segment"]:
+                continue
             pane = _pane(_int(window["window_end"]), before, projection.clock)
-            found = of_window[_key(window)]
-            yield documents.window_document(job, window, found, _int(window["revision"]), pane)
+            found, of_segment = of_window[_key(window)], segments[_key(window)]
+            revision_of = _int(window["revision"])
+            yield documents.window_document(job, window, found, revision_of, pane, of_segment)
     for row in projection.periods:
         yield documents.period_document(job, row, revision)
     rejects: Counter[str] = Counter()

@@ -72,11 +72,24 @@ class Window(TypedDict):
     withheld: NotRequired[_Text | None]
 
 
+class Segment(TypedDict):
+    """What a row of the table ``windows`` of a segment has of its own."""
+
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+
+    segment: Annotated[_Text, Field(min_length=1)]
+    n: _Natural
+    reports_by_level: list[_Natural]
+    withheld: _Text | None
+
+
 class Estimate(TypedDict):
     """A row of the table ``estimates``, without the columns of its window."""
 
     __pydantic_config__ = _STRICT  # type: ignore[misc]
 
+    #: Left out of rows of all reports.
+    segment: NotRequired[_Text]
     kind: _Text
     item: _Text
     position: _Small
@@ -172,6 +185,8 @@ class WindowDocument(Document):
     pane: Pane
     window: Window
     estimates: tuple[Estimate, ...]
+    #: Left out where the plan has none.
+    segments: tuple[Segment, ...] = ()
 
     @model_validator(mode="after")
     def _completed(self) -> WindowDocument:
@@ -179,18 +194,27 @@ class WindowDocument(Document):
         self.window.setdefault("withheld", None)
         for estimate in self.estimates:
             estimate.setdefault("withheld", None)
-        if len({(each["kind"], each["item"]) for each in self.estimates}) < len(self.estimates):
-            raise ValueError("two estimates are of the same kind and item")
+            estimate.setdefault("segment", "")
+        names = {(each["segment"], each["kind"], each["item"]) for each in self.estimates}
+        if len(names) < len(self.estimates):
+            raise ValueError("two estimates are of the same kind, item and segment")
+        known = {each["segment"] for each in self.segments}
+        if len(known) < len(self.segments):
+            raise ValueError("two segments have one name")
+        if not {each["segment"] for each in self.estimates} <= {"", *known}:
+            raise ValueError("an estimate is of a segment that the window does not have")
         return self
 
     @property
     def _about(self) -> Mapping[str, Any]:
         return self.window
 
-    def rows(self) -> tuple[Row, list[Row]]:
-        window: dict[str, object] = {**self.window, "revision": self.revision}
+    def rows(self) -> tuple[list[Row], list[Row]]:
+        """Return rows of the tables ``windows``, that of all reports first, and ``estimates``."""
+        window: dict[str, object] = {**self.window, "segment": "", "revision": self.revision}
         repeated = {name: window[name] for name in (*_REPEATED, "revision")}
-        return window, [{**repeated, **each} for each in self.estimates]
+        windows: list[Row] = [window, *({**window, **each} for each in self.segments)]
+        return windows, [{**repeated, **each} for each in self.estimates]
 
 
 class PeriodDocument(Document):
@@ -229,7 +253,9 @@ _DOCUMENT: TypeAdapter[Any] = TypeAdapter(
         Field(discriminator="kind"),
     ]
 )
-_FIELDS = {name for kind in (Window, Estimate, Period, Health) for name in kind.__annotations__} | {
+_FIELDS = {
+    name for kind in (Window, Segment, Estimate, Period, Health) for name in kind.__annotations__
+} | {
     name
     for kind in (WindowDocument, PeriodDocument, RejectsDocument, HealthDocument)
     for name in kind.model_fields
@@ -237,22 +263,36 @@ _FIELDS = {name for kind in (Window, Estimate, Period, Health) for name in kind.
 
 
 def window_document(
-    job: str, window: Row, estimates: Sequence[Row], revision: int, pane: str
+    job: str,
+    window: Row,
+    estimates: Sequence[Row],
+    revision: int,
+    pane: str,
+    segments: Sequence[Row] = (),
 ) -> tuple[bytes, bytes]:
     """Return key and value of a window's document.
 
     ``window``: a row of :func:`pipelines.aggregation.result_rows.rows_of_windows`; its ``revision``
     is not used. ``estimates``: of this window alone, empty if its reports were all taken back.
-    ``pane``: one of :data:`PANES`.
+    ``pane``: one of :data:`PANES`. ``segments``: the window's rows of segments, if it has any.
     """
+    of_segments = [{name: row[name] for name in Segment.__annotations__} for row in segments]
     return _packed(
         "window",
         job,
         revision,
         pane=pane,
         window={name: window.get(name) for name in Window.__annotations__},
-        estimates=[{name: row.get(name) for name in Estimate.__annotations__} for row in estimates],
+        estimates=[_estimate(row) for row in estimates],
+        **({"segments": of_segments} if of_segments else {}),
     )
+
+
+def _estimate(row: Row) -> dict[str, object]:
+    found = {name: row.get(name) for name in Estimate.__annotations__}
+    if not found["segment"]:
+        del found["segment"]
+    return found
 
 
 def period_document(job: str, period: Row, revision: int) -> tuple[bytes, bytes]:

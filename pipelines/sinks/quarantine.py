@@ -134,8 +134,8 @@ def plan_of(message: bytes) -> bytes | None:
     """
     if len(message) < HEADER.size:
         return None
-    magic, version, flags, _, _, fingerprint = HEADER.unpack_from(message)
-    known = magic == MAGIC and version in VERSIONS and flags == 0
+    magic, version, _, _, _, fingerprint = HEADER.unpack_from(message)
+    known = magic == MAGIC and version in VERSIONS
     return bytes(fingerprint) if known else None
 
 

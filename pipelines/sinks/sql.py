@@ -182,7 +182,7 @@ class Results(Database):
         self, metric: str | None = None, at: int | None = None, collector: str | None = None
     ) -> list[dict[str, object]]:
         """Return estimates in order; of a metric, a time in ms, a collector if they are given."""
-        order = ("collector", "plan", "version", "metric", "window_start", "position")
+        order = ("collector", "plan", "version", "metric", "window_start", "segment", "position")
         columns = tables.ESTIMATES.c
         query = sql.select(tables.ESTIMATES).order_by(*(columns[name] for name in order))
         if metric is not None:

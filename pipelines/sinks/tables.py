@@ -45,6 +45,7 @@ def _window_key() -> list[sql.Column[Any]]:
         *_keys(sql.Integer, "version"),
         *_keys(sql.String, "metric"),
         *_keys(sql.BigInteger, "window_start"),
+        sql.Column("segment", sql.String, primary_key=True, server_default=""),
     ]
 
 
@@ -185,9 +186,11 @@ def write_documents(connection: sql.Connection, documents: Sequence[Document]) -
         for each in documents
     ]
     _replace(connection, REVISIONS, ("key",), revisions, revisions)
-    windows = [each.rows() for each in documents if isinstance(each, WindowDocument)]
+    found = [each.rows() for each in documents if isinstance(each, WindowDocument)]
     replace_windows(
-        connection, [window for window, _ in windows], [row for _, rows in windows for row in rows]
+        connection,
+        [row for windows, _ in found for row in windows],
+        [row for _, estimates in found for row in estimates],
     )
     for each in documents:
         if isinstance(each, PeriodDocument):
@@ -233,11 +236,12 @@ def mark_changed(connection: sql.Connection, collector: str, documents: int) -> 
 def replace_windows(
     connection: sql.Connection, windows: Sequence[Row], estimates: Sequence[Row]
 ) -> None:
-    """Replace all rows of some windows; one without estimates is removed."""
+    """Replace all rows of some windows, of all segments; one without estimates is removed."""
     estimated = {tuple(row[name] for name in WINDOW_KEY) for row in estimates}
     kept = [row for row in windows if tuple(row[name] for name in WINDOW_KEY) in estimated]
-    _replace(connection, ESTIMATES, WINDOW_KEY, windows, estimates)
-    _replace(connection, WINDOWS, WINDOW_KEY, windows, kept)
+    stale = [row for row in windows if not row["segment"]]
+    _replace(connection, ESTIMATES, WINDOW_KEY, stale, estimates)
+    _replace(connection, WINDOWS, WINDOW_KEY, stale, kept)
 
 
 def replace_all(

@@ -188,7 +188,7 @@ _RENAMED_COLUMNS = {"reports": "n", "shown": "display"}
 
 def _of(table: sql.Table, *names: str) -> Iterator[Column]:
     for name in names:
-        source = table.c.get(_RENAMED_COLUMNS.get(name, name), sql.literal(""))
+        source = table.c[_RENAMED_COLUMNS.get(name, name)]
         yield Column(name, _KINDS.get(name, "text"), source, _SAID[name])
 
 
@@ -320,7 +320,7 @@ VIEW_BUDGETS = View(
     ),
     private=True,
 )
-_OF_ALL = WINDOWS.c.get("segment", sql.literal("")) == ""
+_OF_ALL = WINDOWS.c.segment == ""
 VIEW_METRICS = View(
     "metrics",
     "the metrics that have results",

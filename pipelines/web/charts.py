@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -108,7 +108,7 @@ def chart(
     with _DRAWING, mpl.rc_context(_STYLE), warnings.catch_warnings():
         # The page's font has characters that the one which measures them has not.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        layout = "constrained" if left is None else None
+        layout: Literal["constrained"] | None = "constrained" if left is None else None
         figure = Figure((width / 72, height / 72), layout=layout)
         if left is not None:
             figure.subplots_adjust(
@@ -124,14 +124,19 @@ def chart(
     )
 
 
+def warm_up() -> None:
+    """Load fonts and whatever else the first chart of a process waits for."""
+    chart("", lambda axes: scale(axes, "x", number, ""), height=100)
+
+
 def _of_the_page(svg: str) -> str:
     """Return what is inside matplotlib's SVG, without styles, and with the page's colours."""
     svg = svg[svg.index(">", svg.index("<svg")) + 1 :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="title:([^"]*)">', r"<g><title>\1</title>", svg)
-    svg = re.sub(r'<g id="[a-zA-Z]+_\d+">', "<g>", svg)
+    svg = re.sub(r'<g id="title-([0-9a-f]*)">', _title, svg)
+    svg = re.sub(r'<g id="[\w.]+_\d+">', "<g>", svg)
     svg = re.sub(r' style="([^"]*)"', _attributes, svg)
     for colour, name in _VARIABLES.items():
         svg = svg.replace(colour, f"var(--{name})")
@@ -152,8 +157,12 @@ def _attributes(style: re.Match[str]) -> str:
 
 
 def titled(text: str) -> str:
-    """Return the id of a mark over which ``text`` is shown."""
-    return f"title:{text}"
+    """Return the id of a mark over which ``text`` is shown, whatever is in it."""
+    return f"title-{text.encode('utf-8', 'replace').hex()}"
+
+
+def _title(mark: re.Match[str]) -> str:
+    return f"<g><title>{escape(bytes.fromhex(mark[1]).decode())}</title>"
 
 
 def mark(

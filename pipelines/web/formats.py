@@ -33,7 +33,7 @@ def number(value: float) -> str:
 
 def writer_of(unit: str | None) -> Callable[[float], str]:
     """Return how numbers of a unit are written: shares as percentages."""
-    return percent if unit in (None, "share") else number
+    return percent if unit == "share" else number
 
 
 def quantity(value: float | None, unit: str | None) -> str:

@@ -54,6 +54,11 @@ def window(view: MetricView) -> Mapping[str, object]:
         "after": after and view.links.metric(view.key, after),
         "chooses": view.links.metric(view.key, view.shown) is not None,
         "versions": versions,
+        "data": [
+            (name, address)
+            for form, name in (("csv", "CSV"), ("json", "JSON"), ("parquet", "Parquet"))
+            if (address := view.links.data(view.shown, form)) is not None
+        ],
         "means": words.of_kinds(row.kind for row in view.headlines),
     }
 
@@ -64,9 +69,10 @@ def shares(view: MetricView) -> Mapping[str, object] | None:
     label, unit = "share of reports", "share"
     if not rows:
         rows = view.of_kind("mean")
-        label = unit = rows[0].unit or "value" if rows else ""
         if len(rows) < 2:
             return None
+        unit = rows[0].unit or ""
+        label = unit or "value"
     known = [row for row in rows if row.value is not None]
     if not known:
         return None
@@ -222,7 +228,7 @@ def _by_segment(segments: Sequence[Segment], at: int, of: Estimate) -> Markup:
         f"{name_of(of)} by segment",
         [each.name for each, _ in shown],
         [(*charted(row)[:2], f"{each.name}: {said(row)}") for each, row in shown],
-        of.unit or "share",
+        of.unit or "",
         "share of the segment's reports" if of.unit == "share" else of.unit or "value",
     )
 
@@ -262,7 +268,7 @@ def history(view: MetricView) -> Mapping[str, object] | None:
         (
             name_of(row) + ("" if row.unit in (None, "share") else f", {row.unit}"),
             [_in_window(each, at) for each in drawn],
-            row.unit or "share",
+            row.unit or "",
         )
         for at, (row, _) in enumerate(series)
     ]
@@ -366,4 +372,6 @@ def _predicted(
         # Of strings it depends on the candidates, of some mechanisms it is not known.
         return None
     errors = tuple(each.standard_error(reports) for each in precisions)
-    return Predicted(errors, precisions[0].what, precisions[0].data, question.unit or "share")
+    of_shares = metric.range is None and metric.type != "ordinal"
+    unit = "share" if of_shares else question.unit
+    return Predicted(errors, precisions[0].what, precisions[0].data, unit)

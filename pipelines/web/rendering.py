@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import jinja2
 from markupsafe import Markup
@@ -18,11 +18,13 @@ from pipelines.results.reader import ResultsReader
 from pipelines.results.records import Window
 from pipelines.web import formats, views, words
 from pipelines.web.pages import METRIC, OVERVIEW, PAGES, PLAN, Page
-from pipelines.web.snapshot import MetricKey, Snapshot
+from pipelines.web.snapshot import MetricKey, Snapshot, key_of
 from pipelines.web.views import MetricView, PlanView, View
 from sotto.plan.compiled import CompiledPlan
 
 _FOLDER = Path(__file__).parent
+#: Rows of an answer of the HTTP interface, at most.
+_ROWS = 10_000
 TEMPLATES = _FOLDER / "templates"
 STATIC = _FOLDER / "static"
 
@@ -89,6 +91,17 @@ class ServedLinks:
     def plan(self, plan: CompiledPlan) -> str | None:
         return _path("plans", plan.collector, plan.plan, plan.version)
 
+    def data(self, window: Window, form: str) -> str | None:
+        """Return where the HTTP interface has the estimates of a window."""
+        asked = {
+            **key_of(window)._asdict(),
+            "since": window.window_start.isoformat(),
+            "until": window.window_end.isoformat(),
+            "limit": _ROWS,
+            "format": form,
+        }
+        return f"/api/v1/estimates?{urlencode(asked)}"
+
 
 class Anchors:
     """Places in one file, which shows one window of every metric."""
@@ -101,6 +114,9 @@ class Anchors:
 
     def plan(self, plan: CompiledPlan) -> str | None:
         return f"#{_place('plan', plan.collector, plan.plan, plan.version)}"
+
+    def data(self, window: Window, form: str) -> str | None:
+        return None
 
 
 def _place(*parts: object) -> str:

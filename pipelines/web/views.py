@@ -24,6 +24,8 @@ class Links(Protocol):
 
     def plan(self, plan: CompiledPlan) -> str | None: ...
 
+    def data(self, window: Window, form: str) -> str | None: ...
+
 
 @dataclass(frozen=True)
 class View:

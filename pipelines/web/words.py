@@ -25,10 +25,10 @@ KINDS = {
     "quantile": "The value below which this part of the values lies. It is read off the estimated "
     "distribution, and depends on its shape near that value. Its interval covers at least what it "
     "says. Silent devices are not covered.",
-    "cdf": "The share of values at or below a point. The curve is made to rise, which evens out "
-    "noise and biases it where it was uneven; each point stands for a small part of the range. The "
-    "band is of 95 % at each point, not for the whole curve at once, and does not cover silent "
-    "devices.",
+    "cdf": "The share of values at or below a point. Of a number the curve is made to rise, which "
+    "evens out noise and biases it where it was uneven; each point stands for a small part of the "
+    "range. The band is of 95 % at each point, not for the whole curve at once, and does not cover "
+    "silent devices.",
     "bit": "The share of values in which this bit of the number is set, the first the most "
     f"significant. {_INTERVAL}",
     "string": "The share of reports with this string, of all candidates that were looked for. A "
@@ -131,6 +131,7 @@ REASONS = {
     Reason.REVOKED: "of a pseudonym that had been revoked before",
     Reason.CORRUPT_LOG: "records of the log that are damaged",
     Reason.WRONG_PARTITION: "in another partition than its shard's",
+    Reason.UNKNOWN_CELL: "of a segment that the plan does not have",
     Reason.UNAUTHENTICATED: "without a valid signature, where the plan asks for one",
 }
 

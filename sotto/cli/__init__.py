@@ -19,6 +19,7 @@ COMMANDS = (
     "aggregate",
     "requeue",
     "estimates",
+    "export",
     "ledger",
     "preview",
     "audit",

@@ -1,16 +1,17 @@
-"""Serve the job's health and its estimates to Prometheus.
+"""Serve the health of jobs, and their estimates, to Prometheus.
 
 The exporter reads what the job has left: the state directory, the database of results and, to
 know how far behind the job is, the log or the topics. It takes no lock, writes nothing and may be
 started, stopped and run twice at any time. Of a streaming job it reads the database that sotto
 sink writes, which has how far the job has read, and asks the broker how much more there is:
---database, --topic and no --state. A source that
+--database, --topic and no --state. One
+exporter serves several jobs, each in its time: every series has the label collector. A source that
 is missing or damaged is a metric (sotto_source_status), never an error. docs/operations.md lists
 all metrics; deploy/prometheus has alerts for them, deploy/grafana a dashboard.
 
 A scrape reads, waits at most --timeout, and is answered from the last reading otherwise, or
 while that is not older than --max-age. Estimates are those of every metric's newest window; where
-these make more than --max-series series, each metric's first ones are exposed, and
+these make more than --max-series series of a collector, each metric's first ones are exposed, and
 sotto_estimates_omitted counts the others.
 
 No label comes from what a user did: labels are names in the plan, values of its domains, its
@@ -25,8 +26,8 @@ import logging
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sotto.cli import options
@@ -36,12 +37,12 @@ from sotto.kafka import client_logs as clientlogs
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from pipelines.exporter.lag import Watched, WatchedDocuments, WatchedStream
-    from sotto.kafka.brokers import Broker
+    from pipelines.exporter.health import Readers
+    from pipelines.exporter.lag import Watched
     from sotto.kafka.topics import ReportTopic
-    from sotto.plan.registry import Registry
+    from sotto.plan.compiled import CompiledPlan
 
-HELP = "serve the job's health and estimates to Prometheus"
+HELP = "serve the health of jobs, and their estimates, to Prometheus"
 
 PORT = 9469
 
@@ -56,6 +57,8 @@ examples:
   sotto exporter --database postgresql+psycopg://localhost/sotto --plan plan.yaml \\
       --kafka localhost:9092 --topic reports-e1-p8
       of a streaming job, and of the sink that writes its estimates
+  sotto exporter --state a/state --log a/log --state b/state --log b/log
+      of several collectors
   sotto exporter --state build/state --once
       print what would be served
 """
@@ -63,14 +66,15 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(options.add, parser)
-    add("--state DIR", "of sotto aggregate")
-    add("--database URL", "default: results.db in the state directory (SQLite)")
+    add("--state DIR", "of sotto aggregate; again for another collector's", [], action="append")
+    add("--database URL", "default: results.db in each state directory (SQLite)")
     lag = "of sotto aggregate, for the lag"
     where = parser.add_mutually_exclusive_group()
-    options.add(where, "--log DIR", lag)
+    order = "; of several states each its own, in the same order"
+    options.add(where, "--log DIR", lag + order, [], action="append")
     options.add_broker(where, lag, lag)
-    add("--topic NAME", "of sotto aggregate", [], action="append")
-    plans = "of a streaming job, for what its plans allow; runs leave theirs in --state"
+    add("--topic NAME", "of sotto aggregate" + order, [], action="append")
+    plans = "of streaming jobs, for what their plans allow; runs leave theirs in --state"
     add("--plan FILE", plans, [], action="append")
     add("--alerts FILE", "alerts.json of sotto alerts or sotto serve", [], action="append")
     add("--listen ADDRESS", "where to serve", "127.0.0.1")
@@ -98,57 +102,93 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
     from prometheus_client import CollectorRegistry
 
     from pipelines.exporter.alerts import KeptAlerts
-    from pipelines.exporter.database import Database
-    from pipelines.exporter.health import Health, Readers
-    from pipelines.sinks.sql import of_state
+    from pipelines.exporter.health import Health
 
-    if args.state is None and args.database is None:
+    if not args.state and args.database is None:
         raise ParameterError("--state or --database must name the job's")
-    database = Database(args.database or of_state(args.state), args.max_series)
-    readers = Readers(args.state, database, *_watched(args), _registry_of(args.plan))
+    if bool(args.topic) != bool(args.kafka or args.broker):
+        raise ParameterError("--topic goes with --kafka or --broker, and they with it")
+    readers = _of_runs(args) if args.state else {"": _of_streams(args)}
     registry = CollectorRegistry()
-    registry.register(
-        Health(readers.readings, args.max_age / 1000, None if args.once else args.timeout / 1000)
-    )
+    wait = None if args.once else args.timeout / 1000
+    registry.register(Health(readers, args.max_age / 1000, wait))
     if args.alerts:
         registry.register(KeptAlerts(args.alerts))
     return registry
 
 
-def _registry_of(paths: list[Path]) -> Registry | None:
-    from sotto.plan.registry import Registry
+def _of_runs(args: argparse.Namespace) -> dict[str, Readers]:
+    """Return what reads each state directory, its results, and what its job takes."""
+    from pipelines.exporter.database import Database
+    from pipelines.exporter.health import RunReaders
+    from pipelines.sinks.sql import of_state
 
-    return Registry(options.plans_of(paths)[0]) if paths else None
+    if args.plan:
+        raise ParameterError("--plan is for streaming jobs: runs leave their plans in --state")
+    one = Database(args.database, args.max_series) if args.database else None
+    found: dict[str, Readers] = {}
+    for state, log in zip(args.state, _watched(args), strict=True):
+        database = one or Database(of_state(state), args.max_series)
+        shared = one is not None and len(args.state) > 1
+        found[str(state)] = RunReaders(state, database, log, shared).readings
+    return found
 
 
-def _watched(
-    args: argparse.Namespace,
-) -> tuple[Watched | WatchedStream | None, WatchedDocuments | None]:
-    """Return what the job takes and where it publishes, as far as that is said."""
+def _watched(args: argparse.Namespace) -> Sequence[Watched | None]:
+    """Return what the job of each state directory takes, as far as that is said."""
     from pipelines.exporter.lag import WatchedLog, WatchedTopics
 
-    if bool(args.topic) != bool(args.kafka or args.broker):
-        raise ParameterError("--topic goes with --kafka or --broker, and they with it")
-    if args.log is not None:
-        return WatchedLog(args.log), None
+    number = len(args.state)
+    if args.log:
+        _check_pairs("--log", len(args.log), number)
+        return [WatchedLog(log) for log in args.log]
     if not args.topic:
-        return None, None
+        return [None] * number
     from pipelines.sources.kafka import KafkaTopics
 
-    broker, topics = options.broker_of(args), options.topics_of(args.topic)
-    if args.state is None:
-        return _streaming(broker, topics)
-    return WatchedTopics(KafkaTopics(broker, topics)), None
+    broker, topics = options.broker_of(args), _by_name(args)
+    _check_pairs("the name of --topic", len(topics), number)
+    return [WatchedTopics(KafkaTopics(broker, each)) for each in topics.values()]
 
 
-def _streaming(broker: Broker, topics: list[ReportTopic]) -> tuple[WatchedStream, WatchedDocuments]:
+def _check_pairs(what: str, given: int, states: int) -> None:
+    if given != states:
+        raise ParameterError(
+            f"{what} must be given once for each --state, in the same order: "
+            f"got {given} for {states}"
+        )
+
+
+def _by_name(args: argparse.Namespace) -> dict[str, list[ReportTopic]]:
+    """Return the topics that ``--topic`` names: the epochs of each name."""
+    found: dict[str, list[ReportTopic]] = {}
+    for topic in options.topics_of(args.topic):
+        found.setdefault(topic.name, []).append(topic)
+    return found
+
+
+def _of_streams(args: argparse.Namespace) -> Readers:
+    """Return what reads the database of sinks, and the topics of their jobs."""
+    from pipelines.exporter.database import Database
+    from pipelines.exporter.health import Stream, StreamReaders
     from pipelines.exporter.lag import WatchedDocuments, WatchedStream
     from sotto.kafka.topics import SinkTopic
+    from sotto.plan.registry import Registry
 
-    if len({topic.name for topic in topics}) != 1:
-        raise ParameterError("--topic must be epochs of one name")
-    estimates = SinkTopic(topics[0].name, "estimates")
-    return WatchedStream(broker, topics), WatchedDocuments(broker, estimates)
+    if args.log:
+        raise ParameterError("--log goes with --state: a streaming job reads --topic")
+    streams = []
+    if args.topic:
+        broker = options.broker_of(args)
+        for name, topics in _by_name(args).items():
+            estimates = SinkTopic(name, "estimates")
+            documents = WatchedDocuments(broker, estimates)
+            streams.append(Stream(str(estimates), WatchedStream(broker, topics), documents))
+    plans: dict[str, list[CompiledPlan]] = {}
+    for plan in options.plans_of(args.plan)[0]:
+        plans.setdefault(plan.collector, []).append(plan)
+    registries = {collector: Registry(each) for collector, each in plans.items()}
+    return StreamReaders(Database(args.database, args.max_series), streams, registries).readings
 
 
 def _serve(address: str, port: int, registry: CollectorRegistry) -> int:

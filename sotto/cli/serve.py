@@ -94,9 +94,11 @@ def run(args: argparse.Namespace) -> int:
     from pipelines.collector.limits import Limits
     from pipelines.collector.server import serve
     from pipelines.results.api import create_router
+    from pipelines.web import charts
     from pipelines.web.application import HEADERS, Site, application
 
     options.quiet_libraries()
+    charts.warm_up()
     if (args.certificate is None) != (args.private_key is None):
         raise ParameterError("--certificate and --private-key go together")
     certificate = None

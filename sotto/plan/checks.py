@@ -187,8 +187,11 @@ def _ladder_problems(metric: CompiledMetric, period: int) -> list[str]:
     return problems
 
 
-def mechanism_problems(metric: CompiledMetric) -> list[str]:
-    """Return what is wrong with the mechanism of a metric whose parameters are sound."""
+def mechanism_problems(metric: CompiledMetric, cells: int = 1) -> list[str]:
+    """Return what is wrong with the mechanism of a metric whose parameters are sound.
+
+    ``cells`` is the number of the plan's cells, of which each has counts of its own.
+    """
     try:
         mechanism = metric.mechanism
     except ParameterError as error:
@@ -199,13 +202,14 @@ def mechanism_problems(metric: CompiledMetric) -> list[str]:
     if mechanism.count_length > MAX_COUNTS:
         problems.append(f": {mechanism.count_length} counts; at most {MAX_COUNTS} are allowed")
     windows = open_windows(metric.horizon, metric.window)
-    cells = windows * len(metric.ladder) * mechanism.count_length
-    if cells > MAX_OPEN_COUNTS:
+    counts = windows * len(metric.ladder) * mechanism.count_length * cells
+    if counts > MAX_OPEN_COUNTS:
+        segments = f", times {cells} cells of segments" if cells > 1 else ""
         problems.append(
             f": {windows} windows of {duration_text(metric.window)} within the horizon of "
             f"{duration_text(metric.horizon)}, times {len(metric.ladder)} levels, times "
-            f"{mechanism.count_length} counts, are {cells} counts; at most {MAX_OPEN_COUNTS} are "
-            f"allowed"
+            f"{mechanism.count_length} counts{segments}, are {counts} counts; at most "
+            f"{MAX_OPEN_COUNTS} are allowed"
         )
     before = 0
     for number, level in enumerate(metric.ladder):

@@ -20,6 +20,7 @@ from sotto.plan.choice import Asked, Choice, choose, spec_of
 from sotto.plan.compiled import FORMAT, CompiledPlan, check
 from sotto.plan.document import LevelFile, MetricFile, PlanFile, StringFile, read_plan
 from sotto.plan.metric import WORDS, Parameter
+from sotto.plan.segments import Experiment, attributes_of, cells
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -90,13 +91,17 @@ def _plan_document(file: PlanFile, metrics: list[dict[str, object]]) -> dict[str
         end = datetime.combine(file.expires, datetime.min.time(), UTC) + timedelta(days=1)
     except OverflowError:
         raise PlanError(f"expires {file.expires} must be before the year 9999 ends") from None
-    fields = file.model_dump(exclude={"metrics", "panel"})
+    fields = file.model_dump(exclude={"metrics", "panel", "segments", "experiment"})
+    segments = [{"name": name, "values": [*values]} for name, values in file.segments.items()]
+    experiment = file.experiment
     return {
         **{name: value for name, value in fields.items() if value is not None},
         "format": FORMAT,
         # The plan is valid through the end of that day.
         "expires": (end - _EPOCH) // timedelta(milliseconds=1),
         "metrics": metrics,
+        "segments": segments,
+        "experiment": experiment and {**experiment.model_dump(), "arms": [*experiment.arms]},
     }
 
 
@@ -149,7 +154,11 @@ def _counts(file: PlanFile, metric: MetricFile) -> int | None:
     if not (metric.ladder and metric.window > 0):
         return None
     horizon = metric.ladder[-1].after + file.period + file.grace
-    return MAX_OPEN_COUNTS // (open_windows(horizon, metric.window) * len(metric.ladder))
+    said = file.experiment
+    experiment = None if said is None else Experiment(said.name, said.arms, said.share)
+    of_plan = cells(attributes_of(file.segments.items(), experiment))
+    open_counts = open_windows(horizon, metric.window) * len(metric.ladder) * max(of_plan, 1)
+    return MAX_OPEN_COUNTS // open_counts
 
 
 def _read_text(path: Path) -> str:

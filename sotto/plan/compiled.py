@@ -37,6 +37,8 @@ from sotto.plan.checks import (
 )
 from sotto.plan.durations import duration_text
 from sotto.plan.metric import CompiledMetric, Fields, Level
+from sotto.plan.segments import Attribute, Experiment, attributes_of, cells
+from sotto.plan.segments import problems as segment_problems
 
 #: Of compiled plans.
 FORMAT = 2
@@ -59,7 +61,7 @@ _PLAIN: Mapping[str, type] = {
 #: decoded and counted. ``docs/formats.md`` says of each other field why it is left out.
 _ON_THE_WIRE = frozenset(
     {"collector", "plan", "version", "period", "resolution", "grace", "shards", "ceilings"}
-    | {"authentication"}
+    | {"authentication", "segments", "experiment"}
 )
 _METRIC_ON_THE_WIRE = frozenset(
     {"name", "type", "mechanism", "missing", "window", "repeat", "ladder", "panel"}
@@ -120,6 +122,10 @@ class CompiledPlan:
     purpose: str | None = None
     #: Names of the groups that a person may agree to one by one, sorted, and what is said of each.
     groups: tuple[tuple[str, str], ...] = ()
+    #: Public attributes by which results are broken down, and their values, without the last ones
+    #: that are implied.
+    segments: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    experiment: Experiment | None = None
 
     @classmethod
     def from_json(cls, data: bytes, name: str = "the plan") -> CompiledPlan:
@@ -177,6 +183,8 @@ class CompiledPlan:
             **plain,
             ceilings=Ceilings(ceilings.take("period", int), ceilings.take("lifetime", int)),
             groups=tuple((name, groups.take(name, str)) for name in groups.names()),
+            segments=tuple(map(_segment, fields.take("segments", list, []))),
+            experiment=_experiment(fields.take("experiment", dict, None)),
             metrics=tuple(
                 CompiledMetric.of_document(item, index, plain["period"] + plain["grace"])
                 for index, item in enumerate(fields.take("metrics", list))
@@ -196,7 +204,23 @@ class CompiledPlan:
                 if getattr(self, name) != default
             },
             **({"groups": dict(self.groups)} if self.groups else {}),
+            **self.attributes_document(),
         }
+
+    def attributes_document(self) -> dict[str, Any]:
+        """Return segments and experiment as a JSON document has them; nothing where none are."""
+        found: dict[str, Any] = {}
+        if self.segments:
+            found["segments"] = [
+                {"name": name, "values": list(values)} for name, values in self.segments
+            ]
+        if (experiment := self.experiment) is not None:
+            found["experiment"] = {
+                "name": experiment.name,
+                "arms": list(experiment.arms),
+                "share": experiment.share,
+            }
+        return found
 
     def to_json(self) -> bytes:
         """Return the canonical bytes."""
@@ -242,6 +266,16 @@ class CompiledPlan:
                 f"plan {self.plan!r} has no metric {name!r}; it has {', '.join(self._by_name)}"
             ) from None
 
+    @cached_property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The public attributes: the segments, then the experiment's arm."""
+        return attributes_of(self.segments, self.experiment)
+
+    @cached_property
+    def cells(self) -> int:
+        """How many combinations of the attributes' values there are; 1 where there are none."""
+        return cells(self.attributes)
+
     @property
     def signed(self) -> bool:
         """Whether messages are signed (:mod:`sotto.wire.signatures`)."""
@@ -286,6 +320,20 @@ class CompiledPlan:
         return time >= self.expires
 
 
+def _segment(document: object) -> tuple[str, tuple[str, ...]]:
+    fields = Fields(document, "segments")
+    name = fields.take("name", str)
+    return name, Fields(document, f"segment {name!r}").items("values", (str,)) or ()
+
+
+def _experiment(document: dict[str, object] | None) -> Experiment | None:
+    if document is None:
+        return None
+    fields = Fields(document, "experiment")
+    arms = fields.items("arms", (str,)) or ()
+    return Experiment(fields.take("name", str), arms, fields.take("share", int))
+
+
 def canonical(document: Mapping[str, object]) -> bytes:
     """Return a JSON document as canonical bytes (``docs/formats.md``)."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -319,7 +367,8 @@ def check(plan: CompiledPlan) -> None:
     # Mechanisms are built only from parameters that are sound, and summed only if all are.
     if not problems:
         for metric in plan.metrics:
-            problems += [f"metric {metric.name!r}{each}" for each in mechanism_problems(metric)]
+            found = mechanism_problems(metric, plan.cells)
+            problems += [f"metric {metric.name!r}{each}" for each in found]
     if not problems:
         problems = _ceiling_problems(plan)
     if problems:
@@ -362,6 +411,7 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
         )
     problems += words_problems(description=plan.description, purpose=plan.purpose)
     problems += _group_problems(plan)
+    problems += segment_problems(plan.segments, plan.experiment)
     if plan.authentication not in ("none", "required"):
         problems.append(f"authentication {plan.authentication!r} must be none or required")
     if not 1 <= len(plan.metrics) <= 65535:

@@ -295,6 +295,14 @@ class OrdinalFile(MetricFile):
         return {**place, "outside": self.outside or outside, "unit": self.unit}
 
 
+class ExperimentFile(_Model):
+    """Arms to which devices are assigned, and the share of devices that take part."""
+
+    name: Text
+    arms: tuple[Text, ...]
+    share: Micro = 1_000_000
+
+
 class CeilingsFile(_Model):
     """Epsilon that a device may spend in one period, and in its lifetime."""
 
@@ -334,6 +342,8 @@ class PlanFile(_Model):
     description: Words | None = None
     purpose: Words | None = None
     groups: dict[Text, Words] = {}
+    segments: dict[Text, tuple[Text, ...]] = {}
+    experiment: ExperimentFile | None = None
     metrics: dict[Text, Annotated[_AnyMetric, Field(discriminator="type")]]
 
 

@@ -110,9 +110,11 @@ class Registry:
             RegisteredMetric(number, plan.fingerprint, plan, metric)
             for number, (plan, metric) in enumerate(pairs)
         )
-        alike: dict[tuple[str, CompiledMetric], list[RegisteredMetric]] = {}
+        # Cells of other attributes mean something else.
+        alike: dict[tuple[object, ...], list[RegisteredMetric]] = {}
         for each in sorted(self.metrics, key=lambda each: each.plan.version):
-            alike.setdefault((each.plan.plan, each.metric.counted), []).append(each)
+            name = (each.plan.plan, each.plan.segments, each.plan.experiment, each.metric.counted)
+            alike.setdefault(name, []).append(each)
         #: By fingerprint and index of a metric: that metric in all versions of the plan that have
         #: it unchanged, the lowest version first. One estimate is made across them.
         self.same = {

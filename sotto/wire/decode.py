@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 15
 #: What a row has, as its layout and a batch's columns call it.
 _COLUMNS = ("level", "pseudonym", "chain", "event", "payload")
+#: What it has besides of its message.
+_OF_MESSAGE = ("append", "cell")
 #: Keeps sums of times within 64 bits; durations are far below it.
 _FAR = 2**62
 
@@ -57,13 +59,15 @@ class Batch:
     append: NDArray[np.int64]
     #: Of shape (n, W).
     payload: NDArray[np.uint8]
+    #: The cell of the plan's segments, of the message that each row came in.
+    cell: NDArray[np.uint8]
 
     def __len__(self) -> int:
         return len(self.level)
 
     def __getitem__(self, rows: slice | NDArray[np.bool_]) -> Batch:
         """Return some of the rows."""
-        columns = {name: getattr(self, name)[rows] for name in (*_COLUMNS, "append")}
+        columns = {name: getattr(self, name)[rows] for name in (*_COLUMNS, *_OF_MESSAGE)}
         return Batch(self.metric, **columns)
 
 
@@ -112,6 +116,7 @@ class _Tables(NamedTuple):
     metrics: NDArray[np.int64]
     width: NDArray[np.int64]
     signed: NDArray[np.bool_]
+    cells: NDArray[np.int64]
 
 
 @lru_cache(maxsize=16)
@@ -127,6 +132,7 @@ def _tables(registry: Registry) -> _Tables:
         metrics=np.array([len(plan.metrics) for plan in plans]),
         width=np.array([each.metric.mechanism.payload_width for each in registry.metrics]),
         signed=np.array([plan.signed for plan in plans]),
+        cells=np.array([plan.cells for plan in plans]),
     )
 
 
@@ -186,6 +192,7 @@ class _Messages:
         count = len(offsets)
         self.reason = np.zeros(count, dtype=np.uint8)
         self.shard = np.zeros(count, dtype=np.uint16)
+        self.cell = np.zeros(count, dtype=np.uint8)
         self.plan = np.zeros(count, dtype=np.int64)
         self.signed = np.zeros(count, dtype=np.bool_)
         groups = self._read_headers()
@@ -196,6 +203,8 @@ class _Messages:
         self.reason[(self.reason == 0) & (self.plan < 0)] = Reason.UNKNOWN_PLAN
         if registry.signed or self.signed.any():
             self._authenticate(ends)
+        outside = (self.reason == 0) & (self.cell >= self.tables.cells[self.plan])
+        self.reason[outside] = Reason.UNKNOWN_CELL
 
     def _authenticate(self, ends: NDArray[np.int64]) -> None:
         """Reject messages that are not signed as their plan says."""
@@ -218,6 +227,7 @@ class _Messages:
         reason[header["magic"] != MAGIC] = Reason.MALFORMED
         self.reason[long] = reason
         self.shard[long] = header["shard"]
+        self.cell[long] = header["cell"]
         self.signed[long] = header["version"] == SIGNED_VERSION
         self.plan[long] = self._find_plans(header["fingerprint"])
         groups[long] = header["groups"]
@@ -307,11 +317,11 @@ class _Messages:
         The signature of a signed message is not one of its parts, which are therefore unsigned.
         """
         header = self._bytes(self.offsets[groups.message[group]], HEADER.size)
-        magic, _, flags, shard, _, fingerprint = HEADER.unpack(header)
+        magic, _, cell, shard, _, fingerprint = HEADER.unpack(header)
         metric, width, _ = GROUP.unpack(self._bytes(groups.start[group] - GROUP.size, GROUP.size))
         count = len(rows) // row_size(width)
         return (
-            HEADER.pack(magic, VERSION, flags, shard, 1, fingerprint)
+            HEADER.pack(magic, VERSION, cell, shard, 1, fingerprint)
             + GROUP.pack(metric, width, count)
             + rows
         )
@@ -330,6 +340,7 @@ def _rows(messages: _Messages, metric: int, groups: Groups) -> tuple[Batch, Batc
         event=np.empty(n, dtype=np.int64),
         append=messages.append[groups.message][of_group],
         payload=np.empty((n, width), dtype=np.uint8),
+        cell=messages.cell[groups.message][of_group],
     )
     shard = messages.shard[groups.message]
     dtype = row_dtype(width)
@@ -376,7 +387,7 @@ def _row_reasons(batch: Batch, shard: NDArray[np.uint16], registry: Registry) ->
 def encode_rows(
     batch: Batch, registry: Registry, rows_per_message: int | None = None
 ) -> list[bytes]:
-    """Write rows as messages of one group each, a shard after another.
+    """Write rows as messages of one group each, by shard and cell.
 
     A message has at most ``rows_per_message`` rows, and as many as fit if that is not given; with
     1, messages are in the order of the rows. Raises FormatError if it is below 1 or too many.
@@ -391,10 +402,12 @@ def encode_rows(
     rows = np.empty(len(batch), dtype=row_dtype(width))
     for name in _COLUMNS:
         rows[name] = getattr(batch, name)
+    cell = batch.cell
     if limit > 1:
-        order = np.argsort(shard, kind="stable")
-        shard, rows = shard[order], rows[order]
-        begins = np.flatnonzero(np.concatenate([[True], shard[1:] != shard[:-1]])).tolist()
+        order = np.lexsort((cell, shard))
+        shard, cell, rows = shard[order], cell[order], rows[order]
+        new = (shard[1:] != shard[:-1]) | (cell[1:] != cell[:-1])
+        begins = np.flatnonzero(np.concatenate([[True], new])).tolist()
         ends = [*begins[1:], len(rows)]
     else:
         begins, ends = [0], [len(rows)]
@@ -402,7 +415,8 @@ def encode_rows(
     for begin, end in zip(begins, ends, strict=True):
         for first in range(begin, end, limit):
             part = rows[first : min(first + limit, end)]
-            header = HEADER.pack(MAGIC, VERSION, 0, int(shard[first]), 1, fingerprint)
+            place = int(cell[first]), int(shard[first])
+            header = HEADER.pack(MAGIC, VERSION, *place, 1, fingerprint)
             group = GROUP.pack(metric.index, width, len(part))
             messages.append(header + group + part.tobytes())
     return messages

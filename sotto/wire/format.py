@@ -64,6 +64,8 @@ class Message(NamedTuple):
     fingerprint: bytes
     shard: int
     groups: tuple[Group, ...]
+    #: Of the plan's segments, of all rows; 0 where the plan has none.
+    cell: int = 0
 
 
 def row_size(width: int) -> int:
@@ -76,6 +78,7 @@ def encode_message(
     shard: int,
     groups: Iterable[tuple[int, Sequence[Row]]],
     signer: Signer | None = None,
+    cell: int = 0,
 ) -> bytes:
     """Return the bytes of a message.
 
@@ -89,6 +92,8 @@ def encode_message(
         At least one group, each a metric's index in the plan and at least one row.
     signer : Signer, optional
         Signs the message: all its rows are of the one pseudonym that commits to the key.
+    cell : int
+        Of the plan's segments (:mod:`sotto.plan.segments`), in ``[0, 64)``; of all rows.
 
     Raises
     ------
@@ -109,7 +114,7 @@ def encode_message(
         for metric, rows in groups:
             parts.append(_encode_group(metric, rows))
         version = VERSION if signer is None else SIGNED_VERSION
-        parts[0] = HEADER.pack(MAGIC, version, 0, shard, len(parts) - 1, fingerprint)
+        parts[0] = HEADER.pack(MAGIC, version, cell, shard, len(parts) - 1, fingerprint)
     except struct.error as error:
         raise FormatError(f"a field does not fit the report format: {error}") from None
     if len(parts) == 1:
@@ -144,7 +149,7 @@ def decode_message(message: bytes) -> Message:
     Structure is checked here, and nothing else: whether plan and metric are known, the rows are
     acceptable and a signature is valid is for :func:`sotto.wire.decode.decode`.
     """
-    _, _, _, shard, _, fingerprint = header = _header(message)
+    _, _, cell, shard, _, fingerprint = header = _header(message)
     groups = []
     for metric, width, places in _groups(message, header):
         rows = []
@@ -153,7 +158,7 @@ def decode_message(message: bytes) -> Message:
             payload = message[at + ROW.size : at + row_size(width)]
             rows.append(Row(level, pseudonym, chain, event, payload))
         groups.append(Group(metric, tuple(rows)))
-    return Message(fingerprint, shard, tuple(groups))
+    return Message(fingerprint, shard, tuple(groups), cell)
 
 
 def pseudonym_of(message: bytes) -> bytes:
@@ -181,11 +186,11 @@ def _header(message: bytes) -> tuple[bytes, int, int, int, int, bytes]:
     if len(message) < HEADER.size:
         raise FormatError(f"a message has at least {HEADER.size} bytes, not {len(message)}")
     fields = HEADER.unpack_from(message)
-    magic, version, flags, _, count, _ = fields
+    magic, version, _, _, count, _ = fields
     if magic != MAGIC:
         raise FormatError("the bytes do not begin as a message does")
-    if version not in VERSIONS or flags != 0:
-        raise FormatError(f"version {version} with flags {flags}; known are 1 and 2 with 0")
+    if version not in VERSIONS:
+        raise FormatError(f"version {version}; known are 1 and 2")
     if len(message) > MAX_MESSAGE:
         raise FormatError(f"a message of {len(message)} bytes; at most {MAX_MESSAGE} are allowed")
     if count == 0:

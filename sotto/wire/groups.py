@@ -23,7 +23,7 @@ LAYOUT = np.dtype(
     [
         ("magic", "S2"),
         ("version", "u1"),
-        ("flags", "u1"),
+        ("cell", "u1"),
         ("shard", "<u2"),
         ("groups", "<u2"),
         ("fingerprint", "<u8", (4,)),
@@ -35,7 +35,6 @@ def known_version(header: NDArray[np.void]) -> NDArray[np.bool_]:
     """Return which headers are of a version that can be read."""
     version = header["version"]
     known: NDArray[np.bool_] = (version == VERSION) | (version == SIGNED_VERSION)
-    known &= header["flags"] == 0
     return known
 
 

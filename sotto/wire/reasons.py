@@ -24,6 +24,7 @@ class Reason(IntEnum):
     #: Of earlier releases, whose processes could share a topic.
     WRONG_PARTITION = 16
     UNAUTHENTICATED = 17
+    UNKNOWN_CELL = 18
 
     @property
     def label(self) -> str:

@@ -25,16 +25,17 @@ class Row(NamedTuple):
     payload: bytes
     countable: bool
     append: int
+    cell: int = 0
 
     @property
     def binding(self):
         """What a chain is bound to for ever."""
-        return self.metric, self.event
+        return self.metric, self.event, self.cell
 
     @property
     def report(self):
         """The row without when it came: two rows with one report are repetitions."""
-        return self[:6]
+        return (*self[:6], self.cell)
 
 
 class Audited(NamedTuple):
@@ -58,7 +59,7 @@ class Rules:
 
     def equivocates(self, rows: Iterable[Row]) -> bool:
         """A chain with two bindings, or two payloads at one level; countable or not."""
-        bindings: dict[int, tuple[int, int]] = {}
+        bindings: dict[int, tuple[int, int, int]] = {}
         payloads: dict[tuple[int, int], bytes] = {}
         return any(
             bindings.setdefault(row.chain, row.binding) != row.binding
@@ -99,12 +100,12 @@ class Rules:
 
     def observed(self, rows: Iterable[Row]) -> int:
         """What the rows of one pseudonym reveal, countable or not."""
-        payloads: dict[tuple[int, tuple[int, int]], dict[int, set[bytes]]] = {}
+        payloads: dict[tuple[int, tuple[int, int, int]], dict[int, set[bytes]]] = {}
         for row in rows:
             levels = payloads.setdefault((row.chain, row.binding), {})
             levels.setdefault(row.level, set()).add(row.payload)
         total = 0
-        for (_, (metric, _)), levels in payloads.items():
+        for (_, (metric, _, _)), levels in payloads.items():
             total += self.certified(metric, max(levels))
             for level, different in levels.items():
                 total += (len(different) - 1) * self.certified(metric, level)

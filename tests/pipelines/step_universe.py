@@ -45,6 +45,7 @@ def rows_of(reports: list[Row]) -> Rows:
         event=np.array([r.event for r in reports], dtype=np.int64),
         append=np.array([r.append for r in reports], dtype=np.int64),
         countable=np.array([r.countable for r in reports], dtype=np.bool_),
+        cell=np.array([r.cell for r in reports], dtype=np.uint8),
         payload=payload,
     )
 
@@ -60,6 +61,7 @@ def reports_of(rows: Rows) -> list[Row]:
             rows.payload[at, : rows.widths[metric]].tobytes(),
             bool(rows.countable[at]),
             int(rows.append[at]),
+            int(rows.cell[at]),
         )
         for at in range(len(rows))
     ]
@@ -68,7 +70,7 @@ def reports_of(rows: Rows) -> list[Row]:
 def counts(reports: Counter) -> dict:
     """Return the count vectors of reports, each added for itself."""
     vectors: dict = {}
-    for (pseudonym, chain, metric, event, level, payload), times in reports.items():
+    for (pseudonym, chain, metric, event, level, payload, cell), times in reports.items():
         window = METRICS[metric].metric.window
         vector = METRICS[metric].metric.mechanism.accumulate(
             np.array([list(payload)], dtype=np.uint8),
@@ -77,7 +79,7 @@ def counts(reports: Counter) -> dict:
             np.zeros(1, dtype=np.int64),
             1,
         )[0]
-        key = (metric, event // window * window, level)
+        key = (metric, event // window * window, cell, level)
         vectors[key] = vectors.get(key, 0) + times * vector
     return plain(vectors)
 
@@ -136,6 +138,8 @@ def random_rows(seed: int, size: int, pseudonyms: int, honest: float) -> list[Ro
                 payload,
                 draw.random() < 0.9,
                 draw.randrange(1000),
+                # As its cell an honest chain has one of its own.
+                own.randrange(64) if draw.random() < honest else draw.randrange(64),
             )
         )
     return rows
@@ -160,12 +164,12 @@ def canonical(state: State) -> tuple[object, ...]:
     }
     rows: dict[int, set[tuple[object, ...]]] = defaultdict(set)
     for number, each in enumerate(table["entries"]):
-        binding = (stored.metrics[each["metric"]], each["event"])
+        binding = (stored.metrics[each["metric"]], each["event"], each["cell"])
         for level, tag in enumerate(each["tags"]):
             if each["seen"] >> level & 1:
                 rows[number].add((*binding, level, tag, bool(each["countable"] >> level & 1)))
     for each in table["conflicts"]:
-        binding = (stored.metrics[each["metric"]], each["event"])
+        binding = (stored.metrics[each["metric"]], each["event"], each["cell"])
         rows[each["entry"]].add((*binding, each["level"], each["tag"], each["countable"]))
     names = [(each["low"], each["high"]) for each in table["pseudonyms"]]
     chains = {

@@ -20,7 +20,7 @@ from step_plans import plans
 from pipelines.bounded.run import aggregate
 from pipelines.exporter import lag
 from pipelines.exporter.database import Database
-from pipelines.exporter.health import Health, Readers
+from pipelines.exporter.health import Health, Readers, RunReaders, Stream, StreamReaders
 from pipelines.exporter.lag import Documents, WatchedDocuments
 from pipelines.sinks.committed import documents_of, health_of, projection
 from pipelines.sinks.documents import parse
@@ -84,12 +84,23 @@ def exposition(
     documents: WatchedDocuments | None = None,
     registry: Registry | None = None,
 ) -> str:
-    found = None if database is None and state is None else database or of_state(state or Path())
-    results = None if found is None else Database(found, max_series)
+    """Return what the exporter of runs exposes or, without a state directory, of a stream."""
+    results = Database(database or of_state(state or Path()), max_series)
+    readers: Readers
+    if state is not None:
+        assert not isinstance(log, lag.WatchedStream)
+        watched = lag.WatchedLog(log) if isinstance(log, Path) else log
+        readers = RunReaders(state, results, watched).readings
+    else:
+        streams = []
+        if log is not None:
+            assert isinstance(log, lag.WatchedStream)
+            about = documents or FakeDocuments(0, 0)
+            streams = [Stream(str(ESTIMATES_TOPIC), log, about)]
+        plans = {} if registry is None else {registry.collector: registry}
+        readers = StreamReaders(results, streams, plans).readings
     collectors = CollectorRegistry()
-    watched = lag.WatchedLog(log) if isinstance(log, Path) else log
-    readers = Readers(state, results, watched, documents, registry)
-    collectors.register(Health(readers.readings))
+    collectors.register(Health({"job": readers}))
     return generate_latest(collectors).decode()
 
 
@@ -155,4 +166,12 @@ def samples(text: str) -> dict[str, dict[Labels, float]]:
 
 
 def value(found: dict[str, dict[Labels, float]], name: str, **labels: str) -> float:
-    return found[name][frozenset(labels.items())]
+    """Return the value of the one series with these labels, whatever the collector."""
+    wanted = labels.items()
+    values = [
+        number
+        for series, number in found[name].items()
+        if {(key, text) for key, text in series if key != "collector" or key in labels} == wanted
+    ]
+    (one,) = values
+    return one

@@ -107,6 +107,7 @@ def test_periods_may_be_as_far_apart_as_64_bits_allow(shards):
         event=events,
         append=np.zeros(6, dtype=np.int64),
         payload=np.zeros((6, 1), dtype=np.uint8),
+        cell=np.zeros(6, dtype=np.uint8),
     )
     parts = rows_of([batch], SimpleNamespace(shards=shards, period=1))
     assert sum(map(len, parts)) == 6
@@ -127,7 +128,7 @@ def test_a_revocation_does_not_widen_what_is_rejected():
     state, deltas, rejects = step(state, other)
     sizes = [(len(part.rows), part.rows.payload.shape[1]) for part in rejects.parts]
     assert sizes == [(1, WIDE // 8), (60, 1)]
-    assert [metric for metric, _, _ in deltas] == [1]
+    assert [metric for metric, *_ in deltas] == [1]
     assert (len(rejects.rows), len(rejects.reason)) == (61, 61)
 
 

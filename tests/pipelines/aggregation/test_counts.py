@@ -16,6 +16,7 @@ keys = st.builds(
     st.binary(min_size=32, max_size=32),
     st.integers(0, 2**16 - 1),
     st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 63),
 )
 matrices = st.builds(
     lambda levels, length, seed: np.random.default_rng(seed).integers(

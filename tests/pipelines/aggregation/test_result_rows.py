@@ -347,7 +347,7 @@ class Published:
         with Results(of_state(self.state)) as results, Results(self.database) as sunk:
             found = results.estimates()
             assert sunk.estimates() == found
-            assert sunk.table(WINDOWS) == results.table(WINDOWS) == [window.rows()[0]]
+            assert sunk.table(WINDOWS) == results.table(WINDOWS) == window.rows()[0]
             assert window.estimates == tuple(
                 {name: row[name] for name in window.estimates[0]} for row in found
             )

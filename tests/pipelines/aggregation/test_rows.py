@@ -18,7 +18,7 @@ from sotto.errors import FormatError, ParameterError
 from sotto.wire.decode import Batch
 
 GOLDEN = Path(__file__).parent / "golden" / "block-1.hex"
-COLUMNS = ("metric", "level", "pseudonym", "chain", "event", "append", "countable")
+COLUMNS = ("metric", "level", "pseudonym", "chain", "event", "append", "countable", "cell")
 REGISTRY = registry()
 
 
@@ -39,6 +39,7 @@ def block(n: int, widths: dict[int, int], seed: int = 0) -> Rows:
         event=draw.integers(-(2**60), 2**60, n),
         append=draw.integers(-(2**60), 2**60, n),
         countable=draw.integers(0, 2, n).astype(np.bool_),
+        cell=draw.integers(0, 64, n).astype(np.uint8) * np.uint8(seed % 2),
         payload=payload,
     )
 
@@ -84,9 +85,9 @@ def test_the_bytes_of_a_block_are_those_of_version_1():
 
 
 def test_what_is_no_block_is_refused():
-    data = block(4, {0: 1, 1: 9}).to_bytes()
+    data = block(4, {0: 1, 1: 9}, seed=1).to_bytes()
     cuts = [data[:cut] for cut in (0, 10, 31, 40, 60, 200, -1)]
-    for wrong in (*cuts, b"X" + data[1:], data[:8] + b"\2" + data[9:], data + b"\0"):
+    for wrong in (*cuts, b"X" + data[1:], data[:8] + b"\3" + data[9:], data + b"\0"):
         with pytest.raises(FormatError):
             Rows.from_bytes(wrong)
 
@@ -141,6 +142,7 @@ def batch(metric: int, n: int, seed: int) -> Batch:
         event=draw.integers(-300, 300, n) * HOUR,
         append=draw.integers(0, 2**40, n),
         payload=draw.integers(1, 256, (n, width), dtype=np.uint8),
+        cell=draw.integers(0, 64, n).astype(np.uint8),
     )
 
 

@@ -46,6 +46,7 @@ def snapshot() -> Snapshot:
         ("entries", "metric"): [1, 0, 1, 1],
         ("entries", "seen"): [3, 5, 1, 2],
         ("entries", "countable"): [2, 4, 1, 0],
+        ("entries", "cell"): [0, 0, 0, 0],
         ("entries", "tags"): [[7, 2**32 - 1, 0], [1, 0, 2], [9, 0, 0], [0, 8, 0]],
         ("conflicts", "entry"): [2, 2],
         ("conflicts", "metric"): [0, 1],
@@ -53,6 +54,7 @@ def snapshot() -> Snapshot:
         ("conflicts", "level"): [2, 0],
         ("conflicts", "tag"): [3, 4],
         ("conflicts", "countable"): [True, False],
+        ("conflicts", "cell"): [0, 0],
     }
     return Snapshot(
         shard=513,
@@ -162,8 +164,8 @@ def test_damage_is_noticed_and_a_wrong_length_even_if_the_checksum_is_right():
     for wrong in (body[:-1], body + b"\0", body[:70]):
         with pytest.raises(FormatError, match="state"):
             Snapshot.from_bytes(sealed(wrong))
-    with pytest.raises(FormatError, match="version 2"):
-        Snapshot.from_bytes(sealed(body[:8] + b"\2" + body[9:]))
+    with pytest.raises(FormatError, match="version 3"):
+        Snapshot.from_bytes(sealed(body[:8] + b"\3" + body[9:]))
 
 
 @pytest.mark.parametrize(

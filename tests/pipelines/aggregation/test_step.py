@@ -114,6 +114,7 @@ def a_row(draw, contradictions) -> Row:
         payload=bytes([payload]) + rest,
         countable=draw(st.sampled_from([True, True, True, False])),
         append=draw(st.integers(0, 3)),
+        cell=draw(st.sampled_from([5, 5, 5, 5, 5, 0])) if contradictions else metric,
     )
 
 

@@ -32,6 +32,7 @@ def test_a_row_is_counted_under_its_own_plan_and_metric(former):
         event=times,
         append=times,
         countable=np.ones(n, np.bool_),
+        cell=np.zeros(n, np.uint8),
         payload=np.zeros((n, 1), np.uint8),
     )
     moved = Rows.from_bytes(counting._renumbered(block.to_bytes(), numbering_of(before), now))

@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from watched import (
 from pipelines.bounded.run import aggregate
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import Database
-from pipelines.exporter.families import Snapshot, families
+from pipelines.exporter.families import Exposed, Snapshot, families
 from pipelines.exporter.health import Health
 from pipelines.exporter.lag import WatchedLog
 from pipelines.sinks.sql import of_state
@@ -100,6 +100,7 @@ def test_estimates_are_those_of_the_newest_windows(job):
         labels = {name: str(row[name] or "") for name in names}
         assert value(found, "sotto_estimate", **labels) == pytest.approx(row["value"])
         for column in ("standard_error", "low", "high"):
+            labels["collector"] = str(row["collector"])
             series = found[f"sotto_estimate_{column}"].get(frozenset(labels.items()))
             assert series == (None if row[column] is None else pytest.approx(row[column]))
 
@@ -154,7 +155,7 @@ def test_the_documents_list_what_is_exposed(job, tmp_path):
     assert helped == set(CATALOGUE)
     for name, kind, labels, _ in documented:
         assert f"# TYPE {name} {kind}" in shown + streamed
-        assert all({key for key, _ in series} == set(labels) for series in both[name])
+        assert all({key for key, _ in series} == {"collector", *labels} for series in both[name])
 
 
 def test_nothing_is_written_and_no_lock_is_needed(copy):
@@ -272,29 +273,30 @@ def test_a_database_that_is_written_to_is_read_as_of_its_last_commit(copy):
     with closing(sqlite3.connect(copy.state / "results.db")) as writer:
         writer.execute("PRAGMA journal_mode=WAL")
         writer.execute("UPDATE meta SET projected_generation = 7")
-        assert database.read().generation == 1
+        assert [each.generation for each in database.read().values()] == [1]
         writer.commit()
-        assert database.read().generation == 7
+        assert [each.generation for each in database.read().values()] == [7]
 
 
 def test_what_has_not_changed_is_not_read_again(copy, monkeypatch):
     database = Database(of_state(copy.state), 2000)
-    first = database.read()
+    (first,) = database.read().values()
     monkeypatch.setattr("pipelines.exporter.database._windows", None)
-    assert database.read().estimates is first.estimates
+    (again,) = database.read().values()
+    assert again.estimates is first.estimates
 
 
 def test_a_scrape_does_not_wait_for_a_reading_that_hangs():
     hangs, go = threading.Event(), threading.Event()
 
-    def readers(before: Snapshot | None) -> Iterator[Snapshot]:
+    def readers(before: Sequence[Snapshot]) -> Iterator[Sequence[Snapshot]]:
         hung = hangs.is_set() and go.wait(600)
-        yield Snapshot(2000 if hung else 1000, 0.5)
+        yield [Snapshot("tests.example", 2000 if hung else 1000, 0.5)]
 
     def scraped() -> dict[str, float]:
         return {f.name: f.samples[0].value for f in health.collect()}
 
-    health = Health(readers, fresh=0.0, deadline=0.1, clock=lambda: 5000)
+    health = Health({"job": readers}, fresh=0.0, deadline=0.1, clock=lambda: 5000)
     until(lambda: scraped().get("sotto_exporter_read_age_seconds") == 4)
     hangs.set()
     for _ in range(3):
@@ -309,12 +311,12 @@ def test_a_scrape_does_not_wait_for_a_reading_that_hangs():
 def test_scrapes_at_once_share_a_reading():
     number = 0
 
-    def readers(before: Snapshot | None) -> Iterator[Snapshot]:
+    def readers(before: Sequence[Snapshot]) -> Iterator[Sequence[Snapshot]]:
         nonlocal number
         number += 1
-        yield Snapshot(0, 0.1)
+        yield [Snapshot("tests.example", 0, 0.1)]
 
-    health = Health(readers, fresh=60)
+    health = Health({"job": readers}, fresh=60)
     threads = [threading.Thread(target=lambda: list(health.collect())) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -325,4 +327,6 @@ def test_scrapes_at_once_share_a_reading():
 
 
 def test_before_the_first_reading_there_is_little_to_say():
-    assert [f.name for f in families(None, 0, 3)] == ["sotto_exporter_deadline_exceeded"]
+    (family,) = families([Exposed("state", 3, None)], 0)
+    assert family.name == "sotto_exporter_deadline_exceeded"
+    assert family.samples[0].labels == {"collector": "state"}

@@ -35,6 +35,20 @@ def test_once_prints_what_would_be_served(job, capsys):
     assert "sotto_lag_bytes" not in found
 
 
+def test_one_process_serves_several_jobs(job, tmp_path, capsys):
+    """The second is another state directory of the same collector: it is told apart."""
+    other = watched(tmp_path)
+    given = ["--state", job.state, "--log", job.log, "--state", other.state, "--log", other.log]
+    assert main(["exporter", "--once", "--state", str(tmp_path / "none"), *map(str, given)]) == 2
+    assert "once for each --state" in capsys.readouterr().err
+    assert main(["exporter", "--once", *map(str, given)]) == 0
+    found = samples(capsys.readouterr().out)
+    names = {dict(series)["collector"] for series in found["sotto_run_generation"]}
+    assert names == {"tests.example", "tests.example (2)"}
+    for name in names:
+        assert value(found, "sotto_lag_records", collector=name) == 0
+
+
 def test_nothing_there_yet_is_no_error(tmp_path, capsys):
     given = ["--state", str(tmp_path / "state"), "--log", str(tmp_path / "log"), "--once"]
     assert main(["exporter", *given]) == 0
@@ -64,6 +78,8 @@ def test_it_serves_on_loopback_until_it_is_told_to_stop(served):
         (["--state", "x", "--max-age", "soon"], "soon"),
         (["--state", "x", "--kafka", "localhost:1"], "--topic"),
         (["--state", "x", "--topic", "reports-e1-p2"], "--topic"),
+        (["--state", "x", "--plan", "plan.yaml"], "--plan is for streaming jobs"),
+        (["--database", "sqlite:///x.db", "--log", "x"], "--log goes with --state"),
         (["--database", "nonsense"], "the database cannot be used"),
         (["--database", "sqlite://"], "must be a file"),
         (["--state", "x", "--listen", "nowhere.invalid"], "nowhere.invalid"),

@@ -8,19 +8,33 @@ from collections.abc import Iterator, Mapping
 import pytest
 from fake_kafka import FakeCluster, FakePartition, install
 from kafka import TopicPartition
+from prometheus_client import CollectorRegistry, generate_latest
 from step_plans import plans
-from watched import FakeDocuments, FakeStream, exposition, samples, sunk, until, value, watched
+from watched import (
+    ESTIMATES_TOPIC,
+    FakeDocuments,
+    FakeStream,
+    exposition,
+    samples,
+    sunk,
+    until,
+    value,
+    watched,
+)
 
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import Database
-from pipelines.exporter.health import Health, Readers
+from pipelines.exporter.health import Health, Stream, StreamReaders
 from pipelines.exporter.lag import Lag, WatchedStream
 from pipelines.exporter.readings import Status, read
+from pipelines.sinks.documents import health_document, parse, rejects_document
+from pipelines.sinks.jobs import Advance
+from pipelines.sinks.sql import DocumentDatabase
 from pipelines.sources.base import MissingError
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import BrokerError
 from sotto.kafka.brokers import Broker
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic
 from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry
 
@@ -87,6 +101,37 @@ def test_lag_and_the_age_of_documents_are_kafkas(job, database):
     assert 0 < taken < 1000
 
 
+def test_jobs_of_several_collectors_are_told_apart(job, database):
+    """Each has what its own topic says; of the others nothing is lost."""
+    theirs = SinkTopic("theirs", "estimates")
+    with DocumentDatabase(database) as written:
+        documents = [
+            rejects_document("their job", "theirs.example", {"late": 3}, 1),
+            health_document("their job", "theirs.example", {"offsets": {"a@b/0": 9}}, 1),
+        ]
+        read = [Advance(0, 0, 2)]
+        written.apply(str(theirs), "two", read, [parse(*each) for each in documents])
+    ours, other, unheard = FakeStream(), FakeStream(), FakeStream()
+    streams = [
+        Stream(str(topic), stream, FakeDocuments(1000, now_ms()))
+        for topic, stream in ((theirs, other), (ESTIMATES_TOPIC, ours), ("none-estimates", unheard))
+    ]
+    health = Health({"": StreamReaders(Database(database, 100), streams).readings})
+    collectors = CollectorRegistry()
+    collectors.register(health)
+    found = samples(generate_latest(collectors).decode())
+    assert other.asked == [{"a@b/0": 9}]
+    assert ours.asked == [StateDirectory(job.state).manifest().positions]
+    assert unheard.asked == []
+    late = {"collector": "theirs.example", "reason": "late"}
+    assert value(found, "sotto_reports_rejected_total", **late) == 3
+    lag = {dict(series)["collector"] for series in found["sotto_lag_records"]}
+    assert lag == {"tests.example", "theirs.example"}
+    missing = {"collector": "none-estimates", "source": "database", "status": "missing"}
+    assert value(found, "sotto_source_status", **missing) == 1
+    assert {dict(series)["collector"] for series in found["sotto_estimate"]} == {"tests.example"}
+
+
 class Silent(FakeStream):
     go = threading.Event()
 
@@ -97,11 +142,13 @@ class Silent(FakeStream):
 
 def test_a_silent_broker_keeps_nothing_else_from_being_told(database):
     broker = Silent()
-    health = Health(Readers(None, Database(database, 100), broker).readings, 0.0, 0.1)
+    stream = Stream(str(ESTIMATES_TOPIC), broker, FakeDocuments(0, 0))
+    readers = StreamReaders(Database(database, 100), [stream])
+    health = Health({"": readers.readings}, 0.0, 0.1)
 
     def scraped() -> dict[str, dict[tuple[str, ...], float]]:
         return {
-            family.name: {tuple(one.labels.values()): one.value for one in family.samples}
+            family.name: {tuple(one.labels.values())[1:]: one.value for one in family.samples}
             for family in health.collect()
         }
 

@@ -19,7 +19,7 @@ from pipelines.exporter.catalogue import CATALOGUE
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 RULES = DEPLOY / "prometheus" / "alerts.yml"
-VARIABLES = {"$instance": ".*", "$plan": ".*", "$metric": ".*", "$kind": ".*"}
+VARIABLES = dict.fromkeys(("$instance", "$collector", "$plan", "$metric", "$kind"), ".*")
 
 needs_prometheus = pytest.mark.skipif(
     not (shutil.which("prometheus") and shutil.which("promtool")),
@@ -105,7 +105,7 @@ FAULTS = {
     "SottoExporterDown": {'up{job="sotto"}': "0x200"},
     "SottoSourceBroken": {'sotto_source_status{source="state",status="damaged"}': "1x200"},
     "SottoReadingSlow": {"sotto_exporter_read_age_seconds": "500x200"},
-    "SottoReadingSlow, and none": {'up{job="sotto"}': "1x200"},
+    "SottoReadingSlow, and none": {"sotto_exporter_deadline_exceeded_total": "1x200"},
     "SottoNotLooking": {"sotto_run_check_age_seconds": "901x200"},
     "SottoNoRun": {"sotto_run_age_seconds": "1801x200", "sotto_lag_partitions": "1x200"},
     "SottoLag": {"sotto_lag_seconds": "3601x200"},

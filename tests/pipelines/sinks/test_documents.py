@@ -46,7 +46,7 @@ def test_rows_come_out_as_a_database_would_store_them(name):
     document = parse(*window_document("job", row, estimates, 7, "early"))
     assert isinstance(document, WindowDocument)
     assert (document.job, document.revision, document.pane) == ("job", 7, "early")
-    window, found_rows = document.rows()
+    (window,), found_rows = document.rows()
     assert window == {**row, "revision": 7}
     assert set(window) == set(WINDOWS.columns.keys())
     for found, given_row in zip(found_rows, estimates, strict=True):

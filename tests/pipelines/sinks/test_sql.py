@@ -19,7 +19,8 @@ from sotto.errors import AggregationError
 
 
 def window(start: int, revision: int) -> dict[str, object]:
-    return {**window_row(start), "reports_by_level": [3, 4], "revision": revision}
+    own = {"segment": "", "reports_by_level": [3, 4], "revision": revision}
+    return {**window_row(start), **own}
 
 
 def estimate(start: int, item: str, value: float, revision: int = 1) -> dict[str, object]:

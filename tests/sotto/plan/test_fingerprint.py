@@ -163,4 +163,4 @@ def test_versions_that_differ_in_texts_or_groups_are_counted_together():
         alike = registry.same[first.fingerprint, metric.index]
         assert [each.plan.version for each in alike] == [1, 2]
         other = second.metric(metric.name)
-        assert window_group("departures", metric) == window_group("departures", other)
+        assert window_group(first, metric) == window_group(second, other)

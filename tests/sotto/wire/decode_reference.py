@@ -14,7 +14,7 @@ from sotto.errors import FormatError
 from sotto.wire.format import Row, decode_message, encode_message
 from sotto.wire.reasons import Reason
 
-AcceptedRow = tuple[int, int, bytes, bytes, int, int, bytes]
+AcceptedRow = tuple[int, int, bytes, bytes, int, int, bytes, int]
 RejectedBytes = tuple[int, bytes, int, int]
 
 
@@ -40,7 +40,9 @@ def reference_decode(messages, appends, registry):
                 by_reason[int(why)].append(row)
             for why, rows in by_reason.items():
                 if why:
-                    again = encode_message(parsed.fingerprint, parsed.shard, [(run.metric, rows)])
+                    again = encode_message(
+                        parsed.fingerprint, parsed.shard, [(run.metric, rows)], cell=parsed.cell
+                    )
                     rejected.append((why, again, append, len(rows)))
                 if why in (0, Reason.LATE, Reason.FUTURE):
                     metric = next(
@@ -57,6 +59,7 @@ def reference_decode(messages, appends, registry):
                             row.event,
                             append,
                             row.payload,
+                            message[3],
                         )
                         for row in rows
                     ]
@@ -67,7 +70,7 @@ def reference_decode(messages, appends, registry):
 def _whole_reason(message, registry):
     if len(message) < 40 or message[:2] != b"SO":
         return Reason.MALFORMED, 0
-    if message[2:4] not in (b"\1\0", b"\2\0"):
+    if message[2] not in (1, 2):
         return Reason.UNKNOWN_VERSION, 0
     try:
         parsed = decode_message(message)
@@ -79,6 +82,8 @@ def _whole_reason(message, registry):
     rows = [row for run in parsed.groups for row in run.rows]
     if plan.signed != (message[2] == 2) or (plan.signed and not _is_signed(message, rows, plan)):
         return Reason.UNAUTHENTICATED, len(rows)
+    if message[3] >= plan.cells:
+        return Reason.UNKNOWN_CELL, len(rows)
     return None
 
 
@@ -140,6 +145,7 @@ def columns_of(batches):
                     int(batch.event[row]),
                     int(batch.append[row]),
                     batch.payload[row].tobytes(),
+                    int(batch.cell[row]),
                 )
             )
     return sorted(rows)

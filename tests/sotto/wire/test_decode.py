@@ -18,7 +18,8 @@ from sotto.wire.format import MAX_MESSAGE, Row, decode_message, encode_message
 from sotto.wire.reasons import Reason
 from sotto.wire.signatures import Signer, signed_pseudonym, unsigned_pseudonym
 
-PLAN, OTHER = compiled(), compiled(version=2)
+PLAN = compiled()
+OTHER = compiled(version=2, segments=[{"name": "os", "values": list("abcd")}])
 REGISTRY = Registry([PLAN, OTHER])
 SIGNED = compiled(version=3, authentication="required")
 #: In which some messages have to be signed, and none may speak for their pseudonyms but they.
@@ -56,7 +57,10 @@ def check(messages, appends, registry=REGISTRY):
 
 def assert_nothing_vanished(messages, decoded, registry=REGISTRY):
     """Every byte is in one row or in exactly one reject."""
-    whole = {Reason.MALFORMED, Reason.UNKNOWN_VERSION, Reason.UNKNOWN_PLAN}
+    whole = {
+        *(Reason.MALFORMED, Reason.UNKNOWN_VERSION, Reason.UNKNOWN_PLAN),
+        Reason.UNKNOWN_CELL,
+    }
     # These are messages, or rows that were taken out of one.
     whole_too = {message for message in messages if message[2:3] == b"\2"} | {
         message for message in messages if SIGNED.fingerprint in message[:40]
@@ -81,8 +85,8 @@ def assert_nothing_vanished(messages, decoded, registry=REGISTRY):
 
 
 def rows_of(message):
-    fingerprint, shard, found = decode_message(message)
-    return [(fingerprint, shard, run.metric, row) for run in found for row in run.rows]
+    fingerprint, shard, found, cell = decode_message(message)
+    return [(fingerprint, shard, cell, run.metric, row) for run in found for row in run.rows]
 
 
 @st.composite
@@ -97,7 +101,8 @@ def sound_messages(draw):
         width = draw(st.sampled_from([width] * 9 + [0, width + 1]))
         found.append((metric, draw(st.lists(row(shard, width), min_size=1, max_size=4))))
     fingerprint = draw(st.sampled_from([plan.fingerprint] * 9 + [bytes(32)]))
-    return encode_message(fingerprint, shard, found)
+    cell = draw(st.sampled_from([0] * 9 + [1])) if plan is PLAN else draw(st.integers(0, 6))
+    return encode_message(fingerprint, shard, found, cell=cell)
 
 
 def row(shard, width):
@@ -260,7 +265,7 @@ def one(shard=3, metric=0, fingerprint=PLAN.fingerprint, **fields):
         (one()[:2] + b"\2" + one()[3:], NOW, Reason.MALFORMED),
         (one()[:2] + b"\2" + one()[3:] + bytes(96), NOW, Reason.UNAUTHENTICATED),
         (one()[:2] + b"\3" + one()[3:], NOW, Reason.UNKNOWN_VERSION),
-        (one()[:3] + b"\1" + one()[4:], NOW, Reason.UNKNOWN_VERSION),
+        (one()[:3] + b"\1" + one()[4:], NOW, Reason.UNKNOWN_CELL),
         (one(fingerprint=bytes(32)), NOW, Reason.UNKNOWN_PLAN),
         (one(metric=3), NOW, Reason.UNKNOWN_METRIC),
         (one(payload=b""), NOW, Reason.WRONG_WIDTH),
@@ -318,7 +323,7 @@ def test_rows_survive_encoding_and_decoding(seed, rows_per_message):
         decoded = decode(buffer, offsets, lengths, np.full(len(again), NOW), REGISTRY)
         assert decoded.rejects == []
         assert columns_of(decoded.batches) == columns_of([batch])
-    ordered = [rows_of(message)[0][3].chain for message in encode_rows(batch, REGISTRY, 1)]
+    ordered = [rows_of(message)[0][4].chain for message in encode_rows(batch, REGISTRY, 1)]
     assert ordered == [chain.tobytes() for chain in batch.chain]
 
 
@@ -347,7 +352,7 @@ def test_a_permanent_response_is_an_impossible_level():
     assert [len(batch) for batch in decoded.batches] == [2]
     [reject] = decoded.rejects
     assert reject.reason is Reason.IMPOSSIBLE_LEVEL
-    assert rows_of(reject.message)[0][3] == rows[2]
+    assert rows_of(reject.message)[0][4] == rows[2]
 
 
 # Signed messages.

@@ -34,12 +34,13 @@ def messages(draw):
         rows = draw(st.lists(row, min_size=1, max_size=4))
         found.append(Group(draw(st.integers(0, 65535)), tuple(rows)))
     fingerprint = draw(st.binary(min_size=32, max_size=32))
-    return Message(fingerprint, draw(st.integers(0, 65535)), tuple(found))
+    cell = draw(st.integers(0, 255))
+    return Message(fingerprint, draw(st.integers(0, 65535)), tuple(found), cell)
 
 
 @given(messages())
 def test_what_is_encoded_is_decoded(message):
-    assert decode_message(encode_message(*message)) == message
+    assert decode_message(encode_message(*message[:3], cell=message.cell)) == message
 
 
 @settings(max_examples=300)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mechanisms.audit.claims import Attacker, Finding, examine
 from mechanisms.exact import MICRO
-from sotto.cli.audit_library import (
+from sotto.cli.audit.library import (
     Progress,
     attack_document,
     attacked,

@@ -27,8 +27,8 @@ from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
     from mechanisms.audit.claims import Attacker
-    from sotto.cli.audit_library import LibraryAudit
-    from sotto.cli.audit_plan import PlanAudit
+    from sotto.cli.audit.library import LibraryAudit
+    from sotto.cli.audit.plan import PlanAudit
 
 HELP = "compare what mechanisms claim, are certified at, and lose to an attack"
 
@@ -73,8 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sotto.cli.audit_library import audit_library
-    from sotto.cli.audit_plan import audit_plan
+    from sotto.cli.audit.library import audit_library
+    from sotto.cli.audit.plan import audit_plan
 
     audited: LibraryAudit | PlanAudit
     if args.plan is None:

@@ -1,0 +1,297 @@
+"""Which parts of a window are estimated by segment, and which of them few reports forbid.
+
+A *slice* is a set of cells of which results have rows: all cells, those of each value of each
+attribute, and with two attributes those of each pair of values. With three (two segments and an
+experiment) the arm is not crossed with the segments.
+
+What a slice's counts are follows from the counts of others by addition and subtraction. So
+withholding each slice of few reports is not enough. The rule here: *no combination of published
+slices, with any coefficients, depends on fewer than the plan's minimum of reports*. For a table of
+two attributes it is decided exactly. Take a graph whose vertices are the values whose sums are
+published (all other values of an attribute are one vertex together, since the total is published)
+and whose edges are the cells that are withheld, weighted by their reports. What can be computed of
+the withheld cells is the graph's cut space, and the fewest reports that anything depends on is its
+smallest cut.
+
+References
+----------
+L. H. Cox, "Suppression methodology and statistical disclosure control", JASA 75 (1980): withheld
+cells and what follows of them. D. Gusfield, "A graph theoretic approach to statistical data
+security", SIAM Journal on Computing 17 (1988): the graph. M. Stoer, F. Wagner, "A simple min-cut
+algorithm", Journal of the ACM 44 (1997).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import product
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sotto.plan.segments import Attribute, cells, label, values_of
+
+#: Reports by cell, in the shape of the attributes.
+Reports: TypeAlias = NDArray[np.int64]
+#: Slices, by the values that are fixed in each.
+_Fixed: TypeAlias = set[tuple[tuple[int, int], ...]]
+#: A value of an attribute: the attribute's number and the value's; value -1 is all that are
+#: withheld.
+_Vertex: TypeAlias = tuple[int, int]
+
+
+class Slice(NamedTuple):
+    """Some cells, and what results call them; nothing of all cells."""
+
+    name: str
+    cells: tuple[int, ...]
+    #: Number of the value of each attribute that is fixed.
+    fixed: tuple[tuple[int, int], ...]
+
+
+#: Rows of estimates of a window, at most: with more a document would be too long for its topic.
+MOST_ROWS = 1 << 14
+
+
+def broken_down(attributes: tuple[Attribute, ...], kind: str, rows: int) -> Iterator[Slice]:
+    """Yield the slices besides the total of which a metric's windows have estimates.
+
+    ``kind`` is the metric's type, and ``rows`` how many estimates a window has. A vector has none:
+    each of its coordinates is of other reports. Strings have single values only, since decoding
+    takes a hundred times as long as other estimates. Pairs, and then all, are left out where there
+    would be more than ``MOST_ROWS``. Whether a slice is estimated does not depend on reports.
+    """
+    found = slices(attributes)[1:]
+    pairs = kind != "string" and rows * (len(found) + 1) <= MOST_ROWS
+    chosen = [each for each in found if pairs or len(each.fixed) == 1]
+    if kind != "vector" and rows * (len(chosen) + 1) <= MOST_ROWS:
+        yield from chosen
+
+
+@lru_cache(maxsize=64)
+def slices(attributes: tuple[Attribute, ...]) -> tuple[Slice, ...]:
+    """Return what has rows in results: all, each value, and with two attributes each pair.
+
+    >>> os, arm = Attribute("os", ("mac", "other")), Attribute("arm", ("a", "b"))
+    >>> [each.name for each in slices((os, arm))][:4]
+    ['', 'os=mac', 'os=other', 'arm=a']
+    >>> slices((os, arm))[4], len(slices((os, arm)))
+    (Slice(name='arm=b', cells=(1, 3), fixed=((1, 1),)), 9)
+    """
+    crossed: list[tuple[int, ...]] = [(at,) for at in range(len(attributes))]
+    if len(attributes) > 1:
+        crossed.append((0, 1))
+    found = [_slice(attributes, ())]
+    for chosen in crossed:
+        numbers = (range(len(attributes[at].values)) for at in chosen)
+        for fixed in product(*numbers):
+            found.append(_slice(attributes, tuple(zip(chosen, fixed, strict=True))))
+    return tuple(found)
+
+
+def _slice(attributes: tuple[Attribute, ...], fixed: tuple[tuple[int, int], ...]) -> Slice:
+    pairs = [(attributes[at].name, attributes[at].values[number]) for at, number in fixed]
+    inside = []
+    for cell in range(cells(attributes)):
+        values = values_of(attributes, cell)
+        if all(values[at] == attributes[at].values[number] for at, number in fixed):
+            inside.append(cell)
+    return Slice(label(pairs), tuple(inside), fixed)
+
+
+def withheld(attributes: tuple[Attribute, ...], reports: Reports, least: int) -> set[str]:
+    """Return the names of the slices of which nothing is published.
+
+    ``reports`` ((cells,) int64) are those of each cell. Slices without any report are not among
+    them: there is nothing to publish of these.
+
+    >>> os = Attribute("os", ("linux", "mac", "other"))
+    >>> sorted(withheld((os,), np.array([100, 40, 3]), 20))
+    ['os=mac', 'os=other']
+    """
+    total = int(reports.sum())
+    named = {each.fixed: each.name for each in slices(attributes)}
+    if total < least:
+        return {each.name for each in slices(attributes) if reports[[*each.cells]].any()}
+    shaped = reports.reshape([len(each.values) for each in attributes])
+    if len(attributes) == 1:
+        found = _line(reports, least)
+    elif len(attributes) == 2:
+        found = _Table(shaped, least).solve()
+    else:
+        found = _Table(shaped.sum(axis=2), least).solve() | _arms(shaped, least)
+    names = {named[fixed] for fixed in found}
+    return _less_what_follows(names, attributes, reports, least) if names else names
+
+
+def _less_what_follows(
+    names: set[str], attributes: tuple[Attribute, ...], reports: Reports, least: int
+) -> set[str]:
+    """Return slices to withhold without those that can be computed anyway: nothing small can."""
+    live = np.flatnonzero(reports)
+    vectors = {
+        each.name: np.isin(live, each.cells).astype(np.float64) for each in slices(attributes)
+    }
+    known = np.array([vector for name, vector in vectors.items() if name not in names])
+    rank = np.linalg.matrix_rank(known)
+    return {
+        name
+        for name in names
+        if reports[live] @ vectors[name] < least
+        or np.linalg.matrix_rank(np.vstack([known, vectors[name]])) > rank
+    }
+
+
+def _line(reports: Reports, least: int) -> _Fixed:
+    """Return which values of one attribute are withheld: together they have enough reports."""
+    order = np.argsort(reports, kind="stable")
+    order = order[reports[order] > 0]
+    enough = np.cumsum(reports[order]) >= least
+    few = int(np.count_nonzero(reports[order] < least))
+    # The first so many have enough together.
+    together = max(few, int(np.argmax(enough)) + 1) if few else 0
+    return {((0, int(value)),) for value in order[:together]}
+
+
+def _arms(reports: Reports, least: int) -> _Fixed:
+    """Return which arms are withheld beside a table of two segments: all or none.
+
+    What is computed from arms and the table depends, in every cell of the table, on the reports of
+    all arms but some that it treats alike, so at least on those of the smallest arm.
+    """
+    of_arm = reports.sum(axis=(0, 1))
+    present = np.flatnonzero(of_arm)
+    if len(present) < 2:
+        return set()
+    smallest = int(reports[:, :, present].min(axis=2).sum())
+    if min(smallest, int(of_arm[present].min())) >= least:
+        return set()
+    return {((2, int(arm)),) for arm in present}
+
+
+class _Table:
+    """A table of two attributes, its cells and sums, and which of them are withheld."""
+
+    def __init__(self, reports: Reports, least: int) -> None:
+        self.reports, self.least = reports, least
+        self.sums = [reports.sum(axis=1), reports.sum(axis=0)]
+        #: Withheld cells, and values whose sum is withheld.
+        self.cells = {
+            (row, column) for row, column in np.argwhere((reports > 0) & (reports < least)).tolist()
+        }
+        self.values: set[_Vertex] = {
+            (side, number)
+            for side, sums in enumerate(self.sums)
+            for number in np.flatnonzero((sums > 0) & (sums < least)).tolist()
+        }
+
+    def solve(self) -> _Fixed:
+        """Withhold further cells, those of few reports first, and where it must be sums."""
+        while (cut := self._small_cut()) is not None:
+            path = self._path(*cut)
+            if path:
+                self.cells.update(path)
+            else:
+                self.values.add(self._smallest_sum(cut))
+        found: _Fixed = {((side, number),) for side, number in self.values}
+        return found | {((0, row), (1, column)) for row, column in self.cells}
+
+    def _vertex(self, side: int, number: int) -> _Vertex:
+        return (side, -1 if (side, number) in self.values else number)
+
+    def _small_cut(self) -> tuple[set[_Vertex], set[_Vertex]] | None:
+        """Return both sides of a cut of fewer reports than the minimum; None if there is none."""
+        weights: dict[_Vertex, dict[_Vertex, int]] = defaultdict(lambda: defaultdict(int))
+        for row, column in self.cells:
+            one, other = self._vertex(0, row), self._vertex(1, column)
+            weights[one][other] += int(self.reports[row, column])
+            weights[other][one] += int(self.reports[row, column])
+        for component in _components(weights):
+            weight, side = _minimum_cut({each: dict(weights[each]) for each in component})
+            if weight < self.least:
+                return side, component - side
+        return None
+
+    def _path(self, start: set[_Vertex], end: set[_Vertex]) -> list[tuple[int, int]]:
+        """Return published cells that join both sides, of few reports together; empty if none."""
+        joins: dict[_Vertex, list[tuple[_Vertex, int, tuple[int, int]]]] = defaultdict(list)
+        for row, column in np.argwhere(self.reports > 0).tolist():
+            cost = 0 if (row, column) in self.cells else int(self.reports[row, column])
+            one, other = self._vertex(0, row), self._vertex(1, column)
+            joins[one].append((other, cost, (row, column)))
+            joins[other].append((one, cost, (row, column)))
+        # A withheld cell between the sides is part of the cut and no way across it.
+        queue: list[tuple[int, _Vertex, tuple[tuple[int, int], ...]]]
+        queue = [(0, each, ()) for each in sorted(start)]
+        done: set[_Vertex] = set()
+        while queue:
+            cost, at, cells = heapq.heappop(queue)
+            if at in end:
+                return [*cells]
+            if at in done:
+                continue
+            done.add(at)
+            for other, more, cell in joins[at]:
+                crosses = cell in self.cells and (at in start) and (other in end)
+                if other not in done and not crosses:
+                    through = cells if cell in self.cells else (*cells, cell)
+                    heapq.heappush(queue, (cost + more, other, through))
+        return []
+
+    def _smallest_sum(self, cut: tuple[set[_Vertex], set[_Vertex]]) -> _Vertex:
+        """Return the value to withhold next: of the cut if one is left, of few reports."""
+        published = [
+            (side, number)
+            for side, sums in enumerate(self.sums)
+            for number in np.flatnonzero(sums).tolist()
+            if (side, number) not in self.values
+        ]
+        touched = cut[0] | cut[1]
+        return min(published, key=lambda v: (v not in touched, self.sums[v[0]][v[1]], v))
+
+
+def _components(weights: dict[_Vertex, dict[_Vertex, int]]) -> Iterator[set[_Vertex]]:
+    """Yield the vertices of each connected part of a graph."""
+    left = set(weights)
+    while left:
+        found, queue = set(), [min(left)]
+        while queue:
+            at = queue.pop()
+            if at not in found:
+                found.add(at)
+                queue += weights[at]
+        left -= found
+        yield found
+
+
+def _minimum_cut(weights: dict[_Vertex, dict[_Vertex, int]]) -> tuple[int, set[_Vertex]]:
+    """Return the weight and one side of a smallest cut of a connected graph (Stoer and Wagner)."""
+    merged = {each: {each} for each in weights}
+    best: tuple[int, set[_Vertex]] | None = None
+    while len(weights) > 1:
+        first = min(weights)
+        order, reached = [first], dict(weights[first])
+        while len(order) < len(weights):
+            last = max(
+                (each for each in weights if each not in order),
+                key=lambda v: (reached.get(v, 0), v),
+            )
+            order.append(last)
+            for each, weight in weights[last].items():
+                reached[each] = reached.get(each, 0) + weight
+        *_, before, last = order
+        phase = sum(weights[last].values())
+        if best is None or phase < best[0]:
+            best = (phase, set(merged[last]))
+        merged[before] |= merged.pop(last)
+        for each, weight in weights.pop(last).items():
+            del weights[each][last]
+            if each != before:
+                weights[before][each] = weights[before].get(each, 0) + weight
+                weights[each][before] = weights[before][each]
+    assert best is not None, "a component has an edge"
+    return best

@@ -1,0 +1,94 @@
+"""``docs/tables.md``: every view and table of a database of results, from their own comments.
+
+``python -m pipelines.results.reference`` prints the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import sqlalchemy as sql
+from sqlalchemy.dialects import postgresql, sqlite
+
+from pipelines.sinks.schema import VERSION
+from pipelines.sinks.tables import METADATA, SINK_METADATA
+from pipelines.sinks.views import VIEWS, View
+
+_HEAD = """\
+# Views and tables of results
+
+Written by `make docs` from the comments that PostgreSQL has in the database, too (`\\d+ shares` in
+psql). SQLite and PostgreSQL have the same views and tables. [results.md](results.md) has queries.
+
+"""
+_VIEWS = f"""\
+## Views, for people
+
+The columns are a contract: later releases add some, and change none. Times are `timestamptz` in
+PostgreSQL and text of ISO 8601 in UTC in SQLite, such as `2013-06-01T00:00:00.000Z`, whose order as
+text is that in time; a time beyond the years 1 to 9999 is null. Lists are JSON. The same columns
+are in the answers of `/api/v1` and in the files of `sotto export`.
+
+A release that changes views makes them anew; in PostgreSQL, grant them again after it. The view
+`{VERSION}` has a digest of the whole schema, by which a writer knows.
+
+"""
+_TABLES = """\
+## Tables, for machines
+
+Aggregation runs and sinks write these, and the views read them. They may change with any release; a
+database can always be made again from the state directory or the topic. Times are milliseconds
+since the epoch, and amounts of privacy are micro-epsilon.
+
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    parts = [_HEAD, _VIEWS, *map(_view, VIEWS), _TABLES]
+    parts += [_table(table) for table in METADATA.sorted_tables]
+    parts.append("A sink's database also has these:\n\n")
+    parts += [_table(table) for table in SINK_METADATA.sorted_tables]
+    return "".join(parts).rstrip() + "\n"
+
+
+def _view(view: View) -> str:
+    said = view.comment[0].upper() + view.comment[1:]
+    private = " For operators: not in the public mode of `sotto serve`." if view.private else ""
+    rows = [(each.name, each.kind, each.comment) for each in view.columns]
+    return f"### `{view.name}`\n\n{said}.{private}\n\n{_columns(rows)}\n"
+
+
+def _table(table: sql.Table) -> str:
+    said = str(table.comment)
+    rows = [
+        (
+            column.name,
+            _type(column) + (", key" if column.primary_key else ""),
+            str(column.comment),
+        )
+        for column in table.columns
+    ]
+    return f"### `{table.name}`\n\n{said[0].upper()}{said[1:]}.\n\n{_columns(rows)}\n"
+
+
+def _type(column: sql.Column[object]) -> str:
+    one, other = (
+        str(column.type.compile(dialect=each.dialect())).lower() for each in (sqlite, postgresql)
+    )
+    null = " or null" if column.nullable else ""
+    return f"{one}{null}" if one == other else f"{one} (PostgreSQL: {other}){null}"
+
+
+def _columns(rows: list[tuple[str, str, str]]) -> str:
+    def lines() -> Iterator[str]:
+        yield "| column | type | |"
+        yield "|---|---|---|"
+        for name, kind, comment in rows:
+            yield f"| `{name}` | {kind} | {comment} |"
+
+    return "\n".join(lines()) + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

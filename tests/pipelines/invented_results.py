@@ -1,0 +1,250 @@
+"""A small database of invented results, with names that look like HTML, and requests for pages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from pipelines.results.api import create_router
+from pipelines.results.reader import ResultsReader
+from pipelines.sinks.sql import Projection, Results
+from pipelines.sinks.tables import ESTIMATES
+from pipelines.web.access import Access
+from pipelines.web.application import Site, application
+from sotto.plan.compile import parse_plan
+
+DAY = 86_400_000
+#: Of the first window, ms: 2 January 2025.
+START = 20_090 * DAY
+NASTY = '<b>&amp "$x$"'
+PLAN = parse_plan("""\
+collector: app.example
+plan: look
+version: 1
+owner: telemetry@app.example
+expires: 2099-12-31
+description: How the <i>app</i> is used.
+period: 7d
+ceilings: {period: 20, lifetime: 900}
+resolution: 1h
+metrics:
+  theme: {type: category, domain: [light, dark], outside: other, window: 7d,
+    description: Which theme,
+    ladder: &ladder [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 2, after: 7d}]}
+  speed: {type: number, range: [0, 60], unit: s, outside: clip, missing: true, mechanism: threshold,
+    window: 7d, ladder: *ladder}
+  page: {type: string, bits: 128, hashes: 2, cohorts: 16, window: 7d, ladder: *ladder}
+""").compile()
+KEY = {"collector": "app.example", "plan": "look", "version": 1}
+
+
+def window(metric: str, at: int, reports: int, revision: int, **more: object) -> dict[str, object]:
+    kind = {each.name: (each.type, each.mechanism.name) for each in PLAN.metrics}[metric]
+    start = START + 7 * at * DAY
+    return {
+        **KEY,
+        "segment": "",
+        "metric": metric,
+        "window_start": start,
+        "window_end": start + 7 * DAY,
+        "type": kind[0],
+        "mechanism": kind[1],
+        "n": reports,
+        "reports_by_level": [0, reports // 3, reports - reports // 3],
+        "revision": revision,
+        "minimum_reports": 20,
+        "withheld": None,
+        **more,
+    }
+
+
+def estimate(
+    of: Mapping[str, object],
+    position: int,
+    kind: str,
+    item: str,
+    value: float | None,
+    **more: object,
+) -> dict[str, object]:
+    names = ("metric", "window_start", "window_end", "n", "reports_by_level", "revision", "segment")
+    return {
+        **dict.fromkeys(ESTIMATES.columns.keys()),
+        **KEY,
+        **{name: of[name] for name in names},
+        "kind": kind,
+        "item": item,
+        "position": position,
+        "value": value,
+        "standard_error": None if value is None else 0.02,
+        "low": None if value is None else value - 0.04,
+        "high": None if value is None else value + 0.04,
+        "unit": "share",
+        "method": "unbiased",
+        **more,
+    }
+
+
+def _themes(at: int, revision: int) -> tuple[dict[str, object], list[dict[str, object]]]:
+    of = window("theme", at, 900, revision)
+    shares = {"light": 0.6, NASTY: 0.3, "other": -0.01 + at / 100}
+    return of, [
+        estimate(of, place, "share", item, share, display=max(share, 0.0), detection_floor=0.03)
+        for place, (item, share) in enumerate(shares.items())
+    ]
+
+
+def _segments(revision: int) -> Iterator[tuple[dict[str, object], list[dict[str, object]]]]:
+    """Yield those of the themes' last window: two segments, of which one is withheld."""
+    for segment, reports, share in (("os=linux", 893, 0.7), ("os=<b>", 7, None)):
+        withheld = "7 reports, the plan asks for 20" if share is None else None
+        of = window("theme", 2, reports, revision, segment=segment, withheld=withheld)
+        items = {"light": share, NASTY: share and 1 - share, "other": share and 0.0}
+        yield (
+            of,
+            [
+                estimate(of, place, "share", item, value, withheld=withheld)
+                for place, (item, value) in enumerate(items.items())
+            ],
+        )
+
+
+def _speeds(revision: int) -> tuple[dict[str, object], list[dict[str, object]]]:
+    of = window("speed", 0, 450, revision)
+    rows = [estimate(of, 0, "mean", "", 12.5, unit="s"), estimate(of, 1, "missing", "", 0.1)]
+    rows += [estimate(of, 2 + n, "quantile", str(n / 4), 10.0 * n, unit="s", method="monotone")
+             for n in (1, 2, 3)]  # fmt: skip
+    rows += [estimate(of, 9 + n, "cdf", str(5.0 * n), n / 12) for n in range(13)]
+    return of, rows
+
+
+def _pages(revision: int) -> tuple[dict[str, object], list[dict[str, object]]]:
+    of = window("page", 0, 5000, revision)
+    found = {"significant": True, "p_value": 1e-9, "detection_floor": 0.02}
+    noise = {"significant": False, "p_value": 1.0, "detection_floor": 0.02}
+    return of, [
+        estimate(of, 0, "unexplained", "", 0.2),
+        estimate(of, 1, "string", f"/{NASTY}", 0.5, confounded_with=["/other"], **found),
+        estimate(of, 2, "string", "/rare", 0.001, **noise),
+    ]
+
+
+def write_results(folder: Path, generation: int = 1, windows: int = 3) -> str:
+    """Write results to a database in a folder, over those that it has, and return its URL."""
+    few = window("speed", 1, 7, generation, withheld="7 reports, the plan asks for 20")
+    changed = [_themes(at, generation) for at in range(windows)]
+    changed += [_speeds(generation), _pages(generation), *_segments(generation)]
+    changed += [(few, [estimate(few, 0, "mean", "", None, withheld=few["withheld"])])]
+    period = {"collector": "app.example", "period_start": START, "period_end": START + 7 * DAY}
+    numbers = {"pseudonyms": 700, "chains": 900, "over_budget": 3, "equivocation": 1}
+    amounts = {"accepted": 1_400_000_000, "observed": 1_500_000_000}
+    most = {"most_accepted": 2_000_000, "most_observed": 31_000_000}
+    url = f"sqlite:///{folder / 'results.db'}"
+    with Results(url) as results:
+        results.projected("app.example", "mine")
+        results.project(
+            Projection(
+                collector="app.example",
+                state="mine",
+                generation=generation,
+                clock=START + 8 * DAY,
+                changed=[([of for of, _ in changed], [row for _, rows in changed for row in rows])],
+                periods=[{**period, "closed": False, **numbers, **amounts, **most}],
+                quarantine=[
+                    {"collector": "app.example", "generation": 1, "reason": "late", "rows": 4321,
+                     "requeued": 0}
+                ],
+                lineage=f"digest {generation}",
+            )
+        )  # fmt: skip
+    return url
+
+
+def app_of(url: str, access: Access | None = None) -> Any:
+    """Return the application over a database."""
+    access = access or Access()
+    reader = ResultsReader(url, plans=[PLAN])
+    return application(Site(reader, access), [create_router(reader, public=access.public)])
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a request was answered with; headers that come once."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+
+def ask(
+    app: Any,
+    path: str,
+    method: str = "GET",
+    body: bytes = b"",
+    host: str = "localhost:8480",
+    **headers: str,
+) -> Answer:
+    """Make one request of an ASGI application; a header's name has underscores."""
+    given = {"host": host, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    plain, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": plain,
+        "raw_path": plain.encode(),
+        "query_string": query.encode(),
+        "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+        "client": None,
+        "server": ("127.0.0.1", 8480),
+    }
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Mapping[str, Any]) -> None:
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    head = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    content = b"".join(each.get("body", b"") for each in sent[1:])
+    return Answer(sent[0]["status"], head, content.decode())
+
+
+class Html(HTMLParser):
+    """Checks that tags balance, and collects attributes and text."""
+
+    VOID = frozenset({"meta", "link", "input"})
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self.feed(content)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text += data
+
+    def values(self, *names: str) -> list[str]:
+        return [each[name] for _, each in self.tags for name in names if name in each]

@@ -1,0 +1,191 @@
+"""The application: who is let in, which answers may be kept, and what is said without results."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+
+import pytest
+from invented_results import NASTY, Html, app_of, ask, write_results
+
+from pipelines.web.access import Access, is_loopback, new_token, token_of
+from sotto.errors import ParameterError
+
+TOKEN = "a token of this test".replace(" ", "-")
+THEME = "/metrics/app.example/look/1/theme"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    return write_results(tmp_path_factory.mktemp("results"))
+
+
+@pytest.fixture(scope="module")
+def app(url):
+    return app_of(url)
+
+
+@pytest.fixture(scope="module")
+def guarded(url):
+    return app_of(url, Access(TOKEN))
+
+
+def test_all_pages_that_are_linked_are_there_and_no_other(app):
+    for path in ("/", "/plans", "/health", THEME, "/plans/app.example/look/1"):
+        answer = ask(app, path)
+        assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert NASTY not in answer.text
+    for path in (f"{THEME}?window=12", "/metrics/app.example/look/1/none",
+                 "/metrics/app.example/look/one/theme", "/plans/app.example/look/2", "/favicon.ico",
+                 "/static/any/..%2fpages.py", f"/metrics/app.example/look/1/{NASTY}"):  # fmt: skip
+        answer = ask(app, path)
+        assert (answer.status, NASTY in answer.text) == (404, False), path
+
+
+def test_windows_are_chosen_by_address(app):
+    first = ask(app, f"{THEME}?window=1735776000000").text
+    assert "<b>2 Jan 2025 to 9 Jan 2025</b>" in first
+    assert 'rel="prev"' not in first
+    assert f'href="{THEME}?window=1736380800000" rel="next"' in first
+    assert "<b>16 Jan 2025 to 23 Jan 2025</b>" in ask(app, THEME).text
+
+
+def test_a_window_s_estimates_are_linked_as_data(app):
+    page = Html(ask(app, f"{THEME}?window=1735776000000").text)
+    (address,) = [each for each in page.values("href") if each.endswith("format=csv")]
+    answer = ask(app, address)
+    assert answer.headers["content-type"].startswith("text/csv")
+    lines = answer.text.splitlines()
+    assert [line.split(",")[4] for line in lines[1:]] == ["2025-01-02T00:00:00.000Z"] * 3
+
+
+def test_every_answer_forbids_what_a_page_does_not_need(app, guarded):
+    answers = [ask(app, "/"), ask(app, "/none"), ask(app, "/api/v1/metrics"), ask(guarded, "/"),
+               ask(app, "/", host="evil.example"), ask(app, "/revision")]  # fmt: skip
+    for answer in answers:
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; style-src 'self'; script-src 'self';")
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8480", "[::1]:8480", "LOCALHOST:1"])
+def test_the_machine_s_own_names_are_answered(app, host):
+    assert ask(app, "/", host=host).status == 200
+
+
+def test_a_name_that_only_points_here_is_not_answered(app, url):
+    for host in ("evil.example", "localhost.evil.example:8480", "[::1]x", ""):
+        assert ask(app, "/", host=host).status == 421
+    proxied = app_of(url, Access(TOKEN, hosts=("localhost", "results.example")))
+    assert ask(proxied, "/", host="results.example").status == 401
+
+
+def test_without_the_token_nothing_is_shown(guarded):
+    for path in ("/", THEME, "/health", "/none", "/openapi.json"):
+        answer = ask(guarded, path)
+        assert answer.status == 401
+        assert '<form method="post" action="/login"' in answer.text
+        assert "theme" not in answer.text
+    for path in ("/api/v1/estimates", "/revision", "/api/v1/openapi.json"):
+        answer = ask(guarded, path)
+        assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+        assert "token is needed" in json.loads(answer.text)["title"]
+
+
+def test_a_program_gives_the_token_in_a_header(guarded):
+    given = ask(guarded, "/api/v1/metrics", authorization=f"Bearer {TOKEN}")
+    assert given.status == 200
+    for wrong in (f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer ", f"Basic {TOKEN}", "ü"):
+        assert ask(guarded, "/", authorization=wrong).status == 401
+
+
+def test_a_browser_gives_it_in_a_form_and_gets_a_cookie_without_it(guarded):
+    wrong = ask(guarded, "/login", "POST", b"token=wrong")
+    assert (wrong.status, "set-cookie" in wrong.headers) == (401, False)
+    assert 'role="alert"' in wrong.text
+    right = ask(guarded, "/login", "POST", f"token={TOKEN}".encode())
+    assert (right.status, right.headers["location"]) == (303, "/")
+    cookie, *attributes = right.headers["set-cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(attributes)
+    assert TOKEN not in cookie
+    shown = ask(guarded, "/", cookie=cookie)
+    assert (shown.status, "Sign out" in shown.text) == (200, True)
+    assert ask(guarded, "/", cookie=f"{cookie[:-1]}").status == 401
+    assert "Max-Age=0" in ask(guarded, "/logout", "POST", cookie=cookie).headers["set-cookie"]
+    assert ask(guarded, "/login", "POST", b"x" * 5000).status == 413
+
+
+def test_nothing_can_be_written(app):
+    for path in ("/", THEME, "/api/v1/metrics"):
+        for method in ("POST", "PUT", "DELETE"):
+            assert ask(app, path, method).status == 405
+
+
+def test_the_public_has_no_page_or_route_about_operation(url):
+    public = app_of(url, Access(public=True))
+    front = ask(public, "/")
+    assert front.status == 200
+    assert "/health" not in front.text
+    for path in ("/health", "/api/v1/health", "/api/v1/budgets", "/api/v1/rejections"):
+        assert ask(public, path).status == 404
+    assert ask(public, "/api/v1/shares").status == 200
+
+
+def test_a_page_is_kept_until_the_results_change(tmp_path):
+    app = app_of(write_results(tmp_path))
+    before, at = ask(app, THEME), ask(app, "/revision")
+    again = ask(app, THEME, if_none_match=before.headers["etag"])
+    assert (again.status, again.text) == (304, "")
+    assert ask(app, "/revision", if_none_match=at.headers["etag"]).status == 304
+    write_results(tmp_path, generation=2, windows=4)
+    changed = ask(app, "/revision", if_none_match=at.headers["etag"])
+    assert changed.status == 200
+    after = ask(app, THEME, if_none_match=before.headers["etag"])
+    assert "<b>23 Jan 2025 to 30 Jan 2025</b>" in after.text
+    assert f'content="{json.loads(changed.text)["revision"]}"' in after.text
+
+
+def test_before_the_first_run_the_page_says_so_and_looks_again(tmp_path):
+    app = app_of(f"sqlite:///{tmp_path / 'results.db'}")
+    waiting = ask(app, "/")
+    assert (waiting.status, waiting.headers["retry-after"]) == (503, "5")
+    assert "No results yet" in waiting.text
+    assert '<meta http-equiv="refresh" content="5">' in waiting.text
+    assert json.loads(ask(app, "/revision").text) == {"revision": ""}
+    write_results(tmp_path)
+    assert "Which theme" in ask(app, "/").text
+
+
+def test_what_is_wrong_with_a_database_is_said_but_not_to_the_public(tmp_path):
+    file = tmp_path / "results.db"
+    file.write_bytes(b"no database" * 1000)
+    url = f"sqlite:///{file}"
+    damaged = ask(app_of(url), "/")
+    assert (damaged.status, "not a database" in damaged.text) == (500, True)
+    assert "not a database" not in ask(app_of(url, Access(public=True)), "/").text
+    file.unlink()
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("CREATE TABLE meta (id INTEGER, state TEXT)")
+        connection.execute("INSERT INTO meta VALUES (1, 'mine')")
+    older = ask(app_of(url), "/")
+    assert (older.status, "older Sotto" in older.text) == (500, True)
+
+
+def test_a_token_file_holds_a_long_token(tmp_path):
+    file = tmp_path / "token"
+    for text in ("", "short", "x" * 19, "with a space in the midst of it", "é" * 30):
+        file.write_text(text, "utf-8")
+        with pytest.raises(ParameterError, match="at least 20 characters"):
+            token_of(file)
+    file.write_text(f"{TOKEN}\n", "utf-8")
+    assert token_of(file) == TOKEN
+    assert len(new_token()) >= 43
+
+
+def test_loopback_is_the_machine_s_own_addresses_alone():
+    for address in ("127.0.0.1", "127.77.66.55", "::1", "localhost"):
+        assert is_loopback(address)
+    for address in ("", "0.0.0.0", "::", "127.0.0.1.example", "10.0.0.1", "localhost.example"):
+        assert not is_loopback(address)

@@ -1,0 +1,185 @@
+"""The pages in a real browser: clicks, keyboard, dark, narrow, live, without a script."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from invented_results import PLAN, write_results
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path"),
+]
+
+ROOT = Path(__file__).parents[3]
+THEME = "/metrics/app.example/look/1/theme"
+PAGES = ("/", "/plans", "/health", "/plans/app.example/look/1", THEME,
+         "/metrics/app.example/look/1/speed", "/metrics/app.example/look/1/page")  # fmt: skip
+#: Milliseconds that a page may take to become what is waited for.
+PATIENCE = 60_000
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[str]:
+    """Serve the results of a folder in a process, and yield the address."""
+    plan = folder / "plan.json"
+    plan.write_bytes(PLAN.to_json())
+    command = [sys.executable, "-m", "sotto.cli", "serve", "--port", "0", "--plan", str(plan)]
+    command += ["--database", f"sqlite:///{folder / 'results.db'}", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip().rstrip("/")
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    write_results(folder)
+    with serving(folder) as address:
+        yield address
+
+
+@pytest.fixture
+def open_page(browser):
+    """Open a page; at the end nothing may have been reported to the console."""
+    contexts, reported = [], []
+
+    def opened(url: str, **options: object):
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        context.set_default_timeout(PATIENCE)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: reported.append(message.text))
+        page.on("pageerror", lambda error: reported.append(str(error)))
+        page.goto(url)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert reported == []
+
+
+def test_an_analyst_clicks_from_the_overview_to_an_earlier_window(open_page, address):
+    page = open_page(address)
+    page.get_by_role("link", name="theme").click()
+    assert page.get_by_role("heading", level=1).inner_text() == "theme"
+    assert page.get_by_role("img").count() >= 5
+    page.get_by_label("Window", exact=True).select_option("2 Jan 2025")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**?window=1735776000000")
+    assert page.get_by_text("2 Jan 2025 to 9 Jan 2025").is_visible()
+    page.get_by_role("link", name="later ›").click()
+    page.wait_for_url("**?window=1736380800000")
+    page.get_by_role("link", name="look 1").click()
+    assert page.get_by_role("heading", level=1).inner_text() == "Plan look, version 1"
+    page.get_by_role("link", name="Data health").click()
+    assert page.get_by_role("row", name="late older than any report may be 4,321").is_visible()
+
+
+def test_the_keyboard_reaches_the_content_and_what_figures_mean(open_page, address):
+    page = open_page(f"{address}{THEME}")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    sentence = page.get_by_text("It does not cover devices that are silent").first
+    assert not sentence.is_visible()
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.tagName") == "SUMMARY":
+            break
+    page.keyboard.press("Enter")
+    assert sentence.is_visible()
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+
+
+def test_no_page_is_wider_than_a_narrow_phone(open_page, address):
+    page = open_page(address, viewport={"width": 320, "height": 640})
+    for path in PAGES:
+        page.goto(f"{address}{path}")
+        assert page.evaluate("document.documentElement.scrollWidth") == 320, path
+
+
+def test_pages_and_charts_have_a_dark_and_a_light_form(open_page, address):
+    brightness = """() => [document.body, document.querySelector("figure svg text")].map(each => {
+        const style = getComputedStyle(each);
+        const colour = each === document.body ? style.backgroundColor : style.fill;
+        return colour.match(/\\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0);
+    })"""
+    light = open_page(f"{address}{THEME}", color_scheme="light").evaluate(brightness)
+    dark = open_page(f"{address}{THEME}", color_scheme="dark").evaluate(brightness)
+    assert light[0] > 600 > 400 > light[1]
+    assert dark[0] < 200 < 400 < dark[1]
+
+
+def test_without_a_script_windows_can_be_chosen(open_page, address):
+    page = open_page(f"{address}{THEME}", java_script_enabled=False)
+    page.get_by_label("Window", exact=True).select_option("9 Jan 2025")
+    page.get_by_role("button", name="Show").click()
+    assert page.get_by_text("9 Jan 2025 to 16 Jan 2025").is_visible()
+
+
+def test_a_page_shows_new_results_without_being_loaded_again(open_page, tmp_path):
+    """What a reader has opened stays open."""
+    write_results(tmp_path)
+    with serving(tmp_path) as address:
+        page = open_page(f"{address}{THEME}")
+        page.evaluate("window.marked = true")
+        page.locator("summary").first.click()
+        write_results(tmp_path, generation=2, windows=4)
+        page.get_by_text("23 Jan 2025 to 30 Jan 2025").wait_for()
+        assert page.evaluate("window.marked")
+        assert page.locator("details[open]").count() == 1
+        assert page.get_by_role("status").inner_text() == "Updated: new results have been counted."
+
+
+def test_a_waiting_page_becomes_the_results(browser, tmp_path):
+    with serving(tmp_path) as address:
+        page = browser.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(address)
+        assert page.get_by_role("heading", level=1).inner_text() == "No results yet"
+        write_results(tmp_path)
+        page.get_by_role("link", name="theme").wait_for()
+        page.close()
+
+
+def test_the_token_is_asked_for_once(browser, tmp_path):
+    write_results(tmp_path)
+    token = tmp_path / "token"
+    token.write_text("a-token-of-this-very-test", "utf-8")
+    options = ("--site", "results.example", "--token-file", str(token))
+    with serving(tmp_path, *options) as address:
+        page = browser.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(f"{address}{THEME}")
+        page.get_by_label("Token").fill("wrong")
+        page.get_by_role("button", name="Sign in").click()
+        assert page.get_by_role("alert").is_visible()
+        page.get_by_label("Token").fill(token.read_text("utf-8"))
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("link", name="theme").click()
+        page.get_by_role("button", name="Sign out").click()
+        assert page.get_by_label("Token").is_visible()
+        page.close()

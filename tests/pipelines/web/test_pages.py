@@ -1,0 +1,142 @@
+"""The pages: what they say, that all names are escaped, and that nothing is fetched from them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+import pytest
+from invented_results import NASTY, PLAN, Html, write_results
+
+from pipelines.results.reader import ResultsReader
+from pipelines.web import metric, rendering, views, words
+from pipelines.web.pages import HEALTH, METRIC, OVERVIEW, PLANS
+from pipelines.web.pages import PLAN as PLAN_PAGE
+from pipelines.web.snapshot import Snapshot
+from pipelines.web.views import MetricView, PlanView, View
+from sotto.wire.reasons import Reason
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory):
+    reader = ResultsReader(write_results(tmp_path_factory.mktemp("results")), plans=[PLAN])
+    return Snapshot(reader, reader.revision())
+
+
+@pytest.fixture(scope="module")
+def file(snapshot):
+    return rendering.static_file(snapshot)
+
+
+@pytest.fixture(scope="module")
+def file_html(file):
+    return Html(file)
+
+
+def page(snapshot, which, *, public=False, name=None) -> str:
+    links = rendering.ServedLinks()
+    view = View(snapshot, links, public)
+    if which is METRIC:
+        key = next(each for each in snapshot.windows if each.metric == name)
+        shown = views.newest(snapshot.windows[key])
+        view = MetricView(snapshot, links, public, key=key, shown=shown)
+    elif which is PLAN_PAGE:
+        view = PlanView(snapshot, links, public, plan=PLAN)
+    return rendering.served_page(rendering.make(which, view), leave=False)
+
+
+def test_pages_have_no_style_or_script_inside_and_only_our_own_addresses(snapshot):
+    for which, name in ((OVERVIEW, None), (PLANS, None), (HEALTH, None), (PLAN_PAGE, None),
+                        *((METRIC, each.name) for each in PLAN.metrics)):  # fmt: skip
+        text = page(snapshot, which, name=name)
+        html = Html(text)
+        assert html.values("style", "onclick", "onload") == []
+        assert "style" not in [tag for tag, _ in html.tags]
+        assert all(each["src"].startswith("/static/") for tag, each in html.tags if tag == "script")
+        assert all(each[0] in "/#" for each in html.values("href", "action", "src"))
+        assert NASTY not in text
+        assert "<i>" not in text
+        assert not re.search(r"\b(nan|inf|None)\b", html.text)
+
+
+def test_charts_are_named_and_tables_have_captions_and_headers(file, file_html):
+    charts = re.findall(r'role="img"><title>([^<]+)</title>', file)
+    assert len(charts) == file.count('role="img"') >= 7
+    assert "Reports of theme by level, window by window" in charts
+    tags = [tag for tag, _ in file_html.tags]
+    assert tags.count("table") == tags.count("caption") > 10
+    assert all("scope" in each for tag, each in file_html.tags if tag == "th")
+    assert "light: 60 %, interval of 95 % 56 % to 64 %" in file_html.text
+
+
+def test_the_file_stands_alone(file, file_html):
+    """It fetches nothing, its one style is the one that it allows, its links have a target."""
+    assert {"script", "link", "img", "iframe", "form"}.isdisjoint(tag for tag, _ in file_html.tags)
+    links = set(file_html.values("href", "xlink:href"))
+    assert all(each.startswith("#") for each in links)
+    ids = file_html.values("id")
+    charts = {each for each in links if re.fullmatch(r"#[mp]?[0-9a-f]{10}|#DejaVu.*", each)}
+    assert {each[1:] for each in links - charts} <= set(ids)
+    named = [each for each in ids if not re.fullmatch(r"[mp][0-9a-f]{10}", each)]
+    assert len(named) == len(set(named))
+    style = re.search(r"<style>(.*?)</style>", file, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in file
+    assert "://" not in re.sub(r"http://www.w3.org/\d+/\w+", "", file)
+
+
+def test_colours_are_the_stylesheet_s(file, file_html):
+    style = rendering.static("style.css").decode()
+    used = set(re.findall(r"var\((--[a-z0-9-]+)\)", " ".join(file_html.values("fill", "stroke"))))
+    assert {"--estimate", "--wash", "--every", "--level4"} <= used
+    assert all(f"{name}: #" in style for name in used)
+    assert not re.search(r"#[0-9a-f]{6}", " ".join(file_html.values("fill", "stroke")))
+
+
+def test_what_is_withheld_is_named_with_its_reason(snapshot, file_html):
+    assert "from 9 Jan 2025, is withheld: 7 reports, the plan asks for 20" in file_html.text
+    key = next(each for each in snapshot.windows if each.metric == "speed")
+    view = MetricView(snapshot, rendering.ServedLinks(), key=key, shown=snapshot.windows[key][-1])
+    html = Html(rendering.served_page(rendering.make(METRIC, view), leave=False))
+    assert "Estimates are withheld: 7 reports, the plan asks for 20" in html.text
+    assert "12.5" not in html.text
+
+
+def test_the_public_has_estimates_and_plans_alone(snapshot, file_html):
+    shown = Html(rendering.static_file(snapshot, public=True)).text
+    assert "12.5 s" in shown
+    assert "Which theme" in shown
+    for operators_own in ("Data health", "4,321", "older than any", "over budget", "1,500"):
+        assert operators_own in file_html.text
+        assert operators_own not in shown
+
+
+def test_every_kind_and_reason_has_a_sentence():
+    kinds = {"share", "group", "mean", "missing", "quantile", "cdf", "bit", "string", "unexplained"}
+    assert set(words.KINDS) == kinds
+    assert set(words.REASONS) == set(Reason)
+
+
+def test_a_window_s_levels_are_beside_what_the_plan_predicts(snapshot):
+    key = next(each for each in snapshot.windows if each.metric == "theme")
+    view = MetricView(snapshot, rendering.ServedLinks(), key=key, shown=snapshot.windows[key][0])
+    found = metric.sharpening(view)["levels"]
+    assert [each.reports for each in found] == [0, 300, 600]
+    assert [each.level.certified for each in found] == ["0.5", "1", "2"]
+    errors = [each.predicted for each in found]
+    assert errors == sorted(errors, reverse=True)
+    assert 0.01 < errors[-1] < 0.05
+
+
+def test_segments_are_a_plot_and_a_table_and_withheld_ones_say_so(snapshot):
+    key = next(each for each in snapshot.windows if each.metric == "theme")
+    view = MetricView(snapshot, rendering.ServedLinks(), key=key, shown=snapshot.windows[key][-1])
+    made = rendering.make(METRIC, view)
+    (html,) = [html for _, title, html in made.sections if title == "By segment"]
+    shown = Html(str(html))
+    assert "os=linux: light: 70 %, interval of 95 % 66 % to 74 %" in shown.text
+    assert "withheld: 7 reports, the plan asks for 20" in shown.text
+    assert "os=<b>" in shown.text
+    assert "os=<b>" not in str(html)
+    assert html.count('role="img"') == 3
