@@ -40,8 +40,8 @@ LEAST_RUN, MOST_RUN = 10.0, 1e8
 FOUND = 0.9
 #: Windows for which that is predicted, and series that are drawn for it.
 _AHEAD, _DRAWN = 26, 1000
-#: Points of the quadrature of the integral equation.
-_POINTS = 64
+#: Nodes and weights of the quadrature of the integral equation.
+_NODES = np.polynomial.legendre.leggauss(64)
 #: Half the width of an interval of 95 %, in standard errors.
 _Z95 = 1.959963984540054
 
@@ -63,7 +63,7 @@ def run_length(threshold: float) -> float:
     >>> round(run_length(2.516), 1)
     369.8
     """
-    nodes, weights = np.polynomial.legendre.leggauss(_POINTS)
+    nodes, weights = _NODES
     sums = np.r_[threshold * (nodes + 1) / 2, 0.0]
     steps = sums[:-1] - sums[:, None] + ALLOWANCE
     density = np.exp(-(steps**2) / 2) / math.sqrt(2 * math.pi)
@@ -85,7 +85,7 @@ def threshold_of(windows: float) -> float:
             f"not {windows:g}"
         )
     low, high = 0.0, 20.0
-    for _ in range(50):
+    for _ in range(32):
         middle = (low + high) / 2
         low, high = (middle, high) if run_length(middle) < windows else (low, middle)
     return high

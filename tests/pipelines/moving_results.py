@@ -61,19 +61,21 @@ class MovingResults:
         items: Mapping[str, Sequence[tuple[float, float] | None]],
         first: int = 0,
         clock: int | None = None,
+        segment: str = "",
     ) -> None:
         """Write (value, standard error) of windows from ``first`` on, in a new generation.
 
         None is a window that is withheld. The clock (ms) is where the last window is ripe, if not
-        given.
+        given. With a ``segment``, all reports are written to be of that one.
         """
         self._generation += 1
         (length,) = {len(series) for series in items.values()}
         changed = [
             (
-                [self._window(first + at)],
+                [{**self._window(first + at), "segment": each} for each in sorted({"", segment})],
                 [
-                    self._row(first + at, place, item, series[at])
+                    {**self._row(first + at, place, item, series[at]), "segment": each}
+                    for each in sorted({"", segment})
                     for place, (item, series) in enumerate(items.items())
                 ],
             )

@@ -165,6 +165,14 @@ def test_false_alarms_are_shared_among_all_figures(results):
     assert [each.years for each in often] == pytest.approx([0.2, 0.2])
 
 
+def test_segments_are_watched_instead_of_all_reports_where_that_is_asked_for(results):
+    results.write({"red": steady(20)}, segment="os=linux")
+    for segments, names in ((False, ["colour red"]), (True, ["colour red, os=linux"])):
+        wanted = Configuration(metrics=(MetricWatched(metric="colour", segments=segments),))
+        found = read_series(results.reader(), wanted)
+        assert [each.figure.name for each in found] == names
+
+
 def test_the_smoothed_series_is_cut_at_a_shift(results):
     results.write({"red": [(0.2, NOISE)] * 20 + [(0.5, NOISE)] * 10})
     (judged,) = judge(read_series(results.reader(), RED), RED)
