@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal
 
 import numpy as np
 
@@ -115,11 +116,15 @@ def update(
 
 def _same(alert: Alert, shift: Shift, series: Series) -> bool:
     """Whether a shift was told before."""
-    direction = "up" if shift.change > 0 else "down"
+    direction = _direction(shift)
     starts_before = series.start(shift.onset) <= alert.window_start
     return (
         alert.direction == direction and starts_before and series.start(shift.window) >= alert.since
     )
+
+
+def _direction(shift: Shift) -> Literal["up", "down"]:
+    return "up" if shift.change > 0 else "down"
 
 
 def _is_news(series: Series, shift: Shift, before: Judged | None) -> bool:
@@ -134,7 +139,7 @@ def _alert(
 ) -> Alert:
     series = judgement.series
     figure = series.figure
-    direction = "up" if shift.change > 0 else "down"
+    direction = _direction(shift)
     start = series.start(shift.window)
     about = json.dumps([figure.key, direction, start.isoformat()])
     return Alert(

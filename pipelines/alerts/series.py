@@ -57,7 +57,7 @@ def read_series(reader: ResultsReader, configuration: Configuration) -> list[Ser
     for wanted in configuration.metrics or _all(reader):
         rows: dict[Figure, list[Estimate]] = {}
         for row in _rows(reader, wanted):
-            clock = clocks.get(row.collector, clocks.get(None))
+            clock = clocks.get(row.collector)
             if clock is not None and row.window_end + settled.after(row) <= clock:
                 rows.setdefault(_figure(row), []).append(row)
         found += [_series(figure, of, wanted.drift) for figure, of in rows.items()]

@@ -12,6 +12,7 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
+from mechanisms.arrays import Floats
 from pipelines.alerts.evaluation import Judgement, smoothed
 from pipelines.alerts.kept import Alert
 from pipelines.web import charts, formats
@@ -159,8 +160,8 @@ def _chart(judgement: Judgement) -> tuple[Markup | None, str]:
 def _raw(
     axes: Axes,
     starts: Sequence[datetime],
-    values: Sequence[float],
-    errors: Sequence[float],
+    values: Floats,
+    errors: Floats,
     unit: str | None,
 ) -> None:
     for at, start, value, error in zip(charts.places(starts), starts, values, errors, strict=True):

@@ -118,7 +118,7 @@ def _problem(looked: Looked) -> str:
 
 
 def _print_watched(judgements: list[Judgement]) -> None:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for each in judgements:
         found, name = each.found, each.series.figure.name
         windows = str(sum(revision > 0 for revision in each.series.revisions))
