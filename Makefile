@@ -26,6 +26,12 @@ FLINK_FAULTS ?= 45
 KILLS ?= 1000
 MINUTES ?= 45
 PEERS_STAMP := $(PEERS)/.installed
+# Of pip's lines a count of packages every so often, the last steps, and whatever goes wrong (stderr).
+SHOW_PIP := awk '/^Collecting/ && ++n % 25 == 0 {print "  " n " packages found"; fflush()} \
+  /^Installing/ {print "  unpacking " NF - 3 " packages"; fflush()} /^Successfully/ {print "  done"}'
+# A failure of pip is one of the line that shows it.
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 
 .PHONY: help venv demo test test-unit lint docs bench bench-peers serve kafka kafka-stop flink flink-stop soak soak-sdk compose-up compose-down lock wheels clean
 
@@ -35,10 +41,11 @@ help:  ## show this list
 venv: $(STAMP)  ## make the environment in .venv from the committed lock
 
 $(STAMP): requirements.lock pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	touch $@
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo 'installing what requirements.lock pins into $(VENV); this takes a minute or two'
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r requirements.lock | $(SHOW_PIP)
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
 
 demo: venv  ## a year of real flights through the SDK, the log, Beam and back; writes build/demo/report.html
 	$(BIN)/python -m examples.flights

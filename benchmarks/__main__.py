@@ -13,6 +13,7 @@ import platform
 BENCHMARKS = {
     "kernels": "kernels",
     "variance": "variance",
+    "strings": "strings",
     "linking": "linking",
     "alerts": "alerts",
     "step": "step",

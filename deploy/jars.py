@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ from deploy.errors import DeployError, MissingToolError, UnavailableError
 ROOT = Path(__file__).parent.parent
 #: How long Maven may take to fetch everything, in seconds.
 FETCH_SECONDS = 600
+#: How often somebody who waits for that is shown that it goes on, in seconds.
+_SHOWN_EVERY = 10
 _JAVA = 17
 
 
@@ -104,19 +107,34 @@ def fetch(pom: Path, folder: Path) -> None:
 
 
 def run_fetcher(command: Sequence[str], tool: str, wanted: str) -> None:
-    """Run a program that fetches something; UnavailableError with its first error if it fails."""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise UnavailableError(f"{tool} took more than {FETCH_SECONDS} s; try again") from error
-    if done.returncode:
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line]
+    """Run a program that fetches something; UnavailableError with its first error if it fails.
+
+    A line on stderr every ten seconds shows that it goes on.
+    """
+    print(f"{tool} fetches what {wanted} needs, once", file=sys.stderr)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        for waited in range(0, FETCH_SECONDS, _SHOWN_EVERY):
+            if waited:
+                print(f"{tool} goes on: {waited} of {FETCH_SECONDS} s", file=sys.stderr)
+            try:
+                output, errors = process.communicate(timeout=_SHOWN_EVERY)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+            except BaseException:
+                process.kill()
+                raise
+        else:
+            process.kill()
+            raise UnavailableError(f"{tool} took more than {FETCH_SECONDS} s; try again")
+    if process.returncode:
+        lines = [line for line in (output + errors).splitlines() if "ERROR" in line]
         reason = lines[0].removeprefix("[ERROR] ").removeprefix("ERROR: ") if lines else ""
         raise UnavailableError(
             f"{tool} could not fetch what {wanted} needs; with a network, try again: "
-            f"{reason or done.stderr.strip()[-500:]}"
+            f"{reason or errors.strip()[-500:]}"
         )
 
 

@@ -7,6 +7,7 @@ another process's by now.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -19,6 +20,10 @@ from deploy.errors import DeployError
 
 #: How long a clean stop may take before the process is made to end, and ending then, in seconds.
 STOP_SECONDS = 30
+#: In the environment: how long any start may take, in seconds.
+START_VARIABLE = "SOTTO_START_SECONDS"
+#: How often somebody who waits for a start is shown that it goes on, in seconds.
+_SHOWN_EVERY = 10
 
 
 class Process:
@@ -115,16 +120,47 @@ class Process:
 def wait_until_ready(
     processes: Sequence[Process], ready: Callable[[], bool], seconds: float
 ) -> None:
-    """Return once programs are ready; DeployError if one has ended, or they are not in time."""
-    deadline = time.monotonic() + seconds
+    """Return once programs are ready; DeployError if one has ended, or they are not in time.
+
+    A line on stderr every ten seconds shows that the wait goes on. ``seconds`` is for a quiet
+    machine: see :func:`start_seconds`.
+    """
+    began = time.monotonic()
+    shown = 0
+    names = ", ".join(process.name for process in processes)
     while not ready():
         for process in processes:
             if process.pid is None:
                 raise DeployError(f"the {process.name} ended: {process.last_error()}")
-        if time.monotonic() > deadline:
+        waited, limit = time.monotonic() - began, start_seconds(seconds)
+        if waited > limit:
             last = processes[-1]
-            raise DeployError(f"the {last.name} is not ready in {seconds:g} s: {last.last_error()}")
+            raise DeployError(
+                f"the {last.name} is not ready in {limit:.0f} s, which {START_VARIABLE} can raise: "
+                f"{last.last_error()}"
+            )
+        if waited // _SHOWN_EVERY > shown:
+            shown = int(waited // _SHOWN_EVERY)
+            print(f"waiting for {names}: {waited:.0f} of {limit:.0f} s", file=sys.stderr)
         time.sleep(0.05)
+
+
+def start_seconds(quiet: float) -> float:
+    """Return how long a start may take now: ``quiet`` seconds, more while the cores are shared.
+
+    As many times as long as programs wait for each core, by the load of the last minute; or what
+    ``SOTTO_START_SECONDS`` says. DeployError if that is no positive number.
+    """
+    said = os.environ.get(START_VARIABLE)
+    if said is None:
+        return quiet * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise DeployError(f"{START_VARIABLE} is a positive number of seconds; got {said!r}")
+    return seconds
 
 
 def together(programs: Mapping[str, Sequence[str]]) -> int:

@@ -2,9 +2,9 @@
 
 Kinds of estimate: ``share`` of a category, point, answer or item; ``mean``, ``missing``,
 ``quantile``, ``cdf`` and ``bit`` of a number; ``group``, ``mean`` and ``cdf`` of an ordinal metric;
-``mean`` of each coordinate of a vector; ``string``, ``missing`` and ``unexplained`` of a string
-metric. ``display`` is the Norm-Sub value of what sums to one: it stands beside the estimate, and
-the interval does not belong to it.
+``mean`` of each coordinate of a vector; ``string``, ``missing``, ``unexplained`` and
+``false_names`` of a string metric. ``display`` is a consistent value of what sums to one, to show:
+it stands beside the estimate, and the interval does not belong to it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class Context:
         Reports that one pseudonym has in a window, at most.
     least : int
         The plan's ``minimum_reports``: no stratum of a number's reports is expected to have fewer.
+    false_discovery_rate : float, optional
+        By which candidates are called significant, in the place of a familywise error of 5 %.
     """
 
     labels: Sequence[str] = ()
@@ -46,6 +48,7 @@ class Context:
     missing_string: str = ""
     limit: int = 1
     least: int = 1
+    false_discovery_rate: float | None = None
 
     def number(self, scaled: float) -> str:
         """Return a number that was scaled to [0, 1] in its own range and unit, for people.
@@ -90,7 +93,8 @@ class Method(StrEnum):
 class Item:
     """One estimate of a window, with what it is of: kind and item are together unique in it.
 
-    ``unit`` is ``share`` or the metric's own, ``display`` the Norm-Sub value. Of a candidate string
+    ``unit`` is ``share`` or the metric's own, ``display`` as
+    :func:`~mechanisms.estimators.frequency.consistent_shares` makes it. Of a candidate string
     are ``p_value``, ``significant``, and the candidates between which reports cannot tell
     (``confounded_with``): nothing is determined of them.
     """

@@ -1,8 +1,9 @@
 """Shares for people to look at, made of unbiased estimates by as much as their noise asks for.
 
 Unbiased estimates of shares can be negative and need not sum to one. Every repair that is not
-linear is biased: it stands beside the estimates, and no interval belongs to it. The published
-dashboards show Norm-Sub (:func:`mechanisms.estimators.frequency.norm_sub`); its kin are compared in
+linear is biased: it stands beside the estimates, and no interval belongs to it. What results show
+is the better of two of them (:func:`mechanisms.estimators.frequency.consistent_shares`), one of
+them Norm-Sub (:func:`mechanisms.estimators.frequency.norm_sub`); its kin are compared in
 T. Wang, M. Lopuhaä-Zwakenberg, Z. Li, B. Skoric, N. Li, "Locally Differentially Private Frequency
 Estimation with Consistency", NDSS 2020, section 4.
 """

@@ -20,7 +20,7 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.metric import WORDS
 
 #: What a plan may change about a metric without changing what its responses mean.
-_INESSENTIAL = frozenset({"window", "repeat", "ladder", "panel", *WORDS})
+_INESSENTIAL = frozenset({"window", "repeat", "ladder", "panel", "false_discovery_rate", *WORDS})
 
 
 class PermanentCharge(NamedTuple):

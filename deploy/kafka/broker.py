@@ -20,7 +20,7 @@ from deploy.errors import DeployError
 from deploy.kafka.probe import answers
 from deploy.kafka.settings import MECHANISM, ROLES, USER, common, plain, tls
 from deploy.ports import HOST, free_ports, require_free
-from deploy.process import Process, wait_until_ready
+from deploy.process import Process, start_seconds, wait_until_ready
 
 SOURCE = Path(__file__).parent
 PROFILES = ("plain", "tls")
@@ -188,7 +188,7 @@ class LocalBroker:
                 [program, f"@{arguments}"],
                 capture_output=True,
                 text=True,
-                timeout=START_SECONDS,
+                timeout=start_seconds(START_SECONDS),
                 check=False,
             )
         finally:

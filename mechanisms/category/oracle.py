@@ -149,14 +149,16 @@ class FrequencyOracle(CategoryMechanism):
 
 
 def share_items(estimates: Sequence[Estimate], context: Context) -> Iterator[Item]:
-    """Yield estimated shares that sum to one, with their Norm-Sub values."""
+    """Yield estimated shares that sum to one, with consistent ones to show."""
     import numpy as np
 
-    from mechanisms.estimators.frequency import norm_sub
+    from mechanisms.estimators.frequency import consistent_shares
     from mechanisms.items import Item
 
     values = np.array([each.value for each in estimates])
-    shown = norm_sub(values).tolist() if np.isfinite(values).all() else [None] * len(values)
+    errors = [each.standard_error for each in estimates]
+    known = np.isfinite(values).all()
+    shown = consistent_shares(values, errors).tolist() if known else [None] * len(values)
     for label, each, display in zip(context.labels, estimates, shown, strict=True):
         yield Item("share", label, each, display=display)
 

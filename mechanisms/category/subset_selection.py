@@ -17,7 +17,8 @@ from mechanisms.errors import ParameterError, check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
 
-#: A report has a bit a category: larger domains are for local hashing or Hadamard response.
+#: A report has a bit a category, 128 bytes at most. Larger domains are for local hashing, which has
+#: nearly the same error with reports of a few bytes.
 MAX_DOMAIN = 1024
 
 
@@ -75,7 +76,7 @@ class SubsetSelection(FrequencyOracle):
 
     def _check(self) -> None:
         size = self.domain_size
-        check_int("domain_size", size, 2, MAX_DOMAIN)
+        _check_size(size)
         if self.subset_size == 0:
             object.__setattr__(self, "subset_size", best_subset_size(self.last_epsilon, size))
         if not 1 <= self.subset_size <= size // 2:
@@ -99,14 +100,22 @@ class SubsetSelection(FrequencyOracle):
 
 def best_subset_size(epsilon: float, domain_size: int) -> int:
     """Return the subset size of least variance summed over categories (Ye, Barg, section III)."""
-    if not 2 <= domain_size <= MAX_DOMAIN:
-        raise ParameterError(f"domain_size must lie in [2, {MAX_DOMAIN}], not {domain_size}")
+    _check_size(domain_size)
     if not 0 < epsilon <= 1000:
         raise ParameterError(f"epsilon must lie in (0, 1000], not {epsilon}")
     gain = expm1(min(epsilon, 300.0))
     ideal = domain_size / (gain + 2)
     nearby = {min(max(int(ideal) + step, 1), domain_size // 2) for step in (-1, 0, 1, 2)}
     return min(sorted(nearby), key=lambda k: _variance(gain, domain_size, k))
+
+
+def _check_size(domain_size: int) -> None:
+    if type(domain_size) is int and domain_size > MAX_DOMAIN:
+        raise ParameterError(
+            f"domain_size must lie in [2, {MAX_DOMAIN}], not {domain_size}: a report of subset "
+            "selection has a bit a category, and local_hashing nearly the same error in a few bytes"
+        )
+    check_int("domain_size", domain_size, 2, MAX_DOMAIN)
 
 
 def _variance(gain: float, m: int, k: int) -> float:

@@ -9,7 +9,7 @@ from itertools import combinations
 from math import comb, perm
 from typing import Any
 
-from mechanisms.arrays import Bools, Bytes, Ints, np
+from mechanisms.arrays import Bools, Bytes, Ints, Words, np
 from mechanisms.chains.chain import BitOutputs, bit_of
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.frozen import frozen
@@ -17,10 +17,8 @@ from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
 
-#: Random keys that are held at once.
-_KEYS = 1 << 20
-#: Where a category's own key goes: nowhere (0), among those taken, or behind all others.
-_IN, _OUT = 1, 2
+#: Bytes of rows that are held at once, and random bits behind a coin.
+_HELD, _PLANES = 1 << 20, 5
 
 
 @frozen
@@ -73,36 +71,67 @@ class SubsetChain(SupportChain, BitOutputs):
         return sum((1 << (i + (i >= x)) for i in others), supporting << x)
 
     def uniform_many(self, n: int, source: Source) -> Bytes:
-        none = np.zeros(n, dtype=np.int64)
-        return self._packed(none, np.zeros(n, dtype=np.uint8), source)
+        nowhere = np.full(n, -1)
+        return self._packed(nowhere, np.full(n, self.k), source)
 
     def uniform_within_many(self, xs: Ints, supporting: Bools, source: Source) -> Bytes:
-        return self._packed(xs, np.where(supporting, _IN, _OUT).astype(np.uint8), source)
-
-    def _packed(self, xs: Ints, place: Bytes, source: Source) -> Bytes:
-        """Take the ``k`` smallest of random keys; a category's own key is moved to one end.
-
-        Rows in which the last key taken equals another are drawn again. What remains treats all
-        other categories alike, so that the subset is exactly uniform.
-        """
-        n, width = len(xs), self.width
-        out = np.empty((n, -(-width // 8)), dtype=np.uint8)
-        some = max(1, _KEYS // width)
-        left = [np.arange(start, min(start + some, n)) for start in range(0, n, some)]
-        while left:
-            rows = left.pop()
-            words = source.words(-(-len(rows) * width // 4)).view(np.uint16)
-            keys = words[: len(rows) * width].reshape(-1, width).copy()
-            for end, key in ((_IN, 0), (_OUT, 2**16 - 1)):
-                moved = np.flatnonzero(place[rows] == end)
-                keys[moved, xs[rows[moved]]] = key
-            last = np.partition(keys, self.k - 1, axis=1)[:, self.k - 1]
-            taken = keys <= last[:, None]
-            good = taken.sum(axis=1) == self.k
-            out[rows[good]] = np.packbits(taken[good], axis=1, bitorder="little")
-            if not good.all():
-                left.append(rows[~good])
+        out = self._packed(xs, self.k - supporting.astype(np.int64), source)
+        out[np.arange(len(xs)), xs >> 3] |= (supporting << (xs & 7)).astype(np.uint8)
         return out
+
+    def _packed(self, without: Ints, sizes: Ints, source: Source) -> Bytes:
+        """Draw uniform subsets of given sizes; the category ``without`` is in none, −1 is no such.
+
+        Every category is taken by a coin, and then uniform ones are added, or taken away, until
+        the size is right. Both treat all categories alike, so that the subset is exactly uniform,
+        whatever the coins' probability is: it is a little below that of the size.
+        """
+        n = len(sizes)
+        out = np.empty((n, self.payload_width), dtype=np.uint8)
+        some = max(1, _HELD // (8 * self.words))
+        for start in range(0, n, some):
+            part = slice(start, min(start + some, n))
+            rows = self._coins(len(sizes[part]), source)
+            barred = without[part]
+            self._assign(rows, np.flatnonzero(barred >= 0), barred[barred >= 0], False)
+            self._resize(rows, barred, sizes[part], source)
+            out[part] = rows.astype("<u8").view(np.uint8)[:, : self.payload_width]
+        return out
+
+    def _coins(self, n: int, source: Source) -> Words:
+        """Return ``(n, words)`` rows of bits, each 1 with about the share of a subset, or less."""
+        share = self.k / self.width
+        aim = int((share - (share * (1 - share) / self.width) ** 0.5) * 2**_PLANES)
+        rows = np.zeros((n, self.words), dtype=np.uint64)
+        for plane in range(_PLANES) if aim > 0 else ():
+            bits = source.words(n * self.words).reshape(n, self.words)
+            rows = rows | bits if aim >> plane & 1 else rows & bits
+        rows[:, -1] &= np.uint64(2**64 - 1 >> (-self.width % 64))
+        return rows
+
+    def _resize(self, rows: Words, barred: Ints, sizes: Ints, source: Source) -> None:
+        """Add uniform categories to rows with too few, and take some from those with too many."""
+        missing = sizes - np.bitwise_count(rows).sum(axis=1, dtype=np.int64)
+        while (left := np.flatnonzero(missing)).size:
+            words = source.words(len(left))
+            # Words beyond the last multiple of the width would favour the first categories.
+            fair = words <= np.uint64(2**64 - 1 - 2**64 % self.width)
+            place = (words % np.uint64(self.width)).astype(np.int64)
+            add = missing[left] > 0
+            there = rows[left, place >> 6] >> (place & 63).astype(np.uint64) & np.uint64(1) == 1
+            change = fair & (there != add) & (place != barred[left])
+            for adding in (True, False):
+                these = change & (add == adding)
+                self._assign(rows, left[these], place[these], adding)
+            missing[left[change]] -= np.where(add[change], 1, -1)
+
+    def _assign(self, rows: Words, which: Ints, places: Ints, value: bool) -> None:
+        """Set or clear one place in each of some rows."""
+        bits = np.uint64(1) << (places & 63).astype(np.uint64)
+        if value:
+            rows[which, places >> 6] |= bits
+        else:
+            rows[which, places >> 6] &= ~bits
 
 
 def uniform_subset(n: int, k: int, source: Source) -> set[int]:

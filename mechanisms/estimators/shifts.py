@@ -196,7 +196,8 @@ class _Models:
 
     def predicted(self, error: float) -> Floats:
         """Return the variance, by model, of a next window's value around its level."""
-        return self.variances + self.drifts + self.spreads + error**2
+        total: Floats = self.variances + self.drifts + self.spreads + error**2
+        return total
 
     def skip(self) -> None:
         """Take it that a window is missing."""

@@ -39,7 +39,7 @@ from mechanisms import coins
 from mechanisms.arrays import Floats, Ints
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import FLOOR_ERRORS, Estimate, nothing
-from mechanisms.estimators.frequency import norm_sub
+from mechanisms.estimators.frequency import consistent_shares, norm_sub
 
 #: A candidate of which a larger part lies in the null space is not determined.
 UNDETERMINED = 1e-8
@@ -272,8 +272,9 @@ def string_variances(
 class CandidateEstimate:
     """A candidate string, its share of the reports, and whether it is there at all.
 
-    ``p_value`` is one-sided, of the hypothesis that no client has the string, adjusted by Holm's
-    method for all candidates; ``significant`` if at most the error asked for. ``confounded_with``
+    ``p_value`` is one-sided, of the hypothesis that no client has the string, adjusted for all
+    candidates by Holm's method, or by Benjamini's and Hochberg's where a false discovery rate is
+    asked for; ``significant`` if at most the error, or the rate, asked for. ``confounded_with``
     are the candidates, itself included, between which the filters cannot tell, if there are any:
     the estimate is then undetermined (NaN, infinite error).
     """
@@ -289,14 +290,17 @@ class CandidateEstimate:
 class StringEstimates:
     """What the reports of a string metric say of the candidates, in their order.
 
-    ``unexplained`` is the share of the reports whose string is no candidate. ``display`` are the
-    shares made non-negative by Norm-Sub, with the sum that the candidates explain: for charts; no
-    interval belongs to them.
+    ``unexplained`` is the share of the reports whose string is no candidate. ``display`` are shares
+    made non-negative, with the sum that the candidates explain: for charts; no interval belongs to
+    them (:func:`~mechanisms.estimators.frequency.consistent_shares`). ``false_names`` is how many
+    of the significant candidates nobody has, on average at most; None without a false discovery
+    rate.
     """
 
     items: tuple[CandidateEstimate, ...]
     unexplained: Estimate
     display: tuple[float, ...]
+    false_names: float | None
 
 
 def decode(
@@ -306,6 +310,7 @@ def decode(
     candidates: Sequence[str],
     *,
     error: float = 0.05,
+    false_discovery_rate: float | None = None,
     design_effect: float = 1.0,
 ) -> StringEstimates:
     """Estimate the shares of distinct candidate strings from what :func:`observe` takes.
@@ -313,6 +318,10 @@ def decode(
     All levels have equal weights within a cohort. Significance is a one-sided normal test with the
     skewness of the noise allowed for, for all candidates together by Holm's method: ``error`` is
     the probability, at most, with which any candidate that nobody has is called significant.
+
+    With a ``false_discovery_rate`` more are called significant: of them, nobody has so large a
+    share on average, at most, by the step-up method of Benjamini and Hochberg. It holds for tests
+    that are independent or positively dependent; filters that share bits are nearly so.
 
     ``design_effect``, at least 1, is the sum of the squares of the pseudonyms' numbers of reports
     over the number of reports. The chains of one pseudonym are in one cohort and may have one
@@ -322,39 +331,51 @@ def decode(
     ----------
     Ú. Erlingsson, V. Pihur, A. Korolova, "RAPPOR: Randomized Aggregatable Privacy-Preserving
     Ordinal Response", CCS 2014, section 4. Unlike there, no variables are selected before the
-    fit, so that the p-values are those of the only fit made.
+    fit, so that the p-values are those of the only fit made. Y. Benjamini, Y. Hochberg,
+    "Controlling the False Discovery Rate", Journal of the Royal Statistical Society B 57, 1995.
     """
     names = tuple(candidates)
     if not names or len(set(names)) < len(names):
         raise ParameterError("candidates must be distinct, and at least one")
     if not 0 < error < 1:
         raise ParameterError(f"error must lie in (0, 1), got {error}")
+    if false_discovery_rate is not None and not 0 < false_discovery_rate < 1:
+        raise ParameterError(f"false_discovery_rate must lie in (0, 1), got {false_discovery_rate}")
     if not 1 <= design_effect < math.inf:
         raise ParameterError(f"design_effect must be at least 1, got {design_effect}")
     by_level = tuple(int(n) for n in cells[:, :, -1].sum(axis=1))
     if sum(by_level) == 0:
         empty = nothing(by_level)
         items = tuple(CandidateEstimate(name, empty, 1.0, False) for name in names)
-        return StringEstimates(items, empty, (0.0,) * len(names))
+        none = None if false_discovery_rate is None else 0.0
+        return StringEstimates(items, empty, (0.0,) * len(names), none)
     observed = observe(cells, pairs, filters.density)
     matrix = filters.matrix(names)
     solved = fit(observed, matrix)
     explained = float(solved.shares.sum())
-    display = norm_sub(solved.shares, total=min(max(explained, 0.0), 1.0))
-    errors = estimate_errors(observed, matrix, solved, display, design_effect)
+    total = min(max(explained, 0.0), 1.0)
+    nearest = norm_sub(solved.shares, total)
+    errors = estimate_errors(observed, matrix, solved, nearest, design_effect)
+    display = consistent_shares(solved.shares, np.sqrt(errors.variances[:-1]), total)
     values = np.append(solved.shares, 1 - explained)
     estimates = [
         _estimate(*pair, by_level)
         for pair in zip(values.tolist(), errors.variances.tolist(), strict=True)
     ]
-    p_values = _holm(_p_values(values, errors, solved.freedom)[:-1])
+    single = _p_values(values, errors, solved.freedom)[:-1]
+    if false_discovery_rate is None:
+        limit, p_values = error, _holm(single)
+    else:
+        limit, p_values = false_discovery_rate, _benjamini_hochberg(single)
+    found = int(np.count_nonzero(p_values <= limit))
+    false_names = None if false_discovery_rate is None else false_discovery_rate * found
     items = tuple(
-        CandidateEstimate(name, estimate, p, p <= error, group)
+        CandidateEstimate(name, estimate, p, p <= limit, group)
         for name, estimate, p, group in zip(
             names, estimates[:-1], p_values.tolist(), _groups(names, solved.null), strict=True
         )
     )
-    return StringEstimates(items, estimates[-1], tuple(display.tolist()))
+    return StringEstimates(items, estimates[-1], tuple(display.tolist()), false_names)
 
 
 def _estimate(value: float, variance: float, by_level: tuple[int, ...]) -> Estimate:
@@ -382,6 +403,15 @@ def _holm(p_values: Floats) -> Floats:
     steps = np.arange(len(p_values), 0, -1) * p_values[order]
     adjusted = np.empty_like(p_values)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return adjusted
+
+
+def _benjamini_hochberg(p_values: Floats) -> Floats:
+    """Adjust p-values for each other by Benjamini's and Hochberg's step-up method."""
+    order = np.argsort(p_values)[::-1]
+    steps = p_values[order] * len(p_values) / np.arange(len(p_values), 0, -1)
+    adjusted = np.empty_like(p_values)
+    adjusted[order] = np.minimum(np.minimum.accumulate(steps), 1.0)
     return adjusted
 
 

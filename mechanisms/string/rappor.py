@@ -173,6 +173,7 @@ class Rappor(Mechanism):
         candidates: Sequence[str],
         *,
         error: float = 0.05,
+        false_discovery_rate: float | None = None,
         design_effect: float = 1.0,
     ) -> StringEstimates:
         """Estimate the shares of candidate strings from counts as :meth:`accumulate` lays them out.
@@ -193,11 +194,19 @@ class Rappor(Mechanism):
 
         cells = count_table(self, counts).reshape(self.levels, self.cohorts, self.bits + 1)
         return decode(
-            cells, self.pairs(), self.filters, candidates, error=error, design_effect=design_effect
+            cells,
+            self.pairs(),
+            self.filters,
+            candidates,
+            error=error,
+            false_discovery_rate=false_discovery_rate,
+            design_effect=design_effect,
         )
 
     def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
-        from mechanisms.estimate import Estimate
+        from dataclasses import replace
+
+        from mechanisms.estimate import Estimate, nothing
         from mechanisms.items import Item
 
         gone = context.missing_string
@@ -208,8 +217,12 @@ class Rappor(Mechanism):
             yield Item("unexplained", "", Estimate(1.0, 0.0, sum(reports), reports))
             return
         # A pseudonym has at most so many reports in a window, all in one cohort.
-        found = self.decode(counts, strings, design_effect=context.limit)
+        rate = context.false_discovery_rate
+        found = self.decode(counts, strings, false_discovery_rate=rate, design_effect=context.limit)
         yield Item("unexplained", "", found.unexplained)
+        if found.false_names is not None:
+            names = replace(nothing(found.unexplained.reports_by_level), value=found.false_names)
+            yield Item("false_names", "", names, unit="names")
         for each, display in zip(found.items, found.display, strict=True):
             what = ("missing", "") if each.candidate == gone else ("string", each.candidate)
             yield Item(

@@ -104,9 +104,11 @@ def update(
         end = len(each.series.values)
         revision = max(each.series.revisions)
         kept.judged[name] = Judged(until=each.series.start(end), revision=revision)
-    figures = {each.series.figure for each in judgements}
+    figures = {each.series.figure: each.series for each in judgements}
     for alert in kept.alerts:
-        if alert.figure in figures:
+        series = figures.get(alert.figure)
+        # Of windows that are not looked at any more nothing new is known.
+        if series is not None and alert.since >= series.first:
             alert.standing = alert.id in standing
     new.sort(key=lambda alert: (alert.window_end, alert.figure))
     kept.add(new)

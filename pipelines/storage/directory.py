@@ -13,6 +13,7 @@
       quarantine/    GENERATION
       attempts/      what a job writes before it is moved to the four above: ATTEMPT/NAME.RANDOM
       results.db     the default database; a projection of all this, which can be made again
+      alerts.json    what sotto alerts and sotto serve keep of alerts, which cannot be made again
       last_run.json  how the last run went, for those who watch; nothing depends on it
       published.json up to where results are published; without it they are published again
       published-quarantine.json  the same of what was rejected

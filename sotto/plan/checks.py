@@ -45,6 +45,8 @@ MAX_CEILING = 10**12
 MAX_DOMAIN = 1 << 17
 #: Characters of a text for people.
 MAX_WORDS = 1024
+#: Of the names that are called significant, no more than half may be false on average.
+MAX_FALSE_DISCOVERY = 0.5
 #: What a value is about, in the terms of the forms of application stores
 #: (:mod:`sotto.disclosure.forms`).
 DATA_TYPES = (
@@ -93,6 +95,13 @@ def metric_problems(metric: CompiledMetric, period: int, resolution: int) -> lis
     problems += [f": {each}" for each in texts]
     if metric.unit is not None and not stays_in_line(metric.unit):
         problems.append(": unit must be on one line")
+    rate = metric.false_discovery_rate
+    if rate is not None and metric.type != "string":
+        problems.append(f": {_named(metric.type)} has no false_discovery_rate")
+    elif rate is not None and not 0 < rate <= MAX_FALSE_DISCOVERY:
+        problems.append(
+            f": false_discovery_rate {rate:g} must be above 0 and at most {MAX_FALSE_DISCOVERY}"
+        )
     if metric.data_type is not None and metric.data_type not in DATA_TYPES:
         problems.append(f": data_type {metric.data_type!r} must be one of {', '.join(DATA_TYPES)}")
     return problems + _type_problems(metric)

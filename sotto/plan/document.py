@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictBool,
+    StrictFloat,
     StrictInt,
     StrictStr,
     ValidationError,
@@ -237,11 +238,13 @@ class StringFile(MetricFile):
     """Text that need not be known in advance."""
 
     _parameters = ("bits", "hashes", "cohorts")
+    _details = ("false_discovery_rate",)
     type: Literal["string"]
     bits: StrictInt = 128
     hashes: StrictInt = 2
     cohorts: StrictInt = 16
     candidates: StrictStr | None = None
+    false_discovery_rate: StrictFloat | None = None
 
 
 class NumberFile(MetricFile):

@@ -101,6 +101,9 @@ class CompiledMetric:
     data_type: str | None = None
     #: Which of the plan's groups a person agrees to with it.
     group: str | None = None
+    #: Of a string metric: of the candidates that are called significant, the share that nobody has
+    #: is at most this on average; None where that is a 5 % chance of any such name.
+    false_discovery_rate: float | None = None
 
     @classmethod
     def of_document(cls, document: object, index: int, lateness: int) -> CompiledMetric:
@@ -142,6 +145,7 @@ class CompiledMetric:
             ladder=ladder,
             horizon=(sent[-1].after if sent else 0) + lateness,
             question=fields.take("question", str, None),
+            false_discovery_rate=fields.take("false_discovery_rate", float, None),
             panel=1 if panel is None else panel,
             **{name: fields.take(name, str, None) for name in WORDS},
         )
@@ -155,6 +159,7 @@ class CompiledMetric:
             "unit": self.unit,
             "question": self.question,
             "panel": self.panel if self.panel > 1 else None,
+            "false_discovery_rate": self.false_discovery_rate,
             **{name: getattr(self, name) for name in WORDS},
         }
         return {
@@ -173,8 +178,8 @@ class CompiledMetric:
 
     @property
     def counted(self) -> CompiledMetric:
-        """The metric without its place in the plan and its words: one that counts alike."""
-        return replace(self, index=0, **dict.fromkeys(WORDS))
+        """The metric without what does not change its counts: its place in the plan, its words."""
+        return replace(self, index=0, false_discovery_rate=None, **dict.fromkeys(WORDS))
 
     @property
     def spec(self) -> dict[str, Parameter]:
@@ -207,6 +212,7 @@ class CompiledMetric:
             missing_string=MISSING_STRING,
             limit=self.limit,
             least=least,
+            false_discovery_rate=self.false_discovery_rate,
         )
 
     @property

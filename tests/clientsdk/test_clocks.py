@@ -290,6 +290,7 @@ def walk(folder, seed, value, steps=120):
     return walked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_however_a_clock_walks_no_budget_is_spent_twice_and_outcomes_show_no_value(tmp_path, seed):
     one, other = (walk(tmp_path, seed, value) for value in "ab")

@@ -13,7 +13,7 @@ import pytest
 from deploy import ports
 from deploy.errors import DeployError
 from deploy.flink.cluster import LocalFlink
-from deploy.process import Process, together, wait_until_ready
+from deploy.process import START_VARIABLE, Process, start_seconds, together, wait_until_ready
 
 WAITS = "import sys; sys.stdin.read(); import time; time.sleep(60)"
 
@@ -47,6 +47,21 @@ def test_a_child_is_known_before_its_command_line_can_be_read(tmp_path):
     assert process.pid is None
 
 
+def test_starts_may_take_longer_on_a_busy_machine_and_as_long_as_is_said(monkeypatch):
+    monkeypatch.delenv(START_VARIABLE, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.5, 0, 0))
+    assert start_seconds(60) == 60
+    monkeypatch.setattr(os, "getloadavg", lambda: (8.0, 0, 0))
+    assert start_seconds(60) == 240
+    monkeypatch.setenv(START_VARIABLE, "1000")
+    assert start_seconds(60) == 1000
+    for wrong in ("soon", "nan", "0"):
+        monkeypatch.setenv(START_VARIABLE, wrong)
+        with pytest.raises(DeployError, match=f"a positive number of seconds; got '{wrong}'"):
+            start_seconds(60)
+
+
 def test_one_that_ends_or_is_never_ready_is_reported_with_its_last_error(tmp_path):
     process = Process(tmp_path, "program", "mark")
     process.start([sys.executable, "-c", "print('fine'); raise SystemExit('an ERROR here')"], {})
@@ -55,7 +70,7 @@ def test_one_that_ends_or_is_never_ready_is_reported_with_its_last_error(tmp_pat
     process.start([sys.executable, "-c", WAITS, "mark"], {})
     try:
         wait_until_ready([process], lambda: True, 0)
-        with pytest.raises(DeployError, match="the program is not ready in 0 s"):
+        with pytest.raises(DeployError, match="the program is not ready in 0 s, which"):
             wait_until_ready([process], lambda: False, 0)
     finally:
         process.kill()

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-import subprocess
-import tarfile
-from pathlib import Path
+import sys
 
 import pytest
 
 from deploy.errors import UnavailableError
 from deploy.flink import archives
 
+#: Brings a package of some files, or fails; notes its arguments.
+PIP = """#!{python}
+import json, sys, tarfile
+files, error, calls = {said!r}
+open(calls, "a").write(json.dumps(sys.argv) + "\\n")
+(to,) = [part[7:] for part in sys.argv if part.startswith("--dest=")]
+if error:
+    sys.exit(error)
+with tarfile.open(to + "/a-1.tar.gz", "w:gz") as package:
+    for name in files:
+        package.addfile(tarfile.TarInfo(name))
+"""
+
 
 @pytest.fixture
 def pip(tmp_path, monkeypatch):
-    """A pip that brings a package with some files, or fails; the arguments it was given."""
+    """A program in the place of the Python that runs pip; where it notes its arguments."""
     monkeypatch.setenv("SOTTO_CACHE", str(tmp_path))
-    calls = []
+    program, calls = tmp_path / "python", tmp_path / "calls"
 
     def play(files=(), error=""):
-        def run(command, **_):
-            calls.append(command)
-            to = Path(next(part for part in command if part.startswith("--dest="))[7:])
-            if not error:
-                with tarfile.open(to / "a-1.tar.gz", "w:gz") as package:
-                    for name in files:
-                        package.addfile(tarfile.TarInfo(name))
-            return subprocess.CompletedProcess(command, 1 if error else 0, "", error)
-
-        monkeypatch.setattr(archives.jars.subprocess, "run", run)
+        said = (list(files), error, str(calls))
+        program.write_text(PIP.format(python=sys.executable, said=said), encoding="ascii")
+        program.chmod(0o700)
+        monkeypatch.setattr(archives.sys, "executable", str(program))
         return calls
 
     return play
@@ -41,7 +46,7 @@ def test_only_flink_and_its_logging_are_taken(pip, tmp_path):
     archives.fetch(tmp_path / "taken")
     found = sorted(path.name for path in (tmp_path / "taken").iterdir())
     assert found == ["flink-dist-1.jar", "log4j-api-2.jar"]
-    assert "--require-hashes" in calls[0]
+    assert "--require-hashes" in calls.read_text("ascii")
     assert not list(tmp_path.glob("fetching-*"))
 
 

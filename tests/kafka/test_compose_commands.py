@@ -18,6 +18,7 @@ from clientsdk.testing import FakeClock
 from deploy.images import passwords
 from deploy.kafka.broker import START_SECONDS, LocalBroker
 from deploy.ports import HOST, free_ports
+from deploy.process import start_seconds
 from examples.compose.__main__ import PLAN, send
 from sotto.cli import main
 from sotto.errors import BrokerError
@@ -83,7 +84,7 @@ class Contained(LocalBroker):
         self.client_file.write_text(json.dumps({"servers": f"{HOST}:{outside}"}), encoding="ascii")
 
     def _wait_until_it_answers(self, port: int) -> None:
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + start_seconds(START_SECONDS)
         while True:
             try:
                 with connected(Broker.from_file(self.client_file_of("admin"))):

@@ -15,7 +15,7 @@ from aggregated import admin
 from kafka import KafkaProducer
 
 # A server of PostgreSQL is told in the folder of its own tests.
-from local_postgres import PASSWORD, USER, LocalPostgres, binaries
+from local_postgres import PASSWORD, USER, LocalPostgres
 from sink_child import killed_sink, sunk
 from sink_documents import held
 from yesterday import publish
@@ -215,10 +215,7 @@ def test_a_topic_that_was_made_again_is_refused_and_published_to_anew(broker, jo
 
 
 def test_the_same_in_postgresql_while_that_goes_and_comes_back(job):
-    programs = binaries()
-    if programs is None:
-        pytest.skip("no PostgreSQL server is installed: apt-get install postgresql")
-    server = LocalPostgres(programs)
+    server = LocalPostgres()
     try:
         server.start()
         where = f"{USER}:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{server.port}/postgres"

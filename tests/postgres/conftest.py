@@ -1,7 +1,4 @@
-"""A real PostgreSQL server, started once for all tests of this folder; a database for each test.
-
-Where the server's programs are missing, the tests are skipped and say so.
-"""
+"""A real PostgreSQL server, started once for all tests of this folder; a database for each test."""
 
 from __future__ import annotations
 
@@ -10,17 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sql
-from local_postgres import PASSWORD, USER, LocalPostgres, binaries
+from local_postgres import PASSWORD, USER, LocalPostgres
 
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
 def _server() -> Iterator[LocalPostgres]:
-    programs = binaries()
-    if programs is None:
-        pytest.skip("no PostgreSQL server is installed: apt-get install postgresql")
-    server = LocalPostgres(programs)
+    server = LocalPostgres()
     yield server
     server.remove()
 

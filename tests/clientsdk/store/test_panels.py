@@ -355,6 +355,7 @@ def test_a_store_of_version_4_draws_its_secret_when_it_is_brought_forward(path):
     assert len(turns(again, 52)) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("marked", [True, False])
 def test_a_backup_of_version_4_gives_no_second_turn_in_a_cycle(tmp_path, marked):
     """Its secret is drawn once more, and another was in force after the first upgrade."""

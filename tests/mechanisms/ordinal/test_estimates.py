@@ -149,6 +149,7 @@ def test_few_reports_take_the_largest_variance() -> None:
     assert few.standard_error > many.standard_error * 10
 
 
+@pytest.mark.slow
 def test_the_smallest_epsilon_among_many_points_still_has_a_precision() -> None:
     ladder = BipartiteRandomizedResponse((1e-6, 1.5, 9.0), 300, 87, missing=True)
     assert ladder.precision(0, Assumed(), 1.0).variance(1) == pytest.approx(4.62e16, rel=0.01)

@@ -16,7 +16,7 @@ from mechanisms import coins
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.registry import build
-from mechanisms.string.decoding import StringEstimates
+from mechanisms.string.decoding import StringEstimates, _benjamini_hochberg
 
 SEED = 20241104
 BITS, HASHES, COHORTS = 128, 2, 16
@@ -215,6 +215,36 @@ def test_p_values_are_adjusted_by_holm() -> None:
     order = sorted(all_of_them.items, key=lambda i: -i.estimate.value / i.estimate.standard_error)
     p_values = [item.p_value for item in order]
     assert p_values[:3] == sorted(p_values[:3])
+
+
+@pytest.mark.slow
+def test_a_false_discovery_rate_finds_more_and_is_held() -> None:
+    """At most a fifth of what is named is false on average; with ten true names, that is many."""
+    mechanism, rate, repeats = rappor([1_000_000, 4_000_000]), 0.2, 30
+    shares, found, strict = [], 0, 0
+    for counts, _ in collections(mechanism, 5000, repeats, unlisted=True):
+        by_rate = mechanism.decode(counts, CANDIDATES, false_discovery_rate=rate)
+        named = [item.significant for item in by_rate.items]
+        shares.append(sum(named[10:]) / max(sum(named), 1))
+        found += sum(named[:10])
+        assert by_rate.false_names == pytest.approx(rate * sum(named))
+        by_error = mechanism.decode(counts, CANDIDATES)
+        assert by_error.false_names is None
+        strict += sum(item.significant for item in by_error.items[:10])
+        # Whoever is named by the stricter rule is named by the other.
+        assert all(
+            loose.significant or not tight.significant
+            for loose, tight in zip(by_rate.items, by_error.items, strict=True)
+        )
+    assert found > 1.3 * strict
+    assert np.mean(shares) < rate
+
+
+def test_p_values_are_adjusted_by_benjamini_and_hochberg() -> None:
+    given = np.array([0.04, 0.001, 0.5, 0.03])
+    expected = stats.false_discovery_control(given)
+    np.testing.assert_allclose(_benjamini_hochberg(given), expected)
+    assert _benjamini_hochberg(np.array([0.9])) == [0.9]
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -9,7 +9,7 @@ from every_type import KINDS, every_plan
 from numpy.typing import NDArray
 from step_plans import category, number, plan, string
 
-from mechanisms.estimators.frequency import norm_sub
+from mechanisms.estimators.frequency import consistent_shares
 from mechanisms.items import Method
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.counts import Window, WindowKey
@@ -92,8 +92,8 @@ def test_categories_have_shares_that_are_shown_as_such():
     assert [item.item for item in items] == ["a", "b", "c", "missing"]
     made = metric.mechanism.frequencies(counts)
     assert [item.estimate for item in items] == made
-    shown = norm_sub([each.value for each in made]).tolist()
-    assert [item.display for item in items] == shown
+    shown = consistent_shares([each.value for each in made], [each.standard_error for each in made])
+    assert [item.display for item in items] == shown.tolist()
 
 
 def test_numbers_have_what_their_mechanism_tells():

@@ -67,6 +67,7 @@ def test_a_window_without_estimates_goes_and_does_not_come_back(feed, url):
     assert values(url) == {}
 
 
+@pytest.mark.slow
 def test_order_and_batches_do_not_matter(tmp_path):
     records = [window(r, start) for r in range(1, 6) for start in (0, 10)]
     records += [each for r in range(1, 6) for each in rest(r, rejects=r)]

@@ -107,6 +107,7 @@ def test_the_order_of_blocks_changes_no_byte(tmp_path):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_many_small_runs_write_in_proportion_to_what_they_take(tmp_path):
     kept = Kept(tmp_path)
     kept.take(rows_of(random_rows(1, size=20_000, pseudonyms=4_000, honest=1)))

@@ -124,6 +124,22 @@ def test_amounts_are_exactly_what_is_written(written, micro):
     assert parse_plan(text).compile().metric("dep_delay").ladder[0].epsilon == micro
 
 
+def test_a_false_discovery_rate_is_of_strings_and_not_of_the_wire():
+    def with_rate(rate):
+        said = f"type: string, false_discovery_rate: {rate},"
+        return parse_plan(PLAN_YAML.replace("type: string,", said)).compile()
+
+    strict, plan = parse_plan(PLAN_YAML).compile(), with_rate(0.1)
+    assert plan.metric("dest").false_discovery_rate == 0.1
+    assert CompiledPlan.from_json(plan.to_json()) == plan
+    assert plan.fingerprint == strict.fingerprint
+    assert plan.metric("dest").counted == strict.metric("dest").counted
+    with pytest.raises(
+        PlanError, match=r"false_discovery_rate 0\.9 must be above 0 and at most 0\.5"
+    ):
+        with_rate(0.9)
+
+
 def test_candidates_lie_beside_the_plan_and_not_in_it(tmp_path):
     (tmp_path / "lists").mkdir()
     (tmp_path / "lists" / "airports.txt").write_text("# airports\nJFK\n\n  LGA \nÅÅ\n", "utf-8")
