@@ -5,7 +5,7 @@ window to window (spread). After a year of history a year is watched, in which n
 shift is planted, and it is counted how often it is found within some windows. Four detectors have
 the same stated rate of false alarms:
 
-- known: the one that ships, with the true drift given; its rate is exact
+- known: the one that ships, with the true drift and spread given; its rate is exact
 - learned: the one that ships; drift and spread are learned from the figure itself
 - likely: the same CUSUM, with the most likely drift put in as if it were known
 - plain: a CUSUM of the deviation from the first year's mean, as if nothing ever drifted
@@ -14,8 +14,7 @@ the same stated rate of false alarms:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -35,7 +34,7 @@ SHIFTS = (2.0, 3.0, 5.0)
 WITHIN = (1, 2, 4, 8)
 
 #: Returns in which windows of the second year a figure raises alarms.
-Detector = Callable[[Floats, float, float], list[int]]
+Detector = Callable[[Floats, float, float, float], list[int]]
 
 
 def figures(drift: float, spread: float) -> Iterator[Floats]:
@@ -46,21 +45,27 @@ def figures(drift: float, spread: float) -> Iterator[Floats]:
         yield levels + draw.normal(0, math.hypot(1, spread), 2 * YEAR)
 
 
-def shipped(values: Floats, threshold: float, drift: float, *, known: bool) -> list[int]:
+def known(values: Floats, threshold: float, drift: float, spread: float) -> list[int]:
+    """Return the alarms of the detector that ships, where drift and spread are given."""
+    return _alarms(watch(values, np.ones(len(values)), threshold, drift, spread).shifts)
+
+
+def learned(values: Floats, threshold: float, drift: float, spread: float) -> list[int]:
     """Return the alarms of the detector that ships."""
-    found: tuple[Shift, ...] = watch(
-        values, np.ones(len(values)), threshold, drift if known else None
-    ).shifts
+    return _alarms(watch(values, np.ones(len(values)), threshold).shifts)
+
+
+def _alarms(found: Sequence[Shift]) -> list[int]:
     return [shift.window - YEAR for shift in found if shift.window >= YEAR]
 
 
-def likely(values: Floats, threshold: float, drift: float) -> list[int]:
+def likely(values: Floats, threshold: float, drift: float, spread: float) -> list[int]:
     """Return the alarms of one that takes the first year's most likely drift for the true one."""
     used = likely_drift(values[:YEAR], np.ones(YEAR))
-    return shipped(values, threshold, used, known=True)
+    return known(values, threshold, used, 0.0)
 
 
-def plain(values: Floats, threshold: float, drift: float) -> list[int]:
+def plain(values: Floats, threshold: float, drift: float, spread: float) -> list[int]:
     """Return the first alarm of a CUSUM that compares with the first year's mean."""
     error = math.sqrt(1 + 1 / YEAR)
     sums = np.zeros(2)
@@ -72,8 +77,8 @@ def plain(values: Floats, threshold: float, drift: float) -> list[int]:
 
 
 DETECTORS: dict[str, Detector] = {
-    "known": partial(shipped, known=True),
-    "learned": partial(shipped, known=False),
+    "known": known,
+    "learned": learned,
     "likely": likely,
     "plain": plain,
 }
@@ -89,7 +94,7 @@ def false_alarms() -> None:
             counts = dict.fromkeys(DETECTORS, 0)
             for values in figures(drift, spread):
                 for name, detector in DETECTORS.items():
-                    counts[name] += len(detector(values, threshold, drift))
+                    counts[name] += len(detector(values, threshold, drift, spread))
             table.row(f"{drift:g}", f"{spread:g}", SERIES * YEAR // stated, *counts.values())
 
 
@@ -116,12 +121,11 @@ def _delay(
         values[YEAR:] += shift
         # What the detector says of a shift of this size before it happens; of some figures.
         if at % 20 == 0:
-            watched = watch(
-                values[:YEAR], np.ones(YEAR), threshold, drift if name == "known" else None
-            )
+            given = (drift, spread) if name == "known" else (None, None)
+            watched = watch(values[:YEAR], np.ones(YEAR), threshold, *given)
             within = watched.windows_to_find(shift)
             predicted.append(math.inf if within is None else within)
-        alarms = DETECTORS[name](values, threshold, drift)
+        alarms = DETECTORS[name](values, threshold, drift, spread)
         found.append(alarms[0] + 1 if alarms else math.inf)
     shares = [f"{100 * np.mean(np.array(found) <= windows):.0f} %" for windows in WITHIN]
     middle = sorted(predicted)[len(predicted) // 2]

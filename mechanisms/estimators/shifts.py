@@ -29,7 +29,7 @@ from mechanisms.errors import ParameterError
 
 #: The CUSUM's allowance, in standard deviations of a score: best for shifts of twice as much.
 ALLOWANCE = 1.0
-#: Windows of a figure that are learned from before any is judged; 1 where the drift is given.
+#: Windows of a figure that are learned from before any is judged; 1 where nothing is to be learned.
 LEARNED = 8
 #: Drifts and spreads that are averaged over, in median standard errors of the windows learned from.
 DRIFTS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
@@ -225,7 +225,13 @@ class _Models:
         return scores
 
 
-def watch(values: Floats, errors: Floats, threshold: float, drift: float | None = None) -> Watched:
+def watch(
+    values: Floats,
+    errors: Floats,
+    threshold: float,
+    drift: float | None = None,
+    spread: float | None = None,
+) -> Watched:
     """Return where a series moved.
 
     After an alarm the level is learned anew from the next window on, with what was known of the
@@ -238,20 +244,20 @@ def watch(values: Floats, errors: Floats, threshold: float, drift: float | None 
         and finite where values are not missing.
     threshold : float
         As of :func:`threshold_of`.
-    drift : float in [0, inf), optional
-        In the unit of the values; learned if not given. If it is given, there is no further spread,
-        and the rate of false alarms is exact.
+    drift, spread : float in [0, inf), optional
+        In the unit of the values; learned if not given.
 
     Utility
     -------
-    The rate of false alarms is exact on average over drifts and spreads of the grid, each as
-    likely. ``python -m benchmarks alerts`` measures it for some of them: it is far below what is
-    stated where the level hardly drifts.
+    If drift and spread are given, the rate of false alarms is exact, and the second window is the
+    first that is judged. Otherwise it is exact on average over those of the grid, each as likely.
+    ``python -m benchmarks alerts`` measures it for some of them: it is far below what is stated
+    where the level hardly drifts.
     """
-    models = _models(values, errors, drift)
+    models = _models(values, errors, drift, spread)
     if models is None:
         return Watched((), 0)
-    learned = LEARNED if drift is None else 1
+    learned = LEARNED if drift is None or spread is None else 1
     finder = _Finder(models, threshold)
     judged, seen, last = 0, 0, math.nan
     for t, (value, error) in enumerate(zip(values.tolist(), errors.tolist(), strict=True)):
@@ -279,20 +285,24 @@ def _watched(finder: _Finder, judged: int, error: float) -> Watched:
     return Watched(shifts, judged, drift, spread, level, off, known)
 
 
-def _models(values: Floats, errors: Floats, drift: float | None) -> _Models | None:
+def _models(
+    values: Floats, errors: Floats, drift: float | None, spread: float | None
+) -> _Models | None:
     """Return the models that a series is compared with; None if it has no window."""
     there = np.flatnonzero(np.isfinite(values))
     if not len(there):
         return None
     if not (np.isfinite(errors[there]).all() and (errors[there] > 0).all()):
         raise ParameterError("errors must be positive and finite where values are not missing")
-    if drift is not None:
-        if not 0 <= drift < math.inf:
-            raise ParameterError(f"drift must lie in [0, inf), not {drift}")
-        return _Models(np.array([drift]), np.zeros(1))
+    for name, given in (("drift", drift), ("spread", spread)):
+        if given is not None and not 0 <= given < math.inf:
+            raise ParameterError(f"{name} must lie in [0, inf), not {given}")
     unit = float(np.median(errors[there[:LEARNED]]))
-    drifts, spreads = np.meshgrid(DRIFTS, SPREADS)
-    return _Models(unit * drifts.ravel(), unit * spreads.ravel())
+    drifts, spreads = np.meshgrid(
+        unit * np.array(DRIFTS) if drift is None else [drift],
+        unit * np.array(SPREADS) if spread is None else [spread],
+    )
+    return _Models(drifts.ravel(), spreads.ravel())
 
 
 class _Finder:

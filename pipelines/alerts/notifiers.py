@@ -174,20 +174,23 @@ def paragraph(alert: Alert) -> list[str]:
     """Return what is to be known of an alert, in lines."""
     rate = alert.false_alarms_per_year
     found = (
-        f"within {alert.predicted_windows} windows with 90 % probability"
+        f"within {_windows(alert.predicted_windows)} with 90 % probability"
         if alert.predicted_windows is not None
         else "in less than 90 % of all cases within 26 windows"
     )
-    took = f"{alert.windows} window" + ("s" if alert.windows > 1 else "")
     return [
         alert.sentence(),
-        f"  plan {alert.plan} of {alert.collector}, revision {alert.revision}; it took {took} "
-        f"of {alert.figure.length.total_seconds() / 86400:g} days, up to "
+        f"  plan {alert.plan} of {alert.collector}, revision {alert.revision}; it took "
+        f"{_windows(alert.windows)} of {alert.figure.length.total_seconds() / 86400:g} days, up to "
         f"{alert.window_end:%Y-%m-%d %H:%M} UTC;",
         f"  a shift of this size is found {found};",
         f"  {rate:g} false alarm{'' if rate == 1 else 's'} a year are expected of the "
         f"{alert.figures} figures watched",
     ]
+
+
+def _windows(count: int) -> str:
+    return "1 window" if count == 1 else f"{count} windows"
 
 
 def _message(to: EmailFile, alerts: Sequence[Alert], now: datetime) -> EmailMessage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -19,6 +19,8 @@ from sotto.plan.compiled import CompiledPlan
 
 #: Windows of a figure that are looked at, the newest of them.
 MOST_WINDOWS = 400
+#: Of answers that are one of two, the one that is not watched by itself, and the other.
+_RESTS = {"false": "true", "no": "yes"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,9 @@ def read_series(reader: ResultsReader, configuration: Configuration) -> list[Ser
             clock = clocks.get(row.collector)
             if clock is not None and row.window_end + settled.after(row) <= clock:
                 rows.setdefault(_figure(row), []).append(row)
-        found += [_series(figure, of, wanted.drift) for figure, of in rows.items()]
+        for figure, of in rows.items():
+            if wanted.items is not None or not _is_rest(figure, rows):
+                found.append(_series(figure, of, wanted.drift))
     unique = {each.figure: each for each in reversed(found)}
     return [unique[figure] for figure in sorted(unique)]
 
@@ -89,6 +93,13 @@ def _rows(reader: ResultsReader, wanted: MetricWatched) -> Iterator[Estimate]:
 def _figure(row: Estimate) -> Figure:
     length = row.window_end - row.window_start
     return Figure(row.collector, row.plan, row.metric, row.segment, row.kind, row.item, length)
+
+
+def _is_rest(figure: Figure, figures: Collection[Figure]) -> bool:
+    """Whether a figure is what is left of yes or true: the same noise, the other way round."""
+    other = _RESTS.get(figure.item) if figure.kind == "share" else None
+    alike = {each.item for each in figures if each._replace(item=figure.item) == figure}
+    return other is not None and alike == {figure.item, other}
 
 
 class _Settling:

@@ -58,7 +58,7 @@ def test_a_known_drift_has_false_alarms_at_the_stated_rate():
         values = np.cumsum(draw.normal(0, 0.3, windows)) + draw.normal(size=windows) * errors
         gone = draw.choice(np.arange(1, windows), 6, replace=False)
         values[gone] = errors[gone] = np.nan
-        silent += not watch(values, errors, threshold, drift=0.3).shifts
+        silent += not watch(values, errors, threshold, drift=0.3, spread=0.0).shifts
     # Six are missing, and the first is learned from.
     expected = survival(threshold, 53) ** 2
     check_counts([silent, figures - silent], [expected, 1 - expected], label=8)
@@ -75,20 +75,20 @@ def test_a_quiet_year_is_silent_where_drift_and_spread_are_learned():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("drift", [None, 0.002])
-def test_a_planted_shift_is_found_within_the_predicted_windows(drift):
+@pytest.mark.parametrize("given", [(None, None), (0.002, None), (0.002, 0.0)])
+def test_a_planted_shift_is_found_within_the_predicted_windows(given):
     draw, threshold, found = np.random.default_rng(10), threshold_of(5200), 0
     trials = 60
     for _ in range(trials):
         values, errors = quiet(draw, 42, 0.002, 0.02), np.full(42, 0.02)
-        before = watch(values[:40], errors[:40], threshold, drift)
+        before = watch(values[:40], errors[:40], threshold, *given)
         # The smallest shift that is to be found within two windows.
         change = before.smallest(2)
         assert change is not None
         values[40:] -= change
         found += any(
             shift.window >= 40 and shift.change < 0
-            for shift in watch(values, errors, threshold, drift).shifts
+            for shift in watch(values, errors, threshold, *given).shifts
         )
     check_at_least(found, trials, FOUND, label=10)
 
@@ -101,7 +101,7 @@ def test_size_and_error_of_a_shift_are_right_where_it_is_large():
         errors = draw.uniform(0.5, 1.5, 40)
         values = np.cumsum(draw.normal(0, 0.1, 40)) + draw.normal(size=40) * errors
         values[30:] += 50
-        shift = watch(values[:31], errors[:31], threshold, drift=0.1).shifts[-1]
+        shift = watch(values[:31], errors[:31], threshold, drift=0.1, spread=0.0).shifts[-1]
         assert (shift.onset, shift.window, shift.predicted) == (30, 30, 1)
         assert shift.high - shift.low == pytest.approx(2 * 1.96 * shift.standard_error, rel=1e-3)
         off.append((shift.change - 50) / shift.standard_error)
@@ -136,7 +136,10 @@ def test_a_run_length_that_cannot_be_is_refused(windows):
         threshold_of(windows)
 
 
-@pytest.mark.parametrize(("error", "drift"), [(0.0, None), (math.nan, None), (1.0, -1.0)])
-def test_what_is_no_series_is_refused(error, drift):
+@pytest.mark.parametrize(
+    ("error", "drift", "spread"),
+    [(0.0, None, None), (math.nan, None, None), (1.0, -1.0, None), (1.0, None, math.inf)],
+)
+def test_what_is_no_series_is_refused(error, drift, spread):
     with pytest.raises(ParameterError):
-        watch(np.zeros(3), np.full(3, error), 3.0, drift)
+        watch(np.zeros(3), np.full(3, error), 3.0, drift, spread)

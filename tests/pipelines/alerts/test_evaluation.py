@@ -173,6 +173,14 @@ def test_segments_are_watched_instead_of_all_reports_where_that_is_asked_for(res
         assert [each.figure.name for each in found] == names
 
 
+def test_of_two_answers_one_is_watched_unless_both_are_named(results):
+    results.write({"false": steady(9, 0.8), "true": steady(9)})
+    found = read_series(results.reader(), Configuration())
+    assert [each.figure.item for each in found] == ["true"]
+    named = Configuration(metrics=(MetricWatched(metric="colour", items=("false", "true")),))
+    assert len(read_series(results.reader(), named)) == 2
+
+
 def test_the_smoothed_series_is_cut_at_a_shift(results):
     results.write({"red": [(0.2, NOISE)] * 20 + [(0.5, NOISE)] * 10})
     (judged,) = judge(read_series(results.reader(), RED), RED)
