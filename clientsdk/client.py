@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, Unpack
@@ -37,11 +37,13 @@ from clientsdk.settings import (
     warn_that_it_forgets,
 )
 from clientsdk.stats import Stats, Tally
+from clientsdk.store.database import READ
 from clientsdk.store.recovery import open_store
 from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
-from sotto.errors import SottoError, StoreError, UnknownMetricError, ValueTypeError
+from sotto.errors import ParameterError, SottoError, StoreError, UnknownMetricError, ValueTypeError
 from sotto.plan.compiled import Ceilings, CompiledPlan
+from sotto.plan.segments import given_segments
 from sotto.wire.signatures import require_signatures
 
 if TYPE_CHECKING:
@@ -89,6 +91,9 @@ class Client:
     expect : str, optional
         What pins the plan that the app was made for, as ``sotto plan fingerprint`` prints it: its
         fingerprint, or with ``--document`` the digest of all of it; another plan is refused.
+    segments : mapping of str to str, optional
+        What this device is, by the plan's segments, such as ``{"os": "linux"}``: public, and sent
+        in the clear. See :meth:`set_segments`.
 
     Raises
     ------
@@ -144,14 +149,17 @@ class Client:
         quota: Quota | None = None,
         settings: Settings | None = None,
         expect: str | None = None,
+        segments: Mapping[str, str | None] | None = None,
     ) -> None:
         plan = read_plan(plan, expect)
+        given = given_segments(plan.segments, {} if segments is None else segments)
         if plan.signed:
             require_signatures()
         publisher = checked_publisher(publisher)
         settings = configured(settings, background=background, quota=quota)
         pinned = settings.pinned(plan, ceilings)
         self._set_up(plan, settings, checked_clock(clock), pinned, checked_path(state), publisher)
+        self._recorder.segments = given
 
     def _set_up(
         self,
@@ -289,6 +297,51 @@ class Client:
             if not unhashable:
                 raise
         raise ValueTypeError("metric must be the name of one, a str; got a list, dict or the like")
+
+    def set_segments(self, segments: Mapping[str, str | None]) -> None:
+        """Say what this device is from now on, by the plan's segments: all of it, each time.
+
+        What is recorded from now on is sent with it; what is recorded already keeps the segment
+        that it has. A segment that is not named, and a value that the plan does not list, is
+        ``other``. Raises ParameterError if the plan has no such segment, or one is no text.
+
+        Privacy
+        -------
+        A segment is sent in the clear, with every report, and counts as public: it is what a
+        server sees anyway, such as the version of an app. Never compute it from a value that is
+        recorded, or from anything else that is to be protected.
+        """
+        if self.settings.disabled:
+            return
+        try:
+            self._recorder.segments = given_segments(self.plan.segments, segments)
+        except SottoError as error:
+            if not self._lenient:
+                raise
+            diagnostics.warn("segments", "segments are left as they are: %s", str(error))
+
+    def arm(self, experiment: str) -> str | None:
+        """Return the arm of the plan's experiment that this device is in; None if in none.
+
+        It follows from a secret that the device draws when consent is given, and is sent with each
+        report. Without consent a device is in no arm, and after a withdrawal the secret is erased:
+        who agrees again draws again. Raises ParameterError if the plan has no such experiment, and
+        StoreError if the store cannot be read.
+        """
+        if self.settings.disabled:
+            return None
+
+        def found() -> str | None:
+            known = self.plan.experiment
+            if known is None or known.name != experiment:
+                raise ParameterError(
+                    f"plan {self.plan.plan!r} has no such experiment; it has "
+                    f"{'none' if known is None else known.name}"
+                )
+            with self._store.transaction(READ):
+                return None if self._store.stopped else self._store.arm
+
+        return self._attempt(found, lambda error: None)
 
     def _invalid(self, metric: str, reason: str) -> Outcome:
         """Count a recording that an app should not have made, or that failed unexpectedly."""

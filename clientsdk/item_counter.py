@@ -33,9 +33,16 @@ class Count:
     due: int
 
     def __init__(
-        self, store: Store, plan: CompiledPlan, metric: CompiledMetric, tally: str, source: Source
+        self,
+        store: Store,
+        plan: CompiledPlan,
+        metric: CompiledMetric,
+        tally: str,
+        source: Source,
+        cell: int,
     ) -> None:
         self.metric = metric
+        self._cell = cell
         self.tally = tally
         self.period = store.period
         self._plan_id = store.plans.number
@@ -68,9 +75,9 @@ class Count:
                 drop_locals(error)
                 raise
             drawn_under = self._plan_id, self.metric.index, self.event, self.jitter
-            self.chain = Chain(
-                self.period, self.due, self._id, *drawn_under, 0, 0, b"".join(payloads)
-            )
+            outputs = b"".join(payloads)
+            of_period = self.period, self.due, self._id
+            self.chain = Chain(*of_period, *drawn_under, 0, 0, outputs, self._cell)
             self._counts = []
         return self.chain
 
@@ -115,9 +122,14 @@ class ItemCounter:
                 self.discard(count)
         return None
 
-    def begin(self, connection: Connection, metric: CompiledMetric, tally: str, cost: int) -> Count:
-        """Claim the items of the store's period, in a transaction, and return an empty count."""
-        count = Count(self._store, self._plan, metric, tally, self._source)
+    def begin(
+        self, connection: Connection, metric: CompiledMetric, tally: str, cost: int, cell: int
+    ) -> Count:
+        """Claim the items of the store's period, in a transaction, and return an empty count.
+
+        ``cell`` is that of the plan's segments in which the first item is recorded, for all.
+        """
+        count = Count(self._store, self._plan, metric, tally, self._source, cell)
         last = self._plan.period_of(count.event + metric.horizon)
         claims.take(connection, count.period, tally, Claim(count.holder, cost), last)
         return count

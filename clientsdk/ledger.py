@@ -19,6 +19,7 @@ from clientsdk.wording import day, epsilon, minute
 from mechanisms.frozen import frozen, replace, shown
 from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings, CompiledPlan
+from sotto.plan.segments import cell_label
 
 if TYPE_CHECKING:
     import os
@@ -85,7 +86,8 @@ class PendingChain:
     of the next release, in ms. Of the ``levels`` sent in all, counted from the weakest, so many are
     ``charged`` for and ``delivered`` to the publisher; one skipped because a newer one went instead
     counts with it. In micro-epsilon it has ``spent`` so much, will have cost ``reserved`` at the
-    last level, and ``costs`` once each is released.
+    last level, and ``costs`` once each is released. ``segment`` is what is sent with it in the
+    clear, such as ``os=linux``, empty where the plan has no segments.
     """
 
     chain: str
@@ -99,6 +101,7 @@ class PendingChain:
     spent: int
     reserved: int
     costs: tuple[int, ...] = ()
+    segment: str = ""
 
     def __repr__(self) -> str:
         return shown(self, "chain")
@@ -209,7 +212,7 @@ def read(
             Ceilings(*ceilings),
             period,
             _periods(connection, period_ms, version),
-            _pending(connection, plan or stored_plan),
+            _pending(connection, plan or stored_plan, version),
             charges(connection) if version >= 3 else (),
             carried,
             damaged,
@@ -278,15 +281,15 @@ def _periods(connection: Connection, period_ms: int, version: int) -> tuple[Ledg
 
 
 def _pending(
-    connection: Connection, plan: Callable[[Connection, int], CompiledPlan]
+    connection: Connection, plan: Callable[[Connection, int], CompiledPlan], version: int
 ) -> tuple[PendingChain, ...]:
     rows = connection.execute(
-        "SELECT lower(hex(id)), plan, metric, period, event, due, charged, delivered"
-        " FROM chain ORDER BY due, id"
+        "SELECT lower(hex(id)), plan, metric, period, event, due, charged, delivered,"
+        f" {'cell' if version >= 7 else '0'} FROM chain ORDER BY due, id"
     ).fetchall()
     plans: dict[int, CompiledPlan] = {}
     pending = []
-    for chain, number, index, period, event, due, charged, delivered in rows:
+    for chain, number, index, period, event, due, charged, delivered, cell in rows:
         if number not in plans:
             plans[number] = plan(connection, number)
         recorded_under = plans[number]
@@ -297,7 +300,10 @@ def _pending(
         costs = tuple(certified(level) for level in range(metric.sent))
         spent, done = certified(charged - 1) if charged else 0, (charged, delivered, metric.sent)
         pending.append(
-            PendingChain(chain, name, period, event, due, *done, spent, costs[-1], costs)
+            PendingChain(
+                *(chain, name, period, event, due, *done, spent, costs[-1], costs),
+                cell_label(recorded_under.attributes, cell),
+            )
         )
     return tuple(pending)
 
@@ -312,9 +318,10 @@ def _period_in_words(period: LedgerPeriod) -> str:
 
 def _chain_in_words(chain: PendingChain) -> str:
     levels = [f"{epsilon(cost)} {_state(chain, level)}" for level, cost in enumerate(chain.costs)]
+    beside = f", sent with {chain.segment}" if chain.segment else ""
     return (
-        f"{chain.metric}, recorded about {minute(chain.event)}: epsilon {', '.join(levels)}; next "
-        f"at {minute(chain.due)}"
+        f"{chain.metric}, recorded about {minute(chain.event)}{beside}: epsilon "
+        f"{', '.join(levels)}; next at {minute(chain.due)}"
     )
 
 

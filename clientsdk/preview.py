@@ -23,6 +23,7 @@ from clientsdk.wording import epsilon, minute
 from mechanisms.randomness import SystemSource
 from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
+from sotto.plan.segments import cell_label
 from sotto.wire.format import Row, decode_message
 
 _HIDDEN = (
@@ -39,7 +40,8 @@ class PreviewedReport:
     to it costs ``epsilon``, in micro-epsilon. The value was recorded at ``event``, truncated, and
     this is sent when it is ``due``, in milliseconds since the epoch. ``meaning`` is what the
     payload says, in words: a randomized output, not the value. ``description`` is what the plan
-    says of the metric, empty where it says nothing.
+    says of the metric, empty where it says nothing. ``segment`` is what is sent with it in the
+    clear, such as ``os=linux``, empty where the plan has no segments.
     """
 
     metric: str
@@ -53,14 +55,16 @@ class PreviewedReport:
     chain: bytes = field(repr=False)
     payload: bytes = field(repr=False)
     description: str = ""
+    segment: str = ""
 
     def in_words(self) -> str:
         """Return it in a sentence; times are in UTC."""
         what = f" ({self.description})" if self.description else ""
+        beside = f"; sent with it in the clear: {self.segment}" if self.segment else ""
         return (
             f"{minute(self.due)}: {self.metric}{what} of about {minute(self.event)}, release "
             f"{self.level} of {self.levels} (epsilon {epsilon(self.epsilon)} in all), randomized "
-            f"answer: {self.meaning}"
+            f"answer: {self.meaning}{beside}"
         )
 
 
@@ -192,6 +196,7 @@ def _read(shard: int, data: bytes, due: int, plans: dict[bytes, CompiledPlan]) -
             chain=row.chain,
             payload=row.payload,
             description=metric.description or "",
+            segment=cell_label(plan.attributes, message.cell),
         )
         for run in message.groups
         for metric in (plan.metrics[run.metric],)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from sqlite3 import Connection
 from typing import cast
@@ -20,6 +21,7 @@ from sotto.errors import ParameterError, StoreError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.durations import duration_text
 from sotto.plan.metric import Symbol
+from sotto.plan.segments import cell_of
 
 ACCEPTED = Outcome.ACCEPTED
 _BAD_CLOCK = "values are being dropped: the clock says a time before 2020, or from 2100 on"
@@ -36,6 +38,8 @@ class Recorder:
         self._source = source
         self.counter = ItemCounter(store, plan, source)
         self.decisions = Decisions(store, plan, source, self.counter)
+        #: What the app says of the plan's segments.
+        self.segments: Mapping[str, str | None] = {}
         self._said = {metric.name: _what_follows(plan, metric) for metric in plan.metrics}
 
     def attempt(
@@ -166,7 +170,8 @@ class Recorder:
             decided.running.add(item)
             return
         store = self._store
-        count = self.counter.begin(connection, terms.metric, terms.tally, decided.reserved)
+        claimed = terms.metric, terms.tally, decided.reserved
+        count = self.counter.begin(connection, *claimed, self._cell())
         count.add(item)
         added = decided.reserved - decided.held
         store.accounts.reserve(store.database.cursor, terms.tally, decided.seen, added)
@@ -194,7 +199,18 @@ class Recorder:
         event = now - now % resolution if began < now < began + plan.period else began
         due = event + resolution + jitter + metric.ladder[0].after
         outputs = b"".join(payloads)
-        return Chain(period, due, chain_id, number, metric.index, event, jitter, 0, 0, outputs)
+        where = period, due, chain_id, number, metric.index, event, jitter, 0, 0, outputs
+        return Chain(*where, self._cell())
+
+    def _cell(self) -> int:
+        """Return the cell of the plan's segments that the device is in, whatever is recorded."""
+        plan = self._plan
+        if not plan.attributes:
+            return 0
+        values = dict(self.segments)
+        if plan.experiment is not None:
+            values[plan.experiment.name] = self._store.arm
+        return cell_of(plan.attributes, values)
 
 
 def _what_follows(plan: CompiledPlan, metric: CompiledMetric) -> str:

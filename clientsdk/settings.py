@@ -192,6 +192,7 @@ class ClientOptions(TypedDict, total=False):
     quota: Quota | None
     settings: Settings | None
     expect: str | None
+    segments: Mapping[str, str | None] | None
 
 
 @frozen

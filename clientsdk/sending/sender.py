@@ -390,7 +390,8 @@ def _metric_of(chain: Chain, plan: CompiledPlan) -> CompiledMetric | None:
         return None
     metric = plan.metrics[chain.metric]
     width = metric.mechanism.payload_width
-    return metric if len(chain.payloads) == metric.sent * width else None
+    whole = len(chain.payloads) == metric.sent * width and 0 <= chain.cell < plan.cells
+    return metric if whole else None
 
 
 def _is_whole(identity: Identity) -> bool:
@@ -432,11 +433,12 @@ def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, now: int) ->
 
 
 def _messages(batch: Batch) -> Iterator[tuple[int, bytes, list[Report]]]:
-    """Yield shard, bytes and contents of messages, each of one pseudonym and one plan."""
-    groups: dict[tuple[int, int], list[Report]] = {}
+    """Yield shard, bytes and contents of messages, each of one pseudonym, plan and cell."""
+    groups: dict[tuple[int, int, int], list[Report]] = {}
     for report in batch.reports:
-        groups.setdefault((report.chain.period, report.chain.plan), []).append(report)
-    for (period, _), group in groups.items():
+        chain = report.chain
+        groups.setdefault((chain.period, chain.plan, chain.cell), []).append(report)
+    for (period, *_), group in groups.items():
         signer = batch.signers[period] if group[0].plan.signed else None
         group.sort(key=lambda report: report.metric.index)
         part: list[Report] = []
@@ -460,4 +462,5 @@ def _message(part: list[Report], signer: Signer | None) -> tuple[int, bytes, lis
     for report in part:
         runs.setdefault(report.metric.index, []).append(report.row)
     shard = shard_of(part[0].row.pseudonym, plan.shards)
-    return shard, encode_message(plan.fingerprint, shard, runs.items(), signer), part
+    cell = part[0].chain.cell
+    return shard, encode_message(plan.fingerprint, shard, runs.items(), signer, cell), part

@@ -15,7 +15,7 @@ from mechanisms.frozen import NamedTuple
 #: Bytes that a row takes beside its payloads, at most but for what pages leave free.
 ROW = 80
 
-_INSERT = "INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT = "INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class Chain(NamedTuple):
@@ -35,6 +35,7 @@ class Chain(NamedTuple):
     charged: int
     delivered: int
     payloads: bytes  #: Of all levels, weakest first, equally wide.
+    cell: int = 0  #: Of the plan's segments, in which the value was recorded; sent in the clear.
 
     def __repr__(self) -> str:
         return f"Chain({self.id.hex()[:8]}, metric={self.metric}, charged={self.charged})"

@@ -96,6 +96,7 @@ def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source
             store.plans.add_opened(connection)
             _reconcile(store, connection, plan, period, fresh=fresh, new_panel=new_panel)
             _agree_on_withdrawal(store, connection)
+            store.draw_arm(connection)
             store.follow(connection, now)
             store.expire(connection, now)
             store.erase_old_copies(connection, now)

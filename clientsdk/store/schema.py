@@ -14,7 +14,7 @@ from sotto.errors import PlanError, StoreError
 from sotto.files import make_private, open_file
 from sotto.plan.compiled import brought_forward
 
-VERSION = 6
+VERSION = 7
 APPLICATION = 0x534F5454  # "SOTT"
 #: Later than any report is due, in milliseconds since the epoch.
 NEVER = 1 << 63
@@ -129,6 +129,12 @@ _SINCE_5 = (
 _SINCE_6 = (
     "CREATE TABLE consent_group (name TEXT PRIMARY KEY, consent TEXT NOT NULL) WITHOUT ROWID",
 )
+#: What those of version 6 lack: the cell of the plan's segments in which a value was recorded, and
+#: the secret that decides about an experiment's arm.
+_SINCE_7 = (
+    "ALTER TABLE chain ADD COLUMN cell INTEGER NOT NULL DEFAULT 0",
+    "CREATE TABLE arm (id INTEGER PRIMARY KEY CHECK (id = 1), secret BLOB NOT NULL)",
+)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 #: What SQLite raises; its error about damaged names of tables is no valid text.
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -215,7 +221,7 @@ def prepare(connection: Connection) -> bool:
     version = check(connection) if objects else 0
     if version == VERSION:
         return False
-    since = {1: _TABLES, 3: _SINCE_3, 4: _SINCE_4, 5: _SINCE_5, 6: _SINCE_6}
+    since = {1: _TABLES, 3: _SINCE_3, 4: _SINCE_4, 5: _SINCE_5, 6: _SINCE_6, 7: _SINCE_7}
     for first, tables in since.items():
         for table in tables if version < first else ():
             connection.execute(table)

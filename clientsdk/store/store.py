@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from sqlite3 import Connection
 from time import monotonic
 
@@ -20,6 +20,7 @@ from clientsdk.outcomes import Outcome, Refusal
 from clientsdk.settings import BEGINNING, Quota, lowered
 from clientsdk.store import (
     accounts,
+    arms,
     claims,
     consent_groups,
     damaged_files,
@@ -49,6 +50,14 @@ FORGET_AFTER = 0.05
 #: Recordings that a store in memory buffers: the tables need a tenth of the memory.
 BUFFERED = 256
 GIVEN, WITHDRAWN = Consent.GIVEN, Consent.WITHDRAWN
+
+
+@contextmanager
+def _random_bytes() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, NotImplementedError) as error:
+        raise StoreError(f"the operating system gives no random bytes: {error}") from error
 
 
 class Store:
@@ -108,6 +117,8 @@ class Store:
         self.ceilings = own
         self.identity = Identity(b"")
         self.panel: panels.Panel
+        #: The secret by which an experiment's arm is known; empty while consent is not given.
+        self.arm_secret = b""
         self.buffer: list[Recording] = []
         self.lapsed = self.misdated = 0
         self.withdrew = False
@@ -285,12 +296,12 @@ class Store:
         ).fetchone()
         consents, *ceilings, period, owed, done = map(int, numbers)
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
-        panel = panels.read(connection)
+        panel, arm_secret = panels.read(connection), arms.read(connection)
         self.accounts.refresh(connection, period)
         self._identify(connection, secret)
         self.consent, self.ceilings = Consent(consent), Ceilings(*ceilings)
         self.said = consent_groups.read(connection)
-        self.consents, self.panel = consents, panel
+        self.consents, self.panel, self.arm_secret = consents, panel, arm_secret
         self.erasure.owed, self.erasure.done = owed, done
 
     def _identify(self, connection: Connection, secret: bytes) -> None:
@@ -352,12 +363,30 @@ class Store:
             connection.execute("UPDATE reservoir SET due = 0, chain = x'', cost = 0")
             claims.abandon(connection)
             permanent.erase(connection)
+            arms.erase(connection)
+            self.arm_secret = b""
             self.forget_periods(connection)
             self.outbox.named = False
             self.erasure.schedule(connection)
+        self.draw_arm(connection)
         if consent is WITHDRAWN:
             # Which it was of says nothing any more.
             self._say(connection, {})
+
+    def draw_arm(self, connection: Connection) -> None:
+        """Have a secret for an experiment's arm where consent is given and the plan has one."""
+        if self.consent is GIVEN and self.plans.opened.experiment is not None:
+            with _random_bytes():
+                arms.prepare(connection, self._source)
+            self.arm_secret = arms.read(connection)
+
+    @property
+    def arm(self) -> str | None:
+        """The arm of the opened plan's experiment that the device is in; None if in none."""
+        plan, secret = self.plans.opened, self.arm_secret
+        if plan.experiment is None or not secret or not self.consented:
+            return None
+        return plan.experiment.arm(secret, plan.collector)
 
     def agree(self, connection: Connection, groups: Collection[str] | None, *, again: bool) -> None:
         """Write down that consent is given, to some groups or to all; see ``consent_groups``."""
@@ -432,10 +461,8 @@ class Store:
     def _enter(self, connection: Connection, period: int) -> None:
         """Begin a period, or go on with one: what was reserved in it once stays reserved."""
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
-        try:
+        with _random_bytes():
             secret = pseudonyms.advance(secret, self._source)
-        except (OSError, NotImplementedError) as error:
-            raise StoreError(f"the operating system gives no random bytes: {error}") from error
         connection.execute("UPDATE secret SET value = ?", (secret,))
         connection.execute("UPDATE device SET period = ?", (period,))
         connection.execute("DELETE FROM reservoir")

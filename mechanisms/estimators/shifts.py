@@ -191,8 +191,10 @@ class _Models:
         return other
 
     def probabilities(self) -> Floats:
-        shares: Floats = np.exp(self.weights - self.weights.max(axis=1, keepdims=True))
-        return shares / shares.sum(axis=1, keepdims=True)
+        shares = np.exp(self.weights - self.weights.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        found: Floats = shares
+        return found
 
     def predicted(self, error: float) -> Floats:
         """Return the variance, by model, of a next window's value around its level."""

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.coins import shards_of
+from pipelines.aggregation.forgotten import Forgotten
 from pipelines.aggregation.quarantine import Rejects, rejected
 from pipelines.aggregation.rows import Rows, opens, padded_width
 from sotto.log.reader import Block
@@ -40,24 +41,30 @@ class Arrivals(NamedTuple):
 
 
 def arrivals(
-    block: Block, registry: Registry, first_open: int | None, parts: Parts | None = None
+    block: Block,
+    registry: Registry,
+    first_open: int | None,
+    parts: Parts | None = None,
+    forgotten: Forgotten | None = None,
 ) -> Arrivals:
     """Decode records of a partition; periods before ``first_open`` are closed, if that is given."""
+    forgotten = forgotten or Forgotten(b"")
     decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)
     corrupt = [
         Reject(Reason.CORRUPT_LOG, bytes(stretch.body), stretch.append) for stretch in block.corrupt
     ]
-    timely = rows_of(decoded.batches, registry, parts=parts)
+    batches, gone = forgotten.split(decoded.batches)
+    timely = rows_of(batches, registry, parts=parts)
     # Selected first: made-up event times lie in very many periods.
-    seen = [_seen(batch, registry) for batch in decoded.untimely]
+    seen = [_seen(batch, registry) for batch in forgotten.split(decoded.untimely)[0]]
     untimely = rows_of(seen, registry, countable=False, parts=parts)
     closed = [rows for rows in timely if first_open is not None and rows.period < first_open]
     reasons = [np.full(len(rows), Reason.LATE, dtype=np.uint8) for rows in closed]
     late = [r for each in map(Rejects, closed, reasons) for r in rejected(each, registry)]
     return Arrivals(
         rows=[r for r in timely + untimely if first_open is None or r.period >= first_open],
-        rejects=decoded.rejects + corrupt + late,
-        reports=sum(map(len, timely)) + sum(len(batch.level) for batch in decoded.untimely),
+        rejects=forgotten.without_bytes(decoded.rejects) + gone + corrupt + late,
+        reports=sum(len(batch.level) for batch in (*decoded.batches, *decoded.untimely)),
     )
 
 

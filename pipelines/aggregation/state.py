@@ -15,6 +15,7 @@ its width otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -173,6 +174,25 @@ class State:
         """Let nothing of the entries ``ids`` count any more, of pseudonyms just revoked."""
         for name in ("counted", "append", "slot"):
             self.entries[name][ids] = 0
+
+    def without(self, gone: NDArray[np.bool_]) -> State:
+        """Return the state as if it had never seen the pseudonyms that a mask says."""
+        everything = self._snapshot()
+        staying = ~gone
+        kept = {"pseudonyms": staying, "entries": staying[self.entries["pseudonym"]]}
+        kept["conflicts"] = kept["entries"][self.conflicts["entry"]]
+        columns = {
+            (table, name): column[kept[table]]
+            for (table, name), column in everything.columns.items()
+        }
+        for refers, to in (("entries", "pseudonym"), ("conflicts", "entry")):
+            place = np.cumsum(kept["pseudonyms" if refers == "entries" else "entries"]) - 1
+            columns[refers, to] = place[columns[refers, to]]
+        left = replace(everything, columns=columns, payloads={})
+        before = np.flatnonzero(kept["entries"])
+        for width, at in left.pooled().items():
+            left.payloads[width] = self._pools[width].rows[self.entries["slot"][before[at]] - 1]
+        return State.from_bytes(left.to_bytes(), self.registry)
 
     def to_bytes(self) -> bytes:
         return self._snapshot().to_bytes()

@@ -364,6 +364,17 @@ def _matrix(
     return changes[key]
 
 
+def retracted(state: State, ids: NDArray[np.intp]) -> dict[WindowKey, Matrix]:
+    """Return what taking back the rows that count of entries adds to the counts of windows."""
+    found: dict[WindowKey, Matrix] = {}
+    parts = [part for _, part in _counted(state, ids)]
+    for (metric, start, level), vector in changes(
+        state.catalog, state.counted(ids[:0]), *parts
+    ).items():
+        _matrix(state, found, metric, start)[level] += vector
+    return found
+
+
 class _Census(NamedTuple):
     """Different countable reports seen, those that count, revoked pseudonyms."""
 

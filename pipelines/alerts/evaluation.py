@@ -76,17 +76,16 @@ def smoothed(judgement: Judgement) -> Smoothed | None:
 
 def update(
     kept: Kept, judgements: Iterable[Judgement], configuration: Configuration, now: datetime
-) -> tuple[list[Alert], list[Alert]]:
-    """Take what was found into the file; return the new alerts, and those of them to send.
+) -> list[Alert]:
+    """Take what was found into the file; return the new alerts.
 
     A shift that was told before, by the same side and in windows that overlap, is no new one,
-    whatever has been revised since. An alert is sent if it is about a window that was not judged
+    whatever has been revised since. An alert is news if it is about a window that was not judged
     before, or was revised since; of a figure that was never judged, only if it is about the newest
     window: what lies further back is history, and is only listed.
     """
     judgements = list(judgements)
     new: list[Alert] = []
-    sent: list[Alert] = []
     standing: set[str] = set()
     for each in judgements:
         name = each.series.figure.key
@@ -97,10 +96,8 @@ def update(
             standing |= {alert.id for alert in same}
             if same:
                 continue
-            alert = _alert(each, shift, len(judgements), configuration, now)
-            new.append(alert)
-            if _is_news(each.series, shift, before):
-                sent.append(alert)
+            news = _is_news(each.series, shift, before)
+            new.append(_alert(each, shift, len(judgements), configuration, now, news=news))
         end = len(each.series.values)
         revision = max(each.series.revisions)
         kept.judged[name] = Judged(until=each.series.start(end), revision=revision)
@@ -113,7 +110,7 @@ def update(
     new.sort(key=lambda alert: (alert.window_end, alert.figure))
     kept.add(new)
     kept.evaluated = now
-    return new, [alert for alert in new if alert in sent]
+    return new
 
 
 def _same(alert: Alert, shift: Shift, series: Series) -> bool:
@@ -137,7 +134,13 @@ def _is_news(series: Series, shift: Shift, before: Judged | None) -> bool:
 
 
 def _alert(
-    judgement: Judgement, shift: Shift, figures: int, configuration: Configuration, now: datetime
+    judgement: Judgement,
+    shift: Shift,
+    figures: int,
+    configuration: Configuration,
+    now: datetime,
+    *,
+    news: bool,
 ) -> Alert:
     series = judgement.series
     figure = series.figure
@@ -164,4 +167,5 @@ def _alert(
         windows_between_false_alarms=judgement.run,
         windows=shift.window - shift.onset + 1,
         predicted_windows=shift.predicted,
+        news=news,
     )

@@ -108,6 +108,8 @@ class Alert(_Model):
     #: with 90 % probability; None for more than 26.
     windows: int
     predicted_windows: int | None
+    #: Whether it is about a window that was judged for the first time, or revised, and is sent.
+    news: bool
     #: Whether the results still say so, as they are now.
     standing: bool = True
     deliveries: dict[str, Delivery] = Field(default_factory=dict)

@@ -94,8 +94,10 @@ class AlertWatch:
         judgements = self.judgements()
         with file.changing(self._path) as kept:
             now = self._clock()
-            new, sent = update(kept, judgements, self.configuration, now)
-            for alert in sent:
+            new = update(kept, judgements, self.configuration, now)
+            for alert in new:
+                if not alert.news:
+                    continue
                 alert.deliveries = {each.name: Delivery(next=now) for each in self._notifiers}
         self._revision = revision
         undelivered = self.deliver()

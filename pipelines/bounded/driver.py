@@ -1,9 +1,10 @@
-"""Commits generations to a state directory, of a log's records or of messages in quarantine.
+"""Commits generations to a state directory: of a log's records, of messages in quarantine, or
+without pseudonyms that are forgotten.
 
 A commit takes these steps, in this order. In brackets: what a crash during the step leaves.
 
-1. :meth:`Driver.begin` makes the *intent* durable: which ranges of the log, or which messages of
-   quarantine, the generation takes. [The last commit.]
+1. :meth:`Driver.begin` makes the *intent* durable: which ranges of the log, which messages of
+   quarantine, the generation takes, or whom it forgets. [The last commit.]
 2. A job writes states, counts and quarantine into the folder of its attempt. [The last commit, an
    intent, and files that nobody reads. The next process removes those, and takes what the intent
    lists, however far the log has grown.]
@@ -25,6 +26,7 @@ from dataclasses import replace
 
 from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.runners import EMBEDDED, Runner
+from pipelines.bounded.forgetting import forget
 from pipelines.bounded.job import Job, run
 from pipelines.sinks.committed import projection
 from pipelines.sinks.kafka import Publish
@@ -119,7 +121,7 @@ class Driver:
         began = time.monotonic()
         ranges, items = self._taken(intent, source)
         job = Job.of(ranges, self.directory.files, self.registry, self.manifest, intent)
-        output = self._run(job, items)
+        output = forget(job, intent) if intent.forget else self._run(job, items)
         self.checkpoint("written")
         job.files.place(job.attempt, output.files)
         self.checkpoint("placed")
@@ -133,7 +135,7 @@ class Driver:
         self, intent: Intent, source: BoundedSource | None
     ) -> tuple[Ranges, tuple[WorkItem, ...]]:
         """Return where the reports of an intent are, and which ranges of it."""
-        if not intent.requeue:
+        if not intent.requeue and not intent.forget:
             assert source is not None
             if not self.runner.embedded:
                 # What was kept for a job in this process, others cannot use.
@@ -146,7 +148,7 @@ class Driver:
                 "an interrupted requeue takes reports of plans that are missing: "
                 + ", ".join(missing)
             )
-        withheld = QuarantineFiles(self.directory.files, intent.requeue)
+        withheld = QuarantineFiles(self.directory.files, intent.requeue, self.manifest.quarantine)
         return withheld, withheld.items
 
     def _run(self, job: Job, items: tuple[WorkItem, ...]) -> JobOutput:
@@ -160,8 +162,15 @@ class Driver:
             reason = self.runner.reason(error)
             raise AggregationError(f"the run was not committed: {reason}") from error
 
-    def _advance(self, intent: Intent, output: JobOutput) -> None:
-        manifest = advance(self.manifest, intent, output, self.registry)
+    def expire(self, now: int) -> None:
+        """Commit that quarantine whose retention is over by ``now``, ms, is removed."""
+        manifest = self.manifest
+        self._advance(Intent(manifest.generation + 1, manifest.clock, ()), JobOutput(), now)
+        self._project()
+        self._publish()
+
+    def _advance(self, intent: Intent, output: JobOutput, now: int | None = None) -> None:
+        manifest = advance(self.manifest, intent, output, self.registry, now)
         manifest = manifest.with_plans(self.registry.plans)
         self.directory.files.sync(manifest)
         self.checkpoint("synced")

@@ -234,7 +234,13 @@ class Read(_Stage):
         name, start, end, floor = item
         for block in self.job.source.partition(name).blocks(start, end, floor):
             first_open = self.job.manifest.first_open
-            found = arrivals(block, self.job.registry, first_open, self.job.parts)
+            found = arrivals(
+                block,
+                self.job.registry,
+                first_open,
+                self.job.parts,
+                self.job.manifest.tombstones,
+            )
             for rows in found.rows:
                 yield _STATE_KEY.pack(rows.period, rows.shard), rows.to_bytes()
             yield self.done(JobOutput(tally=Tally(reports=found.reports)))

@@ -91,6 +91,7 @@ def aggregate(
     stop: Callable[[], bool] = lambda: False,
     trust: int = TRUST,
     clock: Callable[[], int] = now_ms,
+    wait: float = 0.0,
 ) -> RunResult:
     """Take all of a log up to its ends of now into state, counts and estimates.
 
@@ -109,7 +110,7 @@ def aggregate(
     in ``state_dir``; all workers reach it under that name. Fixed when the state directory is made.
     ``stop``: called after every run; where it returns True no further run begins. ``trust``:
     without ``as_of``, records appended more than so many ms after now are left. ``clock``: returns
-    the current time, ms.
+    the current time, ms. ``wait``: seconds to wait for what else holds the directory.
 
     Raises AggregationError if it cannot go on, or BrokerError if that is for a broker: the last
     commit is intact, and another run goes on from there. PlanError if the plans are not of one
@@ -125,7 +126,9 @@ def aggregate(
     registry, _ = StateDirectory(state_dir).plans.with_given(plans, {})
     registry.require_signatures()
     source.open(registry)
-    session = opened(state_dir, plans, candidates, database, checkpoint, publish, runner, elsewhere)
+    session = opened(
+        state_dir, plans, candidates, database, checkpoint, publish, runner, elsewhere, wait
+    )
     with closing(source), session as (driver, seconds):
         trusted = clock() + trust if as_of is None else None
         result = _aggregate(driver, source, as_of, trusted, max_reports, progress, stop)

@@ -11,12 +11,14 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sotto.clocks import now_ms
 from sotto.errors import BrokerError, PublishError
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import MAX_BATCH, ReportTopic
+from sotto.log.reader import first_append, segments
 from sotto.log.writer import LogWriter
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ PARTITION = "collector"
 _BATCH_BYTES = 256 << 10
 #: A record's own time in Kafka: none. Brokers note when they append it.
 _NO_TIME = 0
+_DAY = 86_400_000
 
 
 class Store(Protocol):
@@ -80,15 +83,20 @@ class LogStore:
         self._name = name
         self._granularity = granularity
         self._clock = clock
-        #: Whether the system has failed at forcing the last segment to disk.
-        self._in_doubt = False
+        #: Whether the next segment must be a new one: the system has failed at forcing the last one
+        #: to disk, or another day has begun, so that segments can be removed by age.
+        self._anew = False
+        self._day = self._begun() // _DAY
         self._writer: LogWriter | None = self._open()
 
     def write(self, messages: Sequence[tuple[int, bytes]]) -> None:
         """Append all messages at one time, and force them to disk."""
+        now = self._clock()
+        if now // _DAY != self._day:
+            self._day, self._anew = now // _DAY, True
+            self.close()
         if self._writer is None:
             self._writer = self._open()
-        now = self._clock()
         append_time = now - now % self._granularity
         try:
             for _, message in messages:
@@ -97,7 +105,7 @@ class LogStore:
         except PublishError:
             # What was written of them stays; the devices send all of them again.
             if not self._writer.usable:
-                self._in_doubt = True
+                self._anew = True
                 self.close()
             raise
 
@@ -108,11 +116,15 @@ class LogStore:
             with suppress(PublishError):
                 writer.close()
 
+    def _begun(self) -> int:
+        """Return when the last segment was begun, ms; now, if there is none with a record."""
+        found = segments(Path(self._directory) / self._name)
+        begun = first_append(found[-1]) if found else None
+        return self._clock() if begun is None else begun
+
     def _open(self) -> LogWriter:
-        writer = LogWriter(
-            self._directory, self._name, clock=self._clock, new_segment=self._in_doubt
-        )
-        self._in_doubt = False
+        writer = LogWriter(self._directory, self._name, clock=self._clock, new_segment=self._anew)
+        self._anew = False
         return writer
 
 

@@ -55,7 +55,7 @@ class KeptAlerts(Collector):
             newest = {
                 tuple(str(getattr(alert, name)) for name in _LABELS): alert
                 for alert in kept.alerts[-MOST_ALERTS:]
-                if now - alert.raised < AGE and alert.standing
+                if now - alert.raised < AGE and alert.news and alert.standing
             }
             for labels, alert in newest.items():
                 families[_MOVED].add_metric(labels, alert.change)

@@ -112,7 +112,7 @@ sotto_estimates_exposed
 sotto_estimates_omitted
     Estimates of newest windows that are not, to keep the number of series bounded.
 sotto_estimate_moved{plan, metric, segment, kind, item, direction}
-    By how much a figure moved: alerts of the last 30 days that the results still show.
+    By how much a figure moved: alerts sent in the last 30 days that the results still show.
 sotto_estimate_moved_timestamp_seconds{plan, metric, segment, kind, item, direction}
     When that alert was raised.
 sotto_alerts_evaluated_timestamp_seconds{file}

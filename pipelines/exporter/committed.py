@@ -57,7 +57,7 @@ def committed(state_dir: Path) -> Committed:
     size = {
         "states": files.total_size(path for key, held in states for path in of.state(*key, held)),
         "counts": files.total_size(of.page(*page) for page in manifest.pages.items()),
-        "quarantine": files.total_size(of.quarantine(q.generation) for q in manifest.quarantine),
+        "quarantine": files.total_size(of.quarantine(q) for q in manifest.quarantine),
         "plans": files.total_size(directory.plans.path(plan) for plan in manifest.plans),
     }
     return Committed(

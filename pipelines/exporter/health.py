@@ -48,7 +48,7 @@ class RunReaders:
         if state.value is not None and state.value.registry is not None:
             self._collector = state.value.registry.collector
         elif self._collector is None and not self.shared and len(results.value or ()) == 1:
-            (self._collector,) = results.value or ()
+            self._collector = next(iter(results.value or ()))
         name = self._collector or str(self.state)
         database = _of(results, name)
         last = before[0].log if before else None
@@ -93,8 +93,8 @@ class StreamReaders:
                 at,
                 time.monotonic() - began,
                 database=_of(results, name),
-                log=was and was.log,
-                documents=was and was.documents,
+                log=None if was is None else was.log,
+                documents=None if was is None else was.documents,
                 registry=self.registries.get(name),
             )
         yield list(known.values())

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
@@ -26,6 +26,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from pipelines.results.database import NoResultsError, ResultsError
 from pipelines.results.encode import WRITERS, objects, time_text
+from pipelines.results.openapi import HEALTH, MEDIA_TYPES, PLAN, Format, answers, page_of
 from pipelines.results.reader import Chosen, Page, ResultsReader, milliseconds, moment
 from pipelines.results.records import Health
 from pipelines.sinks.views import VIEWS, View
@@ -35,14 +36,6 @@ from sotto.plan.durations import parse_time
 
 _logger = logging.getLogger(__name__)
 
-Format: TypeAlias = Literal["json", "csv", "parquet", "arrow"]
-#: By format: its media type, and how much of it is preferred where several are accepted.
-MEDIA_TYPES: Mapping[str, str] = {
-    "json": "application/json",
-    "csv": "text/csv; charset=utf-8",
-    "parquet": "application/vnd.apache.parquet",
-    "arrow": "application/vnd.apache.arrow.file",
-}
 #: Rows of a page, by default and at most.
 ROWS, MOST_ROWS = 1000, 10_000
 #: Pages of a view that are kept while the results do not change.
@@ -190,7 +183,7 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
         "/plans",
         operation_id="plans",
         summary="the plans, as far as they are known here",
-        responses=_answers(_list_of({"type": "object"}), "plans"),
+        responses=answers("plans", PLAN),
     )
     def plans(request: Request) -> Response:
         return _document(request, "plans", [_plan(each) for each in reader.plans()])
@@ -201,7 +194,7 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
             "/health",
             operation_id="health",
             summary="by collector: how far its results are, and how its job is",
-            responses=_answers(_list_of(_HEALTH), "collectors"),
+            responses=answers("collectors", HEALTH),
         )
         def health(request: Request) -> Response:
             return _document(request, "collectors", [_health(each) for each in reader.health()])
@@ -241,7 +234,7 @@ def _add(router: APIRouter, reader: ResultsReader, view: View) -> None:
         except ParameterError:
             raise ProblemError(422, "cursor: it does not follow a page of this view") from None
         if following is not None:
-            query = {**request.query_params, "cursor": following}
+            query: dict[str, object] = {**request.query_params, "cursor": following}
             if items := request.query_params.getlist("item"):
                 query["item"] = items
             headers["link"] = f'<?{urlencode(query, doseq=True)}>; rel="next"'
@@ -254,7 +247,7 @@ def _add(router: APIRouter, reader: ResultsReader, view: View) -> None:
         methods=["GET"],
         operation_id=view.name,
         summary=view.comment,
-        responses=_answers(_page_of(view), view.name),
+        responses=page_of(view),
         response_class=Response,
     )
 
@@ -315,8 +308,8 @@ def _accepted(accept: str) -> Format:
                     weight = float(each[2:])
                 except ValueError:
                     weight = 0.0
-        for name in WRITERS:
-            media = MEDIA_TYPES[name].partition(";")[0]
+        for name, media_type in MEDIA_TYPES.items():
+            media = media_type.partition(";")[0]
             fits = kind in (media, "*/*", media.partition("/")[0] + "/*")
             if fits and weight > 0 and (best is None or weight > best[0]):
                 best = (weight, name)
@@ -344,82 +337,3 @@ def _decoded(cursor: str) -> tuple[Any, ...]:
     if not fits:
         raise ProblemError(422, "cursor: it is not the `next` of a page")
     return tuple(key)
-
-
-_JSON_TYPES: Mapping[str, dict[str, Any]] = {
-    "text": {"type": "string"},
-    "integer": {"type": "integer"},
-    "number": {"type": "number"},
-    "boolean": {"type": "boolean"},
-    "time": {"type": "string", "format": "date-time"},
-    "integers": {"type": "array", "items": {"type": "integer"}},
-    "texts": {"type": "array", "items": {"type": "string"}},
-}
-_HEALTH: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "collector": {"type": "string"},
-        "job": {"type": "string", "description": "its random name"},
-        "generation": {"type": "integer", "description": "grows with every change"},
-        "clock": {
-            "type": ["string", "null"],
-            "format": "date-time",
-            "description": "append time up to which reports have been read",
-        },
-        "offsets": {
-            "type": "object",
-            "additionalProperties": {"type": "integer"},
-            "description": "partition to the offset that the job reads next",
-        },
-    },
-    "additionalProperties": {"type": ["integer", "null"]},
-}
-
-
-def _list_of(item: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": item}
-
-
-def _page_of(view: View) -> dict[str, Any]:
-    properties = {
-        each.name: {"description": each.comment, "anyOf": [_JSON_TYPES[each.kind], _NULL]}
-        for each in view.columns
-    }
-    names = list(properties)
-    return _list_of({"type": "object", "properties": properties, "required": names})
-
-
-_NULL = {"type": "null"}
-_PROBLEM = {
-    "application/problem+json": {
-        "schema": {
-            "type": "object",
-            "properties": {"title": {"type": "string"}, "status": {"type": "integer"}},
-            "required": ["title", "status"],
-        }
-    }
-}
-
-
-def _answers(rows: dict[str, Any], name: str) -> dict[int | str, dict[str, Any]]:
-    """Return what OpenAPI says of the answers of a route whose JSON has rows under a name."""
-    tabular = any(view.name == name for view in VIEWS)
-    properties: dict[str, Any] = {name: rows}
-    if tabular:
-        said = "cursor of the next page; null on the last one"
-        properties["next"] = {"type": ["string", "null"], "description": said}
-    schema = {"type": "object", "properties": properties, "required": list(properties)}
-    content: dict[str, Any] = {"application/json": {"schema": schema}}
-    if tabular:
-        content["text/csv"] = {"schema": {"type": "string"}}
-        for kind in ("parquet", "arrow"):
-            content[MEDIA_TYPES[kind]] = {"schema": {"type": "string", "format": "binary"}}
-    answers: dict[int | str, dict[str, Any]] = {
-        200: {"description": "the rows", "content": content},
-        304: {"description": "not changed since If-None-Match"},
-        503: {"description": "there are no results, or not now", "content": _PROBLEM},
-    }
-    if tabular:
-        answers[406] = {"description": "no such format", "content": _PROBLEM}
-        answers[422] = {"description": "no such parameter, or value", "content": _PROBLEM}
-    return answers

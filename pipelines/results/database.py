@@ -13,9 +13,9 @@ import sqlalchemy as sql
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from pipelines.sinks.schema import lacking
+from pipelines.sinks.schema import OLDER, is_older
 from pipelines.sinks.sql import first_line
-from pipelines.sinks.tables import ESTIMATES, META, METADATA, WINDOWS
+from pipelines.sinks.tables import META
 from pipelines.sources.base import MissingError
 from sotto.errors import AggregationError, install_hint
 
@@ -23,6 +23,8 @@ from sotto.errors import AggregationError, install_hint
 ATTEMPTS = 5
 #: How long PostgreSQL may take to answer, s.
 _PATIENCE = 3
+#: How long a SQLite file may be locked, s.
+_LOCKED = 1.0
 #: By which a server that has gone without a word is noticed, as libpq takes it.
 _KEEPALIVE = {
     "tcp_user_timeout": 5000,
@@ -108,20 +110,24 @@ class ReadOnlyDatabase:
 
     def _explained(self, error: SQLAlchemyError) -> ResultsError:
         """Return why a database could not be read."""
-        kind = UnreadableError if isinstance(error, OperationalError) else ResultsError
+        failed = f"the database cannot be read: {first_line(error)}"
+        if isinstance(error, OperationalError) and "no such" not in failed:
+            return UnreadableError(failed)
         try:
             with self._connection() as connection:
                 there = sql.inspect(connection).get_table_names()
                 if META.name not in there:
                     return NoResultsError("the database has no results")
-                if {WINDOWS.name, ESTIMATES.name} - {*there} or lacking(connection, METADATA):
-                    return ResultsError(
-                        "the database is of an older Sotto; aggregate once more, or start the "
-                        "sink: it is brought up to date"
-                    )
+                if is_older(connection):
+                    return ResultsError(OLDER)
         except SQLAlchemyError:
             pass
-        return kind(f"the database cannot be read: {first_line(error)}")
+        return ResultsError(failed)
+
+    def close(self) -> None:
+        """Close the connections that are kept; the next read opens one again."""
+        if self._server is not None:
+            self._server.dispose()
 
     @property
     def size(self) -> int | None:
@@ -165,7 +171,7 @@ class ReadOnlyDatabase:
 def _sqlite(file: Path, *, immutable: bool) -> sql.Engine:
     query = {"uri": "true", "mode": "ro"} | ({"immutable": "1"} if immutable else {})
     url = sql.URL.create("sqlite", database="file:" + quote(str(file)), query=query)
-    return sql.create_engine(url, poolclass=NullPool, connect_args={"timeout": 1})
+    return sql.create_engine(url, poolclass=NullPool, connect_args={"timeout": _LOCKED})
 
 
 def _server(url: sql.URL, kept: int) -> sql.Engine:

@@ -28,6 +28,7 @@ from pipelines.sinks.views import (
     Kind,
     View,
     newest,
+    of_metric,
 )
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import ParameterError
@@ -112,6 +113,16 @@ class ResultsReader:
     def of_state(cls, state: str | os.PathLike[str]) -> Self:
         """Return a reader of the database in a state directory."""
         return cls(of_state(state), state)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections to a server that are kept; the next read opens one again."""
+        self._database.close()
 
     def revision(self) -> str:
         """Return a short text that changes whenever the results do; it costs one small query."""
@@ -247,7 +258,7 @@ def moment(milliseconds: int) -> datetime:
 
 
 #: How what a column holds becomes a part of a record.
-_CONVERTED: Mapping[Kind, Callable[[Any], object]] = {
+_CONVERTED: Mapping[Kind, Callable[[Any], Any]] = {
     "time": moment,
     "integers": tuple,
     "texts": tuple,
@@ -256,25 +267,30 @@ _CONVERTED: Mapping[Kind, Callable[[Any], object]] = {
 
 def _where(view: View, chosen: Chosen) -> list[sql.ColumnElement[bool]]:
     columns = view.table.c
-    names = ("collector", "plan", "version", "metric", "segment", "kind")
-    where = [
-        columns[name] == value
-        for name in names
-        if name in columns and (value := getattr(chosen, name)) is not None
-    ]
+    where = [*_same(columns, chosen, "collector", "plan", "version", "metric", "segment", "kind")]
     if chosen.items is not None and "item" in columns:
         where.append(columns.item.in_(chosen.items))
     if "window_start" not in columns:
         return where
-    before: list[sql.ColumnElement[bool]] = []
     if chosen.since is not None:
         where.append(columns.window_end > milliseconds(chosen.since))
+    among = [*_same(NEWEST.c, chosen, "collector", "plan", "version", "metric")]
     if chosen.until is not None:
         where.append(columns.window_start < milliseconds(chosen.until))
-        before.append(NEWEST.c.window_start < milliseconds(chosen.until))
+        among.append(NEWEST.c.window_start < milliseconds(chosen.until))
     if chosen.newest:
-        where.append(newest(view.table, *before))
+        where.append(newest(view.table, *among))
+    elif chosen.metric is not None:
+        where.append(of_metric(view.table, chosen.metric))
     return where
+
+
+def _same(
+    columns: sql.ReadOnlyColumnCollection[str, sql.Column[Any]], chosen: Chosen, *names: str
+) -> Iterator[sql.ColumnElement[bool]]:
+    for name in names:
+        if name in columns and (value := getattr(chosen, name)) is not None:
+            yield columns[name] == value
 
 
 def _fits(order: Sequence[sql.Column[Any]], after: Sequence[object]) -> bool:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
@@ -80,7 +80,7 @@ def _type(column: sql.Column[object]) -> str:
     return f"{one}{null}" if one == other else f"{one} (PostgreSQL: {other}){null}"
 
 
-def _columns(rows: list[tuple[str, str, str]]) -> str:
+def _columns(rows: Sequence[tuple[str, str, str]]) -> str:
     def lines() -> Iterator[str]:
         yield "| column | type | |"
         yield "|---|---|---|"

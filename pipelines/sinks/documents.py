@@ -53,7 +53,7 @@ _Rows: TypeAlias = dict[_Text, _Natural]
 
 
 class Window(TypedDict):
-    """A row of the table ``windows``, without its revision."""
+    """A row of the table ``stored_windows``, without its revision."""
 
     __pydantic_config__ = _STRICT  # type: ignore[misc]
 
@@ -73,7 +73,7 @@ class Window(TypedDict):
 
 
 class Segment(TypedDict):
-    """What a row of the table ``windows`` of a segment has of its own."""
+    """What a row of the table ``stored_windows`` of a segment has of its own."""
 
     __pydantic_config__ = _STRICT  # type: ignore[misc]
 
@@ -84,7 +84,7 @@ class Segment(TypedDict):
 
 
 class Estimate(TypedDict):
-    """A row of the table ``estimates``, without the columns of its window."""
+    """A row of the table ``stored_estimates``, without the columns of its window."""
 
     __pydantic_config__ = _STRICT  # type: ignore[misc]
 
@@ -210,7 +210,7 @@ class WindowDocument(Document):
         return self.window
 
     def rows(self) -> tuple[list[Row], list[Row]]:
-        """Return rows of the tables ``windows``, that of all reports first, and ``estimates``."""
+        """Return rows of windows, that of all reports first, and of their estimates."""
         window: dict[str, object] = {**self.window, "segment": "", "revision": self.revision}
         repeated = {name: window[name] for name in (*_REPEATED, "revision")}
         windows: list[Row] = [window, *({**window, **each} for each in self.segments)]

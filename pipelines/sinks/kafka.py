@@ -19,7 +19,7 @@ from pipelines.sinks.quarantine import Headers, Record, key_of, quarantine_recor
 from pipelines.sources.kafka_reader import read_to_end
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.manifest import Manifest
+from pipelines.storage.manifest import Manifest, Quarantined
 from sotto.errors import BrokerError, FormatError, ParameterError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker, require_client
@@ -153,8 +153,8 @@ class EstimatesTopic(_Published):
 class QuarantineTopic(_Published):
     """Publishes quarantine files, one after another, to a topic of quarantine.
 
-    A file never changes. One that was published in part is published again from its beginning,
-    with the same keys.
+    A file changes only where somebody is forgotten. One that was published in part is published
+    again from its beginning, with the same keys.
     """
 
     kind = "quarantine"
@@ -174,12 +174,12 @@ class QuarantineTopic(_Published):
         with connected(self.broker) as topics:
             id = topics.check_sink(self.topic, stay).id
         since = 0 if note is None else note.since(topic, id, manifest)
-        new = [entry.generation for entry in manifest.quarantine if entry.generation > since]
+        new = [entry for entry in manifest.quarantine if entry.generation > since]
         if new:
             with producer_for(self.broker) as producer:
-                for generation in new:
-                    send_all(producer, topic, _file_records(directory, manifest, generation))
-                    self._note(directory, id, manifest, generation)
+                for entry in new:
+                    send_all(producer, topic, _file_records(directory, manifest, entry))
+                    self._note(directory, id, manifest, entry.generation)
         if since < manifest.generation:
             self._note(directory, id, manifest, manifest.generation)
 
@@ -191,11 +191,11 @@ class QuarantineTopic(_Published):
 
 
 def _file_records(
-    directory: StateDirectory, manifest: Manifest, generation: int
+    directory: StateDirectory, manifest: Manifest, entry: Quarantined
 ) -> Iterator[Record]:
-    content = files.load(directory.files.quarantine(generation), quarantine.KIND)
+    content = files.load(directory.files.quarantine(entry), quarantine.KIND)
     for number, reject in enumerate(quarantine.unpack(content)):
-        yield quarantine_record(reject, manifest.state, key_of(generation, number, reject))
+        yield quarantine_record(reject, manifest.state, key_of(entry.generation, number, reject))
 
 
 class _TopicSink:

@@ -20,6 +20,11 @@ from sotto.errors import AggregationError
 
 add_comments()
 
+#: What is said of a database whose schema is older than this one's.
+OLDER = (
+    "the database is of an older Sotto; aggregate once more, or start the sink: it is brought up "
+    "to date"
+)
 _METADATA = (tables.METADATA, tables.SINK_METADATA)
 #: Tables of earlier releases whose names views have now.
 _EARLIER = [sql.Table(name, sql.MetaData()) for name in ("windows", "estimates")]
@@ -57,6 +62,13 @@ def version(connection: sql.Connection) -> str | None:
         return None
     found = connection.execute(sql.text(f"SELECT digest FROM {VERSION}")).scalar()
     return None if found is None else str(found)
+
+
+def is_older(connection: sql.Connection) -> bool:
+    """Return whether tables of results, or columns of them, are not there yet."""
+    there = set(sql.inspect(connection).get_table_names())
+    names = {table.name for table in tables.METADATA.sorted_tables}
+    return not names <= there or bool(lacking(connection, tables.METADATA))
 
 
 def lacking(connection: sql.Connection, metadata: sql.MetaData) -> list[sql.Column[object]]:

@@ -18,7 +18,7 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import add
@@ -138,6 +138,16 @@ class Results(Database):
         with self.engine.connect() as connection:
             return connection.execute(query).one_or_none()
 
+    def invalidate(self, state: str) -> str | None:
+        """Have the results of a state directory made again; return whose they were, if any."""
+        ours = tables.META.c.state == state
+        with _mapped("the database cannot be used"):
+            self.prepare(state)
+            with self.engine.begin() as connection:
+                found = connection.execute(sql.select(tables.META.c.collector).where(ours)).scalar()
+                connection.execute(sql.delete(tables.META).where(ours))
+        return found
+
     def withholds_as(self, registry: Registry) -> bool:
         """Return whether all windows were estimated under the plans' ``minimum_reports``.
 
@@ -201,7 +211,16 @@ class Results(Database):
             with self.engine.connect() as connection:
                 return [dict(row) for row in connection.execute(query).mappings()]
         except SQLAlchemyError as error:
-            raise AggregationError(f"the database cannot be read: {first_line(error)}") from error
+            failed = f"the database cannot be read: {first_line(error)}"
+            raise AggregationError(self._older() or failed) from error
+
+    def _older(self) -> str | None:
+        """Return what is said of a database of an older Sotto; None of others."""
+        with suppress(SQLAlchemyError), self.engine.connect() as connection:
+            inspected = sql.inspect(connection)
+            if inspected.has_table(tables.META.name) and schema.is_older(connection):
+                return schema.OLDER
+        return None
 
 
 class Applied(NamedTuple):

@@ -81,9 +81,10 @@ class View:
     @property
     def order(self) -> tuple[str, ...]:
         """The columns of the table by which rows are ordered, no two of them the same in all."""
-        key = _ORDER if {"metric", "window_start"} <= {*self.table.c.keys()} else ()
-        key = tuple(name for name in key if name in self.table.c)
-        return self.grouped or key or tuple(self.table.primary_key.columns.keys())
+        columns = self.table.c
+        of_windows = "metric" in columns and "window_start" in columns
+        key = [name for name in _ORDER if name in columns] if of_windows else []
+        return self.grouped or tuple(key or self.table.primary_key.columns.keys())
 
     def has(self, name: str) -> bool:
         """Return whether the view has a column."""
@@ -134,9 +135,19 @@ def newest(table: sql.Table, *where: sql.ColumnElement[bool]) -> sql.ColumnEleme
 
     ``where`` says of ``NEWEST`` which windows are looked at.
     """
-    same = [NEWEST.c[name] == table.c[name] for name in ("collector", "plan", "version", "metric")]
-    found = sql.select(sql.func.max(NEWEST.c.window_start)).where(*same, *where)
-    return table.c.window_start == found.correlate(table).scalar_subquery()
+    found = sql.select(*_metric_of(NEWEST), sql.func.max(NEWEST.c.window_start))
+    found = found.where(*where).group_by(*_metric_of(NEWEST))
+    return sql.tuple_(*_metric_of(table), table.c.window_start).in_(found)
+
+
+def of_metric(table: sql.Table, metric: str) -> sql.ColumnElement[bool]:
+    """Return whether a row is of a metric of this name, by the front of the table's key."""
+    of_all = sql.select(*_metric_of(NEWEST)).where(NEWEST.c.metric == metric).distinct()
+    return sql.tuple_(*_metric_of(table)).in_(of_all)
+
+
+def _metric_of(table: sql.FromClause) -> list[sql.ColumnElement[Any]]:
+    return [table.c[name] for name in ("collector", "plan", "version", "metric")]
 
 
 #: The windows among which a metric's newest one is looked for.

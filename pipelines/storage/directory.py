@@ -13,6 +13,7 @@
       quarantine/    GENERATION
       attempts/      what a job writes before it is moved to the four above: ATTEMPT/NAME.RANDOM
       results.db     the default database; a projection of all this, which can be made again
+      BACKUP, backup/  the lock of a backup that is being made, and its links
       alerts.json    what sotto alerts and sotto serve keep of alerts, which cannot be made again
       last_run.json  how the last run went, for those who watch; nothing depends on it
       published.json up to where results are published; without it they are published again
@@ -51,7 +52,7 @@ from pipelines.aggregation.table import new_key
 from pipelines.storage import files
 from pipelines.storage.files import AnyPath, Checkpoint
 from pipelines.storage.intent import Intent
-from pipelines.storage.manifest import Manifest
+from pipelines.storage.manifest import Manifest, Quarantined
 from pipelines.storage.output import StoredState
 from pipelines.storage.plans import StoredPlans
 from sotto.errors import AggregationError
@@ -68,7 +69,7 @@ _LEFT_BY_JOBS = {
     "states": r"-?\d+\.\d+\.\d+",
     "logs": r"-?\d+\.\d+\.\d+",
     "counts": r"-?\d+\.\d+",
-    "quarantine": r"\d+",
+    "quarantine": r"\d+(\.\d+)?",
 }
 
 
@@ -98,9 +99,9 @@ class StateFiles:
         """Return where a generation keeps a page of counts."""
         return self.root / "counts" / f"{page}.{generation}"
 
-    def quarantine(self, generation: int) -> AnyPath:
+    def quarantine(self, entry: Quarantined) -> AnyPath:
         """Return where a generation keeps what it rejected."""
-        return self.root / "quarantine" / str(generation)
+        return self.root / "quarantine" / entry.file
 
     def attempt(self, name: str) -> AnyPath:
         return self.root / "attempts" / name
@@ -127,7 +128,7 @@ class StateFiles:
         for page, generation in manifest.pages.items():
             yield self.page(page, generation)
         for entry in manifest.quarantine:
-            yield self.quarantine(entry.generation)
+            yield self.quarantine(entry)
 
     def sync(self, manifest: Manifest) -> None:
         """Make durable what a manifest names of its own generation."""

@@ -1,4 +1,4 @@
-"""What a commit takes: ranges of the log, or messages of quarantine.
+"""What a commit takes: ranges of the log, messages of quarantine, or pseudonyms to forget.
 
 The intent is made durable before a job begins, so that a restart after a crash takes exactly the
 same again, however far the log has grown since.
@@ -54,6 +54,8 @@ class Intent:
     last: Mapping[str, LastRecord] = field(default_factory=dict)
     #: If there is any, no ranges are taken, and the clock stays what it is.
     requeue: tuple[Requeue, ...] = ()
+    #: Pseudonyms, in hexadecimal, that are forgotten; if there are any, nothing is taken.
+    forget: tuple[str, ...] = ()
     #: At most so many are taken, but for a single message that has more; it decides into how many
     #: parts (:mod:`pipelines.aggregation.decode`) periods are cut of which reports come for the
     #: first time.
@@ -79,6 +81,8 @@ class Intent:
         }
         if self.requeue:
             value["requeue"] = self.requeue
+        if self.forget:
+            value["forget"] = self.forget
         return dump_document(value)
 
     @classmethod
@@ -93,7 +97,8 @@ class Intent:
         items = tuple(WorkItem(*item) for item in value["items"])
         requeue = tuple(Requeue(*each) for each in value.get("requeue", ()))
         last, reports = load_records(value["marks"]), value["reports"]
-        return cls(value["generation"], value["clock"], items, last, requeue, reports)
+        forget = tuple(value.get("forget", ()))
+        return cls(value["generation"], value["clock"], items, last, requeue, forget, reports)
 
 
 def dump_records(records: Mapping[str, LastRecord]) -> dict[str, tuple[int, str]]:

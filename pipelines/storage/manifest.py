@@ -21,6 +21,7 @@ import numpy as np
 from pipelines.aggregation.audit import Totals
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.decode import Parts, parts_for
+from pipelines.aggregation.forgotten import Forgotten, tombstone
 from pipelines.aggregation.step import Tally
 from pipelines.storage.files import dump_document, load_document
 from pipelines.storage.intent import Intent, LastRecord, Requeue, dump_records, load_records
@@ -34,7 +35,7 @@ FORMAT = 3
 #: Fields of a manifest that are stored under their names as they are.
 _PLAIN = (
     *("state", "generation", "clock", "plans", "first_open", "expired", "lineage", "tally"),
-    *("requeued", "minima", "files"),
+    *("requeued", "minima", "files", "forgotten"),
 )
 #: The lineage is kept of so many last generations.
 LINEAGE = 256
@@ -44,13 +45,20 @@ class Quarantined(NamedTuple):
     """A quarantine file: the generation that wrote it, the log's clock then, rows by reason.
 
     The clock is None until the log has one. ``requeued`` is what has been taken again: reason,
-    plan and rows.
+    plan and rows. ``rewritten`` is the generation that wrote the file again, without the messages
+    of a forgotten pseudonym; 0 for none.
     """
 
     generation: int
     clock: int | None
     rows: Mapping[str, int]
     requeued: tuple[tuple[str, str, int], ...] = ()
+    rewritten: int = 0
+
+    @property
+    def file(self) -> str:
+        """The name of the file."""
+        return f"{self.generation}.{self.rewritten}" if self.rewritten else str(self.generation)
 
     def with_requeued(self, requeue: Iterable[Requeue]) -> Quarantined:
         taken = ((r.reason, r.plan, r.rows) for r in requeue if r.generation == self.generation)
@@ -102,6 +110,9 @@ class Manifest:
     #: Fingerprint, in hexadecimal, to the number of reports for which estimates are made. That of
     #: a plan whose results were made by a release that did not note it is missing.
     minima: Mapping[str, Minimum] = field(default_factory=dict)
+    #: Tombstone of a forgotten pseudonym to the last budget period in which reports of it are
+    #: rejected as such; all later ones are late.
+    forgotten: Mapping[str, int] = field(default_factory=dict)
     #: Folder or URI where jobs have their files, chosen once; None for the state directory itself.
     files: str | None = None
 
@@ -142,8 +153,8 @@ class Manifest:
             pages=dict(value["pages"]),
             periods={period: Totals(*rest) for period, *rest in value["periods"]},
             quarantine=tuple(
-                Quarantined(made, clock, rows, tuple((r, p, n) for r, p, n in requeued))
-                for made, clock, rows, requeued in value["quarantine"]
+                Quarantined(made, clock, rows, tuple((r, p, n) for r, p, n in requeued), *rest)
+                for made, clock, rows, requeued, *rest in value["quarantine"]
             ),
             expired=value["expired"],
             lineage=tuple(value["lineage"]),
@@ -151,7 +162,13 @@ class Manifest:
             requeued=value["requeued"],
             minima={plan: Minimum(*each) for plan, each in value.get("minima", {}).items()},
             files=value.get("files"),
+            forgotten=value.get("forgotten", {}),
         )
+
+    @property
+    def tombstones(self) -> Forgotten:
+        """Which reports are rejected as forgotten."""
+        return Forgotten(self.key, frozenset(self.forgotten))
 
     def digest(self, generation: int) -> str | None:
         """Return the digest of a generation; None if it is not known (any more)."""
@@ -243,13 +260,20 @@ class Manifest:
         return _with_audits(self.periods, self.states)
 
 
-def advance(manifest: Manifest, intent: Intent, output: JobOutput, registry: Registry) -> Manifest:
+def advance(
+    manifest: Manifest,
+    intent: Intent,
+    output: JobOutput,
+    registry: Registry,
+    now: int | None = None,
+) -> Manifest:
     """Return the manifest that commits what a job has written.
 
     Periods whose horizon the clock has passed are closed: their states are dropped, their
     audits kept. Quarantine files older than the retention are dropped, their numbers kept.
-    Time here is the log's: append times, never the wall clock. What is requeued stays in
-    quarantine, noted as taken.
+    Time here is the log's: append times, never the wall clock; but for quarantine ``now``, ms, if
+    that is given and later. What is requeued stays in quarantine, noted as taken. What is forgotten
+    leaves a tombstone.
     """
     generation, clock = intent.generation, intent.clock
     states = {**manifest.states, **output.states}
@@ -257,10 +281,14 @@ def advance(manifest: Manifest, intent: Intent, output: JobOutput, registry: Reg
     closed = {
         key: held for key, held in states.items() if first_open is not None and key[0] < first_open
     }
-    quarantine = tuple(entry.with_requeued(intent.requeue) for entry in manifest.quarantine)
+    quarantine = tuple(
+        entry._replace(rewritten=generation) if entry.generation in output.rewritten else entry
+        for entry in (each.with_requeued(intent.requeue) for each in manifest.quarantine)
+    )
     if output.rejects:
         quarantine = (*quarantine, Quarantined(generation, clock, dict(output.rejects)))
-    kept, removed = _expire(quarantine, clock, registry)
+    until = clock if clock is None or now is None else max(clock, now)
+    kept, removed = _expire(quarantine, until, registry)
     parts = manifest.parts_of(intent, registry.shards)
     opened = {key: held for key, held in states.items() if key not in closed}
     digest = _digest(manifest.lineage[-1] if manifest.lineage else "", intent.to_json())
@@ -281,7 +309,25 @@ def advance(manifest: Manifest, intent: Intent, output: JobOutput, registry: Reg
         lineage=(*manifest.lineage, digest)[-LINEAGE:],
         tally=manifest.tally.plus(output.tally),
         requeued=_summed(manifest.requeued, requeued),
+        forgotten=_tombstones(manifest, intent, first_open, registry),
     )
+
+
+def _tombstones(
+    manifest: Manifest, intent: Intent, first_open: int | None, registry: Registry
+) -> dict[str, int]:
+    """Return the tombstones that are needed yet, with those of an intent."""
+    kept = {
+        each: last
+        for each, last in manifest.forgotten.items()
+        if first_open is None or last >= first_open
+    }
+    if intent.forget and intent.clock is not None:
+        # A device's clock may be ahead by less than a period.
+        last = intent.clock // registry.period + 1
+        made = (tombstone(manifest.key, bytes.fromhex(each)) for each in intent.forget)
+        kept |= dict.fromkeys(made, last)
+    return dict(sorted(kept.items()))
 
 
 def _digest(before: str, content: bytes) -> str:
@@ -294,6 +340,12 @@ def _first_open(before: int | None, clock: int | None, registry: Registry) -> in
         return before
     now = (clock - registry.horizon) // registry.period
     return now if before is None else max(before, now)
+
+
+def expired(manifest: Manifest, registry: Registry, now: int) -> list[Quarantined]:
+    """Return the quarantine whose retention is over by ``now``, ms, or the log's clock."""
+    clock = None if manifest.clock is None else max(manifest.clock, now)
+    return _expire(manifest.quarantine, clock, registry)[1]
 
 
 def _expire(

@@ -60,6 +60,8 @@ class JobOutput:
     #: Folder and name at which a file is to count, to its name in the attempt's folder. Of a part
     #: of a job that ran twice, either file is whole and has the same content.
     files: Mapping[str, str] = field(default_factory=dict)
+    #: Generations whose quarantine file was written again.
+    rewritten: frozenset[int] = frozenset()
     failed: str = ""  #: why a part of the job could not do its work and never can; empty if it did
 
     def to_json(self) -> bytes:
@@ -99,12 +101,16 @@ class JobOutput:
         rejects: Counter[str] = Counter()
         tally, failed = Tally(), ""
         files: dict[str, str] = {}
+        rewritten: set[int] = set()
         for part in parts:
             states.update(part.states)
             pages |= part.pages
             rejects.update(part.rejects)
             tally = tally.plus(part.tally)
             files.update(part.files)
+            rewritten |= part.rewritten
             failed = max(failed, part.failed)
         ordered = dict(sorted(rejects.items()))
-        return JobOutput(states, frozenset(pages), ordered, tally, files, failed)
+        return JobOutput(
+            states, frozenset(pages), ordered, tally, files, frozenset(rewritten), failed
+        )

@@ -18,7 +18,7 @@ from pipelines.sinks.quarantine import plan_of
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory, StateFiles
 from pipelines.storage.intent import Requeue, WorkItem
-from pipelines.storage.manifest import Manifest
+from pipelines.storage.manifest import Manifest, Quarantined
 from sotto.errors import AggregationError
 from sotto.log.reader import BLOCK_BYTES, EARLIEST, Block
 from sotto.wire.decode import Reject
@@ -37,7 +37,7 @@ def waiting(
         if not labels & entry.rows.keys():
             continue
         found: Counter[tuple[str, str]] = Counter()
-        for reject, plan in _rejects(directory.files, entry.generation):
+        for reject, plan in _rejects(directory.files, entry):
             if reject.reason.label in labels:
                 found[reject.reason.label, plan] += max(reject.rows, 1)
         taken = {(reason, plan) for reason, plan, _ in entry.requeued}
@@ -46,14 +46,14 @@ def waiting(
                 yield Requeue(entry.generation, reason, plan, rows)
 
 
-def _rejects(state: StateFiles, generation: int) -> Iterator[tuple[Reject, str]]:
+def _rejects(state: StateFiles, entry: Quarantined) -> Iterator[tuple[Reject, str]]:
     """Yield the messages in a file that name a plan, with its fingerprint in hexadecimal."""
     try:
-        content = files.load(state.quarantine(generation), quarantine.KIND)
+        content = files.load(state.quarantine(entry), quarantine.KIND)
     except FileNotFoundError as error:
         raise AggregationError(
-            f"the quarantine of generation {generation} is gone: a run has removed it meanwhile, "
-            "as its retention is over; try again"
+            f"the quarantine of generation {entry.generation} is gone: a run has removed it "
+            "meanwhile, as its retention is over; try again"
         ) from error
     for reject in quarantine.unpack(content):
         plan = plan_of(reject.message)
@@ -67,6 +67,7 @@ class QuarantineFiles:
 
     files: StateFiles  #: where the state has them
     requeue: tuple[Requeue, ...]
+    kept: tuple[Quarantined, ...]  #: the files that there are
 
     @property
     def items(self) -> tuple[WorkItem, ...]:
@@ -76,7 +77,8 @@ class QuarantineFiles:
     def partition(self, name: str) -> _File:
         generation = int(name)
         chosen = {(r.reason, r.plan) for r in self.requeue if r.generation == generation}
-        return _File(self.files, generation, chosen)
+        (entry,) = (each for each in self.kept if each.generation == generation)
+        return _File(self.files, entry, chosen)
 
 
 @dataclass(frozen=True)
@@ -84,14 +86,14 @@ class _File:
     """A quarantine file of which some messages are taken."""
 
     files: StateFiles
-    generation: int
+    entry: Quarantined
     chosen: Collection[tuple[str, str]]
 
     def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
         """Yield the messages, each with the append time by which it was judged."""
         held: list[Reject] = []
         size = 0
-        for reject, plan in _rejects(self.files, self.generation):
+        for reject, plan in _rejects(self.files, self.entry):
             if (reject.reason.label, plan) not in self.chosen:
                 continue
             held.append(reject)

@@ -17,7 +17,7 @@ the blocks' lengths, u64; the blocks (:mod:`pipelines.aggregation.rows`).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.aggregation.audit import totals
+from pipelines.aggregation.forgotten import forget
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
 from pipelines.aggregation.step import Stepped, in_order, joined, step, step_rows
@@ -91,6 +92,26 @@ class StoredStates:
             content = _Log(self.registry.budget, rows).to_bytes(self.registry)
         stored = StoredState(audited, snapshot, (*kept, StoredFile(made, len(content))))
         return Taken(stepped, stored, f"logs/{name}", files.with_checksum(KIND, content))
+
+    def forget(
+        self,
+        period: int,
+        part: int,
+        stored: StoredState,
+        pseudonyms: Collection[bytes],
+        made: int,
+        append: int,
+    ) -> Taken | None:
+        """Take pseudonyms out of a state, as the generation ``made``; None if it has none of them.
+
+        What is kept then is a snapshot alone: no log of rows has them any more.
+        """
+        stepped = forget(self.read(period, part, stored), pseudonyms, append)
+        if stepped is None:
+            return None
+        content = stepped.state.to_bytes()
+        kept = StoredState(totals(stepped.state), StoredFile(made, len(content)))
+        return Taken(stepped, kept, f"states/{period}.{part}.{made}", [content])
 
     def _read(self, period: int, part: int, stored: StoredState | None) -> tuple[State, list[_Log]]:
         if stored is None or stored.snapshot is None:

@@ -226,7 +226,8 @@ def application(
         return _notice(request, error.status_code, "Not here", text or "There is no such page.")
 
     @app.exception_handler(SottoError)
-    async def _unreadable(request: Request, error: SottoError) -> Response:
+    @app.exception_handler(OSError)
+    async def _unreadable(request: Request, error: SottoError | OSError) -> Response:
         return await run_in_threadpool(_without_results, request, error, access)
 
     @app.exception_handler(Exception)
@@ -236,7 +237,10 @@ def application(
         if where not in faults:
             faults.add(where)
             warn(f"an error in the web page ({where})")
-        return _notice(request, 500, "An error", f"The page could not be made ({where}).")
+        answer = _notice(request, 500, "An error", f"The page could not be made ({where}).")
+        # This answer is made outside of all that the application is wrapped in.
+        answer.headers.update(SECURITY_HEADERS)
+        return answer
 
     app.add_middleware(_Guard, access=access)
     return app
@@ -309,7 +313,7 @@ def _notice(
     return Response(html, status, headers, "text/html")
 
 
-def _without_results(request: Request, error: SottoError, access: Access) -> Response:
+def _without_results(request: Request, error: SottoError | OSError, access: Access) -> Response:
     """Return the page that says why there are no results to show."""
     shown = "" if access.public else f" ({error})"
     if isinstance(error, NoResultsError):

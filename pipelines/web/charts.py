@@ -65,7 +65,7 @@ _ALLOWED = re.compile(r"(fill|stroke|opacity|clip|text-anchor|font-size|font-wei
 #: Characters of a name that a chart shows.
 _NAME = 28
 #: Room around what is drawn, in pixels, and for numbers and for a letter at the left.
-_ABOVE, _BELOW, _RIGHT, _NUMBERS, _LETTER = 26, 44, 14, 56, 6.6
+_ABOVE, _BELOW, _RIGHT, _NUMBERS, _LETTER = 26, 44, 32, 56, 6.6
 
 
 def level_colours(levels: int) -> list[str]:

@@ -58,7 +58,9 @@ def budgets(view: View) -> Mapping[str, object]:
     """Return the audit of the newest budget periods, newest first."""
     found = sorted(view.snapshot.budgets, key=lambda each: each.period_start, reverse=True)
     ceilings = {plan.collector: plan.ceilings.period / 1e6 for plan in view.snapshot.plans}
-    return {"rows": found[:_PERIODS], "total": len(found), "ceilings": ceilings}
+    several = len({each.collector for each in found}) > 1
+    shown = found[:_PERIODS]
+    return {"rows": shown, "total": len(found), "ceilings": ceilings, "several": several}
 
 
 def job(view: View) -> Mapping[str, object]:

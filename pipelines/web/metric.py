@@ -175,7 +175,11 @@ def strings(view: MetricView) -> Mapping[str, object] | None:
         "floor": floor,
         "confounded": any(row.confounded_with for row in found),
         "unexplained": next(iter(view.of_kind("unexplained")), None),
-        "means": [*words.of_kinds(["string"]), *_of_shown(found)],
+        "false_names": next((row.value for row in view.of_kind("false_names")), None),
+        "means": [
+            *words.of_kinds(["string", *(row.kind for row in view.of_kind("false_names"))]),
+            *_of_shown(found),
+        ],
     }
 
 
@@ -221,7 +225,7 @@ def segments(view: MetricView) -> Mapping[str, object] | None:
 def _by_segment(segments: Sequence[Segment], at: int, of: Estimate) -> Markup:
     shown = [
         (each, row)
-        for each in segments[: 2 * _CHARTED]
+        for each in segments[:_CHARTED]
         if (row := each.rows[at]) is not None and row.value is not None
     ]
     return charts.intervals(

@@ -68,6 +68,9 @@ def identity(view: PlanView) -> Mapping[str, object]:
         ("fewest reports of an estimate", f"{plan.minimum_reports:,}"),
         ("messages are signed", "yes" if plan.signed else "no"),
     ]
+    if plan.attributes:
+        said = "; ".join(f"{each.name} ({', '.join(each.values)})" for each in plan.attributes)
+        terms.append(("in the clear with each report", said))
     return {"plan": plan, "terms": terms, "expired": plan.expired(now_ms())}
 
 

@@ -37,10 +37,13 @@ KINDS = {
     "the time: what is rarer cannot be told from noise, and is not shown to be absent. "
     f"{_INTERVAL}",
     "unexplained": "The share of reports that no candidate accounts for.",
+    "false_names": "How many of the strings called significant nobody has, on average at most: the "
+    "plan trades a few false names for more true ones.",
 }
 SHOWN = (
-    "“Displayed” is the closest set of shares that could be, none below 0 and all together 100 %. "
-    "It is for charts: it is not right on average, and the interval does not belong to it."
+    "“Displayed” is a set of shares that could be, none below 0 and all together 100 %, with the "
+    "least error that is predicted of such sets. It is for charts: it is not right on average, and "
+    "the interval does not belong to it."
 )
 METHODS = {
     "monotone": "made to rise; biased where it evens out",
@@ -77,7 +80,8 @@ SHARPENING = (
 )
 SEGMENTS = (
     "The same figure among the reports of each segment. Segments are public facts that a device "
-    "states when it records, not protected values. Intervals are for each segment by itself: among "
+    "states when it records, not protected values, and their numbers of reports are exact. "
+    "Intervals are for each segment by itself: among "
     "20 segments that are alike, one is expected to lie outside. A segment with fewer reports than "
     "the plan's minimum is withheld. A difference says nothing about its cause."
 )
@@ -132,6 +136,7 @@ REASONS = {
     Reason.CORRUPT_LOG: "records of the log that are damaged",
     Reason.WRONG_PARTITION: "in another partition than its shard's",
     Reason.UNKNOWN_CELL: "of a segment that the plan does not have",
+    Reason.FORGOTTEN: "of a pseudonym that was removed when its person asked for that",
     Reason.UNAUTHENTICATED: "without a valid signature, where the plan asks for one",
 }
 

@@ -18,6 +18,10 @@ COMMANDS = (
     "replay",
     "aggregate",
     "requeue",
+    "retain",
+    "forget",
+    "backup",
+    "restore",
     "estimates",
     "export",
     "ledger",
@@ -33,6 +37,9 @@ COMMANDS = (
     "report",
     "alerts",
 )
+
+#: Those that are in :mod:`sotto.cli.upkeep`.
+_UPKEEP = ("retain", "forget", "backup", "restore")
 
 #: What a missing module is part of.
 _EXTRAS = {
@@ -113,7 +120,8 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     wanted = given[0] if given else ""
     for name in [wanted] if wanted in COMMANDS else COMMANDS:
-        module = importlib.import_module(f"sotto.cli.{name}")
+        folder = "sotto.cli.upkeep" if name in _UPKEEP else "sotto.cli"
+        module = importlib.import_module(f"{folder}.{name}")
         command = commands.add_parser(
             name,
             help=module.HELP,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,6 +37,8 @@ examples:
       one more version, or a later document of one that the directory has
   sotto aggregate --plans plans --log build/log --state build/state --follow
       also every plan file that is put into the folder while it runs
+  sotto aggregate ... --log build/log --follow --log-retention 60d
+      and remove what of the log is counted and 60 days old; without it the log stays
   sotto aggregate ... --as-of 2013-06-01
       only what had arrived by then
   sotto aggregate --plan v1.json --kafka localhost:9092 --topic reports-e1-p8 --state state --follow
@@ -70,6 +73,11 @@ An interrupt (or SIGTERM) ends the command after the run that is under way, a se
 once; neither loses anything.
 """
 
+#: Seconds that a job that follows waits for a command that holds the directory.
+_WAIT = 60.0
+#: Seconds between two looks for old segments of the log.
+_RETAINED_EVERY = 3600.0
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(beam=[])
@@ -93,12 +101,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--publish-broker FILE", reach)
     add("--follow", "go on with what comes, until interrupted")
     add("--every DURATION", "how often to look", "10s")
+    kept = "with --follow and --log: remove segments that are counted and this old, once an hour"
+    add("--log-retention DURATION", kept)
     add("--as-of TIME", "take only what was appended up to then")
     most = "reports in one run at most, which bounds memory"
     add("--max-reports N", most, 1_000_000, type=int)
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.log_retention is not None and (args.log is None or not args.follow):
+        raise ParameterError("--log-retention goes with --log and --follow; see sotto retain")
     plans, candidates = options.plans_of(args.plan)
     source, publish = _source(args), _publish(args)
     from pipelines.storage.directory import StateDirectory
@@ -110,13 +122,17 @@ def run(args: argparse.Namespace) -> int:
     options.quiet_libraries()
     from pipelines.beam.runners import Runner
     from pipelines.bounded.run import aggregate, keep_freed_memory
+    from pipelines.maintenance.retention import retain
 
     runner = Runner(tuple(args.beam), _print_job)
     keep_freed_memory()
 
+    retained = float("-inf")
+
     def once(progress: Progress) -> RunResult:
+        nonlocal retained
         found, strings = folder.added_to(plans, candidates)
-        return aggregate(
+        result = aggregate(
             source,
             args.state,
             found,
@@ -129,7 +145,14 @@ def run(args: argparse.Namespace) -> int:
             runner=runner,
             elsewhere=args.files,
             stop=stopped.is_set,
+            wait=_WAIT if args.follow else 0.0,
         )
+        if args.log_retention is not None and time.monotonic() - retained > _RETAINED_EVERY:
+            retained = time.monotonic()
+            gone = retain(args.state, args.log, args.log_retention, args.database, wait=_WAIT)
+            if gone.segments:
+                print(f"{len(gone.segments):,} segments of the log removed", flush=True)
+        return result
 
     with options.stopping() as stopped:
         if args.follow:

@@ -49,16 +49,14 @@ def run(args: argparse.Namespace) -> int:
     from pipelines.results.export import export
     from pipelines.results.reader import ResultsReader
 
-    reader = (
-        ResultsReader.of_state(args.state)
-        if args.database is None
-        else ResultsReader(args.database)
-    )
     files = _files(args.out, args.table, args.format)
-    reader.revision()
-    for folder in {path.parent for path in files}:
-        folder.mkdir(parents=True, exist_ok=True)
-    written = export(reader, files, args.format)
+    state, database = args.state, args.database
+    with ResultsReader.of_state(state) if database is None else ResultsReader(database) as reader:
+        # No folder is made where there are no results.
+        reader.revision()
+        for folder in {path.parent for path in files}:
+            folder.mkdir(parents=True, exist_ok=True)
+        written = export(reader, files, args.format)
     cells = [
         (str(path), f"{rows:,}", "row" if rows == 1 else "rows") for path, rows in written.items()
     ]

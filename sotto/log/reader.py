@@ -113,6 +113,13 @@ def segments(partition: Path) -> list[Segment]:
     return [Segment(int(name[:20]), partition / name) for name in sorted(digits)]
 
 
+def first_append(segment: Segment) -> int | None:
+    """Return when the first record of a segment was appended, ms; None if it has none."""
+    with _opened(segment.path) as descriptor:
+        frame = read_at(descriptor, FRAME.size, len(HEADER))
+    return int(FRAME.unpack(frame)[2]) if len(frame) == FRAME.size else None
+
+
 def sound_size(segment: int, start: int, size: int) -> int:
     """Return where, in an open segment of this size, the last whole record ends.
 

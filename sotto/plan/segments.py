@@ -124,23 +124,25 @@ def cell_label(attributes: tuple[Attribute, ...], cell: int) -> str:
 
 
 def given_segments(
-    attributes: Iterable[Attribute], experiment: Experiment | None, segments: object
+    segments: Iterable[tuple[str, tuple[str, ...]]], given: object
 ) -> dict[str, str | None]:
-    """Return what an app says its device is, checked.
+    """Return what an app says its device is, checked against the plan's segments.
 
-    Raises ParameterError if that is no mapping from the plan's segments to texts, or names one
-    that the plan does not have. A value that the plan does not list is fine.
+    Raises ParameterError if that is no mapping from their names to texts. A value that the plan
+    does not list is fine.
     """
-    if not isinstance(segments, Mapping):
-        raise wrong_type("segments", "a mapping, such as {'os': 'linux'}", segments)
-    named = [each.name for each in attributes if experiment is None or each.name != experiment.name]
-    for name, value in segments.items():
+    if not isinstance(given, Mapping):
+        raise wrong_type("segments", "a mapping, such as {'os': 'linux'}", given)
+    named = [name for name, _ in segments]
+    for name, value in given.items():
         if name not in named:
-            has = ", ".join(named) or "none"
-            raise ParameterError(f"segments: the plan has no segment {name!r}; it has {has}")
+            # Not the name that was given: it may be a value in the wrong place.
+            raise ParameterError(
+                f"segments: the plan has no such segment; it has {', '.join(named) or 'none'}"
+            )
         if not (value is None or isinstance(value, str)):
             raise wrong_type(f"segment {name!r}", "a str or None", value)
-    return dict(segments)
+    return dict(given)
 
 
 def problems(

@@ -25,6 +25,8 @@ class Reason(IntEnum):
     WRONG_PARTITION = 16
     UNAUTHENTICATED = 17
     UNKNOWN_CELL = 18
+    #: Of a pseudonym that a person had forgotten; nothing is kept of it but the number.
+    FORGOTTEN = 19
 
     @property
     def label(self) -> str:

@@ -24,12 +24,12 @@ def empty_state(state: Path, elsewhere: str | None = None) -> Path:
 
 
 def committed(state: Path) -> dict[str, bytes]:
-    """Return every file but the lock, the database and the last run's note, with its content."""
+    """Return every file but the locks, the database and the last run's note, with its content."""
     return {
         str(path.relative_to(state)): path.read_bytes()
         for path in sorted(state.rglob("*"))
         if path.is_file()
-        and path.name not in ("LOCK", "last_run.json")
+        and path.name not in ("LOCK", "BACKUP", "last_run.json")
         and not path.name.startswith("results.db")
     }
 
@@ -51,7 +51,7 @@ def rejects(state: Path) -> list[Reject]:
         reject
         for entry in directory.manifest().quarantine
         for reject in quarantine.unpack(
-            files.load(directory.files.quarantine(entry.generation), quarantine.KIND)
+            files.load(directory.files.quarantine(entry), quarantine.KIND)
         )
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -31,6 +32,7 @@ description: How the <i>app</i> is used.
 period: 7d
 ceilings: {period: 20, lifetime: 900}
 resolution: 1h
+segments: {os: [linux, mac]}
 metrics:
   theme: {type: category, domain: [light, dark], outside: other, window: 7d,
     description: Which theme,
@@ -127,6 +129,7 @@ def _pages(revision: int) -> tuple[dict[str, object], list[dict[str, object]]]:
     noise = {"significant": False, "p_value": 1.0, "detection_floor": 0.02}
     return of, [
         estimate(of, 0, "unexplained", "", 0.2),
+        estimate(of, 3, "false_names", "", 0.42, unit="names"),
         estimate(of, 1, "string", f"/{NASTY}", 0.5, confounded_with=["/other"], **found),
         estimate(of, 2, "string", "/rare", 0.001, **noise),
     ]
@@ -211,7 +214,9 @@ def ask(
     async def send(message: Mapping[str, Any]) -> None:
         sent.append(message)
 
-    asyncio.run(app(scope, receive, send))
+    # What goes wrong is answered, and then raised for the server to log.
+    with suppress(ValueError):
+        asyncio.run(app(scope, receive, send))
     head = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     content = b"".join(each.get("body", b"") for each in sent[1:])
     return Answer(sent[0]["status"], head, content.decode())

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -61,17 +62,20 @@ def test_the_tables_are_those_of_sqlite(
     assert main(["estimates", "--database", undisturbed, "--format", "csv"]) == 0
     assert of_postgres == capsys.readouterr().out
     assert main(["exporter", "--database", text(url), "--once"]) == 0
-    assert 'sotto_source_status{source="database",status="ok"} 1' in capsys.readouterr().out
+    status = 'sotto_source_status{collector="tests.example",source="database",status="ok"} 1'
+    assert status in capsys.readouterr().out
 
 
 def killed(log: Path, state: Path, url: sql.URL) -> None:
     """Run, and die at the end of the transaction, before the last table is written."""
     written = tables.replace_all
 
-    def die(connection: sql.Connection, into: sql.Table, rows: object) -> None:
+    def die(
+        connection: sql.Connection, into: sql.Table, collector: str, rows: Sequence[tables.Row]
+    ) -> None:
         if into.name == "quarantine":
             os._exit(9)
-        written(connection, into, rows)  # type: ignore[arg-type]
+        written(connection, into, collector, rows)
 
     tables.replace_all = die
     aggregate(log, state, plans(), url, max_reports=MAX_REPORTS)

@@ -101,7 +101,7 @@ def test_what_lies_further_back_is_listed_and_not_sent(results):
     results.write({"red": [*steady(30), *steady(10, 0.4, seed=2)]})
     watch = watching(results, send=[Collects()])
     (old,) = watch.look().new
-    assert (old.since, sent, old.deliveries) == (when(30), [], {})
+    assert (old.since, old.news, sent, old.deliveries) == (when(30), False, [], {})
     # Reports of three older windows come late, and show a shift that was none.
     results.write({"red": [(0.8, NOISE)] * 3}, first=35, clock=START + 40 * WEEK + RIPE)
     looked = watch.look()

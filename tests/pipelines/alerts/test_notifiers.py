@@ -54,6 +54,7 @@ ALERT = {
     "windows_between_false_alarms": 156.5,
     "windows": 2,
     "predicted_windows": 3,
+    "news": True,
 }
 
 

@@ -65,9 +65,21 @@ def test_rules_and_dashboard_ask_for_metrics_that_exist():
     assert len(shown) > 30
 
 
-def test_every_alert_is_explained():
-    text = (DEPLOY.parent / "docs" / "operations.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"`(Sotto\w+)`", text)) == set(alerts())
+def test_every_alert_has_a_runbook_and_names_it():
+    """Whoever adds an alert writes its section in docs/runbooks.md, with these four parts."""
+    text = (DEPLOY.parent / "docs" / "runbooks.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    assert set(sections) == set(alerts())
+    for name, section in sections.items():
+        parts = re.findall(r"^\*\*(\w+)\*\* (.+)$", section, re.MULTILINE)
+        assert [part for part, _ in parts] == ["Means", "Look", "Do", "Verify"], name
+        named = set(re.findall(r"\bsotto_\w+", section))
+        assert named <= set(CATALOGUE), name
+    for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]:
+        for rule in group["rules"]:
+            anchor = f"docs/runbooks.md#{rule['alert'].lower()}"
+            assert rule["annotations"]["runbook_url"].endswith(anchor)
+            assert rule["annotations"]["summary"]
 
 
 def test_panels_do_not_overlap_and_name_the_provisioned_source():

@@ -197,7 +197,7 @@ def test_only_reasons_that_are_cured_and_asked_for_are_taken(world):
 def test_a_file_that_has_gone_or_is_damaged_is_told(world):
     state = world.copy()
     directory = StateDirectory(state)
-    file = directory.files.quarantine(directory.manifest().quarantine[0].generation)
+    file = directory.files.quarantine(directory.manifest().quarantine[0])
     content = file.read_bytes()
     file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(AggregationError, match=r"not finished.*damaged"):

@@ -9,7 +9,9 @@ from contextlib import closing
 import pytest
 from invented_results import NASTY, Html, app_of, ask, write_results
 
+from pipelines.results.reader import ResultsReader
 from pipelines.web.access import Access, is_loopback, new_token, token_of
+from pipelines.web.application import Site, application
 from sotto.errors import ParameterError
 
 TOKEN = "a token of this test".replace(" ", "-")
@@ -171,6 +173,23 @@ def test_what_is_wrong_with_a_database_is_said_but_not_to_the_public(tmp_path):
         connection.execute("INSERT INTO meta VALUES (1, 'mine')")
     older = ask(app_of(url), "/")
     assert (older.status, "older Sotto" in older.text) == (500, True)
+
+
+def test_an_error_in_the_page_says_where_and_nothing_of_what(tmp_path):
+    class Broken(ResultsReader):
+        def revision(self) -> str:
+            raise ValueError("a-secret")
+
+    warned: list[str] = []
+    reader = Broken(f"sqlite:///{tmp_path / 'results.db'}")
+    app = application(Site(reader, Access()), warn=warned.append)
+    for _ in range(2):
+        answer = ask(app, "/")
+        assert (answer.status, "ValueError, test_application.py" in answer.text) == (500, True)
+        assert "a-secret" not in answer.text
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert len(warned) == 1
+    assert "a-secret" not in warned[0]
 
 
 def test_a_token_file_holds_a_long_token(tmp_path):

@@ -67,6 +67,7 @@ def test_charts_are_named_and_tables_have_captions_and_headers(file, file_html):
     tags = [tag for tag, _ in file_html.tags]
     assert tags.count("table") == tags.count("caption") > 10
     assert all("scope" in each for tag, each in file_html.tags if tag == "th")
+    assert "1 of 2 candidates are significant, of which 0.42 are false" in file_html.text
     assert "light: 60 %, interval of 95 % 56 % to 64 %" in file_html.text
 
 
@@ -107,6 +108,7 @@ def test_the_public_has_estimates_and_plans_alone(snapshot, file_html):
     shown = Html(rendering.static_file(snapshot, public=True)).text
     assert "12.5 s" in shown
     assert "Which theme" in shown
+    assert "os (linux, mac, other)" in shown
     for operators_own in ("Data health", "4,321", "older than any", "over budget", "1,500"):
         assert operators_own in file_html.text
         assert operators_own not in shown
@@ -114,7 +116,7 @@ def test_the_public_has_estimates_and_plans_alone(snapshot, file_html):
 
 def test_every_kind_and_reason_has_a_sentence():
     kinds = {"share", "group", "mean", "missing", "quantile", "cdf", "bit", "string", "unexplained"}
-    assert set(words.KINDS) == kinds
+    assert set(words.KINDS) == {*kinds, "false_names"}
     assert set(words.REASONS) == set(Reason)
 
 

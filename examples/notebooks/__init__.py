@@ -1,0 +1,1 @@
+"""Notebooks about results, and a small job whose results they can be tried on."""

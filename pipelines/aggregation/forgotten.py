@@ -1,0 +1,114 @@
+"""Pseudonyms that are forgotten: known by a keyed hash alone, and taken out of a state.
+
+A person may have a pseudonym of his device forgotten. What counted of it is taken back, and nothing
+of it stays but a keyed hash, by which its later reports are rejected: as numbers, without their
+bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.aggregation.rows import LEVEL_COUNT
+from pipelines.aggregation.state import State
+from pipelines.aggregation.step import Stepped, Tally, retracted
+from sotto.errors import FormatError
+from sotto.wire.decode import Batch, Reject
+from sotto.wire.format import pseudonym_of
+from sotto.wire.reasons import Reason
+
+
+def tombstone(key: bytes, pseudonym: bytes) -> str:
+    """Return what stays of a forgotten pseudonym: 32 hexadecimal digits."""
+    made = hashlib.blake2b(pseudonym, digest_size=16, key=key, person=b"sotto.forgotten")
+    return made.hexdigest()
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """The tombstones of a state directory."""
+
+    key: bytes  #: of the state directory
+    tombstones: frozenset[str] = frozenset()
+
+    def split(self, batches: Iterable[Batch]) -> tuple[list[Batch], list[Reject]]:
+        """Return what of some batches is not forgotten, and the numbers of reports that are."""
+        kept: list[Batch] = []
+        rejects: list[Reject] = []
+        for batch in batches:
+            mask = self._of(batch.pseudonym) if self.tombstones else np.zeros(0, dtype=np.bool_)
+            if mask.any():
+                append = int(batch.append[mask].max())
+                rejects.append(Reject(Reason.FORGOTTEN, b"", append, int(mask.sum())))
+                batch = _taken(batch, np.flatnonzero(~mask))
+            kept.append(batch)
+        return kept, rejects
+
+    def without_bytes(self, rejects: Sequence[Reject]) -> list[Reject]:
+        """Return rejects, those of forgotten pseudonyms as such and without their bytes."""
+        if not self.tombstones:
+            return list(rejects)
+        return [
+            Reject(Reason.FORGOTTEN, b"", each.append, each.rows) if self._has(each) else each
+            for each in rejects
+        ]
+
+    def _has(self, reject: Reject) -> bool:
+        try:
+            return tombstone(self.key, pseudonym_of(reject.message)) in self.tombstones
+        except FormatError:
+            return False
+
+    def _of(self, pseudonyms: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return which rows of (n, 2) halves of pseudonyms are forgotten."""
+        different, at = np.unique(pseudonyms.astype("<u8", copy=False), axis=0, return_inverse=True)
+        found = [tombstone(self.key, each.tobytes()) in self.tombstones for each in different]
+        mask: NDArray[np.bool_] = np.array(found, dtype=np.bool_)[at.reshape(-1)]
+        return mask
+
+
+def _taken(batch: Batch, at: NDArray[np.intp]) -> Batch:
+    columns = {
+        each.name: getattr(batch, each.name).take(at, axis=0)
+        for each in fields(batch)
+        if each.name != "metric"
+    }
+    return replace(batch, **columns)
+
+
+def ids_of(state: State, pseudonyms: Collection[bytes]) -> NDArray[np.intp]:
+    """Return the places in a state of those of some pseudonyms that it has."""
+    low, high = state.pseudonyms["low"], state.pseudonyms["high"]
+    wanted = [np.frombuffer(each, dtype="<u8") for each in pseudonyms]
+    found = [np.flatnonzero((low == one) & (high == other)) for one, other in wanted]
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.intp)
+
+
+def forget(state: State, pseudonyms: Collection[bytes], append: int) -> Stepped | None:
+    """Take pseudonyms out of a state; None if it has none of them.
+
+    Returns the state without them, and what that changes: count vectors that are taken back, and
+    the number of their reports that had not been rejected before, as rejected at ``append``, ms.
+    """
+    ids = ids_of(state, pseudonyms)
+    if not ids.size:
+        return None
+    gone = np.zeros(state.pseudonyms.size, dtype=np.bool_)
+    gone[ids] = True
+    entries, revoked = state.entries, state.pseudonyms["reason"] != 0
+    theirs = gone[entries["pseudonym"]]
+    live = theirs & ~revoked[entries["pseudonym"]]
+    known = int(LEVEL_COUNT[entries["countable"][live]].sum(dtype=np.int64))
+    counted = np.flatnonzero(theirs & (entries["counted"] != 0))
+    tally = Tally(
+        counted=-counted.size,
+        superseded=counted.size - known,
+        revoked=-int(np.count_nonzero(revoked[ids])),
+    )
+    rejects = [Reject(Reason.FORGOTTEN, b"", append, known)] if known else []
+    return Stepped(state.without(gone), retracted(state, counted), rejects, tally)

@@ -1,0 +1,82 @@
+"""Takes forgotten pseudonyms out of what is committed: states, counts, quarantine.
+
+It is done in the driver's process, without a runner: a pseudonym is in one part of one budget
+period. What it writes are an attempt's files as those of a job are, and depend on nothing but what
+is committed and the intent: killed anywhere, it is done again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from mechanisms.coins import shard_of
+from pipelines.aggregation import counts, quarantine
+from pipelines.aggregation.counts import Matrix, WindowKey
+from pipelines.bounded.job import Job
+from pipelines.storage import files
+from pipelines.storage.intent import Intent
+from pipelines.storage.manifest import Quarantined
+from pipelines.storage.output import JobOutput
+from pipelines.storage.states import StoredStates
+from sotto.wire.decode import Reject
+
+
+def forget(job: Job, intent: Intent) -> JobOutput:
+    """Write what is left without the pseudonyms of an intent; return what was written.
+
+    Raises AggregationError or FormatError if a committed file is missing or damaged.
+    """
+    pseudonyms = tuple(map(bytes.fromhex, intent.forget))
+    files.make_folder(job.files.attempt(job.attempt))
+    done: list[JobOutput] = []
+    pages: defaultdict[int, list[tuple[WindowKey, Matrix]]] = defaultdict(list)
+    rejects: list[Reject] = []
+    registry, manifest = job.registry, job.manifest
+    states = StoredStates(job.files, registry, manifest.key)
+    shards = {each: shard_of(each, registry.shards) for each in pseudonyms}
+    for (period, part), stored in sorted(manifest.states.items()):
+        mine = [each for each in pseudonyms if shards[each] % manifest.parts[period] == part]
+        taken = states.forget(period, part, stored, mine, job.generation, intent.clock or 0)
+        if taken is None:
+            continue
+        written = job.write(taken.target, taken.content)
+        at = {(period, part): taken.stored}
+        done.append(replace(written, states=at, tally=taken.stepped.tally))
+        rejects += taken.stepped.rejects
+        for window, change in taken.stepped.changes.items():
+            pages[counts.page_of(window, registry.period)].append((window, change))
+    for page, changes in sorted(pages.items()):
+        counted = counts.pack_page(counts.merge(job.page(page), changes, job.generation))
+        target = f"counts/{page}.{job.generation}"
+        written = job.write(target, files.with_checksum(counts.KIND, counted))
+        done.append(replace(written, pages=frozenset([page])))
+    if rejects:
+        target = f"quarantine/{job.generation}"
+        packed = quarantine.combine([quarantine.pack(rejects)])
+        written = job.write(target, files.with_checksum(quarantine.KIND, packed))
+        done.append(replace(written, rejects=quarantine.numbers(rejects)))
+    for entry in manifest.quarantine:
+        left = list(_without(job, entry, pseudonyms))
+        if left:
+            target = f"quarantine/{entry.generation}.{job.generation}"
+            content = files.with_checksum(quarantine.KIND, quarantine.pack(left))
+            written = job.write(target, content)
+            done.append(replace(written, rewritten=frozenset([entry.generation])))
+    return JobOutput.sum(done)
+
+
+def _without(job: Job, entry: Quarantined, pseudonyms: Collection[bytes]) -> Iterator[Reject]:
+    """Yield a quarantine file's rejects without the bytes of pseudonyms, if there are any.
+
+    Numbers and reasons stay, and so do the places of all others in the file.
+    """
+    path = job.files.quarantine(entry)
+    with files.committed(path):
+        content = bytes(files.load(path, quarantine.KIND))
+    if not any(each in content for each in pseudonyms):
+        return
+    for reject in quarantine.unpack(content):
+        theirs = any(each in reject.message for each in pseudonyms)
+        yield reject._replace(message=b"") if theirs else reject

@@ -1,0 +1,262 @@
+"""A copy of a state directory in one file, made beside runs, and a directory made of it.
+
+Files of a state never change once they are committed, and the manifest names all of them. So a
+backup holds the directory only as long as it takes to link them; a run that removes one meanwhile
+leaves the link. What is copied is what was committed then: not the run under way, which is done
+again, and nothing that is made again: results, notes of what is published.
+
+The file is a tar archive; its first member, ``BACKUP.json``, has the size and the SHA-256 of all
+others. It is whole once it has its name, and is read back before that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, NamedTuple, TypeAlias
+
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.files import AnyPath
+from pipelines.storage.manifest import Manifest
+from sotto.errors import AggregationError, FormatError
+from sotto.files import open_file, try_lock
+
+#: Called with how many bytes are done, and how many will be.
+Progress: TypeAlias = Callable[[int, int], None]
+
+FORMAT = 1
+_INDEX, _MANIFEST = "BACKUP.json", "MANIFEST.json"
+_MEMBER = re.compile(r"MANIFEST\.json|(plans|states|logs|counts|quarantine)/[0-9A-Za-z.\-]+")
+
+
+class BackedUp(NamedTuple):
+    """What a backup has."""
+
+    state: str  #: random name of the state directory
+    generation: int  #: the one that was committed
+    clock: int | None  #: the log's as of then, ms
+    files: int
+    size: int  #: bytes of them
+
+
+def backup(
+    state_dir: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    progress: Progress = lambda done, total: None,
+    *,
+    wait: float = 0.0,
+) -> BackedUp:
+    """Write what is committed to a file, which must not exist; jobs may go on meanwhile.
+
+    ``progress``: in bytes. ``wait``: seconds to wait for a run that holds the directory.
+
+    Raises AggregationError if there is such a file, no such state, or a file of it is missing.
+    """
+    directory, target = StateDirectory(state_dir), Path(out)
+    if target.exists():
+        raise AggregationError(f"{target} exists already")
+    directory.manifest()  # Refuses what no run has made.
+    partial = target.with_name(f"{target.name}.partial")
+    links = directory.path / "backup"
+    with ExitStack() as stack:
+        stack.enter_context(_alone(directory.path))
+        stack.callback(shutil.rmtree, links, ignore_errors=True)
+        stack.callback(partial.unlink, missing_ok=True)
+        with directory.lock(wait):
+            manifest = directory.manifest()
+            members = _linked(directory, manifest, links)
+        total = sum(path.stat().st_size for path in members.values())
+        index = {name: _digest(path) for name, path in members.items()}
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            _write(file, manifest, members, index, progress, total)
+            file.flush()
+            os.fsync(file.fileno())
+        found = check(partial)
+        os.rename(partial, target)
+        files.sync_directory(target.absolute().parent)
+    return found
+
+
+@contextmanager
+def _alone(state_dir: Path) -> Iterator[None]:
+    """Refuse two backups at one time: the second would remove the links of the first."""
+    descriptor = open_file(state_dir / "BACKUP", os.O_RDWR | os.O_CREAT)
+    try:
+        if not try_lock(descriptor):
+            raise AggregationError(f"another backup of {state_dir} is being made")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _linked(directory: StateDirectory, manifest: Manifest, links: Path) -> dict[str, Path]:
+    """Link, or copy, what a manifest names; return where, by name in the state directory."""
+    shutil.rmtree(links, ignore_errors=True)
+    links.mkdir(mode=0o700)
+    # A restored directory has its files in itself.
+    (links / _MANIFEST).write_bytes(replace(manifest, files=None).to_json())
+    members = {_MANIFEST: links / _MANIFEST}
+    plans = sorted(path for path in (directory.path / "plans").iterdir() if path.is_file())
+    for path in [*plans, *directory.files.named(manifest)]:
+        name = f"{path.parent.name}/{path.name}"
+        link = links / name
+        link.parent.mkdir(exist_ok=True)
+        with files.committed(path):
+            _link(path, link)
+        members[name] = link
+    return members
+
+
+def _link(path: AnyPath, link: Path) -> None:
+    """Link a file, or copy one of another file system, or of one without links."""
+    if not isinstance(path, Path):
+        link.write_bytes(path.read_bytes())
+        return
+    try:
+        os.link(path, link)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(path, link)
+
+
+def _digest(path: Path) -> tuple[int, str]:
+    with path.open("rb") as file:
+        return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write(
+    file: IO[bytes],
+    manifest: Manifest,
+    members: dict[str, Path],
+    index: dict[str, tuple[int, str]],
+    progress: Progress,
+    total: int,
+) -> None:
+    about = {
+        "format": FORMAT,
+        "state": manifest.state,
+        "generation": manifest.generation,
+        "clock": manifest.clock,
+        "files": index,
+    }
+    content = files.dump_document(about)
+    done = 0
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        first = tarfile.TarInfo(_INDEX)
+        first.size, first.mode = len(content), 0o600
+        archive.addfile(first, io.BytesIO(content))
+        for name, path in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = index[name][0], 0o600
+            with path.open("rb") as source:
+                archive.addfile(entry, source)
+            done += entry.size
+            progress(done, total)
+
+
+def check(file: str | os.PathLike[str]) -> BackedUp:
+    """Read a backup whole and return what it has; AggregationError if it is damaged or none."""
+    about: dict[str, object] = {}
+    for _ in _members(Path(file), about):
+        pass
+    return _about(about)
+
+
+def _about(about: dict[str, object]) -> BackedUp:
+    index: dict[str, tuple[int, str]] = about["files"]  # type: ignore[assignment]
+    size = sum(size for size, _ in index.values())
+    return BackedUp(
+        str(about["state"]),
+        int(about["generation"]),  # type: ignore[call-overload]
+        about["clock"],  # type: ignore[arg-type]
+        len(index),
+        size,
+    )
+
+
+def _members(path: Path, about: dict[str, object]) -> Iterator[tuple[str, bytes]]:
+    """Yield names and content of a backup's files, checked; fill in what its index says."""
+    damaged = f"{path} is damaged, or no backup"
+    try:
+        with tarfile.open(path, mode="r:") as archive:
+            entries = iter(archive)
+            first = next(entries, None)
+            head = archive.extractfile(first) if first and first.name == _INDEX else None
+            if head is None:
+                raise AggregationError(f"{damaged}: it does not begin with {_INDEX}")
+            about.update(files.load_document(head.read(), f"{path}: {_INDEX}", FORMAT))
+            left = {name: tuple(found) for name, found in about["files"].items()}  # type: ignore[attr-defined]
+            for entry in entries:
+                body = archive.extractfile(entry) if entry.isreg() else None
+                if body is None or entry.name not in left or not _MEMBER.fullmatch(entry.name):
+                    raise AggregationError(f"{damaged}: {entry.name} does not belong to it")
+                content = body.read()
+                found = (len(content), hashlib.sha256(content).hexdigest())
+                if found != left.pop(entry.name):
+                    raise AggregationError(f"{damaged}: {entry.name} is not as it was written")
+                yield entry.name, content
+    except (tarfile.TarError, FormatError, EOFError) as error:
+        raise AggregationError(f"{damaged}: {error}") from error
+    if left:
+        raise AggregationError(f"{damaged}: it lacks {len(left)} files, such as {min(left)}")
+
+
+def restore(
+    file: str | os.PathLike[str],
+    state_dir: str | os.PathLike[str],
+    progress: Progress = lambda done, total: None,
+) -> BackedUp:
+    """Make a state directory, which must not exist, of a backup; return what it has.
+
+    ``progress``: in bytes. Killed at any moment it leaves no such directory, and may be done again.
+
+    Raises AggregationError if the backup is damaged or the directory exists.
+    """
+    target = Path(state_dir)
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise AggregationError(f"{target} exists already: a backup is restored to a new directory")
+    partial = target.with_name(f"{target.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(mode=0o700, parents=True)
+    about: dict[str, object] = {}
+    done = 0
+    try:
+        for name, content in _members(Path(file), about):
+            path = partial / name
+            path.parent.mkdir(exist_ok=True)
+            files.create(path, [content])
+            done += len(content)
+            progress(done, os.stat(file).st_size)
+        _check_whole(partial)
+        for folder in [each for each in partial.iterdir() if each.is_dir()]:
+            files.sync(folder.iterdir())
+        files.sync([partial / _MANIFEST])
+        with suppress(FileNotFoundError):
+            target.rmdir()
+        os.rename(partial, target)
+        files.sync_directory(target.absolute().parent)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return _about(about)
+
+
+def _check_whole(partial: Path) -> None:
+    """Refuse a backup that lacks what its manifest names."""
+    directory = StateDirectory(partial)
+    manifest = directory.manifest()
+    for path in directory.files.named(manifest):
+        if not Path(str(path)).exists():
+            raise AggregationError(f"the backup lacks {path.parent.name}/{path.name}")
+    for plan in manifest.plans:
+        directory.plans.load(plan)

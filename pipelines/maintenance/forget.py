@@ -1,0 +1,113 @@
+"""Forget a pseudonym that a person hands in from his device.
+
+It is a commit like a run's, under the same lock: an intent that lists the pseudonyms, and a
+manifest from which they are gone: what counted of them in open budget periods is taken back,
+their rows leave the states, their messages the quarantine. A keyed hash of each stays until every
+period in which a report of it may come is closed; until then reports are rejected as ``forgotten``,
+by number, without their bytes. Killed at any moment it is finished by the next process that takes
+the directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import URL
+
+from pipelines.aggregation.forgotten import tombstone
+from pipelines.aggregation.quarantine import KIND, unpack
+from pipelines.bounded.run import opened
+from pipelines.sinks.kafka import Publish
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.files import Checkpoint
+from pipelines.storage.intent import Intent
+from pipelines.storage.ledger import PseudonymLedger, pseudonym_ledger
+from sotto.errors import AggregationError, ParameterError
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a state directory has of a pseudonym."""
+
+    ledgers: tuple[PseudonymLedger, ...]  #: in open budget periods
+    quarantined: int  #: messages in quarantine
+    forgotten: bool  #: whether it has been forgotten already
+
+
+def check_pseudonyms(pseudonyms: Sequence[str]) -> tuple[str, ...]:
+    """Return pseudonyms, each once, in hexadecimal; ParameterError if one is none, or none is."""
+    if not pseudonyms:
+        raise ParameterError("give a pseudonym at least")
+    for at, each in enumerate(pseudonyms, start=1):
+        if len(each) != 32 or set(each.lower()) - set("0123456789abcdef"):
+            # What was given may be anything: it is not repeated.
+            raise ParameterError(f"pseudonym {at} is not written as 32 hexadecimal digits")
+    return tuple(sorted({each.lower() for each in pseudonyms}))
+
+
+def held(state_dir: str | os.PathLike[str], pseudonyms: Sequence[str]) -> dict[str, Held]:
+    """Return what a state directory has of each of some pseudonyms; it is read without its lock.
+
+    Raises ParameterError if one is no pseudonym, AggregationError if there is no such state.
+    """
+    names = check_pseudonyms(pseudonyms)
+    directory = StateDirectory(state_dir)
+    manifest = directory.manifest()
+    numbers = dict.fromkeys(names, 0)
+    for entry in manifest.quarantine:
+        for reject in unpack(files.load(directory.files.quarantine(entry), KIND)):
+            for each in names:
+                numbers[each] += bytes.fromhex(each) in reject.message
+    return {
+        each: Held(
+            pseudonym_ledger(state_dir, each),
+            numbers[each],
+            tombstone(manifest.key, bytes.fromhex(each)) in manifest.forgotten,
+        )
+        for each in names
+    }
+
+
+def forget(
+    state_dir: str | os.PathLike[str],
+    pseudonyms: Collection[str],
+    database: str | URL | None = None,
+    checkpoint: Checkpoint = lambda step: None,
+    *,
+    publish: Publish | None = None,
+    wait: float = 0.0,
+) -> int:
+    """Forget pseudonyms, each 32 hexadecimal digits; return the generation that has.
+
+    ``database``, ``publish``: as of :func:`pipelines.bounded.run.aggregate`. ``wait``: seconds to
+    wait for a run that holds the directory. What has been forgotten already is left as it is.
+
+    Raises ParameterError if one is no pseudonym, AggregationError if it cannot go on; the last
+    commit is then intact.
+    """
+    names = check_pseudonyms(list(pseudonyms))
+    StateDirectory(state_dir).manifest()  # Refuses what no run has made.
+    with opened(state_dir, (), None, database, checkpoint, publish, wait=wait) as (driver, _):
+        interrupted = driver.interrupted()
+        if interrupted is not None:
+            if not interrupted.forget:
+                raise AggregationError(
+                    "a run was interrupted: finish it first with sotto aggregate"
+                )
+            driver.commit(interrupted, None)
+        manifest = driver.manifest
+        if manifest.clock is None:
+            raise AggregationError(f"{os.fspath(state_dir)} has counted nothing yet")
+        new = tuple(
+            each
+            for each in names
+            if tombstone(manifest.key, bytes.fromhex(each)) not in manifest.forgotten
+        )
+        if new:
+            intent = Intent(manifest.generation + 1, manifest.clock, (), forget=new)
+            driver.begin(intent)
+            driver.commit(intent, None)
+        return driver.manifest.generation

@@ -1,0 +1,139 @@
+"""Remove what is kept for no more use: old segments of the log, quarantine after its retention.
+
+States of closed budget periods, and quarantine whose retention is over by the log's clock, are
+removed by every run. What is left to remove beside runs is the embedded log, and quarantine where
+no report has come for long, so that the log's clock stands still.
+
+A segment is removed if all of it is counted, a later one follows, and what follows was appended
+more than a time ago, by the log's clock: a state directory that is restored from an older copy
+goes on where the copy was made, and finds in the log all that came since. Segments go oldest
+first: killed at any moment, what is left is a log.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import URL
+
+from pipelines.bounded.run import Progress, opened
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.manifest import Manifest, expired
+from sotto.errors import AggregationError, ParameterError
+from sotto.log.reader import first_append, partitions, segments
+from sotto.log.writer import now_ms
+from sotto.plan.durations import duration_text
+from sotto.plan.registry import Registry
+
+
+@dataclass(frozen=True)
+class Removable:
+    """What is kept for no more use."""
+
+    segments: tuple[Path, ...] = ()  #: of the log, those of a partition oldest first
+    size: int = 0  #: bytes of them
+    #: Generations whose quarantine is over its retention, and the reports in it.
+    generations: tuple[int, ...] = ()
+    rejects: int = 0
+
+
+def retain(
+    state_dir: str | os.PathLike[str],
+    log: str | os.PathLike[str] | None = None,
+    keep: int | None = None,
+    database: str | URL | None = None,
+    progress: Progress = lambda done, total: None,
+    *,
+    dry_run: bool = False,
+    wait: float = 0.0,
+    clock: Callable[[], int] = now_ms,
+) -> Removable:
+    """Remove what is kept for no more use; return what it was, or with ``dry_run`` would be.
+
+    ``log``: an embedded log, of which segments are removed that are counted and that many ms old:
+    ``keep``, at least the plans' horizon, which is the default. ``database``, ``progress``: as of
+    :func:`pipelines.bounded.run.aggregate`; progress is in bytes. ``wait``: seconds to wait for a
+    run that holds the directory. ``clock``: returns the current time, ms, for quarantine.
+
+    Raises AggregationError if it cannot go on, ParameterError if ``keep`` is too short.
+    """
+    directory = StateDirectory(state_dir)
+    if dry_run:
+        manifest = directory.manifest()
+        return _removable(manifest, _registry(directory, manifest), log, keep, clock())
+    directory.manifest()  # Refuses what no run has made.
+    with opened(state_dir, (), None, database, lambda step: None, wait=wait) as (driver, _):
+        now = clock()
+        found = _removable(driver.manifest, driver.registry, log, keep, now)
+        if found.generations:
+            if driver.interrupted() is not None:
+                raise AggregationError(
+                    "a run was interrupted: finish it first with sotto aggregate"
+                )
+            driver.expire(now)
+        remove_segments(found, progress)
+        return found
+
+
+def remove_segments(found: Removable, progress: Progress = lambda done, total: None) -> None:
+    """Remove segments of a log, durably, those of a partition oldest first."""
+    done = 0
+    for path in found.segments:
+        done += path.stat().st_size
+        path.unlink()
+        # Before the next one: nobody finds a gap.
+        files.sync_directory(path.parent)
+        progress(done, found.size)
+
+
+def _registry(directory: StateDirectory, manifest: Manifest) -> Registry:
+    return Registry([directory.plans.load(fingerprint) for fingerprint in manifest.plans])
+
+
+def _removable(
+    manifest: Manifest,
+    registry: Registry,
+    log: str | os.PathLike[str] | None,
+    keep: int | None,
+    now: int,
+) -> Removable:
+    found = () if log is None else tuple(old_segments(Path(log), manifest, registry, keep))
+    over = expired(manifest, registry, now)
+    return Removable(
+        segments=found,
+        size=sum(path.stat().st_size for path in found),
+        generations=tuple(each.generation for each in over),
+        rejects=sum(sum(each.rows.values()) for each in over),
+    )
+
+
+def old_segments(
+    log: Path, manifest: Manifest, registry: Registry, keep: int | None = None
+) -> Iterator[Path]:
+    """Yield the segments of a log that are counted and old; parameters as of :func:`retain`."""
+    keep = registry.horizon if keep is None else keep
+    if keep < registry.horizon:
+        raise ParameterError(
+            f"segments must be kept for at least {duration_text(registry.horizon)}, for which "
+            f"plans take reports, not {duration_text(keep)}"
+        )
+    if not log.is_dir():
+        raise AggregationError(f"there is no log in {log}")
+    for partition in partitions(log):
+        last = manifest.last.get(partition.name)
+        if last is None or manifest.clock is None:
+            continue
+        found = segments(partition)
+        for segment, following in itertools.pairwise(found):
+            # The record by which the partition is known again stays.
+            if following.base > last.position:
+                break
+            begun = first_append(following)
+            if begun is None or begun + keep > manifest.clock:
+                break
+            yield segment.path

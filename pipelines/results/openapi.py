@@ -1,0 +1,142 @@
+"""What OpenAPI says of the answers of ``/api/v1``, made of what the views say of their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from pipelines.sinks.views import Column, Kind, View
+
+Schema: TypeAlias = dict[str, Any]
+Answers: TypeAlias = dict[int | str, dict[str, Any]]
+Format: TypeAlias = Literal["json", "csv", "parquet", "arrow"]
+
+#: By format, the preferred one first.
+MEDIA_TYPES: Mapping[Format, str] = {
+    "json": "application/json",
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    "arrow": "application/vnd.apache.arrow.file",
+}
+
+_NULL = {"type": "null"}
+_TYPES: Mapping[Kind, Schema] = {
+    "text": {"type": "string"},
+    "integer": {"type": "integer"},
+    "number": {"type": "number"},
+    "boolean": {"type": "boolean"},
+    "time": {"type": "string", "format": "date-time"},
+    "integers": {"type": "array", "items": {"type": "integer"}},
+    "texts": {"type": "array", "items": {"type": "string"}},
+}
+#: What examples have in a column, by its name, or else by what it holds.
+_SAMPLES: Mapping[str, object] = {
+    "collector": "fleet.example",
+    "plan": "departures",
+    "version": 3,
+    "metric": "carrier",
+    "window_start": "2013-06-01T00:00:00.000Z",
+    "window_end": "2013-06-29T00:00:00.000Z",
+    "segment": "",
+    "type": "category",
+    "mechanism": "grr",
+    "kind": "share",
+    "item": "DL",
+    "low": 0.11,
+    "high": 0.15,
+    "standard_error": 0.01,
+    "unit": "share",
+    "position": 2,
+    "method": "unbiased",
+    "significant": None,
+    "p_value": None,
+    "confounded_with": None,
+    "minimum_reports": 20,
+    "withheld": None,
+    "revision": 7,
+    "reason": "late",
+    "requeued": 0,
+}
+_SAMPLES_BY_KIND: Mapping[Kind, object] = {
+    "text": "text",
+    "integer": 4810,
+    "number": 0.13,
+    "boolean": True,
+    "time": "2013-06-01T00:00:00.000Z",
+    "integers": [10, 800, 4000],
+    "texts": ["AA"],
+}
+_PROBLEM = {
+    "application/problem+json": {
+        "schema": {
+            "type": "object",
+            "properties": {"title": {"type": "string"}, "status": {"type": "integer"}},
+            "required": ["title", "status"],
+        },
+        "example": {"title": "there are no results yet", "status": 503},
+    }
+}
+
+#: A plan and the health of a job, as JSON has them.
+PLAN: Schema = {
+    "type": "object",
+    "properties": {
+        "fingerprint": {"type": "string", "description": "by which reports name the plan"},
+    },
+    "required": ["fingerprint"],
+}
+HEALTH: Schema = {
+    "type": "object",
+    "properties": {
+        "collector": {"type": "string"},
+        "job": {"type": "string", "description": "its random name"},
+        "generation": {"type": "integer", "description": "grows with every change"},
+        "clock": {
+            "type": ["string", "null"],
+            "format": "date-time",
+            "description": "append time up to which reports have been read",
+        },
+        "offsets": {
+            "type": "object",
+            "additionalProperties": {"type": "integer"},
+            "description": "partition to the offset that the job reads next",
+        },
+    },
+    "additionalProperties": {"type": ["integer", "null"]},
+}
+
+
+def answers(name: str, item: Schema) -> Answers:
+    """Return the answers of a route whose JSON has a list of items under a name."""
+    properties = {name: {"type": "array", "items": item}}
+    schema = {"type": "object", "properties": properties, "required": [name]}
+    return {
+        200: {"description": "what there is", "content": {"application/json": {"schema": schema}}},
+        304: {"description": "not changed since If-None-Match"},
+        503: {"description": "there are no results, or not now", "content": _PROBLEM},
+    }
+
+
+def page_of(view: View) -> Answers:
+    """Return the answers of the route of a view."""
+    columns = {each.name: _column(each) for each in view.columns}
+    found = answers(view.name, {"type": "object", "properties": columns, "required": list(columns)})
+    content = found[200]["content"]
+    schema = content["application/json"]["schema"]
+    said = "cursor of the next page; null on the last one"
+    schema["properties"]["next"] = {"type": ["string", "null"], "description": said}
+    schema["required"].append("next")
+    row = {each.name: _SAMPLES.get(each.name, _SAMPLES_BY_KIND[each.kind]) for each in view.columns}
+    content["application/json"]["example"] = {view.name: [row], "next": None}
+    for kind, media_type in MEDIA_TYPES.items():
+        text: Schema = {"type": "string"}
+        if kind != "json":
+            binary = text if kind == "csv" else {**text, "format": "binary"}
+            content[media_type.partition(";")[0]] = {"schema": binary}
+    found[406] = {"description": "no such format", "content": _PROBLEM}
+    found[422] = {"description": "no such parameter, or value", "content": _PROBLEM}
+    return found
+
+
+def _column(column: Column) -> Schema:
+    return {"description": column.comment, "anyOf": [_TYPES[column.kind], _NULL]}

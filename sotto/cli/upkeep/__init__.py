@@ -1,0 +1,1 @@
+"""Commands for what an operator does with a state directory beside runs."""

@@ -1,0 +1,155 @@
+"""The HTTP interface: formats, pages, what has not changed, what is refused, what is public."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from asgi_client import Answer, get
+from fastapi import FastAPI
+from stored_results import SEGMENTS, project
+
+from pipelines.results.api import create_router
+from pipelines.results.reader import ResultsReader
+
+
+class Api:
+    """The interface, in an application of its own."""
+
+    def __init__(self, file: Path, *, public: bool = False) -> None:
+        self.app = FastAPI()
+        reader = ResultsReader(f"sqlite:///{file}")
+        self.app.include_router(create_router(reader, public=public))
+
+    def get(self, path: str, **more: Mapping[str, object]) -> Answer:
+        return get(self.app, f"/api/v1/{path}", more.pop("query", None), **more)
+
+    def described(self) -> Any:
+        return get(self.app, "/openapi.json").json()["paths"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    project(f"sqlite:///{tmp_path / 'results.db'}")
+    return tmp_path / "results.db"
+
+
+@pytest.fixture
+def api(file: Path) -> Api:
+    return Api(file)
+
+
+def test_estimates_are_answered(api: Api) -> None:
+    query = {"metric": "colour", "item": "red", "newest": True, "since": "2013-06-01"}
+    found = api.get("estimates", query=query).json()
+    assert found["next"] is None
+    assert [each["segment"] for each in found["estimates"]] == [*SEGMENTS]
+    first, _, withheld = found["estimates"]
+    assert first["window_start"] == "2013-06-02T00:00:00.000Z"
+    assert (first["value"], first["reports_by_level"]) == (0.25, [0, 100])
+    assert (withheld["value"], withheld["withheld"]) == (None, "7 reports, the plan asks for 20")
+    assert api.get("budgets").json()["budgets"][0]["accepted"] == 2.5
+    assert api.get("health").json()["collectors"][0]["generation"] == 1
+    assert api.get("plans").json() == {"plans": []}
+    assert [each["windows"] for each in api.get("metrics").json()["metrics"]] == [2, 1]
+
+
+def test_every_format_has_the_same_rows(api: Api) -> None:
+    expected = [each["share"] for each in api.get("shares").json()["shares"]]
+    text = api.get("shares", headers={"accept": "text/html, text/csv;q=0.9, */*;q=0.1"})
+    assert text.headers["content-type"] == "text/csv; charset=utf-8"
+    assert [float(each["share"]) for each in csv.DictReader(io.StringIO(text.text))] == expected
+    parquet = api.get("shares", query={"format": "parquet"}, headers={"accept": "text/csv"})
+    assert pq.read_table(io.BytesIO(parquet.body))["share"].to_pylist() == expected
+    arrow = api.get("shares", headers={"accept": "application/vnd.apache.arrow.file"})
+    assert pa.ipc.open_file(arrow.body).read_all()["share"].to_pylist() == expected
+
+
+def test_pages_are_linked(api: Api) -> None:
+    path, items, pages = "estimates?limit=3&item=red&item=blue&format=csv", [], 0
+    while path:
+        answer = api.get(path)
+        items += [each["item"] for each in csv.DictReader(io.StringIO(answer.text))]
+        link = re.fullmatch('<(.+)>; rel="next"', answer.headers.get("link", ""))
+        path, pages = f"estimates{link[1]}" if link else "", pages + 1
+    assert (len(items), pages) == (12, 4)
+    assert items == ["red", "blue"] * 6
+    first = api.get("windows", query={"limit": 6}).json()
+    rest = api.get("windows", query={"cursor": first["next"]}).json()
+    assert [each["metric"] for each in rest["windows"]] == ["delay"]
+
+
+def test_what_has_not_changed_is_not_sent_again(api: Api, file: Path) -> None:
+    for path in ("shares", "health", "plans"):
+        etag = api.get(path).headers["etag"]
+        again = api.get(path, headers={"if-none-match": f'"other", W/{etag}'})
+        assert (again.status, again.body) == (304, b"")
+        assert again.headers["etag"] == etag
+    etag = api.get("shares").headers["etag"]
+    assert api.get("shares", headers={"accept": "text/csv", "if-none-match": etag}).body
+    project(f"sqlite:///{file}", generation=2)
+    assert api.get("shares", headers={"if-none-match": etag}).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "title"),
+    [
+        ("shares?metirc=colour", 422, "there is no parameter metirc"),
+        ("windows?kind=share", 422, "there is no parameter kind"),
+        ("shares?since=7", 422, "since: a time must be such as 2013-06-01"),
+        ("shares?limit=0", 422, "limit: "),
+        ("shares?metric=%00", 422, "metric: "),
+        ("shares?format=xlsx", 422, "format: "),
+        ("shares?cursor=x", 422, "cursor: it is not the `next` of a page"),
+        ("shares?cursor=WzFd", 422, "cursor: it does not follow a page of this view"),
+    ],
+)
+def test_what_is_wrong_is_said(api: Api, path: str, status: int, title: str) -> None:
+    answer = api.get(path)
+    assert answer.status == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert title in answer.json()["title"]
+    assert answer.json()["status"] == status
+
+
+def test_a_format_that_there_is_not_is_refused(api: Api) -> None:
+    answer = api.get("shares", headers={"accept": "image/png"})
+    assert (answer.status, answer.json()["status"]) == (406, 406)
+
+
+def test_results_that_cannot_be_read_name_no_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "results.db"
+    api = Api(file)
+    answer = api.get("windows")
+    assert (answer.status, answer.json()["title"]) == (503, "there are no results yet")
+    file.write_bytes(b"no database" * 1000)
+    answer = api.get("health")
+    assert answer.json() == {"title": "the results cannot be read now", "status": 503}
+    assert answer.headers["retry-after"] == "5"
+    assert "not a database" in caplog.text
+
+
+def test_the_public_is_shown_no_operations(file: Path) -> None:
+    api = Api(file, public=True)
+    for path in ("health", "budgets", "rejections"):
+        assert api.get(path).status == 404
+    described = api.described()
+    assert "/api/v1/shares" in described
+    assert not any("health" in path or "budgets" in path for path in described)
+
+
+def test_the_description_says_what_each_column_means(api: Api) -> None:
+    described = api.described()["/api/v1/shares"]["get"]
+    schema = described["responses"]["200"]["content"]["application/json"]["schema"]
+    column = schema["properties"]["shares"]["items"]["properties"]["detection_floor"]
+    assert column["description"] == "smallest true share that is reliably distinguished from zero"
+    assert {each["name"] for each in described["parameters"]} >= {"metric", "segment", "item"}

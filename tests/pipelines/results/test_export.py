@@ -1,0 +1,87 @@
+"""`sotto export`: every format has the same rows, and is read by the tools that it is for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from stored_results import FIRST, project
+
+from pipelines.results.encode import WRITERS
+from pipelines.sinks.views import VIEW_SHARES, VIEWS
+from sotto.cli import main
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    project(f"sqlite:///{tmp_path / 'results.db'}")
+    return tmp_path
+
+
+def frame(path: Path) -> pd.DataFrame:
+    readers = {
+        ".parquet": pd.read_parquet,
+        ".arrow": pd.read_feather,
+        ".csv": lambda file: pd.read_csv(file, keep_default_na=False),
+        ".json": lambda file: pd.DataFrame(json.loads(file.read_text("utf-8"))),
+    }
+    return readers[path.suffix](path)
+
+
+def test_every_format_has_every_view(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = state / "out"
+    for name in WRITERS:
+        assert main(["export", "--state", str(state), "--format", name, "--out", str(out)]) == 0
+    assert "shares.json" in capsys.readouterr().out
+    assert len([*out.iterdir()]) == len(WRITERS) * len(VIEWS)
+    for view in VIEWS:
+        frames = [frame(out / f"{view.name}.{name}") for name in WRITERS]
+        names = [column.name for column in view.columns]
+        assert all([*each.columns] == names for each in frames)
+        assert len({len(each) for each in frames}) == 1
+    shares = frame(out / "shares.parquet")
+    assert shares.window_start.min() == pd.Timestamp(FIRST)
+    assert shares.equals(frame(out / "shares.arrow"))
+    assert [*shares.share] == [*frame(out / "shares.csv").share]
+    (line,) = json.loads((out / "budgets.json").read_text())
+    assert (line["closed"], line["period_start"]) == (True, "2013-06-01T00:00:00.000Z")
+    field = pq.read_schema(out / "shares.parquet").field("share")
+    assert field.metadata[b"comment"].decode() == VIEW_SHARES.columns[9].comment
+
+
+def test_duckdb_reads_what_is_exported(state: Path) -> None:
+    for name in ("parquet", "csv", "json"):
+        file = state / f"shares.{name}"
+        given = ["--table", "shares", "--format", name, "--out", str(file)]
+        assert main(["export", "--state", str(state), *given]) == 0
+        query = f"SELECT item, window_start FROM '{file}' WHERE segment = 'os=linux' LIMIT 1"
+        assert duckdb.sql(f"SELECT item, epoch_ms(window_start) FROM ({query})").fetchall() == [
+            ("red", int(FIRST.timestamp() * 1000))
+        ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--state", "missing", "--out", "out"], "there are no results in missing/results.db"),
+        (["--state", ".", "--table", "share", "--out", "x"], "--table must be one of latest_"),
+        (["--state", ".", "--out", "results.db"], "is a file: give a folder, or --table"),
+        (["--database", "sqlite:///results.db", "--out", "results.db/x"], "results.db"),
+    ],
+)
+def test_what_cannot_be_exported_is_said_and_nothing_is_left(
+    state: Path,
+    given: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(state)
+    before = sorted(state.iterdir())
+    assert main(["export", *given]) == 2
+    assert said in capsys.readouterr().err
+    assert sorted(state.iterdir()) == before

@@ -1,0 +1,58 @@
+"""The queries of docs/results.md, in SQLite and by DuckDB from exported files; the notebook."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import nbformat
+import pytest
+from documented_queries import DEVICES, comparable, queries
+from nbclient import NotebookClient
+
+from examples.notebooks.small_job import play
+from sotto.cli import main
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[3]
+NOTEBOOK = ROOT / "examples" / "notebooks" / "results.ipynb"
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return play(tmp_path_factory.mktemp("results"), DEVICES)
+
+
+def test_documented_queries_give_the_same_rows_in_sqlite_and_duckdb(
+    state: Path, tmp_path: Path
+) -> None:
+    assert main(["export", "--state", str(state), "--out", str(tmp_path)]) == 0
+    duck = duckdb.connect()
+    for file in tmp_path.iterdir():
+        duck.execute(f"CREATE VIEW {file.stem} AS SELECT * FROM '{file}'")
+    lengths = []
+    with closing(sqlite3.connect(f"file:{state / 'results.db'}?mode=ro", uri=True)) as lite:
+        for query in queries():
+            rows = comparable(lite.execute(query))
+            assert comparable(duck.execute(query).fetchall()) == rows, query
+            lengths.append(len(rows))
+    # Nothing is withheld, nothing was rejected.
+    assert lengths == [4, 3, 3, 0, 0, 3]
+
+
+def test_the_notebook_goes_from_a_job_to_plots(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs or cell.execution_count for cell in cells), "strip its outputs"
+    monkeypatch.setenv("SOTTO_STATE", str(state))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [set(output.data) for cell in cells for output in cell.outputs if "data" in output]
+    assert sum("image/png" in kinds for kinds in shown) == 2
+    assert sum("text/html" in kinds for kinds in shown) == 3

@@ -1,0 +1,191 @@
+"""The reader of results: what it chooses, pages, and what it says of a database that has none."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from stored_results import COLLECTOR, FIRST, SECOND, SEGMENTS, project
+
+from pipelines.results.database import NoResultsError, ResultsError, UnreadableError
+from pipelines.results.reader import Chosen, ResultsReader, milliseconds, moment
+from pipelines.results.records import Budget, Estimate, Metric, Rejection, Window
+from pipelines.sinks.sql import Results
+from pipelines.sinks.tables import WINDOWS
+from pipelines.sinks.views import (
+    VIEW_BUDGETS,
+    VIEW_ESTIMATES,
+    VIEW_METRICS,
+    VIEW_REJECTIONS,
+    VIEW_WINDOWS,
+    VIEWS,
+)
+from sotto.errors import AggregationError, ParameterError
+
+RECORDS = {
+    VIEW_WINDOWS: Window,
+    VIEW_ESTIMATES: Estimate,
+    VIEW_METRICS: Metric,
+    VIEW_BUDGETS: Budget,
+    VIEW_REJECTIONS: Rejection,
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "results.db"
+
+
+@pytest.fixture
+def reader(file: Path) -> ResultsReader:
+    project(f"sqlite:///{file}")
+    return ResultsReader(f"sqlite:///{file}")
+
+
+def test_records_have_the_columns_of_the_views() -> None:
+    for view, record in RECORDS.items():
+        assert {column.name for column in view.columns} == {*record.__dataclass_fields__}
+
+
+def test_all_that_is_stored_is_read(reader: ResultsReader) -> None:
+    windows = reader.windows()
+    assert [(each.metric, each.window_start, each.segment) for each in windows] == [
+        *(("colour", start, segment) for start in (FIRST, SECOND) for segment in SEGMENTS),
+        ("delay", SECOND, ""),
+    ]
+    assert windows[0].window_end - windows[0].window_start == timedelta(days=1)
+    assert windows[0].reports_by_level == (0, 100)
+    first, *_, median = reader.estimates()
+    assert (first.item, first.value, first.shown, first.withheld) == ("red", 0.25, 0.25, None)
+    assert (median.kind, median.confounded_with, median.significant) == ("quantile", ("1", "2"), 1)
+    (budget,) = reader.budgets()
+    assert (budget.accepted, budget.most_observed, budget.closed) == (2.5, 1.5, 1)
+    assert reader.rejections() == [
+        Rejection(COLLECTOR, "late", 6, 1),
+        Rejection(COLLECTOR, "malformed", 1, 0),
+    ]
+    colour, delay = reader.metrics()
+    assert (colour.windows, colour.reports) == (2, 200)
+    assert (delay.first_window, delay.newest_window) == (SECOND, SECOND)
+    (health,) = reader.health()
+    assert (health.generation, health.clock) == (1, SECOND + timedelta(days=1))
+    assert reader.plans() == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "number"),
+    [
+        (Chosen(metric="colour"), 12),
+        (Chosen(metric="colour", segment=""), 4),
+        (Chosen(segment="os=linux", items=("red",)), 2),
+        (Chosen(newest=True), 8),
+        (Chosen(newest=True, until=SECOND), 6),
+        (Chosen(since=SECOND), 8),
+        (Chosen(kind="mean"), 1),
+        (Chosen(version=2), 0),
+        (Chosen(collector="another.example"), 0),
+    ],
+)
+def test_what_is_chosen_is_read(reader: ResultsReader, chosen: Chosen, number: int) -> None:
+    found = reader.estimates(chosen)
+    assert len(found) == number
+    assert {*found} <= {*reader.estimates()}
+
+
+def test_pages_add_up_to_the_whole(reader: ResultsReader) -> None:
+    for view in VIEWS:
+        whole = reader.page(view)
+        rows, after = [], None
+        while True:
+            page = reader.page(view, after=after, limit=2)
+            assert len(page.rows) <= 2
+            rows += page.rows
+            if (after := page.next) is None:
+                break
+        assert rows == whole.rows
+        assert whole.next is None
+    with pytest.raises(ParameterError):
+        reader.page(VIEW_WINDOWS, after=(1, 2))
+    with pytest.raises(ParameterError):
+        reader.page(VIEW_REJECTIONS, after=("late", 2))
+
+
+def test_all_rows_are_read_some_at_a_time(
+    reader: ResultsReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.results.reader._BATCH", 5)
+    (found,) = reader.read_all([VIEW_ESTIMATES], lambda view, batches: [*map(list, batches)])
+    assert [len(batch) for batch in found] == [5, 5, 4]
+    assert [tuple(row) for batch in found for row in batch] == reader.page(VIEW_ESTIMATES).rows
+
+
+def test_the_revision_changes_with_the_results(reader: ResultsReader, file: Path) -> None:
+    before = reader.revision()
+    assert reader.revision() == before
+    project(f"sqlite:///{file}", generation=2)
+    assert reader.revision() != before
+
+
+def test_nothing_is_written(reader: ResultsReader, file: Path) -> None:
+    before = {path.name: path.read_bytes() for path in file.parent.iterdir()}
+    reader.estimates()
+    reader.health()
+    assert {path.name: path.read_bytes() for path in file.parent.iterdir()} == before
+
+
+def test_a_database_without_results_says_so(file: Path) -> None:
+    reader = ResultsReader(f"sqlite:///{file}")
+    with pytest.raises(NoResultsError, match=r"there are no results in .*results\.db"):
+        reader.windows()
+    sqlite3.connect(file).close()
+    with pytest.raises(NoResultsError, match="has no results"):
+        reader.windows()
+    with Results(f"sqlite:///{file}") as results:
+        results.prepare()
+    with pytest.raises(NoResultsError, match="no results yet"):
+        reader.windows()
+
+
+def test_a_database_that_cannot_be_read_says_why(reader: ResultsReader, file: Path) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("DROP VIEW windows")
+        connection.execute("DROP VIEW metrics")
+        connection.execute("DROP VIEW latest_estimates")
+        connection.execute("ALTER TABLE stored_windows DROP COLUMN withheld")
+    with pytest.raises(ResultsError, match="of an older Sotto; aggregate once more"):
+        reader.windows()
+    with Results(f"sqlite:///{file}") as results, pytest.raises(AggregationError, match="older"):
+        results.table(WINDOWS)
+    file.write_bytes(b"no database" * 1000)
+    with pytest.raises(ResultsError, match="not a database"):
+        reader.windows()
+
+
+def test_a_database_that_is_locked_is_unreadable_for_now(
+    reader: ResultsReader, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.results.database._LOCKED", 0.05)
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+    (file.parent / "results.db-wal").write_bytes(b"")
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(UnreadableError, match="locked"):
+            reader.windows()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "nothing", "nosuch://x/y"])
+def test_what_is_no_database_is_refused(url: str) -> None:
+    with pytest.raises(ResultsError):
+        ResultsReader(url)
+
+
+def test_times_are_aware_and_within_what_there_is() -> None:
+    assert moment(milliseconds(FIRST)) == FIRST
+    assert moment(2**62).year == 9999
+    assert moment(-(2**62)) == datetime(1, 1, 1, tzinfo=UTC)
+    with pytest.raises(ParameterError):
+        milliseconds(datetime(2013, 6, 1))

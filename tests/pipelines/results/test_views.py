@@ -1,0 +1,90 @@
+"""The views for people, and the page that says what they and the tables are."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from stored_results import project
+
+from pipelines.results import reference
+from pipelines.sinks import schema
+from pipelines.sinks.sql import DocumentDatabase, Results
+from pipelines.sinks.tables import METADATA, SINK_METADATA
+from pipelines.sinks.views import VIEWS
+
+PAGE = Path(__file__).parents[3] / "docs" / "tables.md"
+
+
+@pytest.fixture
+def connection(tmp_path):
+    project(f"sqlite:///{tmp_path / 'results.db'}")
+    with closing(sqlite3.connect(tmp_path / "results.db")) as opened:
+        yield opened
+
+
+def test_the_page_is_up_to_date():
+    assert PAGE.read_text(encoding="utf-8") == reference.page(), "write it again with `make docs`"
+
+
+def test_every_table_and_column_is_described():
+    for metadata in (METADATA, SINK_METADATA):
+        for table in metadata.sorted_tables:
+            assert table.comment, table.name
+            assert [column.name for column in table.columns if not column.comment] == []
+
+
+def test_views_have_their_columns_and_rows(connection):
+    numbers = {}
+    for view in VIEWS:
+        cursor = connection.execute(f"SELECT * FROM {view.name}")
+        assert [name for name, *_ in cursor.description] == [each.name for each in view.columns]
+        numbers[view.name] = len(cursor.fetchall())
+    assert numbers == {
+        "latest_estimates": 8,
+        "shares": 8,
+        "means": 1,
+        "quantiles": 1,
+        "estimates": 14,
+        "windows": 7,
+        "metrics": 2,
+        "rejections": 2,
+        "budgets": 1,
+    }
+
+
+def test_times_are_times_and_epsilon_is_epsilon(connection):
+    query = "SELECT window_start, segment, share FROM shares WHERE item = 'red' LIMIT 2"
+    assert connection.execute(query).fetchall() == [
+        ("2013-06-01T00:00:00.000Z", "", 0.25),
+        ("2013-06-01T00:00:00.000Z", "os=linux", 0.35),
+    ]
+    query = "SELECT period_end, accepted, most_observed FROM budgets"
+    assert connection.execute(query).fetchall() == [("2013-06-02T00:00:00.000Z", 2.5, 1.5)]
+    assert connection.execute("SELECT probability, quantile FROM quantiles").fetchall() == [
+        (0.5, 4.0)
+    ]
+    connection.execute("UPDATE stored_windows SET window_end = 1000000000000000000")
+    assert connection.execute("SELECT DISTINCT window_end FROM windows").fetchall() == [(None,)]
+
+
+def test_views_of_another_release_are_made_anew(tmp_path, connection):
+    connection.execute(f"DROP VIEW {schema.VERSION}")
+    connection.execute("DROP VIEW shares")
+    connection.execute("CREATE VIEW shares AS SELECT 1 AS one")
+    with DocumentDatabase(f"sqlite:///{tmp_path / 'results.db'}") as database:
+        database.prepare()
+        columns = {each.name for each in VIEWS[1].columns}
+        query = "SELECT name FROM pragma_table_info('shares')"
+        assert {name for (name,) in connection.execute(query)} == columns
+        assert connection.execute("SELECT count(*) FROM sink_jobs").fetchone() == (0,)
+        assert len(connection.execute("SELECT * FROM estimates").fetchall()) == 14
+
+
+def test_a_database_that_has_all_is_not_written_to(tmp_path, connection):
+    before = connection.execute("PRAGMA schema_version").fetchone()
+    with Results(f"sqlite:///{tmp_path / 'results.db'}") as results:
+        results.prepare()
+    assert connection.execute("PRAGMA schema_version").fetchone() == before
