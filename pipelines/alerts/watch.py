@@ -95,9 +95,7 @@ class AlertWatch:
         with file.changing(self._path) as kept:
             now = self._clock()
             new = update(kept, judgements, self.configuration, now)
-            for alert in new:
-                if not alert.news:
-                    continue
+            for alert in (each for each in new if each.news):
                 alert.deliveries = {each.name: Delivery(next=now) for each in self._notifiers}
         self._revision = revision
         undelivered = self.deliver()

@@ -55,7 +55,9 @@ HISTORY = (
     "Each window is estimated from its own reports alone. A window that is still open, or whose "
     "reports are at early levels, has a wider interval and will change. A difference between "
     "windows can be noise where their intervals overlap, and a change of who reports is not told "
-    "from a change of what they report."
+    "from a change of what they report. A smoothed line is the expected level of each window given "
+    "all of them, by a model of a level that drifts and the noise that is known. It is for "
+    "display: its points share what the windows around them say."
 )
 MOVED = (
     "Each window is compared with what the earlier windows of its figure predict: the figure may "
