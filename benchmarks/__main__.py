@@ -16,6 +16,7 @@ BENCHMARKS = {
     "experiments": "experiments",
     "strings": "strings",
     "linking": "linking",
+    "alerts": "alerts",
     "step": "step",
     "run": "run",
     "growth": "run.growth",

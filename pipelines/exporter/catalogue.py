@@ -113,6 +113,14 @@ sotto_estimates_exposed
     Estimates of newest windows that are exposed.
 sotto_estimates_omitted
     Estimates of newest windows that are not, to keep the number of series bounded.
+sotto_estimate_moved{plan, metric, segment, kind, item, direction}
+    By how much a figure moved: alerts sent in the last 30 days that the results still show.
+sotto_estimate_moved_timestamp_seconds{plan, metric, segment, kind, item, direction}
+    When that alert was raised.
+sotto_alerts_evaluated_timestamp_seconds{file}
+    When the results were last looked at for alerts; 0 if the file cannot be read.
+sotto_alerts_undelivered{file}
+    Messages about alerts that could not be delivered yet.
 """
 
 

@@ -14,6 +14,7 @@
       attempts/      what a job writes before it is moved to the four above: ATTEMPT/NAME.RANDOM
       results.db     the default database; a projection of all this, which can be made again
       BACKUP, backup/  the lock of a backup that is being made, and its links
+      alerts.json    what sotto alerts and sotto serve keep of alerts; none of the job's
       last_run.json  how the last run went, for those who watch; nothing depends on it
       published.json up to where results are published; without it they are published again
       published-quarantine.json  the same of what was rejected

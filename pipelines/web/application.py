@@ -25,6 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pipelines.alerts.watch import AlertWatch
 from pipelines.results.database import NoResultsError, UnreadableError
 from pipelines.results.reader import ResultsReader
 from pipelines.web import rendering, views
@@ -59,12 +60,21 @@ class Site:
     access : Access
     state : Path, optional
         The state directory, which has the plans and says how the last run went.
+    watch : AlertWatch, optional
+        What looks for alerts.
     """
 
-    def __init__(self, reader: ResultsReader, access: Access, state: Path | None = None) -> None:
+    def __init__(
+        self,
+        reader: ResultsReader,
+        access: Access,
+        state: Path | None = None,
+        watch: AlertWatch | None = None,
+    ) -> None:
         self.access = access
         self._reader = reader
         self._state = state
+        self._watch = watch
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
         self._made: OrderedDict[tuple[str, str], bytes] = OrderedDict()
@@ -84,7 +94,7 @@ class Site:
         revision = self.revision()
         with self._lock:
             if self._snapshot is None or self._snapshot.revision != revision:
-                self._snapshot = Snapshot(self._reader, revision, self._state)
+                self._snapshot = Snapshot(self._reader, revision, self._state, self._watch)
                 self._made.clear()
             return self._snapshot
 

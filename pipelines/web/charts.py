@@ -271,6 +271,7 @@ def series(
         tuple[str, Sequence[tuple[float | None, tuple[float, float] | None, str]], str]
     ],
     label: str,
+    smoothed: Sequence[Sequence[float]] = (),
 ) -> Markup:
     """Return figures over windows: one panel a figure, each with a scale of its own.
 
@@ -283,12 +284,17 @@ def series(
         The name of a figure, its estimate, interval and text in each window, and its unit.
     label : str
         Below the horizontal axis.
+    smoothed : sequence of sequence of float
+        Of each figure a smoothed series, empty for none; of no figure if left out.
     """
 
     def draw(*parts: Axes) -> None:
-        for axes, (name, values, unit) in zip(parts, lines, strict=True):
-            shown = [one[0] if one[0] is not None else math.nan for one in values]
-            axes.plot(places(starts), shown, color=WASH, linewidth=1.4)
+        for at_line, (axes, (name, values, unit)) in enumerate(zip(parts, lines, strict=True)):
+            if smoothed and smoothed[at_line]:
+                axes.plot(places(starts), smoothed[at_line], color=EVERY, linewidth=1.8)
+            else:
+                shown = [one[0] if one[0] is not None else math.nan for one in values]
+                axes.plot(places(starts), shown, color=WASH, linewidth=1.4)
             for at, (value, interval, text) in zip(places(starts), values, strict=True):
                 mark(axes, at, value, interval, text)
             scale(axes, "y", writer_of(unit), name)

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
 from markupsafe import Markup
 
+from mechanisms.estimators.local_level import Smoothed, smooth
 from mechanisms.items import OF_EXPERIMENTS
 from mechanisms.planner.targets import Assumed
 from pipelines.results.records import Estimate, Window
@@ -19,6 +21,8 @@ from sotto.design.questions import question_of_metric
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
+#: Windows that a smoothed series has at least.
+_SMOOTHED = 8
 #: Estimates that a chart and a table show at most.
 _CHARTED, _LISTED = 25, 200
 
@@ -284,17 +288,39 @@ def history(view: MetricView) -> Mapping[str, object] | None:
         )
         for at, (row, _) in enumerate(series)
     ]
+    smoothed = [_smoothed([each.rows[at] for each in drawn]) for at in range(len(series))]
     return {
         "chart": charts.series(
             f"{view.title} Over {len(drawn)} windows",
             [each.window.window_start for each in drawn],
             lines,
             "window from",
+            [[] if line is None else line.values.tolist() for line in smoothed],
         ),
+        "models": [
+            f"{name}: {line.model}"
+            for (name, _, _), line in zip(lines, smoothed, strict=True)
+            if line is not None
+        ],
         "names": [name for name, _, _ in lines],
         "past": past[::-1],
         "left_out": len(view.windows) - len(shown),
     }
+
+
+def _smoothed(rows: Sequence[Estimate | None]) -> Smoothed | None:
+    """Return the smoothed series of an estimate; None if there is too little to smooth.
+
+    Windows that are left out of the chart count as none: the level does not drift in them.
+    """
+    values, errors = np.full(len(rows), math.nan), np.full(len(rows), math.nan)
+    for at, row in enumerate(rows):
+        if row is not None and row.value is not None and row.method in (None, "unbiased"):
+            values[at], errors[at] = row.value, row.standard_error or math.nan
+    values[np.isnan(errors)] = math.nan
+    if np.isfinite(values).sum() < _SMOOTHED:
+        return None
+    return smooth(values, errors)
 
 
 def _in_window(past: Past, at: int) -> Value:

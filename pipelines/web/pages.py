@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.web import experiment, health, metric, overview, plan
+from pipelines.web import alerts, experiment, health, metric, overview, plan
+from pipelines.web.views import View
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Page:
     """A page: its name in addresses, its title, its sections from the top.
 
     ``public``: whether the public has it. ``kept``: whether it changes with the results alone.
+    ``shown``: whether there is anything to show, so that it is linked to.
     """
 
     name: str
@@ -42,6 +44,11 @@ class Page:
     sections: tuple[Section, ...]
     public: bool = True
     kept: bool = True
+    shown: Callable[[View], bool] = lambda view: True
+
+    def is_shown(self, view: View) -> bool:
+        """Whether the navigation links to it, and a static file has it."""
+        return (self.public or not view.public) and self.shown(view)
 
 
 OVERVIEW = Page(
@@ -64,8 +71,19 @@ HEALTH = Page(
     public=False,
     kept=False,
 )
+ALERTS = Page(
+    "alerts",
+    "Alerts",
+    (
+        Section("moved", "", alerts.moved),
+        Section("watched", "What is watched", alerts.watched),
+    ),
+    public=False,
+    kept=False,
+    shown=lambda view: view.snapshot.watch is not None,
+)
 #: The pages that the navigation links to, in its order.
-PAGES = (OVERVIEW, PLANS, HEALTH)
+PAGES = (OVERVIEW, ALERTS, PLANS, HEALTH)
 
 #: Of every metric, with a :class:`~pipelines.web.views.MetricView`.
 METRIC = Page(

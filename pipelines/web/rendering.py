@@ -159,7 +159,7 @@ def make(page: Page, view: View, place: str | None = None) -> Made:
 
 def navigation(view: View) -> list[tuple[str, str, str | None]]:
     """Return names, titles and addresses of the pages that there are."""
-    shown = (page for page in PAGES if page.public or not view.public)
+    shown = (page for page in PAGES if page.is_shown(view))
     return [(page.name, page.title, view.links.page(page.name)) for page in shown]
 
 
@@ -186,7 +186,7 @@ def static_file(snapshot: Snapshot, *, public: bool = False) -> str:
     """
     links = Anchors()
     view = View(snapshot, links, public)
-    parts = [make(page, view) for page in PAGES if page.public or not public]
+    parts = [make(page, view) for page in PAGES if page.is_shown(view)]
     for key, windows in snapshot.windows.items():
         of_metric = MetricView(snapshot, links, public, key=key, shown=views.newest(windows))
         parts.append(make(METRIC, of_metric, _place("metric", *key)))

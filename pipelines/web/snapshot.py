@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from pipelines.alerts.watch import AlertWatch
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import Alarm, Budget, Estimate, Health, Rejection, Window
 from pipelines.storage.directory import LastRun
@@ -33,12 +34,23 @@ class MetricKey(NamedTuple):
 
 
 class Snapshot:
-    """The results of one revision; ``revision`` is the reader's, ``state`` the state directory."""
+    """The results of one revision.
 
-    def __init__(self, reader: ResultsReader, revision: str, state: Path | None = None) -> None:
+    ``revision`` is the reader's, ``state`` the state directory, ``watch`` what looks for alerts,
+    where something does.
+    """
+
+    def __init__(
+        self,
+        reader: ResultsReader,
+        revision: str,
+        state: Path | None = None,
+        watch: AlertWatch | None = None,
+    ) -> None:
         self._reader = reader
         self._state = state
         self.revision = revision
+        self.watch = watch
         self._estimates = lru_cache(maxsize=_KEPT)(self._read)
 
     @cached_property

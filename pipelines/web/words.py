@@ -56,7 +56,24 @@ HISTORY = (
     "Each window is estimated from its own reports alone. A window that is still open, or whose "
     "reports are at early levels, has a wider interval and will change. A difference between "
     "windows can be noise where their intervals overlap, and a change of who reports is not told "
-    "from a change of what they report."
+    "from a change of what they report. A smoothed line is the expected level of each window given "
+    "all of them, by a model of a level that drifts and the noise that is known. It is for "
+    "display: its points share what the windows around them say."
+)
+MOVED = (
+    "Each window is compared with what the earlier windows of its figure predict: the figure may "
+    "drift as it has drifted so far, and the noise that devices added is known. What goes beyond "
+    "that, in one window or in several together, is an alert. The interval is given that the "
+    "figure moved at that time; since only what is large is told, a change found at once is rather "
+    "too large. An alert does not say why: that other devices report, or that a plan or an app has "
+    "changed, moves a figure too. An alert stays as it was raised when its windows are revised."
+)
+WATCHED = (
+    "A window is judged once its last level is due. “Noise around it” is the standard deviation of "
+    "the next window around what is expected of it; “drift” that of a change of the level from one "
+    "window to the next, as far as it is known. The smoothed line of a chart is for display: its "
+    "points share what the windows around them say, so that neither a change nor an interval can "
+    "be read off it."
 )
 SHARPENING = (
     "A device releases one answer several times, each time with less noise; the newest release "

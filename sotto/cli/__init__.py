@@ -35,6 +35,7 @@ COMMANDS = (
     "collect",
     "serve",
     "report",
+    "alerts",
 )
 
 #: Those that are in :mod:`sotto.cli.upkeep`.

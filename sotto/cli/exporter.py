@@ -76,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--topic NAME", "of sotto aggregate" + order, [], action="append")
     plans = "of streaming jobs, for what their plans allow; runs leave theirs in --state"
     add("--plan FILE", plans, [], action="append")
+    add("--alerts FILE", "alerts.json of sotto alerts or sotto serve", [], action="append")
     add("--listen ADDRESS", "where to serve", "127.0.0.1")
     add("--port N", "where to serve; 0 for any free one", PORT, type=options.whole(0, 65535))
     most = "series of estimates at most, four an estimate"
@@ -100,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
 def _registry(args: argparse.Namespace) -> CollectorRegistry:
     from prometheus_client import CollectorRegistry
 
+    from pipelines.exporter.alerts import KeptAlerts
     from pipelines.exporter.health import Health
 
     if not args.state and args.database is None:
@@ -110,6 +112,8 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
     registry = CollectorRegistry()
     wait = None if args.once else args.timeout / 1000
     registry.register(Health(readers, args.max_age / 1000, wait))
+    if args.alerts:
+        registry.register(KeptAlerts(args.alerts))
     return registry
 
 

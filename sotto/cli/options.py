@@ -15,6 +15,8 @@ from sotto.errors import ParameterError
 from sotto.plan.durations import parse_duration, parse_time
 
 if TYPE_CHECKING:
+    from pipelines.alerts.watch import AlertWatch
+    from pipelines.results.reader import ResultsReader
     from sotto.kafka.brokers import Broker
     from sotto.kafka.topics import ReportTopic
     from sotto.plan.compiled import CompiledPlan
@@ -180,6 +182,25 @@ def plans_of(paths: Sequence[Path]) -> tuple[list[CompiledPlan], Candidates]:
     return [each.plan for each in loaded], {
         each.plan.fingerprint: each.candidates for each in loaded
     }
+
+
+def add_alerts(parser: argparse.ArgumentParser, what: str) -> None:
+    """Declare ``--alerts`` and ``--kept``."""
+    add(parser, "--alerts FILE", what)
+    where = "where alerts are kept (default: alerts.json in the state directory)"
+    add(parser, "--kept FILE", where)
+
+
+def alerts_of(args: argparse.Namespace, reader: ResultsReader) -> AlertWatch:
+    """Return what looks for alerts in the results, as ``--alerts`` and ``--kept`` say."""
+    from pipelines.alerts.configuration import Configuration, load_configuration
+    from pipelines.alerts.watch import AlertWatch
+
+    configuration = Configuration() if args.alerts is None else load_configuration(args.alerts)
+    if args.kept is None and args.state is None:
+        raise ParameterError("--kept must say where alerts are kept, such as --kept alerts.json")
+    kept = args.kept or Path(args.state) / "alerts.json"
+    return AlertWatch(reader, configuration, kept, warn=warn)
 
 
 def warn(text: str) -> None:

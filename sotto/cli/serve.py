@@ -1,9 +1,10 @@
 """Show results in a browser: metrics, windows, intervals, plans, the health of the data.
 
-Reads what a job has left, the database of results and the plans, and writes nothing. It may be
-started before the job, which need not have run: pages show results as they come. Of the state
+Reads what a job has left, the database of results and the plans, and changes none of it. It may
+be started before the job, which need not have run: pages show results as they come. Of the state
 directory of sotto aggregate it knows all; of a database alone, as sotto sink writes it, the plans
-have to be given. Programs find the same figures at /api/v1.
+have to be given. Programs find the same figures at /api/v1. With --alerts it looks for figures
+that move, too, keeps what it finds in a file, and tells who should know (sotto alerts --help).
 
 The page listens on loopback, for whoever is on this machine. Elsewhere, and with --site, it asks
 for a token, which a browser gives in a form and a program as Authorization: Bearer TOKEN. Without
@@ -14,6 +15,9 @@ plans alone: not what was rejected, what pseudonyms have spent, or how the job i
 from __future__ import annotations
 
 import argparse
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,12 +25,15 @@ from sotto.cli import options
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
+    from pipelines.alerts.watch import AlertWatch
     from pipelines.results.reader import ResultsReader
     from pipelines.web.access import Access
 
 HELP = "show results in a browser"
 
 PORT = 8480
+#: Seconds between two looks at whether results have changed, or alerts are to be sent again.
+LOOK = 5.0
 
 EXAMPLES = """\
 examples:
@@ -43,6 +50,8 @@ examples:
       behind a proxy of that name, on this machine
   sotto serve --state build/state --site results.example --public
       for everybody: estimates and plans alone
+  sotto serve --state build/state --alerts alerts.yaml
+      also look for figures that move, show them, and tell who should know
 """
 
 
@@ -56,6 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--public", "ask for no token, and show only what is meant for the public")
     add("--certificate FILE", "for TLS without a proxy (PEM)")
     add("--private-key FILE", "of the certificate (PEM)")
+    what = "watch figures, and tell who should know when they move (YAML): sotto alerts --help"
+    options.add_alerts(parser, what)
 
 
 def add_results(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +107,8 @@ def run(args: argparse.Namespace) -> int:
         certificate = Certificate(args.certificate, args.private_key, options.warn)
     access, made = _access(args)
     reader = reader_of(args)
-    site = Site(reader, access, args.state)
+    watch = None if args.alerts is None else options.alerts_of(args, reader)
+    site = Site(reader, access, args.state, watch)
     app = application(site, [create_router(reader, public=access.public)], options.warn)
     scheme = "http" if certificate is None else "https"
     host = f"[{args.listen}]" if ":" in args.listen else args.listen
@@ -107,18 +119,36 @@ def run(args: argparse.Namespace) -> int:
             print(f"token: {access.token}", flush=True)
 
     reload = [] if certificate is None else [certificate.reload]
-    serve(
-        app,
-        args.listen,
-        args.port,
-        Limits(),
-        ready,
-        options.warn,
-        certificate,
-        reload,
-        HEADERS,
-    )
+    with _watching(watch):
+        serve(
+            app,
+            args.listen,
+            args.port,
+            Limits(),
+            ready,
+            options.warn,
+            certificate,
+            reload,
+            HEADERS,
+        )
     return 0
+
+
+@contextmanager
+def _watching(watch: AlertWatch | None) -> Iterator[None]:
+    """Look for alerts as long as the block runs, if that is asked for."""
+    if watch is None:
+        yield
+        return
+    stopped = threading.Event()
+    # What is being sent when the server ends is sent again by the next one.
+    thread = threading.Thread(target=watch.run, args=(stopped, LOOK), name="alerts", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join(timeout=1)
 
 
 def _access(args: argparse.Namespace) -> tuple[Access, bool]:

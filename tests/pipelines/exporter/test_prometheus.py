@@ -145,6 +145,9 @@ FAULTS = {
         'sotto_poisoning_alarms{plan="p",version="1",metric="m",kind="levels"}': "1x200"
     },
     "SottoBudgetExceeded": {'sotto_period_spent_max_ratio{audit="accepted"}': "1.01x200"},
+    "SottoEstimateMoved": {'sotto_estimate_moved_timestamp_seconds{metric="m"}': "10000x200"},
+    "SottoAlertsUndelivered": {'sotto_alerts_undelivered{file="f"}': "1x200"},
+    "SottoAlertsStale": {'sotto_alerts_evaluated_timestamp_seconds{file="f"}': "0x100 -170000x100"},
     "SottoEstimatesStale": {
         "sotto_clock_timestamp_seconds": "3100x200",
         'sotto_estimate_window_start_timestamp_seconds{plan="p",metric="m",version="1"}': "0x200",
@@ -181,6 +184,9 @@ WELL = {
     'sotto_poisoning_alarms{plan="p",version="1",metric="m",kind="levels"}': "0x200",
     'sotto_period_spent_max_ratio{audit="accepted"}': "1x200",
     'sotto_period_spent_max_ratio{audit="observed"}': "3x200",
+    'sotto_estimate_moved_timestamp_seconds{metric="m"}': "-80000x200",
+    'sotto_alerts_undelivered{file="f"}': "2x50 0 2x50 0 2x50 0 2x50",
+    'sotto_alerts_evaluated_timestamp_seconds{file="f"}': "0x200",
     "sotto_clock_timestamp_seconds": "2900x200",
     'sotto_estimate_window_start_timestamp_seconds{plan="p",metric="m",version="1"}': "-5000x200",
     'sotto_estimate_window_end_timestamp_seconds{plan="p",metric="m",version="1"}': "-4000x200",

@@ -1,0 +1,171 @@
+"""Which of the watched figures moved, by the results as they are now."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+import numpy as np
+
+from mechanisms.estimators.local_level import Smoothed, smooth
+from mechanisms.estimators.shifts import LEAST_RUN, MOST_RUN, Shift, Watched, threshold_of, watch
+from pipelines.alerts.configuration import Configuration
+from pipelines.alerts.kept import Alert, Figure, Judged, Kept
+from pipelines.alerts.series import Series
+
+_YEAR = timedelta(days=365.25)
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """A figure, and what was found of it.
+
+    ``run``: windows of it between two false alarms.
+    """
+
+    series: Series
+    found: Watched
+    run: float
+
+    @property
+    def years(self) -> float:
+        """How many years pass between two false alarms of this figure."""
+        return self.run * self.series.figure.length / _YEAR
+
+
+def judge(series: Sequence[Series], configuration: Configuration) -> list[Judgement]:
+    """Look for shifts in all figures.
+
+    The false alarms of a year are shared out evenly among figures; what is a figure's is spread
+    over its windows of a year.
+    """
+    found = []
+    for each in series:
+        windows = _YEAR / each.figure.length * len(series)
+        run = min(max(windows / configuration.false_alarms_per_year, LEAST_RUN), MOST_RUN)
+        watched = watch(each.values, each.errors, threshold_of(run), each.drift)
+        found.append(Judgement(each, watched, run))
+    return found
+
+
+def smoothed(judgement: Judgement) -> Smoothed | None:
+    """Return a figure's smoothed series, for display; None where it has no window.
+
+    It is smoothed on each side of a shift by itself, with the drift that its detector expects.
+    """
+    series = judgement.series
+    if not np.isfinite(series.values).any():
+        return None
+    cuts = [0, *(shift.onset for shift in judgement.found.shifts), len(series.values)]
+    parts = [
+        smooth(series.values[start:end], series.errors[start:end], judgement.found.drift)
+        for start, end in itertools.pairwise(cuts)
+    ]
+    return Smoothed(
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.errors for part in parts]),
+        judgement.found.drift,
+        series.drift is None,
+    )
+
+
+def update(
+    kept: Kept, judgements: Iterable[Judgement], configuration: Configuration, now: datetime
+) -> list[Alert]:
+    """Take what was found into the file; return the new alerts.
+
+    A shift that was told before, by the same side and in windows that overlap, is no new one,
+    whatever has been revised since. An alert is news if it is about a window that was not judged
+    before, or was revised since; of a figure that was never judged, only if it is about the newest
+    window: what lies further back is history, and is only listed.
+    """
+    judgements = list(judgements)
+    new: list[Alert] = []
+    standing: set[str] = set()
+    for each in judgements:
+        name = each.series.figure.key
+        before = kept.judged.get(name)
+        known = [alert for alert in kept.alerts if alert.figure == each.series.figure]
+        for shift in each.found.shifts:
+            same = [alert for alert in known if _same(alert, shift, each.series)]
+            standing |= {alert.id for alert in same}
+            if same:
+                continue
+            news = _is_news(each.series, shift, before)
+            new.append(_alert(each, shift, len(judgements), configuration, now, news=news))
+        end = len(each.series.values)
+        revision = max(each.series.revisions)
+        kept.judged[name] = Judged(until=each.series.start(end), revision=revision)
+    figures = {each.series.figure: each.series for each in judgements}
+    for alert in kept.alerts:
+        series = figures.get(alert.figure)
+        # Of windows that are not looked at any more nothing new is known.
+        if series is not None and alert.since >= series.first:
+            alert.standing = alert.id in standing
+    new.sort(key=lambda alert: (alert.window_end, alert.figure))
+    kept.add(new)
+    kept.evaluated = now
+    return new
+
+
+def _same(alert: Alert, shift: Shift, series: Series) -> bool:
+    """Whether a shift was told before."""
+    direction = _direction(shift)
+    starts_before = series.start(shift.onset) <= alert.window_start
+    return (
+        alert.direction == direction and starts_before and series.start(shift.window) >= alert.since
+    )
+
+
+def _direction(shift: Shift) -> Literal["up", "down"]:
+    return "up" if shift.change > 0 else "down"
+
+
+def _is_news(series: Series, shift: Shift, before: Judged | None) -> bool:
+    if before is None:
+        return shift.window == len(series.values) - 1
+    revised = max(series.revisions[shift.onset : shift.window + 1])
+    return series.start(shift.window + 1) > before.until or revised > before.revision
+
+
+def _alert(
+    judgement: Judgement,
+    shift: Shift,
+    figures: int,
+    configuration: Configuration,
+    now: datetime,
+    *,
+    news: bool,
+) -> Alert:
+    series = judgement.series
+    figure = series.figure
+    direction = _direction(shift)
+    start = series.start(shift.window)
+    about = json.dumps([figure.key, direction, start.isoformat()])
+    return Alert(
+        id=hashlib.sha256(about.encode()).hexdigest()[:24],
+        raised=now,
+        **{name: getattr(figure, name) for name in Figure._fields[:-1]},
+        unit=series.unit,
+        since=series.start(shift.onset),
+        window_start=start,
+        window_end=start + figure.length,
+        revision=max(series.revisions[shift.onset : shift.window + 1]),
+        direction=direction,
+        expected=shift.before,
+        change=shift.change,
+        low=shift.low,
+        high=shift.high,
+        sigma=shift.change / shift.standard_error,
+        false_alarms_per_year=configuration.false_alarms_per_year,
+        figures=figures,
+        windows_between_false_alarms=judgement.run,
+        windows=shift.window - shift.onset + 1,
+        predicted_windows=shift.predicted,
+        news=news,
+    )

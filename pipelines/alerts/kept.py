@@ -1,0 +1,218 @@
+"""The alerts that were raised, in one JSON file: what was found once stays, and is sent once."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from pipelines.storage.files import replace
+from sotto.errors import AggregationError
+from sotto.files import try_lock
+
+#: Alerts that the file has at most, the newest ones.
+MOST_ALERTS = 1000
+#: Seconds that another process may have the file.
+_PATIENCE = 60.0
+#: A message that cannot be delivered is tried again after so long, twice as long each time, up to
+#: the second; and not any more after the third.
+FIRST_RETRY, LAST_RETRY, GIVEN_UP = timedelta(seconds=10), timedelta(hours=1), timedelta(days=7)
+
+
+class Figure(NamedTuple):
+    """What is watched; all versions of a plan together."""
+
+    collector: str
+    plan: str
+    metric: str
+    segment: str
+    kind: str
+    item: str
+    length: timedelta  #: of its windows
+
+    @property
+    def name(self) -> str:
+        """How people call it, such as ``carrier AA`` or ``dep_delay mean, os=linux``."""
+        what = self.item if self.kind == "share" else f"{self.kind} {self.item}".strip()
+        return f"{self.metric} {what}" + (f", {self.segment}" if self.segment else "")
+
+    @property
+    def key(self) -> str:
+        """Its name in the file of alerts: JSON, the collector first."""
+        return json.dumps([*self[:-1], self.length.total_seconds()])
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Delivery(_Model):
+    """How far one channel is with an alert."""
+
+    delivered: AwareDatetime | None = None
+    attempts: int = 0
+    #: When it is tried next; None once it is delivered or given up.
+    next: AwareDatetime | None = None
+    problem: str | None = None
+
+    def failed(self, now: datetime, raised: datetime, problem: str) -> None:
+        """Note an attempt that has failed."""
+        wait = min(FIRST_RETRY * 2 ** min(self.attempts, 20), LAST_RETRY)
+        self.attempts += 1
+        self.problem = problem
+        self.next = None if now - raised > GIVEN_UP else now + wait
+
+
+class Alert(_Model):
+    """A figure that moved, as it was found.
+
+    Amounts are in the figure's unit: shares are fractions. ``expected`` is the level before the
+    shift and ``change`` by how much the level lies above it since, with an interval of 95 % from
+    ``low`` to ``high``; ``sigma`` is the change in its own standard errors.
+    """
+
+    id: str
+    raised: AwareDatetime
+    collector: str
+    plan: str
+    metric: str
+    segment: str
+    kind: str
+    item: str
+    unit: str | None
+    #: The first window after the shift, and the one by which it was told.
+    since: AwareDatetime
+    window_start: AwareDatetime
+    window_end: AwareDatetime
+    #: Of the newest of these windows when the alert was raised.
+    revision: int
+    direction: Literal["up", "down"]
+    expected: float
+    change: float
+    low: float
+    high: float
+    sigma: float
+    #: Expected number of false alarms a year, of all watched figures together; how many those are;
+    #: and windows of this figure between two false alarms.
+    false_alarms_per_year: float
+    figures: int
+    windows_between_false_alarms: float
+    #: Windows that it took from ``since`` on, and within how many a shift of this size is found
+    #: with 90 % probability; None for more than 26.
+    windows: int
+    predicted_windows: int | None
+    #: Whether it is about a window that was judged for the first time, or revised, and is sent.
+    news: bool
+    #: Whether the results still say so, as they are now.
+    standing: bool = True
+    deliveries: dict[str, Delivery] = Field(default_factory=dict)
+
+    @property
+    def figure(self) -> Figure:
+        """What moved."""
+        length = self.window_end - self.window_start
+        about = (self.collector, self.plan, self.metric, self.segment, self.kind, self.item)
+        return Figure(*about, length)
+
+    def sentence(self) -> str:
+        """Say it in one sentence."""
+        went = "rose" if self.direction == "up" else "fell"
+        return (
+            f"{self.figure.name} {went} from {self.expected:.4g} by {abs(self.change):.3g}"
+            f"{self._of_unit} (95 %: {self._ends}; {abs(self.sigma):.1f} standard errors) "
+            f"since {_day(self.since)}"
+        )
+
+    @property
+    def _of_unit(self) -> str:
+        return "" if self.unit in (None, "share") else f" {self.unit}"
+
+    @property
+    def _ends(self) -> str:
+        low, high = sorted((self.low, self.high))
+        sign = -1 if self.direction == "down" else 1
+        one, other = sorted((sign * low, sign * high))
+        return f"{one:.3g} to {other:.3g}"
+
+
+class Judged(_Model):
+    """Up to where a figure was judged: the end of its last window, and the highest revision."""
+
+    until: AwareDatetime
+    revision: int
+
+
+class Kept(_Model):
+    """What the file has."""
+
+    #: 1; another version is another meaning.
+    version: Literal[1] = 1
+    #: When the results were last looked at.
+    evaluated: AwareDatetime | None = None
+    #: By :attr:`Figure.key`.
+    judged: dict[str, Judged] = Field(default_factory=dict)
+    #: Oldest first.
+    alerts: list[Alert] = Field(default_factory=list)
+
+    def add(self, alerts: list[Alert]) -> None:
+        """Add alerts; the oldest go where there are too many."""
+        self.alerts = [*self.alerts, *alerts][-MOST_ALERTS:]
+
+    def undelivered(self, collector: str | None = None) -> int:
+        """Return how many messages are still to be delivered, of one collector or all.
+
+        None that is given up counts.
+        """
+        return sum(
+            each.next is not None
+            for alert in self.alerts
+            for each in alert.deliveries.values()
+            if collector in (None, alert.collector)
+        )
+
+
+def read(path: Path) -> Kept:
+    """Return what a file has; nothing if there is none.
+
+    Raises AggregationError if it is damaged.
+    """
+    try:
+        return Kept.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return Kept()
+    except ValidationError as error:
+        raise AggregationError(
+            f"{path} is no file of alerts ({error.error_count()} faults): restore it, or delete it "
+            "and have all figures judged anew"
+        ) from None
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[Kept]:
+    """Give what a file has, and write it when the block ends without an error.
+
+    Raises AggregationError if another process has it, or if it is damaged.
+    """
+    descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        deadline = time.monotonic() + _PATIENCE
+        while not try_lock(descriptor):
+            if time.monotonic() > deadline:
+                raise AggregationError(f"{path} is in use: another process sends alerts")
+            time.sleep(0.05)
+        kept = read(path)
+        yield kept
+        replace(path, kept.model_dump_json(indent=1).encode())
+    finally:
+        os.close(descriptor)
+
+
+def _day(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M}".removesuffix(" 00:00")

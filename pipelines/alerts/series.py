@@ -1,0 +1,162 @@
+"""The figures that are watched: one value a window, read from the results, the newest included."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from mechanisms.arrays import Floats
+from pipelines.alerts.configuration import Configuration, MetricWatched
+from pipelines.alerts.kept import Figure
+from pipelines.results.reader import Chosen, ResultsReader
+from pipelines.results.records import Estimate
+from sotto.errors import ParameterError
+from sotto.plan.compiled import CompiledPlan
+
+#: Windows of a figure that are looked at, the newest of them.
+MOST_WINDOWS = 400
+#: Of answers that are one of two, the one that is not watched by itself, and the other.
+_RESTS = {"false": "true", "no": "yes"}
+
+
+@dataclass(frozen=True)
+class Series:
+    """A figure's windows, in order and without gaps.
+
+    ``values``, ``errors``: shape (t,); NaN where a window is missing or withheld. ``revisions``:
+    of each window, 0 for none.
+    """
+
+    figure: Figure
+    unit: str | None
+    drift: float | None  #: as configured
+    first: datetime  #: start of the first window
+    values: Floats
+    errors: Floats
+    revisions: tuple[int, ...]
+
+    def start(self, window: int) -> datetime:
+        """Return where a window begins."""
+        return self.first + window * self.figure.length
+
+
+def read_series(reader: ResultsReader, configuration: Configuration) -> list[Series]:
+    """Return the figures of a configuration, with the windows that are ripe.
+
+    A window is ripe once its last level is due, or as the configuration says, by the clock of the
+    results: after that only what comes late changes it, so that it is judged once.
+
+    Raises ParameterError if a metric is named that has no results, or if the plan that says when
+    the last level is due is not known.
+    """
+    clocks = {each.collector: each.clock for each in reader.health()}
+    settled = _Settling(reader.plans(), configuration.settle)
+    found: list[Series] = []
+    for wanted in configuration.metrics or _all(reader):
+        rows: dict[Figure, list[Estimate]] = {}
+        for row in _rows(reader, wanted):
+            clock = clocks.get(row.collector)
+            if clock is not None and row.window_end + settled.after(row) <= clock:
+                rows.setdefault(_figure(row), []).append(row)
+        for figure, of in rows.items():
+            if wanted.items is not None or not _is_rest(figure, rows):
+                found.append(_series(figure, of, wanted.drift))
+    unique = {each.figure: each for each in reversed(found)}
+    return [unique[figure] for figure in sorted(unique)]
+
+
+def _all(reader: ResultsReader) -> list[MetricWatched]:
+    names = {(metric.plan, metric.metric) for metric in reader.metrics()}
+    return [MetricWatched(plan=plan, metric=metric) for plan, metric in sorted(names)]
+
+
+def _rows(reader: ResultsReader, wanted: MetricWatched) -> Iterator[Estimate]:
+    segment = None if wanted.segments else ""
+    any_kind = False
+    for kind in wanted.kinds:
+        chosen = Chosen(plan=wanted.plan, metric=wanted.metric, segment=segment, kind=kind)
+        for row in reader.estimates(chosen):
+            any_kind = True
+            # Of segments, each by itself: together they are the total.
+            told = bool(row.segment) or not wanted.segments
+            if told and (wanted.items is None or row.item in wanted.items):
+                yield row
+    if not any_kind and not reader.windows(Chosen(plan=wanted.plan, metric=wanted.metric)):
+        where = f" of plan {wanted.plan}" if wanted.plan else ""
+        raise ParameterError(f"there are no results of metric {wanted.metric}{where}")
+
+
+def _figure(row: Estimate) -> Figure:
+    length = row.window_end - row.window_start
+    return Figure(row.collector, row.plan, row.metric, row.segment, row.kind, row.item, length)
+
+
+def _is_rest(figure: Figure, figures: Collection[Figure]) -> bool:
+    """Whether a figure is what is left of yes or true: the same noise, the other way round."""
+    other = _RESTS.get(figure.item) if figure.kind == "share" else None
+    alike = {each.item for each in figures if each._replace(item=figure.item) == figure}
+    return other is not None and alike == {figure.item, other}
+
+
+class _Settling:
+    """When windows are ripe."""
+
+    def __init__(self, plans: Sequence[CompiledPlan], settle: int | None) -> None:
+        self._settle = settle
+        self._due = {
+            (plan.collector, plan.plan, plan.version, metric.name): metric.delays[-1]
+            + plan.resolution
+            for plan in plans
+            for metric in plan.metrics
+        }
+
+    def after(self, row: Estimate) -> timedelta:
+        """Return how long after its end a window is ripe."""
+        due = self._settle
+        if due is None:
+            due = self._due.get((row.collector, row.plan, row.version, row.metric))
+        if due is None:
+            raise ParameterError(
+                f"it is not known when the reports of {row.metric} are due: give the plan "
+                f"{row.plan} version {row.version} with --plan, or write settle: 7d, say, in the "
+                "configuration"
+            )
+        return timedelta(milliseconds=due)
+
+
+def _series(figure: Figure, rows: Iterable[Estimate], drift: float | None) -> Series:
+    by_start: dict[datetime, list[Estimate]] = {}
+    for row in rows:
+        by_start.setdefault(row.window_start, []).append(row)
+    last = max(by_start)
+    first = max(min(by_start), last - (MOST_WINDOWS - 1) * figure.length)
+    windows = (last - first) // figure.length + 1
+    values, errors = np.full(windows, math.nan), np.full(windows, math.nan)
+    revisions = [0] * windows
+    unit = None
+    for start, of in by_start.items():
+        if start < first:
+            continue
+        at = (start - first) // figure.length
+        values[at], errors[at] = _together(of)
+        revisions[at] = max(row.revision for row in of)
+        unit = of[-1].unit
+    return Series(figure, unit, drift, first, values, errors, tuple(revisions))
+
+
+def _together(rows: Sequence[Estimate]) -> tuple[float, float]:
+    """Return the estimate over the reports of all versions, and its standard error."""
+    told = [
+        (row.reports, row.value, row.standard_error)
+        for row in rows
+        if row.value is not None and row.standard_error and row.method in (None, "unbiased")
+    ]
+    reports = sum(each for each, _, _ in told)
+    if not reports:
+        return math.nan, math.nan
+    value = sum(n * value for n, value, _ in told) / reports
+    return value, math.hypot(*(n * error for n, _, error in told)) / reports

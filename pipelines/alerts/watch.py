@@ -1,0 +1,171 @@
+"""Looks at the results, keeps what moved, and sends it: once, or again and again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pipelines.alerts import kept as file
+from pipelines.alerts.configuration import Configuration
+from pipelines.alerts.evaluation import Judgement, judge, update
+from pipelines.alerts.kept import Alert, Delivery, Kept
+from pipelines.alerts.notifiers import NotificationError, Notifier, notifiers
+from pipelines.alerts.series import read_series
+from pipelines.results.reader import ResultsReader
+from sotto.errors import SottoError
+
+_LOG = logging.getLogger(__name__)
+
+#: Messages that fail before a channel is left alone until the next time.
+_FAILURES = 3
+_AGAIN = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a look at the results came to.
+
+    ``new``: alerts that were not known; ``kept``: all, oldest first; ``undelivered``: how many
+    messages are tried again.
+    """
+
+    new: list[Alert]
+    kept: list[Alert]
+    judgements: list[Judgement]
+    undelivered: int
+
+
+class AlertWatch:
+    """Alerts on the results that a reader reads.
+
+    Parameters
+    ----------
+    reader : ResultsReader
+    configuration : Configuration
+    path : Path
+        The file of alerts.
+    send : sequence of Notifier, optional
+        As configured, if not given.
+    clock : callable
+        Says what time it is.
+    warn : callable
+        Is called with what goes wrong and is tried again.
+
+    Raises
+    ------
+    ParameterError
+        A secret cannot be read.
+    """
+
+    def __init__(
+        self,
+        reader: ResultsReader,
+        configuration: Configuration,
+        path: Path,
+        send: Sequence[Notifier] | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        warn: Callable[[str], None] = _LOG.warning,
+    ) -> None:
+        self._reader = reader
+        self.configuration = configuration
+        self._path = path
+        self._notifiers = notifiers(configuration.notify) if send is None else list(send)
+        self._clock = clock
+        self._warn = warn
+        self._revision: str | None = None
+        #: What the last look came to, if there was one.
+        self.last: Looked | None = None
+
+    def judgements(self) -> list[Judgement]:
+        """Return what the watched figures are like now."""
+        return judge(read_series(self._reader, self.configuration), self.configuration)
+
+    def look(self) -> Looked:
+        """Look at the results, keep what is new, and send what is due.
+
+        Alerts are in the file before they are sent, and what was delivered is in it after: a crash
+        between the two may deliver an alert twice, under one id.
+        """
+        revision = self._reader.revision()
+        judgements = self.judgements()
+        with file.changing(self._path) as kept:
+            now = self._clock()
+            new = update(kept, judgements, self.configuration, now)
+            for alert in (each for each in new if each.news):
+                alert.deliveries = {each.name: Delivery(next=now) for each in self._notifiers}
+        self._revision = revision
+        undelivered = self.deliver()
+        self.last = Looked(new, self.kept().alerts, judgements, undelivered)
+        return self.last
+
+    def kept(self) -> Kept:
+        """Return what the file has."""
+        return file.read(self._path)
+
+    def deliver(self) -> int:
+        """Send what is due; return how many messages are tried again later."""
+        with file.changing(self._path) as kept:
+            names = {notifier.name for notifier in self._notifiers}
+            for alert in kept.alerts:
+                for name in alert.deliveries.keys() - names:
+                    alert.deliveries[name].next = None
+            for notifier in self._notifiers:
+                self._deliver(notifier, kept.alerts)
+            return kept.undelivered()
+
+    def _deliver(self, notifier: Notifier, alerts: Sequence[Alert]) -> None:
+        now = self._clock()
+        due = [alert for alert in alerts if _is_due(alert.deliveries.get(notifier.name), now)]
+        failures = 0
+        for at in range(0, len(due), notifier.most):
+            together = due[at : at + notifier.most]
+            try:
+                notifier.send(together, now)
+            except NotificationError as error:
+                self._warn(f"alerts are not delivered ({notifier.name}): {error}")
+                for alert in together:
+                    alert.deliveries[notifier.name].failed(now, alert.raised, str(error))
+                failures += 1
+                if failures == _FAILURES:
+                    return
+                continue
+            for alert in together:
+                delivery = alert.deliveries[notifier.name]
+                delivery.attempts += 1
+                delivery.delivered, delivery.next, delivery.problem = self._clock(), None, None
+
+    def run(self, stopped: threading.Event, seconds: float) -> None:
+        """Look whenever the results have changed, and send what is due, until an event is set.
+
+        Also once an hour, so that the file says that somebody looks.
+
+        What goes wrong is warned of once, and tried again.
+        """
+        problem, again = "", self._clock()
+        while not stopped.is_set():
+            try:
+                if self._reader.revision() != self._revision or self._clock() > again:
+                    self.look()
+                    again = self._clock() + _AGAIN
+                elif self._has_due():
+                    self.deliver()
+                problem = ""
+            except (SottoError, OSError) as error:
+                if str(error) != problem:
+                    self._warn(f"alerts cannot be looked for: {error}")
+                problem = str(error)
+            stopped.wait(seconds)
+
+    def _has_due(self) -> bool:
+        now = self._clock()
+        return any(
+            _is_due(each, now) for alert in self.kept().alerts for each in alert.deliveries.values()
+        )
+
+
+def _is_due(delivery: Delivery | None, now: datetime) -> bool:
+    return delivery is not None and delivery.next is not None and delivery.next <= now

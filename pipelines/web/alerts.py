@@ -1,0 +1,174 @@
+"""The sections of the page about alerts: figures that moved, and those that are watched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.axes import Axes
+
+from mechanisms.arrays import Floats
+from pipelines.alerts.evaluation import Judgement, smoothed
+from pipelines.alerts.kept import Alert
+from pipelines.web import charts, formats
+from pipelines.web.views import View
+
+#: Alerts that are listed, and how many of them with a chart; figures that are listed.
+_LISTED, _CHARTED, _WATCHED = 100, 6, 300
+#: Windows that a chart shows, the newest ones.
+_WINDOWS = 60
+
+
+class Moved(NamedTuple):
+    """An alert as the page shows it."""
+
+    alert: Alert
+    name: str
+    went: str
+    change: str
+    expected: str
+    ends: str
+    told: list[str]
+    chart: Markup | None
+    model: str
+
+
+class Figure(NamedTuple):
+    """A watched figure; while it is not judged it is only learned from."""
+
+    name: str
+    unit: str | None
+    windows: int
+    level: float
+    error: float
+    drift: float
+    judged: bool
+
+
+def moved(view: View) -> Mapping[str, object]:
+    """Return the alerts, newest first."""
+    watch = view.snapshot.watch
+    last = None if watch is None else watch.last
+    if last is None:
+        return {"watch": watch, "rows": [], "total": 0}
+    figures = {each.series.figure: each for each in last.judgements}
+    alerts = last.kept[::-1][:_LISTED]
+    drawn = {alert.id: figures.get(alert.figure) for alert in alerts[:_CHARTED]}
+    rows = [_moved(alert, drawn.get(alert.id)) for alert in alerts]
+    return {"watch": watch, "rows": rows, "total": len(last.kept)}
+
+
+def watched(view: View) -> Mapping[str, object] | None:
+    """Return what is watched, and what is expected of the next window."""
+    watch = view.snapshot.watch
+    if watch is None or watch.last is None or not watch.last.judgements:
+        return None
+    judgements = watch.last.judgements
+    rows = [
+        Figure(
+            each.series.figure.name,
+            each.series.unit,
+            int(np.isfinite(each.series.values).sum()),
+            each.found.level,
+            each.found.error,
+            each.found.drift,
+            math.isfinite(each.found.level) and each.found.judged > 0,
+        )
+        for each in judgements[:_WATCHED]
+    ]
+    return {
+        "rows": rows,
+        "total": len(judgements),
+        "rate": watch.configuration.false_alarms_per_year,
+        "years": min(each.years for each in judgements),
+    }
+
+
+def _moved(alert: Alert, judgement: Judgement | None) -> Moved:
+    unit = alert.unit
+    ends = sorted((abs(alert.low), abs(alert.high)))
+    if alert.low * alert.high < 0:
+        ends = [-ends[0], ends[1]]
+    chart, model = _chart(judgement) if judgement is not None else (None, "")
+    return Moved(
+        alert,
+        alert.figure.name,
+        "rose" if alert.direction == "up" else "fell",
+        _difference(abs(alert.change), unit),
+        formats.quantity(alert.expected, unit),
+        f"{_difference(ends[0], unit)} to {_difference(ends[1], unit)}",
+        _told(alert),
+        chart,
+        model,
+    )
+
+
+def _difference(value: float, unit: str | None) -> str:
+    """Return a difference of two figures; that of shares is no percentage of either."""
+    if unit in (None, "share"):
+        return f"{formats.number(100 * value)} points"
+    return formats.quantity(value, unit)
+
+
+def _told(alert: Alert) -> list[str]:
+    found = []
+    for name, each in sorted(alert.deliveries.items()):
+        if each.delivered is not None:
+            found.append(f"{name}: delivered {formats.moment(each.delivered)}")
+        elif each.next is not None:
+            found.append(f"{name}: not delivered yet ({each.problem or 'being sent'})")
+        else:
+            found.append(f"{name}: given up ({each.problem or 'not configured any more'})")
+    return found
+
+
+@lru_cache(maxsize=64)
+def _chart(judgement: Judgement) -> tuple[Markup | None, str]:
+    """Return a figure's windows, raw and smoothed, and the model's name; kept by identity."""
+    series, line = judgement.series, smoothed(judgement)
+    if line is None:
+        return None, ""
+    first = max(0, len(series.values) - _WINDOWS)
+    shown = range(first, len(series.values))
+    starts = [series.start(at) for at in shown]
+    unit = series.unit
+
+    def draw(axes: Axes) -> None:
+        # A gap at each shift, so that the line does not climb through it.
+        cuts = [shift.onset for shift in judgement.found.shifts if shift.onset > first]
+        for begin, end in zip([first, *cuts], [*cuts, len(series.values)], strict=True):
+            where = charts.places([series.start(at) for at in range(begin, end)])
+            level, error = line.values[begin:end], 1.96 * line.errors[begin:end]
+            axes.fill_between(where, level - error, level + error, color=charts.WASH, linewidth=0)
+            axes.plot(where, level, color=charts.EVERY, linewidth=2)
+        for cut in cuts:
+            axes.axvline(charts.places([series.start(cut)])[0], color=charts.BAD, linewidth=1.2)
+        _raw(axes, starts, series.values[first:], series.errors[first:], unit)
+        charts.scale(axes, "y", formats.writer_of(unit), series.figure.name)
+        axes.locator_params("y", nbins=4)
+        charts.days(axes, starts, 5, "window from")
+
+    title = f"{series.figure.name}, window by window, raw and smoothed"
+    return charts.chart(title, draw, height=230), line.model
+
+
+def _raw(
+    axes: Axes,
+    starts: Sequence[datetime],
+    values: Floats,
+    errors: Floats,
+    unit: str | None,
+) -> None:
+    for at, start, value, error in zip(charts.places(starts), starts, values, errors, strict=True):
+        if math.isfinite(value):
+            ends = (value - 1.96 * error, value + 1.96 * error)
+            text = (
+                f"from {formats.day(start)}: {formats.quantity(value, unit)}, "
+                f"95 % {formats.interval(*ends, unit)}"
+            )
+            charts.mark(axes, at, value, ends, text)

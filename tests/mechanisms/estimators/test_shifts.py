@@ -1,0 +1,145 @@
+"""Shifts are found as soon as predicted; false alarms come as seldom as stated."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from statistical import check_at_least, check_counts, check_normal, check_variance
+
+from mechanisms.errors import ParameterError
+from mechanisms.estimators.shifts import ALLOWANCE, FOUND, run_length, threshold_of, watch
+
+
+def quiet(draw, windows, drift, error, spread=0.0):
+    """A figure that drifts and does not move."""
+    levels = 0.3 + np.cumsum(draw.normal(0, drift, windows))
+    return levels + draw.normal(0, math.hypot(error, spread), windows)
+
+
+def survival(threshold, windows, cells=300):
+    """No alarm of the upper side within so many windows: a Markov chain (Brook and Evans 1972)."""
+    width = 2 * threshold / (2 * cells - 1)
+    middles = np.arange(cells) * width
+    ends = np.r_[-np.inf, middles + width / 2]
+    moves = np.diff(stats.norm.cdf(ends - middles[:, None] + ALLOWANCE), axis=1)
+    state = np.eye(cells)[0]
+    for _ in range(windows):
+        state = state @ moves
+    return state.sum()
+
+
+def test_the_run_length_is_that_of_a_markov_chain():
+    """Published for an allowance of 1 and a threshold of 2.52: 370 (Montgomery 2012)."""
+    one, other = survival(3.5, 200), survival(3.5, 400)
+    # After its beginning the chain ends at a constant rate.
+    assert run_length(3.5) == pytest.approx(200 / math.log(one / other) / 2, rel=2e-3)
+    assert run_length(2.52) == pytest.approx(370, abs=5)
+
+
+@pytest.mark.parametrize("windows", [10, 1e6])
+def test_a_threshold_has_the_run_length_that_was_asked_for(windows):
+    assert run_length(threshold_of(windows)) == pytest.approx(windows, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_known_drift_has_false_alarms_at_the_stated_rate():
+    """Also with unequal errors and missing windows; one alarm in 100 windows.
+
+    The two sides are as good as independent: they hardly ever both raise an alarm.
+    """
+    draw = np.random.default_rng(8)
+    threshold, windows, figures = threshold_of(100), 60, 600
+    silent = 0
+    for _ in range(figures):
+        errors = draw.uniform(0.5, 2, windows)
+        values = np.cumsum(draw.normal(0, 0.3, windows)) + draw.normal(size=windows) * errors
+        gone = draw.choice(np.arange(1, windows), 6, replace=False)
+        values[gone] = errors[gone] = np.nan
+        silent += not watch(values, errors, threshold, drift=0.3, spread=0.0).shifts
+    # Six are missing, and the first is learned from.
+    expected = survival(threshold, 53) ** 2
+    check_counts([silent, figures - silent], [expected, 1 - expected], label=8)
+
+
+@pytest.mark.slow
+def test_a_quiet_year_is_silent_where_drift_and_spread_are_learned():
+    """200 figures with a false alarm in ten years each: at most so many have one in a year."""
+    draw, threshold = np.random.default_rng(9), threshold_of(520)
+    for drift in (0.0, 0.2):
+        years = [quiet(draw, 60, drift, 1.0, 0.5) for _ in range(200)]
+        silent = sum(not watch(year, np.ones(60), threshold).shifts for year in years)
+        check_at_least(silent, 200, math.exp(-52 / 520), label=(9, drift))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [(None, None), (0.002, None), (0.002, 0.0)])
+def test_a_planted_shift_is_found_within_the_predicted_windows(given):
+    draw, threshold, found = np.random.default_rng(10), threshold_of(5200), 0
+    trials = 60
+    for _ in range(trials):
+        values, errors = quiet(draw, 42, 0.002, 0.02), np.full(42, 0.02)
+        before = watch(values[:40], errors[:40], threshold, *given)
+        # The smallest shift that is to be found within two windows.
+        change = before.smallest(2)
+        assert change is not None
+        values[40:] -= change
+        found += any(
+            shift.window >= 40 and shift.change < 0
+            for shift in watch(values, errors, threshold, *given).shifts
+        )
+    check_at_least(found, trials, FOUND, label=10)
+
+
+def test_size_and_error_of_a_shift_are_right_where_it_is_large():
+    """So large that it is always told at once, and nothing is selected."""
+    draw, threshold = np.random.default_rng(11), threshold_of(1e6)
+    off = []
+    for _ in range(60):
+        errors = draw.uniform(0.5, 1.5, 40)
+        values = np.cumsum(draw.normal(0, 0.1, 40)) + draw.normal(size=40) * errors
+        values[30:] += 50
+        shift = watch(values[:31], errors[:31], threshold, drift=0.1, spread=0.0).shifts[-1]
+        assert (shift.onset, shift.window, shift.predicted) == (30, 30, 1)
+        assert shift.high - shift.low == pytest.approx(2 * 1.96 * shift.standard_error, rel=1e-3)
+        off.append((shift.change - 50) / shift.standard_error)
+    check_normal(np.mean(off), 0, 1 / math.sqrt(60), label=11)
+    check_variance(off, 1, label=11)
+
+
+def test_after_a_shift_the_new_level_is_learned_and_a_return_is_another_shift():
+    draw = np.random.default_rng(12)
+    values, errors = quiet(draw, 60, 0.0, 0.01), np.full(60, 0.01)
+    values[30:40] += 0.2
+    values[33] = errors[33] = np.nan
+    up, down = watch(values, errors, threshold_of(520)).shifts
+    assert (up.onset, down.onset) == (30, 40)
+    assert up.change == pytest.approx(0.2, abs=0.05)
+    assert down.change == pytest.approx(-0.2, abs=0.05)
+    assert up.before == pytest.approx(0.3, abs=0.02)
+
+
+def test_few_windows_are_learned_from_and_none_is_no_series():
+    values, errors = np.array([0.0] * 8 + [9.0]), np.ones(9)
+    threshold = threshold_of(520)
+    assert watch(values[:8], errors[:8], threshold).judged == 0
+    assert watch(values, errors, threshold).shifts[0].window == 8
+    nothing = watch(np.full(3, np.nan), np.full(3, np.nan), threshold)
+    assert (nothing.judged, nothing.shifts, nothing.smallest(4)) == (0, (), None)
+
+
+@pytest.mark.parametrize("windows", [9, math.nan, 1e9])
+def test_a_run_length_that_cannot_be_is_refused(windows):
+    with pytest.raises(ParameterError, match="windows between two false alarms"):
+        threshold_of(windows)
+
+
+@pytest.mark.parametrize(
+    ("error", "drift", "spread"),
+    [(0.0, None, None), (math.nan, None, None), (1.0, -1.0, None), (1.0, None, math.inf)],
+)
+def test_what_is_no_series_is_refused(error, drift, spread):
+    with pytest.raises(ParameterError):
+        watch(np.zeros(3), np.full(3, error), 3.0, drift, spread)

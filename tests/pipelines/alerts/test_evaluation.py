@@ -1,0 +1,229 @@
+"""What moved is found once in the results as they are, and kept as it was found."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from moving_results import DAY, RIPE, START, WEEK, MovingResults, compiled, when
+
+from pipelines.alerts import kept as file
+from pipelines.alerts.configuration import Configuration, MetricWatched
+from pipelines.alerts.evaluation import judge, smoothed
+from pipelines.alerts.kept import MOST_ALERTS, Kept
+from pipelines.alerts.series import read_series
+from pipelines.alerts.watch import AlertWatch
+from pipelines.results.reader import ResultsReader
+from sotto.errors import AggregationError, ParameterError
+
+#: One false alarm in 20 years.
+RED = Configuration(
+    false_alarms_per_year=0.05, metrics=(MetricWatched(metric="colour", items=("red",)),)
+)
+NOISE = 0.02
+
+
+def steady(windows, level=0.2, seed=1):
+    """A figure that does not move: (value, standard error) by window."""
+    draw = np.random.default_rng(seed)
+    return [(float(value), NOISE) for value in draw.normal(level, NOISE, windows)]
+
+
+@pytest.fixture
+def results(tmp_path):
+    return MovingResults(tmp_path)
+
+
+def watching(results, configuration=RED, **more):
+    return AlertWatch(results.reader(), configuration, results.folder / "alerts.json", **more)
+
+
+def test_a_planted_shift_is_new_once(results):
+    results.write({"red": steady(30)})
+    watch = watching(results)
+    assert watch.look().new == []
+    # The series after a shift of seven standard errors.
+    results.write({"red": steady(3, 0.34)}, first=30)
+    (alert,) = watch.look().new
+    assert (alert.metric, alert.kind, alert.item, alert.direction) == (
+        "colour",
+        "share",
+        "red",
+        "up",
+    )
+    assert (alert.since, alert.window_start) == (when(30), when(30 + alert.windows - 1))
+    assert alert.predicted_windows is not None
+    assert alert.windows <= alert.predicted_windows
+    assert alert.low < 0.14 < alert.high
+    assert alert.expected == pytest.approx(0.2, abs=0.02)
+    assert alert.sigma == pytest.approx(
+        alert.change / ((alert.high - alert.low) / 2 / 1.96), rel=1e-3
+    )
+    assert (alert.figures, alert.revision) == (1, 2)
+    assert alert.windows_between_false_alarms == pytest.approx(20 * 365.25 / 7)
+    assert watch.look().new == []
+    assert [each.id for each in watch.kept().alerts] == [alert.id]
+    assert alert.sentence().startswith("colour red rose from 0.")
+
+
+def test_revised_windows_do_not_alarm_twice_and_an_alert_stays_as_it_was(results):
+    results.write({"red": steady(30)})
+    watch = watching(results)
+    watch.look()
+    results.write({"red": steady(2, 0.34)}, first=30)
+    (alert,) = watch.look().new
+    # Late reports sharpen the windows of the shift; the level is somewhat different now.
+    results.write({"red": [(0.33, NOISE / 2)] * 4}, first=30)
+    assert watch.look().new == []
+    (after,) = watch.kept().alerts
+    assert after.standing
+    assert after.model_dump() == alert.model_dump()
+    # At last it turns out that nothing has moved.
+    results.write({"red": [(0.2, NOISE / 4)] * 4}, first=30)
+    assert watch.look().new == []
+    (after,) = watch.kept().alerts
+    assert not after.standing
+    assert after.change == alert.change
+
+
+def test_what_lies_further_back_is_listed_and_not_sent(results):
+    """When a figure is looked at for the first time; not so a window that is revised later."""
+    sent = []
+
+    class Collects:
+        name, most = "collects", 10
+
+        def send(self, alerts, now):
+            sent.extend(alerts)
+
+    results.write({"red": [*steady(30), *steady(10, 0.4, seed=2)]})
+    watch = watching(results, send=[Collects()])
+    (old,) = watch.look().new
+    assert (old.since, old.news, sent, old.deliveries) == (when(30), False, [], {})
+    # Reports of three older windows come late, and show a shift that was none.
+    results.write({"red": [(0.8, NOISE)] * 3}, first=35, clock=START + 40 * WEEK + RIPE)
+    looked = watch.look()
+    assert [alert.since for alert in looked.new] == [when(35), when(38)]
+    # That the figure is back at its level was seen before.
+    assert [alert.since for alert in sent] == [when(35)]
+    assert looked.undelivered == 0
+
+
+def test_a_shift_in_the_newest_window_is_sent_the_first_time(results):
+    results.write({"red": [*steady(30), (0.5, NOISE)]})
+    (alert,) = watching(results).look().new
+    assert alert.window_start == when(30)
+
+
+def test_a_window_is_judged_once_its_last_level_is_due(results):
+    """That is a day and the resolution after its end; or as the configuration says."""
+    end = START + 31 * WEEK
+    results.write({"red": [*steady(30), (0.5, NOISE)]}, clock=end + RIPE - 1)
+    assert watching(results).look().new == []
+    at_once = RED.model_copy(update={"settle": 0})
+    assert len(judge(read_series(results.reader(), at_once), at_once)[0].found.shifts) == 1
+    results.write({"red": steady(1)}, clock=end + RIPE)
+    assert len(watching(results).look().new) == 1
+
+
+def test_withheld_and_missing_windows_are_passed_over(results):
+    series = steady(20)
+    series[5] = None
+    results.write({"red": series})
+    results.write({"red": [(0.5, NOISE)]}, first=25)
+    (series_read,) = read_series(results.reader(), RED)
+    assert np.flatnonzero(np.isnan(series_read.values)).tolist() == [5, 20, 21, 22, 23, 24]
+    assert series_read.revisions[5] == 1
+    assert series_read.revisions[20] == 0
+    (alert,) = watching(results).look().new
+    assert alert.since == when(25)
+
+
+def test_versions_of_a_plan_are_taken_together(results):
+    """As the estimate over all their reports; half of the reports are of each."""
+    results.write({"red": steady(20)})
+    other = MovingResults(results.folder, version=2)
+    other._generation = 1
+    other.write({"red": [(0.4, NOISE)]}, first=19)
+    plans = [compiled(), compiled().__class__.from_json(compiled().to_json())]
+    reader = ResultsReader(results.url, plans=plans)
+    settled = RED.model_copy(update={"settle": DAY})
+    (series,) = read_series(reader, settled)
+    assert series.values[19] == pytest.approx((steady(20)[19][0] + 0.4) / 2)
+    assert series.errors[19] == pytest.approx(NOISE / math.sqrt(2))
+
+
+def test_false_alarms_are_shared_among_all_figures(results):
+    results.write({"red": steady(20), "blue": steady(20, 0.8, seed=3)})
+    judged = judge(read_series(results.reader(), Configuration()), Configuration())
+    assert [each.series.figure.item for each in judged] == ["blue", "red"]
+    assert [each.years for each in judged] == pytest.approx([2, 2])
+    ten = Configuration(false_alarms_per_year=10)
+    often = judge(read_series(results.reader(), ten), ten)
+    assert [each.years for each in often] == pytest.approx([0.2, 0.2])
+
+
+def test_segments_are_watched_instead_of_all_reports_where_that_is_asked_for(results):
+    results.write({"red": steady(20)}, segment="os=linux")
+    for segments, names in ((False, ["colour red"]), (True, ["colour red, os=linux"])):
+        wanted = Configuration(metrics=(MetricWatched(metric="colour", segments=segments),))
+        found = read_series(results.reader(), wanted)
+        assert [each.figure.name for each in found] == names
+
+
+def test_of_two_answers_one_is_watched_unless_both_are_named(results):
+    results.write({"false": steady(9, 0.8), "true": steady(9)})
+    found = read_series(results.reader(), Configuration())
+    assert [each.figure.item for each in found] == ["true"]
+    named = Configuration(metrics=(MetricWatched(metric="colour", items=("false", "true")),))
+    assert len(read_series(results.reader(), named)) == 2
+
+
+def test_the_smoothed_series_is_cut_at_a_shift(results):
+    results.write({"red": [(0.2, NOISE)] * 20 + [(0.5, NOISE)] * 10})
+    (judged,) = judge(read_series(results.reader(), RED), RED)
+    line = smoothed(judged)
+    assert line is not None
+    np.testing.assert_allclose(line.values, [0.2] * 20 + [0.5] * 10)
+
+
+def test_a_metric_without_results_or_with_an_unknown_plan_is_an_error(results):
+    results.write({"red": steady(3)})
+    other = Configuration(metrics=(MetricWatched(metric="color"),))
+    with pytest.raises(ParameterError, match="no results of metric color"):
+        read_series(results.reader(), other)
+    with pytest.raises(ParameterError, match="--plan, or write settle"):
+        read_series(ResultsReader(results.url), RED)
+
+
+def test_the_file_is_not_written_over_when_it_is_damaged(tmp_path):
+    path = tmp_path / "alerts.json"
+    path.write_text('{"version": 2}')
+    with pytest.raises(AggregationError, match=r"1 faults\): restore it"), file.changing(path):
+        raise AssertionError("unreachable")
+    assert path.read_text() == '{"version": 2}'
+
+
+def test_the_oldest_alerts_go(results):
+    results.write({"red": [*steady(30), (0.5, NOISE)]})
+    (alert,) = watching(results).look().new
+    kept = Kept(alerts=[alert])
+    kept.add([alert.model_copy(update={"id": str(n)}) for n in range(MOST_ALERTS)])
+    assert [kept.alerts[0].id, kept.alerts[-1].id] == ["0", str(MOST_ALERTS - 1)]
+
+
+def test_a_failed_delivery_waits_longer_each_time_and_is_given_up(results):
+    results.write({"red": [*steady(30), (0.5, NOISE)]})
+    (alert,) = watching(results).look().new
+    delivery = file.Delivery(next=alert.raised)
+    waits = []
+    for _ in range(12):
+        delivery.failed(alert.raised, alert.raised, "refused")
+        assert delivery.next is not None
+        waits.append((delivery.next - alert.raised).total_seconds())
+    assert waits[:3] == [10, 20, 40]
+    assert waits[-1] == 3600
+    delivery.failed(datetime.now(UTC) + timedelta(days=8), alert.raised, "refused")
+    assert (delivery.next, delivery.attempts) == (None, 13)

@@ -1,0 +1,127 @@
+"""The page about alerts: what moved, with its chart, and what is watched."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from invented_results import Html, ask
+from moving_results import MovingResults, compiled
+
+from pipelines.alerts.configuration import Configuration
+from pipelines.alerts.notifiers import NotificationError
+from pipelines.alerts.watch import AlertWatch
+from pipelines.web.access import LOOPBACK, Access
+from pipelines.web.application import Site, application
+
+NASTY = "<i>red</i>"
+
+
+class Refuses:
+    """Does not deliver."""
+
+    name, most = "webhook", 1
+
+    def send(self, alerts, now):
+        raise NotificationError("it answered <b>500</b>")
+
+
+@pytest.fixture
+def results(tmp_path):
+    found = MovingResults(tmp_path)
+    found.write({NASTY: [(0.2, 0.02)] * 20 + [(0.5, 0.02)], "blue": [(0.7, 0.02)] * 21})
+    return found
+
+
+def app_of(results, *, public=False, watched=True):
+    access = Access(None, public, LOOPBACK)
+    watch = AlertWatch(
+        results.reader(),
+        Configuration(),
+        results.folder / "alerts.json",
+        [Refuses()],
+        warn=lambda text: None,
+    )
+    site = Site(results.reader(), access, None, watch if watched else None)
+    return application(site), watch
+
+
+def test_what_moved_is_shown_with_its_chart(results):
+    app, watch = app_of(results)
+    assert "have not been looked at yet" in ask(app, "/alerts").text
+    watch.look()
+    text = ask(app, "/alerts").text
+    shown = Html(text)
+    assert f"colour {NASTY} rose by 30 points" in shown.text
+    assert "From 20 %, since" in shown.text
+    assert "nine of ten shifts of this size are found within 1" in shown.text
+    assert "webhook: not delivered yet (it answered <b>500</b>)" in shown.text
+    assert "line: local level, drift" in shown.text
+    assert text.count('role="img"') == 1
+    assert "2 figures are watched" in shown.text
+    assert NASTY not in text
+    assert "<b>500" not in text
+    assert shown.values("style", "onclick") == []
+    # The level after the shift is not known yet.
+    rows = [line for line in shown.text.splitlines() if line.startswith(f"colour {NASTY}")]
+    assert "is learned from" in rows[-1]
+    # What the results take back is said.
+    results.write({NASTY: [(0.2, 0.02)], "blue": [(0.7, 0.02)]}, first=20)
+    watch.look()
+    again = Html(ask(app, "/alerts").text)
+    assert "By the results as they are now, it would not be told." in again.text
+
+
+def test_it_is_linked_only_where_somebody_looks_and_never_public(results):
+    assert "/alerts" in Html(ask(app_of(results)[0], "/").text).values("href")
+    unwatched, _ = app_of(results, watched=False)
+    assert "/alerts" not in Html(ask(unwatched, "/").text).values("href")
+    assert "start sotto serve with --alerts" in Html(ask(unwatched, "/alerts").text).text
+    public, watch = app_of(results, public=True)
+    watch.look()
+    assert ask(public, "/alerts").status == 404
+    assert "/alerts" not in Html(ask(public, "/").text).values("href")
+
+
+@pytest.mark.slow
+def test_sotto_serve_sends_what_it_finds_and_ends_when_it_is_told(results, tmp_path):
+    arrived, received = threading.Event(), []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self):
+            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+            arrived.set()
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_port}/hook"
+    (tmp_path / "alerts.yaml").write_text(f'notify: {{webhook: {{url: "{url}"}}}}')
+    (tmp_path / "plan.json").write_bytes(compiled().to_json())
+    command = [sys.executable, "-m", "sotto.cli", "serve", "--port", "0", "--plan", "plan.json"]
+    command += ["--database", "sqlite:///results.db", "--alerts", "alerts.yaml"]
+    command += ["--kept", "alerts.json"]
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+            try:
+                assert arrived.wait(120)
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.wait(60)
+        assert process.returncode == 0
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert [each["data"]["item"] for each in received] == [NASTY]
+    assert received[0]["text"].startswith(f"colour {NASTY} rose from 0.2 by 0.3")
