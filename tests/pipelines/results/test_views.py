@@ -49,6 +49,7 @@ def test_views_have_their_columns_and_rows(connection):
         "quantiles": 1,
         "estimates": 14,
         "windows": 7,
+        "alarms": 0,
         "metrics": 2,
         "rejections": 2,
         "budgets": 1,
