@@ -50,6 +50,7 @@ def test_views_have_their_columns_and_rows(connection):
         "estimates": 14,
         "windows": 7,
         "experiments": 0,
+        "alarms": 0,
         "metrics": 2,
         "rejections": 2,
         "budgets": 1,
