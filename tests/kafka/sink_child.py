@@ -29,9 +29,9 @@ def killed_sink(file: str, topic: str, url: str, when: str, at: str) -> None:
 
     real = DocumentDatabase.apply
 
-    def apply(self: DocumentDatabase, *given: object) -> object:
+    def apply(self: DocumentDatabase, *given: object, **options: object) -> object:
         die("before")
-        return real(self, *given)  # type: ignore[arg-type]
+        return real(self, *given, **options)  # type: ignore[arg-type]
 
     DocumentDatabase.apply = apply  # type: ignore[method-assign,assignment]
     made = module.make_consumer

@@ -44,7 +44,7 @@ def results(url: object) -> dict[str, list[dict[str, object]]]:
     """Return what a database estimates, and of how much; not the way there."""
     tables = held(url)
     for row in tables["meta"]:
-        del row["lineage"]
+        del row["lineage"], row["source"]
     rejects: dict[object, int] = {}
     for row in tables.pop("quarantine"):
         rejects[row["reason"]] = rejects.get(row["reason"], 0) + int(str(row["rows"]))
