@@ -121,7 +121,7 @@ def _compared(text: str) -> tuple[float, float]:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sotto.cli import design_report
+    from sotto.cli.design import report
     from sotto.design.experiment import arm_users
     from sotto.design.metric import design, in_panels
     from sotto.design.segments import in_segments
@@ -147,8 +147,8 @@ def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
         if len(questions) > 1:
             raise ParameterError("--plot is of one metric: name it with --metric")
-        design_report.plot(answers[0], args.plot)
-    printed = design_report.json_lines if args.json else design_report.lines
+        report.plot(answers[0], args.plot)
+    printed = report.json_lines if args.json else report.lines
     print("\n".join(printed(answers, refused, budget)))
     return 0
 
