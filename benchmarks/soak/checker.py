@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks.soak.fleet import LEVELS, METRICS, SECOND, SYMBOLS, Fleet
 from clientsdk.ledger import read_file
+from mechanisms.estimators.poisoning import pair_columns
 from pipelines.aggregation import counts
 from pipelines.aggregation.audit import audit as audit_of
 from pipelines.aggregation.counts import Matrix, WindowKey
@@ -105,8 +106,7 @@ def spread(windows: Windows, fleet: Fleet, devices: int) -> tuple[NDArray[np.int
         if key.fingerprint == fleet.plan.fingerprint and key.metric in place:
             second, rest = divmod(key.start - fleet.base, SECOND)
             if rest == 0 and 0 <= second < seconds:
-                # Pairs of levels follow the counts.
-                dense[place[key.metric], second] += matrix[:, :SYMBOLS]
+                dense[place[key.metric], second] += matrix
             else:
                 stray += int(np.abs(matrix).sum())
     found = dense.transpose(0, 1, 3, 2).reshape(METRICS, seconds * SYMBOLS, LEVELS)
@@ -118,7 +118,8 @@ def windows_of(state: StateDirectory) -> Windows:
     for page, generation in state.manifest().pages.items():
         body = files.load(state.files.page(page, generation), counts.KIND)
         for key, window in counts.unpack_page(body).items():
-            yield key, window.counts
+            # Pairs of levels follow the counts.
+            yield key, window.counts[:, : -pair_columns(len(window.counts))]
 
 
 class UnexplainedError(Exception):
