@@ -94,7 +94,8 @@ class Snapshot:
     def metric_of(self, key: MetricKey) -> CompiledMetric | None:
         """Return what the plan says of a metric, if it is known."""
         plan = self.plan_of(key)
-        return None if plan is None else plan.metric(key.metric)
+        found = () if plan is None else plan.metrics
+        return next((each for each in found if each.name == key.metric), None)
 
     def estimates(self, window: Window) -> list[Estimate]:
         """Return the estimates of a window, in order, those of segments after those of all."""
