@@ -198,16 +198,18 @@ def segments(view: MetricView) -> Mapping[str, object] | None:
     if set(by_segment) <= {""}:
         return None
     wanted = [(row.kind, row.item) for row in view.headlines]
+    windows = view.snapshot.segments(view.shown)
     found = []
     for name in sorted(by_segment, key=lambda name: (name.count(","), name)):
         rows = by_segment[name]
-        any_row = next(iter(rows.values()))
-        reports = max(row.reports for row in rows.values())
+        # An estimate may be of fewer reports than its segment, such as one coordinate of a vector.
+        if (segment := windows.get(name)) is None:
+            continue
         found.append(
             Segment(
                 name or "all reports",
-                view.shown.reports if not name else reports,
-                any_row.withheld,
+                segment.reports,
+                segment.withheld,
                 [rows.get(key) for key in wanted],
             )
         )

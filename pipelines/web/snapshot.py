@@ -105,6 +105,12 @@ class Snapshot:
         found = self._reader.estimates(Chosen(**key._asdict(), since=start, until=end))
         return [each for each in found if each.window_start == start]
 
+    def segments(self, window: Window) -> dict[str, Window]:
+        """Return a window's segments by name, with that of all reports."""
+        start, end = window.window_start, window.window_end
+        found = self._reader.windows(Chosen(**key_of(window)._asdict(), since=start, until=end))
+        return {each.segment: each for each in found if each.window_start == start}
+
     def history(
         self, key: MetricKey, kind: str, items: Sequence[str]
     ) -> dict[str, dict[datetime, Estimate]]:

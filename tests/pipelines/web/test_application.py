@@ -260,6 +260,16 @@ def test_what_no_device_sends_breaks_no_page(tmp_path):
             assert (answer.status, "nan" in answer.text) == (200, False), what
 
 
+def test_a_segment_has_its_own_number_of_reports(tmp_path):
+    url = write_results(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
+        # As of a vector, each of whose coordinates some of the reports are about.
+        connection.execute(
+            "UPDATE stored_estimates SET n = 100, withheld = NULL WHERE segment = 'os=linux'"
+        )
+    assert '<th scope="row">os=linux</th><td class="n">893</td>' in ask(app_of(url), THEME).text
+
+
 def test_a_token_file_holds_a_long_token(tmp_path):
     file = tmp_path / "token"
     for text in ("", "short", "x" * 19, "with a space in the midst of it", "é" * 30):
