@@ -13,9 +13,10 @@ import hashlib
 import io
 import json
 import logging
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
-from functools import lru_cache
 from typing import Annotated, Any, TypeAlias
 from urllib.parse import urlencode
 
@@ -38,8 +39,8 @@ _logger = logging.getLogger(__name__)
 
 #: Rows of a page, by default and at most.
 ROWS, MOST_ROWS = 1000, 10_000
-#: Pages of a view that are kept while the results do not change.
-_KEPT = 16
+#: Bytes of answers that are kept while the results do not change, of all views together.
+_KEPT = 32 << 20
 #: Seconds after which a client may try again.
 _LATER = 5
 
@@ -164,6 +165,38 @@ class _OfKinds(_OfEstimates):
     kind: _Text | None = Field(None, description="only of this kind", examples=["share"])
 
 
+class _Answers:
+    """The answers of one revision of the results that were made last, up to so many bytes."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._revision = ""
+        self._made: OrderedDict[object, tuple[bytes, str | None]] = OrderedDict()
+        self._bytes = 0
+
+    def get(
+        self, revision: str, asked: object, make: Callable[[], tuple[bytes, str | None]]
+    ) -> tuple[bytes, str | None]:
+        """Return the answer to what is asked, made anew where it is not kept."""
+        with self._lock:
+            if revision != self._revision:
+                self._revision, self._bytes = revision, 0
+                self._made.clear()
+            if (known := self._made.get(asked)) is not None:
+                self._made.move_to_end(asked)
+                return known
+        made = make()
+        with self._lock:
+            if revision == self._revision and asked not in self._made:
+                self._made[asked] = made
+                self._bytes += len(made[0])
+                while self._bytes > self._most:
+                    _, (body, _) = self._made.popitem(last=False)
+                    self._bytes -= len(body)
+        return made
+
+
 def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
     """Return the routes of ``/api/v1``.
 
@@ -175,10 +208,12 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
         operate the collection.
     """
     router = APIRouter(prefix="/api/v1", route_class=_Route, tags=["results"])
+    answers_kept = _Answers(_KEPT)
     for view in VIEWS:
         if not (public and view.private):
-            _add(router, reader, view)
+            _add(router, reader, view, answers_kept)
 
+    @router.head("/plans", include_in_schema=False)
     @router.get(
         "/plans",
         operation_id="plans",
@@ -190,6 +225,7 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
 
     if not public:
 
+        @router.head("/health", include_in_schema=False)
         @router.get(
             "/health",
             operation_id="health",
@@ -202,20 +238,19 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
     return router
 
 
-def _add(router: APIRouter, reader: ResultsReader, view: View) -> None:
-    asked: Any = _Asked
+def _add(router: APIRouter, reader: ResultsReader, view: View, kept: _Answers) -> None:
+    query: Any = _Asked
     if view.has("metric"):
-        asked = _OfMetrics
+        query = _OfMetrics
     if view.has("window_start"):
-        asked = _OfWindows
+        query = _OfWindows
     if view.has("item"):
-        asked = _OfEstimates
+        query = _OfEstimates
     if view.has("kind"):
-        asked = _OfKinds
+        query = _OfKinds
 
-    @lru_cache(maxsize=_KEPT)
     def answer(
-        revision: str, chosen: Chosen, after: tuple[Any, ...] | None, limit: int, kind: str
+        chosen: Chosen, after: tuple[Any, ...] | None, limit: int, kind: str
     ) -> tuple[bytes, str | None]:
         page = reader.page(view, chosen, after=after, limit=limit)
         following = None if page.next is None else _encoded(page.next)
@@ -230,17 +265,18 @@ def _add(router: APIRouter, reader: ResultsReader, view: View) -> None:
             return Response(status_code=304, headers=headers)
         after = None if given.cursor is None else _decoded(given.cursor)
         try:
-            body, following = answer(revision, given.chosen(), after, given.limit, kind)
+            asked = (given.chosen(), after, given.limit, kind)
+            body, following = kept.get(revision, (view.name, *asked), lambda: answer(*asked))
         except ParameterError:
             raise ProblemError(422, "cursor: it does not follow a page of this view") from None
         if following is not None:
-            query: dict[str, object] = {**request.query_params, "cursor": following}
+            again: dict[str, object] = {**request.query_params, "cursor": following}
             if items := request.query_params.getlist("item"):
-                query["item"] = items
-            headers["link"] = f'<?{urlencode(query, doseq=True)}>; rel="next"'
+                again["item"] = items
+            headers["link"] = f'<?{urlencode(again, doseq=True)}>; rel="next"'
         return Response(body, 200, headers, MEDIA_TYPES[kind])
 
-    rows.__annotations__["given"] = Annotated[asked, Query()]
+    rows.__annotations__["given"] = Annotated[query, Query()]
     router.add_api_route(
         f"/{view.name}",
         rows,
@@ -250,6 +286,8 @@ def _add(router: APIRouter, reader: ResultsReader, view: View) -> None:
         responses=page_of(view),
         response_class=Response,
     )
+    # The server leaves out the body.
+    router.add_api_route(f"/{view.name}", rows, methods=["HEAD"], include_in_schema=False)
 
 
 def _body(view: View, page: Page, kind: str, following: str | None) -> bytes:
@@ -326,7 +364,7 @@ def _decoded(cursor: str) -> tuple[Any, ...]:
     """Return the key in a cursor; whether it is one of a view is for the reader to say."""
     try:
         key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except ValueError:
+    except (ValueError, RecursionError):
         key = None
     fits = isinstance(key, list) and all(
         _is_storable(each)

@@ -97,10 +97,16 @@ class ReadOnlyDatabase:
         try:
             for _ in range(ATTEMPTS):
                 before = self._stamp()
-                with self._connection() as connection:
-                    if connection.execute(sql.select(META.c.state)).first() is None:
-                        raise NoResultsError("the database has no results yet")
-                    found = query(connection)
+                try:
+                    with self._connection() as connection:
+                        if connection.execute(sql.select(META.c.state)).first() is None:
+                            raise NoResultsError("the database has no results yet")
+                        found = query(connection)
+                except SQLAlchemyError:
+                    # It seems damaged where parts of it were read before a change, others after.
+                    if before is None or before == self._stamp():
+                        raise
+                    continue
                 # Without its journal the file was read as if nobody could write it.
                 if before is None or before == self._stamp():
                     return found

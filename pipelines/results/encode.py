@@ -88,10 +88,13 @@ def write_csv(view: View, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> 
     """Write a line a row under names; lists are JSON, and what is null is empty."""
     text = io.TextIOWrapper(file, "utf-8", newline="")
     writer = csv.DictWriter(text, [each.name for each in view.columns], lineterminator="\n")
+    # Python before 3.13 quotes the end of a line alone, and readers end one at "\r" too.
+    quoting = csv.DictWriter(text, writer.fieldnames, lineterminator="\n", quoting=csv.QUOTE_ALL)
     writer.writeheader()
     for rows in batches:
         for each in objects(view, rows):
-            writer.writerow(
+            odd = any(isinstance(value, str) and "\r" in value for value in each.values())
+            (quoting if odd else writer).writerow(
                 {
                     name: json.dumps(value, ensure_ascii=False)
                     if isinstance(value, list | bool)

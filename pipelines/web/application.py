@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import threading
 import traceback
 from collections import OrderedDict
@@ -42,6 +43,8 @@ HEADERS = frozenset(
 )
 #: Pages that are kept, and bytes that a form has at most.
 _KEPT, _FORM_BYTES = 256, 4096
+#: Requests that may wait for a page to be made; each of them has one of the server's threads.
+_WAITING = 8
 #: Seconds after which to ask again where the results cannot be read now.
 _AGAIN = "5"
 _TYPES = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -49,6 +52,10 @@ _TYPES = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "im
 _OPEN = ("/login", "/static/")
 
 _logger = logging.getLogger(__name__)
+
+
+class BusyError(SottoError):
+    """As many requests wait for a page as may."""
 
 
 class Site:
@@ -76,8 +83,11 @@ class Site:
         self._state = state
         self._watch = watch
         self._lock = threading.Lock()
+        # Held while one is made: charts are drawn under a lock anyway.
+        self._making = threading.Lock()
+        self._places = threading.BoundedSemaphore(_WAITING)
         self._snapshot: Snapshot | None = None
-        self._made: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._made: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
 
     def revision(self) -> str:
         """Return what changes with the results and the plans."""
@@ -98,20 +108,41 @@ class Site:
                 self._made.clear()
             return self._snapshot
 
-    def html(self, address: str, page: Page, view: View) -> bytes:
-        """Return a page, made anew where it is not kept."""
-        known = (view.snapshot.revision, address)
-        # One at a time: charts are drawn under a lock anyway.
-        with self._lock:
-            content = self._made.get(known) if page.kept else None
-            if content is None:
-                made = rendering.make(page, view)
-                leave = self.access.token is not None
-                content = rendering.served_page(made, leave=leave).encode()
-                self._made[known] = content
-                if len(self._made) > _KEPT:
-                    self._made.popitem(last=False)
+    def html(self, page: Page, view: Callable[[Snapshot], View], *what: object) -> bytes:
+        """Return a page, made anew where it is not kept.
+
+        ``what``: of which thing it is. Raises BusyError if many wait for a page to be made; one
+        that is kept waits for none.
+        """
+        snapshot = self.snapshot()
+        known = (snapshot.revision, page.name, *what)
+        content = self._kept(page, known)
+        if content is not None:
             return content
+        if not self._places.acquire(blocking=False):
+            raise BusyError("many pages are being made")
+        try:
+            with self._making:
+                content = self._kept(page, known)
+                if content is None:
+                    made = rendering.make(page, view(snapshot))
+                    leave = self.access.token is not None
+                    content = rendering.served_page(made, leave=leave).encode()
+                    self._keep(page, known, content)
+        finally:
+            self._places.release()
+        return content
+
+    def _kept(self, page: Page, known: tuple[object, ...]) -> bytes | None:
+        with self._lock:
+            return self._made.get(known) if page.kept else None
+
+    def _keep(self, page: Page, known: tuple[object, ...], content: bytes) -> None:
+        with self._lock:
+            if page.kept:
+                self._made[known] = content
+            if len(self._made) > _KEPT:
+                self._made.popitem(last=False)
 
 
 def application(
@@ -136,36 +167,38 @@ def application(
         def show(request: Request) -> Response:
             if access.public and not page.public:
                 raise HTTPException(404)
-            view = View(site.snapshot(), links, access.public)
-            return _page(request, site.html(page.name, page, view))
+            html = site.html(page, lambda snapshot: View(snapshot, links, access.public))
+            return _page(request, html)
 
         return show
 
     def metric(request: Request) -> Response:
-        snapshot = site.snapshot()
-        key = _key(request)
-        windows = snapshot.windows.get(key)
-        if windows is None:
-            raise HTTPException(404, "There is no such metric, or it has no reports yet.")
-        asked = request.query_params.get("window")
-        shown = views.newest(windows)
-        if asked is not None:
-            same = [each for each in windows if str(rendering.milliseconds(each)) == asked]
-            if not same:
-                raise HTTPException(404, "The metric has no such window.")
-            shown = same[0]
-        view = MetricView(snapshot, links, access.public, key=key, shown=shown)
-        address = f"{request.url.path}?{rendering.milliseconds(shown)}"
-        return _page(request, site.html(address, METRIC, view))
+        key, asked = _key(request), request.query_params.get("window")
+
+        def view(snapshot: Snapshot) -> View:
+            windows = snapshot.windows.get(key)
+            if windows is None:
+                raise HTTPException(404, "There is no such metric, or it has no reports yet.")
+            shown = views.newest(windows)
+            if asked is not None:
+                same = [each for each in windows if str(rendering.milliseconds(each)) == asked]
+                if not same:
+                    raise HTTPException(404, "The metric has no such window.")
+                shown = same[0]
+            return MetricView(snapshot, links, access.public, key=key, shown=shown)
+
+        return _page(request, site.html(METRIC, view, key, asked))
 
     def plan(request: Request) -> Response:
-        snapshot = site.snapshot()
         wanted = tuple(request.path_params[name] for name in ("collector", "plan", "version"))
-        for each in snapshot.plans:
-            if (each.collector, each.plan, str(each.version)) == wanted:
-                view = PlanView(snapshot, links, access.public, plan=each)
-                return _page(request, site.html(request.url.path, PLAN, view))
-        raise HTTPException(404, "There is no such plan here.")
+
+        def view(snapshot: Snapshot) -> View:
+            for each in snapshot.plans:
+                if (each.collector, each.plan, str(each.version)) == wanted:
+                    return PlanView(snapshot, links, access.public, plan=each)
+            raise HTTPException(404, "There is no such plan here.")
+
+        return _page(request, site.html(PLAN, view, wanted))
 
     def revision(request: Request) -> Response:
         try:
@@ -223,7 +256,10 @@ def application(
     @app.exception_handler(HTTPException)
     async def _refusal(request: Request, error: HTTPException) -> Response:
         text = "" if error.detail == "Not Found" else str(error.detail)
-        return _notice(request, error.status_code, "Not here", text or "There is no such page.")
+        answer = _notice(request, error.status_code, "Not here", text or "There is no such page.")
+        # Which methods there are.
+        answer.headers.update(error.headers or {})
+        return answer
 
     @app.exception_handler(SottoError)
     @app.exception_handler(OSError)
@@ -322,6 +358,9 @@ def _without_results(request: Request, error: SottoError | OSError, access: Acce
             "has: `sotto aggregate`, or `sotto sink` of a streaming job, writes them."
         )
         return _notice(request, 503, "No results yet", text, waiting=True)
+    if isinstance(error, BusyError):
+        text = "Many pages are asked for just now. This page tries again."
+        return _notice(request, 503, "Not now", text, waiting=True)
     if isinstance(error, UnreadableError):
         text = f"The results cannot be read just now{shown}. This page tries again."
         return _notice(request, 503, "Not now", text, waiting=True)
@@ -332,7 +371,8 @@ def _without_results(request: Request, error: SottoError | OSError, access: Acce
 def _page(request: Request, content: bytes) -> Response:
     etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
     headers = {"etag": etag, "cache-control": "no-cache"}
-    if etag == request.headers.get("if-none-match"):
+    # A proxy that compresses makes it a weak one.
+    if etag == request.headers.get("if-none-match", "").removeprefix("W/"):
         return Response(status_code=304, headers=headers)
     return Response(content, 200, headers, "text/html")
 
@@ -340,9 +380,10 @@ def _page(request: Request, content: bytes) -> Response:
 def _key(request: Request) -> MetricKey:
     given: Mapping[str, str] = request.path_params
     version = given["version"]
-    if not version.isdecimal():
+    # A page has one address.
+    if not re.fullmatch("0|[1-9][0-9]{0,9}", version):
         raise HTTPException(404)
-    return MetricKey(given["collector"], given["plan"], int(version[:10]), given["metric"])
+    return MetricKey(given["collector"], given["plan"], int(version), given["metric"])
 
 
 async def _body(request: Request) -> bytes:

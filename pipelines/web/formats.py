@@ -36,6 +36,18 @@ def writer_of(unit: str | None) -> Callable[[float], str]:
     return percent if unit == "share" else number
 
 
+def is_number(text: str) -> bool:
+    """Return whether a text is a number, and a finite one.
+
+    >>> is_number("0.5"), is_number("nan"), is_number("half")
+    (True, False, False)
+    """
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
 def quantity(value: float | None, unit: str | None) -> str:
     """Return a number with its unit.
 

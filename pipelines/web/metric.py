@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -25,6 +24,8 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 _SMOOTHED = 8
 #: Estimates that a chart and a table show at most.
 _CHARTED, _LISTED = 25, 200
+#: The largest number that is drawn: scales are computed from differences and squares.
+_MOST = 1e120
 
 Value = tuple[float | None, tuple[float, float] | None, str]
 
@@ -39,8 +40,14 @@ def said(row: Estimate) -> str:
 
 def charted(row: Estimate) -> Value:
     """Return an estimate as charts take it."""
-    ends = None if row.low is None or row.high is None else (row.low, row.high)
-    return (row.value, ends, said(row))
+    low, value, high = (_drawn(each) for each in (row.low, row.value, row.high))
+    ends = None if low is None or high is None else (low, high)
+    return (value, ends, said(row))
+
+
+def _drawn(value: float | None) -> float | None:
+    """Return a number that a scale can have; None for one that is far from all that is measured."""
+    return value if value is not None and abs(value) <= _MOST else None
 
 
 def window(view: MetricView) -> Mapping[str, object]:
@@ -121,7 +128,7 @@ def distribution(view: MetricView) -> Mapping[str, object] | None:
     points = sorted(
         Point(float(row.item), row)
         for row in view.of_kind("cdf")
-        if row.value is not None and _is_number(row.item)
+        if _drawn(row.value) is not None and formats.is_number(row.item)
     )
     quantiles = [row for row in view.of_kind("quantile") if row.value is not None]
     bits = [row for row in view.of_kind("bit") if row.value is not None]
@@ -135,18 +142,9 @@ def distribution(view: MetricView) -> Mapping[str, object] | None:
     }
 
 
-def _is_number(item: str) -> bool:
-    try:
-        return math.isfinite(float(item))
-    except ValueError:
-        return False
-
-
 def _curve(view: MetricView, points: Sequence[Point]) -> Markup:
     units = {row.unit for row in view.of_kind("mean", "quantile") if row.unit}
-    ends = [
-        (row.low, row.high) for _, row in points if row.low is not None and row.high is not None
-    ]
+    ends = [ends for _, row in points if (ends := charted(row)[1]) is not None]
     return charts.distribution(
         f"Distribution of {view.key.metric} {formats.day(view.shown.window_start)}",
         [point.at for point in points],
@@ -212,16 +210,18 @@ def segments(view: MetricView) -> Mapping[str, object] | None:
     if set(by_segment) <= {""}:
         return None
     wanted = [(row.kind, row.item) for row in view.headlines]
+    windows = view.snapshot.segments(view.shown)
     found = []
     for name in sorted(by_segment, key=lambda name: (name.count(","), name)):
         rows = by_segment[name]
-        any_row = next(iter(rows.values()))
-        reports = max(row.reports for row in rows.values())
+        # An estimate may be of fewer reports than its segment, such as one coordinate of a vector.
+        if (segment := windows.get(name)) is None:
+            continue
         found.append(
             Segment(
                 name or "all reports",
-                view.shown.reports if not name else reports,
-                any_row.withheld,
+                segment.reports,
+                segment.withheld,
                 [rows.get(key) for key in wanted],
             )
         )

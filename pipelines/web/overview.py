@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -76,6 +77,8 @@ def _bar(row: Estimate, scales: Mapping[str | None, tuple[float, float]]) -> Bar
         return None
     low, high = scales[row.unit]
     length = (high - low) or 1.0
+    if not math.isfinite(length):
+        return None
 
     def place(value: float) -> float:
         return round(2 + 96 * min(max((value - low) / length, 0), 1), 2)

@@ -114,7 +114,8 @@ class Snapshot:
     def metric_of(self, key: MetricKey) -> CompiledMetric | None:
         """Return what the plan says of a metric, if it is known."""
         plan = self.plan_of(key)
-        return None if plan is None else plan.metric(key.metric)
+        found = () if plan is None else plan.metrics
+        return next((each for each in found if each.name == key.metric), None)
 
     def estimates(self, window: Window) -> list[Estimate]:
         """Return the estimates of a window, in order, those of segments after those of all."""
@@ -123,6 +124,12 @@ class Snapshot:
     def _read(self, key: MetricKey, start: datetime, end: datetime) -> list[Estimate]:
         found = self._reader.estimates(Chosen(**key._asdict(), since=start, until=end))
         return [each for each in found if each.window_start == start]
+
+    def segments(self, window: Window) -> dict[str, Window]:
+        """Return a window's segments by name, with that of all reports."""
+        start, end = window.window_start, window.window_end
+        found = self._reader.windows(Chosen(**key_of(window)._asdict(), since=start, until=end))
+        return {each.segment: each for each in found if each.window_start == start}
 
     def history(
         self, key: MetricKey, kind: str, items: Sequence[str]

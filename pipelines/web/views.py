@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Protocol
 
 from pipelines.results.records import Estimate, Window
+from pipelines.web import formats
 from pipelines.web.snapshot import MetricKey, Snapshot
 from sotto.disclosure import facts
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -120,7 +121,7 @@ def headlines(rows: list[Estimate]) -> list[Estimate]:
 
 def name_of(row: Estimate) -> str:
     """Return what an estimate is of, as people say it."""
-    if row.kind == "quantile":
+    if row.kind == "quantile" and formats.is_number(row.item):
         return "median" if row.item == "0.5" else f"{100 * float(row.item):g} % quantile"
     if row.kind in ("share", "string", "group"):
         return row.item

@@ -54,6 +54,9 @@ async function look() {
   const { revision } = answer.status === 304 ? { revision: shown } : await answer.json();
   if (revision === shown) return say("");
   const fresh = await fetch(location.href);
+  if (fresh.status === 503 && shown) {
+    return say("New results cannot be shown yet; this page shows what it had.");
+  }
   const page = new DOMParser().parseFromString(await fresh.text(), "text/html");
   // A page of another kind has to be loaded whole.
   if (!page.querySelector("main") || revisionOf(page) === null) return location.reload();

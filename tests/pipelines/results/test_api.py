@@ -16,7 +16,7 @@ from asgi_client import Answer, get
 from fastapi import FastAPI
 from stored_results import SEGMENTS, project
 
-from pipelines.results.api import create_router
+from pipelines.results.api import _Answers, create_router
 from pipelines.results.reader import ResultsReader
 
 
@@ -108,6 +108,7 @@ def test_what_has_not_changed_is_not_sent_again(api: Api, file: Path) -> None:
         ("shares?metric=%00", 422, "metric: "),
         ("shares?format=xlsx", 422, "format: "),
         ("shares?cursor=x", 422, "cursor: it is not the `next` of a page"),
+        (f"shares?cursor={'W1tb' * 10_000}", 422, "cursor: it is not the `next` of a page"),
         ("shares?cursor=WzFd", 422, "cursor: it does not follow a page of this view"),
     ],
 )
@@ -117,6 +118,25 @@ def test_what_is_wrong_is_said(api: Api, path: str, status: int, title: str) -> 
     assert answer.headers["content-type"] == "application/problem+json"
     assert title in answer.json()["title"]
     assert answer.json()["status"] == status
+
+
+def test_answers_are_kept_up_to_some_bytes() -> None:
+    kept, made = _Answers(100), list[str]()
+
+    def get(revision: str, asked: str) -> bytes:
+        def make() -> tuple[bytes, None]:
+            made.append(asked)
+            return asked.encode() * 40, None
+
+        return kept.get(revision, asked, make)[0]
+
+    for asked in "abacab":
+        assert get("1", asked) == asked.encode() * 40
+    # The one that was asked for least lately makes room.
+    assert "".join(made) == "abcb"
+    get("2", "a")
+    get("2", "a")
+    assert "".join(made) == "abcba"
 
 
 def test_a_format_that_there_is_not_is_refused(api: Api) -> None:

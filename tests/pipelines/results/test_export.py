@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -87,3 +89,14 @@ def test_what_cannot_be_exported_is_said_and_nothing_is_left(
     assert main(["export", *given]) == 2
     assert said in capsys.readouterr().err
     assert sorted(state.iterdir()) == before
+
+
+def test_a_carriage_return_in_a_name_ends_no_line_of_csv() -> None:
+    names = [column.name for column in VIEW_SHARES.columns]
+    row: list[object] = [None] * len(names)
+    row[names.index("item")] = "one\rother"
+    file = io.BytesIO()
+    WRITERS["csv"](VIEW_SHARES, [[row]], file)
+    (read,) = csv.DictReader(io.StringIO(file.getvalue().decode(), newline=""))
+    assert read["item"] == "one\rother"
+    assert pd.read_csv(io.BytesIO(file.getvalue()))["item"].tolist() == ["one\rother"]

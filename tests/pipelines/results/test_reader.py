@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sql
 from stored_results import COLLECTOR, FIRST, SECOND, SEGMENTS, project
 
-from pipelines.results.database import NoResultsError, ResultsError, UnreadableError
+from pipelines.results.database import (
+    NoResultsError,
+    ReadOnlyDatabase,
+    ResultsError,
+    UnreadableError,
+)
 from pipelines.results.reader import Chosen, ResultsReader, milliseconds, moment
 from pipelines.results.records import Budget, Estimate, Metric, Rejection, Window
 from pipelines.sinks.sql import Results
@@ -162,6 +169,26 @@ def test_a_database_that_cannot_be_read_says_why(reader: ResultsReader, file: Pa
     file.write_bytes(b"no database" * 1000)
     with pytest.raises(ResultsError, match="not a database"):
         reader.windows()
+
+
+def test_what_seems_damaged_because_it_changed_is_read_again(file: Path) -> None:
+    project(f"sqlite:///{file}")
+    asked = []
+
+    def query(_: sql.Connection) -> int:
+        asked.append(1)
+        if len(asked) == 1:
+            os.utime(file, ns=(1, 1))
+        if len(asked) != 2:
+            raise sql.exc.DatabaseError("", None, Exception("malformed"))
+        return 7
+
+    database = ReadOnlyDatabase(f"sqlite:///{file}")
+    assert database.read(query) == 7
+    # What does not change is damaged.
+    with pytest.raises(ResultsError, match="malformed"):
+        database.read(query)
+    assert len(asked) == 3
 
 
 def test_a_database_that_is_locked_is_unreadable_for_now(

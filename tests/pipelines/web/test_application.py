@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 from invented_results import NASTY, Html, app_of, ask, write_results
 
 from pipelines.results.reader import ResultsReader
+from pipelines.web import rendering
 from pipelines.web.access import Access, is_loopback, new_token, token_of
 from pipelines.web.application import Site, application
 from sotto.errors import ParameterError
@@ -190,6 +193,81 @@ def test_an_error_in_the_page_says_where_and_nothing_of_what(tmp_path):
         assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert len(warned) == 1
     assert "a-secret" not in warned[0]
+
+
+def test_a_page_that_is_kept_waits_for_none_that_is_made(url, monkeypatch):
+    app = app_of(url)
+    kept = ask(app, "/").text
+    begun, go_on, make = threading.Semaphore(0), threading.Event(), rendering.make
+
+    def slowly(*given):
+        begun.release()
+        assert go_on.wait(60)
+        return make(*given)
+
+    monkeypatch.setattr(rendering, "make", slowly)
+    monkeypatch.setattr("pipelines.web.application._WAITING", 1)
+    crowded = app_of(url)
+    with ThreadPoolExecutor(3) as pool:
+        try:
+            asked = [pool.submit(ask, app, THEME)]
+            assert begun.acquire(timeout=60)
+            assert pool.submit(ask, app, "/").result(60).text == kept
+            asked.append(pool.submit(ask, crowded, THEME))
+            assert begun.acquire(timeout=60)
+            busy = ask(crowded, "/")
+            assert (busy.status, busy.headers["retry-after"]) == (503, "5")
+            assert "This page tries again." in busy.text
+        finally:
+            go_on.set()
+    assert [each.result().status for each in asked] == [200, 200]
+    assert ask(crowded, "/").status == 200
+
+
+def test_a_page_has_one_address(app):
+    for version in ("01", "0000000001", "١", "10000000001"):
+        assert ask(app, THEME.replace("/1/", f"/{version}/")).status == 404
+
+
+def test_a_method_that_there_is_not_is_told_those_that_there_are(app):
+    assert set(ask(app, "/", "POST").headers["allow"].split(", ")) == {"GET", "HEAD"}
+    assert "GET" in ask(app, "/api/v1/shares", "POST").headers["allow"]
+    assert ask(app, "/api/v1/shares", "HEAD").status == 200
+    assert ask(app, "/api/v1/plans", "HEAD").status == 200
+
+
+def test_a_compressing_proxy_s_name_of_a_page_is_known(app):
+    etag = ask(app, "/plans").headers["etag"]
+    assert ask(app, "/plans", if_none_match=f"W/{etag}").status == 304
+
+
+def test_what_no_device_sends_breaks_no_page(tmp_path):
+    url = write_results(tmp_path)
+    strange = {
+        "a metric that the plan does not have": "UPDATE stored_windows SET metric = 'gone'"
+        " WHERE metric = 'theme'",
+        "a probability that is none": "UPDATE stored_estimates SET item = 'half'"
+        " WHERE kind = 'quantile' AND item = '0.5'",
+        "numbers beyond any scale": "UPDATE stored_estimates"
+        " SET value = 1e308, low = -1e308, high = 1e308",
+    }
+    for what, change in strange.items():
+        with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
+            connection.execute(change)
+        app = app_of(url)
+        for path in ("/", *(f"/metrics/app.example/look/1/{each}" for each in ("speed", "page"))):
+            answer = ask(app, path)
+            assert (answer.status, "nan" in answer.text) == (200, False), what
+
+
+def test_a_segment_has_its_own_number_of_reports(tmp_path):
+    url = write_results(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
+        # As of a vector, each of whose coordinates some of the reports are about.
+        connection.execute(
+            "UPDATE stored_estimates SET n = 100, withheld = NULL WHERE segment = 'os=linux'"
+        )
+    assert '<th scope="row">os=linux</th><td class="n">893</td>' in ask(app_of(url), THEME).text
 
 
 def test_a_token_file_holds_a_long_token(tmp_path):

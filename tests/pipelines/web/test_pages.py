@@ -109,9 +109,12 @@ def test_the_public_has_estimates_and_plans_alone(snapshot, file_html):
     assert "12.5 s" in shown
     assert "Which theme" in shown
     assert "os (linux, mac, other)" in shown
-    for operators_own in ("Data health", "4,321", "older than any", "over budget", "1,500"):
+    of_the_job = ("generation 1", "reports read up to")
+    for operators_own in ("Data health", "4,321", "older than any", "over budget", "1,500",
+                          *of_the_job):  # fmt: skip
         assert operators_own in file_html.text
         assert operators_own not in shown
+    assert not any(each in page(snapshot, PLANS, public=True) for each in of_the_job)
 
 
 def test_every_kind_and_reason_has_a_sentence():
