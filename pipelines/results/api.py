@@ -43,6 +43,8 @@ ROWS, MOST_ROWS = 1000, 10_000
 _KEPT = 32 << 20
 #: Seconds after which a client may try again.
 _LATER = 5
+#: Answers that are made or waited for at a time; more are refused with 503.
+_WAITING = 16
 
 
 class ProblemError(Exception):
@@ -166,11 +168,17 @@ class _OfKinds(_OfEstimates):
 
 
 class _Answers:
-    """The answers of one revision of the results that were made last, up to so many bytes."""
+    """The answers of one revision of the results that were made last, up to so many bytes.
+
+    One is made at a time, and few may wait for that, so that many who ask at once hold up neither
+    the pages nor each other's kept answers.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = threading.Lock()
+        self._making = threading.Lock()
+        self._places = threading.BoundedSemaphore(_WAITING)
         self._revision = ""
         self._made: OrderedDict[object, tuple[bytes, str | None]] = OrderedDict()
         self._bytes = 0
@@ -178,23 +186,42 @@ class _Answers:
     def get(
         self, revision: str, asked: object, make: Callable[[], tuple[bytes, str | None]]
     ) -> tuple[bytes, str | None]:
-        """Return the answer to what is asked, made anew where it is not kept."""
+        """Return the answer to what is asked, made anew where it is not kept.
+
+        Raises ProblemError (503) if many wait for answers to be made.
+        """
+        if (known := self._known(revision, asked)) is not None:
+            return known
+        if not self._places.acquire(blocking=False):
+            raise ProblemError(503, "many answers are being made", {"retry-after": str(_LATER)})
+        try:
+            with self._making:
+                if (known := self._known(revision, asked)) is not None:
+                    return known
+                made = make()
+                self._keep(revision, asked, made)
+        finally:
+            self._places.release()
+        return made
+
+    def _known(self, revision: str, asked: object) -> tuple[bytes, str | None] | None:
         with self._lock:
             if revision != self._revision:
                 self._revision, self._bytes = revision, 0
                 self._made.clear()
             if (known := self._made.get(asked)) is not None:
                 self._made.move_to_end(asked)
-                return known
-        made = make()
+            return known
+
+    def _keep(self, revision: str, asked: object, made: tuple[bytes, str | None]) -> None:
         with self._lock:
-            if revision == self._revision and asked not in self._made:
-                self._made[asked] = made
-                self._bytes += len(made[0])
-                while self._bytes > self._most:
-                    _, (body, _) = self._made.popitem(last=False)
-                    self._bytes -= len(body)
-        return made
+            if revision != self._revision:
+                return
+            self._made[asked] = made
+            self._bytes += len(made[0])
+            while self._bytes > self._most:
+                _, (body, _) = self._made.popitem(last=False)
+                self._bytes -= len(body)
 
 
 def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:

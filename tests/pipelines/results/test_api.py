@@ -16,7 +16,7 @@ from asgi_client import Answer, get
 from fastapi import FastAPI
 from stored_results import SEGMENTS, project
 
-from pipelines.results.api import _Answers, create_router
+from pipelines.results.api import ProblemError, _Answers, create_router
 from pipelines.results.reader import ResultsReader
 
 
@@ -173,3 +173,19 @@ def test_the_description_says_what_each_column_means(api: Api) -> None:
     column = schema["properties"]["shares"]["items"]["properties"]["detection_floor"]
     assert column["description"] == "smallest true share that is reliably distinguished from zero"
     assert {each["name"] for each in described["parameters"]} >= {"metric", "segment", "item"}
+
+
+def test_no_more_answers_are_waited_for_than_can_soon_be_made(monkeypatch) -> None:
+    monkeypatch.setattr("pipelines.results.api._WAITING", 1)
+    kept = _Answers(1000)
+    assert kept.get("1", "kept", lambda: (b"a", None)) == (b"a", None)
+
+    def crowded() -> tuple[bytes, None]:
+        with pytest.raises(ProblemError) as busy:
+            kept.get("1", "another", lambda: (b"c", None))
+        assert (busy.value.status, busy.value.headers["retry-after"]) == (503, "5")
+        assert kept.get("1", "kept", lambda: (b"x", None)) == (b"a", None)
+        return b"b", None
+
+    assert kept.get("1", "one", crowded) == (b"b", None)
+    assert kept.get("1", "another", lambda: (b"c", None)) == (b"c", None)
