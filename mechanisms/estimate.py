@@ -50,9 +50,11 @@ class Estimate:
         Counts how often the estimate of the same thing has been made.
     region : Region or None
         Where the interval comes from, unless it is the normal one.
-    reach : tuple of (float, float) or None
+    reach : tuple of tuple of float, or None
         How far one forged report of a level, weakest first, can raise and lower n times the value;
-        see :meth:`under`. None where no bound is known.
+        see :meth:`under`. Where the value is divided by an estimated share, such as that of numbers
+        that are present, also how far it can raise n times that share, as a multiple of it. None
+        where no bound is known.
 
     >>> low, high = Estimate(0.5, 0.1, 1000, (1000,)).interval(0.95)
     >>> round(low, 3), round(high, 3)
@@ -66,7 +68,7 @@ class Estimate:
     detection_floor: float | None = None
     revision: int = 0
     region: Region | None = field(default=None, repr=False, compare=False)
-    reach: tuple[tuple[float, float], ...] | None = field(default=None, repr=False, compare=False)
+    reach: tuple[tuple[float, ...], ...] | None = field(default=None, repr=False, compare=False)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the two-sided interval at a ``level`` in (0, 1); infinite if nothing is known."""
@@ -87,8 +89,10 @@ class Estimate:
         forged report of a level claims at most (1 − q)/(p − q) too much, or p/(p − q) too little:
         so the truth may lie lower than the interval by the ``share`` times the former, and higher
         by the ``share`` times the latter, of the levels where that is most, as far as there are
-        reports of them. The bound of a mean from random thresholds or bits holds if coins are
-        shared as chance does, of which there is an alarm.
+        reports of them. A mean of numbers that can be missing is divided by the share that is
+        present, which forged reports may have raised: by what is left of it, and infinite if
+        nothing is. The bound of a mean from random thresholds or bits holds if coins are shared as
+        chance does, of which there is an alarm.
 
         Raises ParameterError for a share outside [0, 1], or where no such bound is known.
 
@@ -111,15 +115,19 @@ def forged(
     if not 0 <= share <= 1:
         raise ParameterError(f"share must lie in [0, 1], got {share}")
     n = sum(reports_by_level)
-    moved = []
-    for side in (0, 1):
+
+    def moved(side: int) -> float:
         left, total = share * n, 0.0
         levels = zip(reach, reports_by_level, strict=True)
         for most, reports in sorted(((each[side], m) for each, m in levels), reverse=True):
             total += min(left, reports) * most
             left -= min(left, reports)
-        moved.append(total / n if n else 0.0)
-    return moved[0], moved[1]
+        return total / n if n else 0.0
+
+    over, short = moved(0), moved(1)
+    # What the value is divided by would be this much of what it is.
+    rest = 1 - moved(2) if all(len(each) > 2 for each in reach) else 1.0
+    return (over / rest, short / rest) if rest > 0 else (math.inf, math.inf)
 
 
 def nothing(reports_by_level: tuple[int, ...]) -> Estimate:

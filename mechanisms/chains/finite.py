@@ -74,8 +74,20 @@ class FiniteChain(StepChain):
 
     def matrix(self, level: int) -> Floats:
         """Return the channel of a level as floats, ``(inputs, size)``, each correctly rounded."""
-        rows, total = self.table(level)
-        return np.array([[entry / total for entry in row] for row in rows])
+        if not 0 <= level < self.levels:
+            raise ParameterError(f"level must lie in [0, {self.levels}), not {level}")
+        return self._matrices[level]
+
+    @cached_property
+    def _matrices(self) -> list[Floats]:
+        """The same, of all levels: they are asked for whenever a window is estimated."""
+        found = []
+        for level in range(self.levels):
+            rows, total = self.table(level)
+            matrix = np.array([[entry / total for entry in row] for row in rows])
+            matrix.flags.writeable = False
+            found.append(matrix)
+        return found
 
     @cached_property
     def exact(self) -> tuple[Probabilities, ...]:

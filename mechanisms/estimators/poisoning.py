@@ -48,9 +48,12 @@ from mechanisms.items import Context
 FALSE_ALARM = 1e-9
 #: The checks.
 KINDS = ("coins", "levels", "bits", "cells")
-#: Of payloads that are hardly ever equal, a single repeated one is proof. It is an alarm from one
-#: pair in so many on, since fewer devices move nothing.
+#: Of payloads that are hardly ever equal, very few repeated ones are proof. They are an alarm from
+#: one pair in so many on, since fewer devices move nothing.
 _NEGLIGIBLE = 0.001
+#: Payloads of more bytes are compared by a tag, that different ones share with a probability of at
+#: most so much (:func:`pipelines.aggregation.table.payload_tags`).
+_COMPARED, _SHARED_TAG = 4, 2.0**-32
 _LOG_RATE = math.log(FALSE_ALARM)
 
 
@@ -188,6 +191,8 @@ def _levels(mechanism: Mechanism, pairs: Ints, context: Context) -> Finding | No
             number, same = pairs[upper, 2 * lower : 2 * lower + 2].tolist()
             if number:
                 low, high = mechanism.chain.repeats(lower, upper)
+                if mechanism.payload_width > _COMPARED:
+                    high += (1 - high) * _SHARED_TAG
                 groups[True].append((number, high))
                 groups[False].append((number, 1 - low))
                 n, equal = n + number, equal + same

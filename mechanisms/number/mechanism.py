@@ -111,12 +111,21 @@ class NumberMechanism(Mechanism):
         present = 1.0 if found.missing is None else 1 - found.missing.value
         if not (math.isfinite(mean.standard_error) and present > 0):
             return mean
-        share = min(max((mean.value - low) / (high - low), 0.0), 1.0)
+        share = (mean.value - low) / (high - low)
         reach = [self.reach_of_mean(level, share) for level in range(self.levels)]
         if None in reach:
             return mean
         scale = (high - low) / present
-        return replace(mean, reach=tuple((scale * a, scale * b) for a, b in filter(None, reach)))
+        reached = tuple((scale * a, scale * b) for a, b in filter(None, reach))
+        if found.missing is None:
+            return replace(mean, reach=reached)
+        if found.missing.reach is None:
+            return mean
+        # Too few that are missing are too many that are present.
+        raised = [short / present for _, short in found.missing.reach]
+        return replace(
+            mean, reach=tuple((*each, more) for each, more in zip(reached, raised, strict=True))
+        )
 
     def reach_of_mean(self, level: int, mean: float) -> tuple[float, float] | None:
         """Return :meth:`reach` of a mean, in [0, 1], times the share of values that are present."""

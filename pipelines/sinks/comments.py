@@ -62,7 +62,8 @@ _COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
             "unit": "share, rank (of listed values, from 1), or the metric's own",
             "method": "how far it can be relied on; null in rows made before there was this column",
             "reach": "by level, how far one forged report can raise, and lower, n times the "
-            "estimate; null where no bound is known",
+            "estimate; of a mean of numbers that can be missing also the share present, as a "
+            "multiple of it; null where no bound is known",
         },
     ),
     "stored_alarms": (

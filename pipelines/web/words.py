@@ -37,8 +37,9 @@ KINDS = {
     "the time: what is rarer cannot be told from noise, and is not shown to be absent. "
     f"{_INTERVAL}",
     "unexplained": "The share of reports that no candidate accounts for.",
-    "false_names": "How many of the strings called significant nobody has, on average at most: the "
-    "plan trades a few false names for more true ones.",
+    "false_names": "About how many of the strings called significant nobody has: their number "
+    "times the plan's false discovery rate, which trades a few false names for more true ones. "
+    "Where hardly any of the candidates is anybody's, more of them are false.",
 }
 SHOWN = (
     "“Displayed” is a set of shares that could be, none below 0 and all together 100 %, with the "

@@ -35,6 +35,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -151,7 +152,8 @@ def _under(row: Row, share: float) -> dict[str, object]:
         return dict.fromkeys(_UNDER)
     assert isinstance(by_level, list)
     over, short = forged(share, by_level, reach)
-    return dict(zip(_UNDER, (low - over, high + short), strict=True))
+    ends = low - over, high + short
+    return dict(zip(_UNDER, ends if math.isfinite(over + short) else (None, None), strict=True))
 
 
 def _chosen(segment: str, by: str | None, only: str | None) -> bool:

@@ -19,6 +19,7 @@ from mechanisms.estimate import (
     two_sided,
 )
 from mechanisms.estimators.frequency import shares
+from mechanisms.items import Context
 from mechanisms.number.gridded import DuchiOneBit
 from mechanisms.number.random_threshold import RandomThreshold
 
@@ -131,6 +132,34 @@ def test_a_mean_on_a_grid_is_moved_by_no_more():
                 after = duchi.numeric([np.rint(expected + forged).astype(np.int64)])
                 moved.append((after.mean.value - found.mean.value) * n / 10**6 * present)
         assert (over, under) == pytest.approx((max(moved), -min(moved)), rel=0.01)
+
+
+@pytest.mark.parametrize("few", [0, 1])
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.15])
+def test_means_of_few_present_are_within_their_bound(share, few):
+    """Forged reports also raise the share that is present, by which a mean is divided."""
+    n = 10**9
+    duchi = DuchiOneBit(2.0, True)
+    p, q = duchi.probabilities(0)[0]
+    truths = np.full(3, 0.16)
+    truths[few], truths[2] = 0.04, 0.8
+    expected = n * (q + (p - q) * truths)
+    [honest, *_] = duchi.estimate(np.rint(expected).astype(np.int64)[None], Context())
+    told = []
+    for truth in (1 - few, 2):
+        for answer in range(3):
+            change = np.eye(3)[answer] - q - (p - q) * np.eye(3)[truth]
+            counts = np.rint(expected + share * n * change).astype(np.int64)
+            [after, *_] = duchi.estimate(counts[None], Context())
+            low, high = after.estimate.under(share)
+            told.append(min(honest.estimate.value - low, high - honest.estimate.value))
+    assert min(told) >= 0
+
+
+def test_no_bound_is_empty_where_all_that_are_present_may_be_forged():
+    known = Estimate(0.5, 0.1, 10, (10,), reach=((2.0, 2.0, 4.0),))
+    assert known.under(0.2) == pytest.approx((known.interval()[0] - 2.0, known.interval()[1] + 2.0))
+    assert known.under(0.25) == (-math.inf, math.inf)
 
 
 def test_no_bound_is_stated_where_none_is_known():

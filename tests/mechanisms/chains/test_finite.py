@@ -210,6 +210,18 @@ def test_bad_symbols_and_levels_are_refused() -> None:
             chain.forward_weights([(0, 1)], 0, level)
 
 
+def test_a_matrix_is_worked_out_once_and_belongs_to_the_chain() -> None:
+    """Every window that is estimated asks for all of them; of 65 points one takes 0.1 s."""
+    chain = CHAINS["windows-three"]
+    for level in range(3):
+        assert chain.matrix(level) is chain.matrix(level)
+        with pytest.raises(ValueError, match="read-only"):
+            chain.matrix(level)[0, 0] = 1.0
+    for level in (-1, 3):
+        with pytest.raises(ParameterError, match="level"):
+            chain.matrix(level)
+
+
 def test_the_largest_remainders_are_rounded_up() -> None:
     third, grains = Fraction(1, 3), 2**64
     assert to_grains([third, 2 * third]) == (grains // 3, grains - grains // 3)

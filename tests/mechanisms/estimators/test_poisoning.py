@@ -106,6 +106,18 @@ def test_repeated_answers_are_found_at_the_stated_share():
     assert "repeat answers" in found.message
 
 
+@pytest.mark.parametrize("number", [10, 100, 999])
+def test_a_tag_that_different_payloads_share_is_no_alarm(number):
+    """Of 999 pairs of filters, some two share a tag of 32 bits with a probability of 2e-7."""
+    rappor = Rappor((0.5, 1.0, 2.0), bits=128, hashes=2, cohorts=16)
+    nothing = np.zeros((3, rappor.count_length), dtype=np.int64)
+    one, two = np.zeros((2, 3, 6), dtype=np.int64)
+    one[1, :2], two[1, :2] = (number, 1), (number, 2)
+    assert number * 2.0**-32 > 1e-9
+    assert [*alarms(rappor, nothing, one, Context())] == []
+    assert [each.kind for each in alarms(rappor, nothing, two, Context())] == ["levels"]
+
+
 def test_few_reports_are_left_alone():
     assert [*alarms(GRR, NOTHING, pairs(10, 10), Context())] == []
     full = np.array([[0] * 4, [0] * 4, [0, 0, 0, 900]])
