@@ -33,8 +33,9 @@ KINDS = {
     f"significant. {_INTERVAL}",
     "string": "The share of reports with this string, of all candidates that were looked for. A "
     "string that is no candidate cannot be found. Significant means told from zero although so "
-    "many candidates were tested. The detection floor is the smallest share that is found half of "
-    "the time: what is rarer cannot be told from noise, and is not shown to be absent. "
+    "many candidates were tested. The detection floor is the smallest share that "
+    "a test of this string alone finds four times in five: what is rarer cannot be told from noise, "
+    "and is not shown to be absent. "
     f"{_INTERVAL}",
     "unexplained": "The share of reports that no candidate accounts for.",
     "false_names": "About how many of the strings called significant nobody has: their number "
