@@ -58,6 +58,15 @@ def of(said: Said, name: str) -> Consent:
     return said.get(name, said.get(OTHERS, GIVEN))
 
 
+def anything(said: Said) -> bool:
+    """Whether there may be something that consent is given to, once it is as a whole.
+
+    >>> anything({}), anything({"crashes": Consent.WITHDRAWN, OTHERS: Consent.NEVER_GIVEN})
+    (True, False)
+    """
+    return said.get(OTHERS, GIVEN) is GIVEN or GIVEN in said.values()
+
+
 def given(
     connection: Connection,
     plans: Plans,

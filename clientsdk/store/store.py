@@ -370,7 +370,8 @@ class Store:
 
     def draw_arm(self, connection: Connection) -> None:
         """Have a secret for an experiment's arm where consent is given and the plan has one."""
-        if self.consented and self.plans.opened.experiment is not None:
+        agreed = self.consented and consent_groups.anything(self.said)
+        if agreed and self.plans.opened.experiment is not None:
             self.arm_secret = arms.prepare(connection, self._source)
 
     def agree(self, connection: Connection, groups: Collection[str] | None, *, again: bool) -> None:
@@ -395,6 +396,12 @@ class Store:
     def _say(self, connection: Connection, said: consent_groups.Said) -> None:
         consent_groups.write(connection, said)
         self.said = said
+        if consent_groups.anything(said):
+            self.draw_arm(connection)
+        else:
+            # Group by group everything was withdrawn.
+            arms.erase(connection)
+            self.arm_secret = b""
 
     def pin(self, connection: Connection, ceilings: Ceilings) -> None:
         if ceilings != self.ceilings:

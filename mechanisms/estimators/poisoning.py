@@ -196,7 +196,9 @@ def _levels(mechanism: Mechanism, pairs: Ints, context: Context) -> Finding | No
                 groups[True].append((number, high))
                 groups[False].append((number, 1 - low))
                 n, equal = n + number, equal + same
-    if n < context.least or not n:
+    # A chain has a pair for each level but its first, so that pairs are of fewer chains.
+    chains = int(pairs[:, ::2].sum(axis=1).max(initial=0))
+    if chains < context.least or not n:
         return None
     ends = {many: sum(number * p for number, p in groups[many]) / n for many in groups}
     many = equal / n > ends[True]

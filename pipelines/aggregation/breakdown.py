@@ -24,8 +24,9 @@ algorithm", Journal of the ACM 44 (1997).
 from __future__ import annotations
 
 import heapq
+import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple, TypeAlias
@@ -53,22 +54,37 @@ class Slice(NamedTuple):
     fixed: tuple[tuple[int, int], ...]
 
 
-#: Rows of estimates of a window, at most: with more a document would be too long for its topic.
-MOST_ROWS = 1 << 14
+#: Bytes of the estimates of a window with segments, at most: a topic takes documents of 8 MiB.
+MOST_BYTES = 7 << 20
+#: Bytes of an estimate in a document, in most cases, but for the names of its item and segment.
+ROW_BYTES = 448
 
 
-def broken_down(attributes: tuple[Attribute, ...], kind: str, rows: int) -> Iterator[Slice]:
+def broken_down(
+    attributes: tuple[Attribute, ...], kind: str, items: Sequence[str], arms: int = 0
+) -> Iterator[Slice]:
     """Yield the slices besides the total of which a metric's windows have estimates.
 
-    ``kind`` is the metric's type, and ``rows`` how many estimates a window has. A vector has none:
-    each of its coordinates is of other reports. Strings have single values only, since decoding
-    takes a hundred times as long as other estimates. Pairs, and then all, are left out where there
-    would be more than ``MOST_ROWS``. Whether a slice is estimated does not depend on reports.
+    ``kind`` is the metric's type, ``items`` what each of a window's estimates is of, and ``arms``
+    how many arms of an experiment there are. A vector has none: each of its coordinates is of other
+    reports. Strings have single values only, since decoding takes a hundred times as long as other
+    estimates. Pairs, and then all, are left out where there would be more than ``MOST_BYTES``.
+    Whether a slice is estimated does not depend on reports.
     """
     found = slices(attributes)[1:]
-    pairs = kind != "string" and rows * (len(found) + 1) <= MOST_ROWS
+    named = sum(len(json.dumps(item)) for item in items)
+
+    def fit(chosen: Sequence[Slice]) -> bool:
+        # Of each arm but the first there are differences as well.
+        of_arms = max(arms - 1, 0)
+        longest = max(len(each.name) for each in found)
+        segments = sum(len(each.name) for each in chosen) + of_arms * longest
+        each = len(items) * ROW_BYTES + named
+        return each * (1 + len(chosen) + of_arms) + len(items) * segments <= MOST_BYTES
+
+    pairs = kind != "string" and fit(found)
     chosen = [each for each in found if pairs or len(each.fixed) == 1]
-    if kind != "vector" and rows * (len(chosen) + 1) <= MOST_ROWS:
+    if kind != "vector" and fit(chosen):
         yield from chosen
 
 

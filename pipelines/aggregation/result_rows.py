@@ -180,7 +180,10 @@ class _Rows:
             by_level[cell] = self.metric.mechanism.reports_by_level(matrix, items)
         reports = by_level.sum(axis=1)
         few = withheld(self.plan.attributes, reports, self.least)
-        for each in broken_down(self.plan.attributes, self.metric.type, len(self.estimates)):
+        names, experiment = [str(row["item"]) for row in self.estimates], self.plan.experiment
+        number_of_arms = 0 if experiment is None else len(experiment.arms)
+        of_type = self.metric.type
+        for each in broken_down(self.plan.attributes, of_type, names, number_of_arms):
             number = int(reports[[*each.cells]].sum())
             if number:
                 own = reason(number, self.least)

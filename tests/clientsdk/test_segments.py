@@ -150,6 +150,26 @@ def test_a_withdrawal_erases_the_secret_and_who_agrees_again_draws_another(path)
     assert secret_of(client) != secret
 
 
+def test_who_withdraws_group_by_group_is_in_no_arm_once_nothing_is_left(path):
+    groups = {"looks": "Looks", "speed": "Speed"}
+    metrics = metric("colour", group="looks"), metric("hue", group="speed")
+    compiled = segmented(*metrics, groups=groups)
+    client = device(compiled, state=path)
+    arm, secret = client.arm("onboarding"), secret_of(client)
+    client.withdraw_consent(groups=["looks"])
+    assert (client.arm("onboarding"), secret_of(client)) == (arm, secret)
+    client.withdraw_consent(groups=["speed"])
+    assert (client.arm("onboarding"), secret_of(client)) == (None, b"")
+    client.close()
+    files = [path, path.with_name(f"{path.name}-wal")]
+    assert not any(secret in file.read_bytes() for file in files if file.exists())
+    client = device(compiled, state=path, seed=2, consent=False)
+    assert secret_of(client) == b""
+    client.give_consent(groups=["speed"], again=True)
+    assert len(secret_of(client)) == SECRET_BYTES
+    assert secret_of(client) != secret
+
+
 def test_without_consent_or_switched_off_a_device_is_in_no_arm(path, monkeypatch):
     client = device(segmented(), consent=False)
     assert (client.arm("onboarding"), secret_of(client)) == (None, b"")

@@ -124,6 +124,8 @@ def test_few_reports_are_left_alone():
     kinds = [each.kind for each in alarms(GRR, full, pairs(400, 400), Context())]
     assert kinds == ["levels", "cells"]
     assert [*findings(GRR, full, pairs(400, 400), Context(least=901))] == []
+    # 800 pairs are of 400 chains, each of which has two.
+    assert [*findings(GRR, NOTHING, pairs(400, 400), Context(least=401))] == []
 
 
 def test_reports_that_depend_on_each_other_weigh_less():

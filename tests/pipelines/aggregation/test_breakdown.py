@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipelines.aggregation import breakdown
-from pipelines.aggregation.breakdown import MOST_ROWS, broken_down, slices, withheld
+from pipelines.aggregation.breakdown import broken_down, slices, withheld
 from sotto.plan.segments import Attribute
 
 
@@ -138,8 +138,16 @@ def test_an_arm_is_crossed_with_one_segment_and_not_with_two():
 
 def test_which_slices_have_estimates_does_not_depend_on_reports():
     attributes = attributes_of([3, 3])
-    of = {kind: [*broken_down(attributes, kind, 10)] for kind in ("category", "string", "vector")}
+    few = ["item"] * 10
+    of = {kind: [*broken_down(attributes, kind, few)] for kind in ("category", "string", "vector")}
     assert [len(of[kind]) for kind in of] == [15, 6, 0]
-    assert len([*broken_down(attributes, "category", MOST_ROWS // 16)]) == 15
-    assert len([*broken_down(attributes, "category", MOST_ROWS // 16 + 1)]) == 6
-    assert [*broken_down(attributes, "category", MOST_ROWS // 7 + 1)] == []
+    # Where a document would be too long, pairs are left out, and then all.
+    for items, arms, expected in (
+        (["item"] * 900, 0, 15),
+        (["item"] * 1100, 0, 6),
+        (["item" * 300] * 900, 0, 0),
+        (["item"] * 2100, 0, 6),
+        (["item"] * 2400, 0, 0),
+        (["item"] * 900, 3, 6),
+    ):
+        assert len([*broken_down(attributes, "category", items, arms)]) == expected
