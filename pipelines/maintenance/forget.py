@@ -86,8 +86,8 @@ def forget(
     """Forget pseudonyms, each 32 hexadecimal digits; return the generation that has.
 
     ``database``, ``publish``: as of :func:`pipelines.bounded.run.aggregate`. ``wait``: seconds to
-    wait for a run that holds the directory. ``clock``: returns the current time, ms: what is counted
-    may be far behind the device that a pseudonym is of. What has been forgotten already is left as
+    wait for a run that holds the directory. ``clock``: returns the current time, ms, since what is
+    counted may be far behind the device of a pseudonym. What has been forgotten already is left as
     it is.
 
     Raises ParameterError if one is no pseudonym, AggregationError if it cannot go on; the last

@@ -56,7 +56,7 @@ class Intent:
     requeue: tuple[Requeue, ...] = ()
     #: Pseudonyms, in hexadecimal, that are forgotten; if there are any, nothing is taken.
     forget: tuple[str, ...] = ()
-    #: The last budget period in which reports of these may come; None if an earlier release wrote it.
+    #: The last budget period of which these may be; None if an earlier release wrote the intent.
     last_period: int | None = None
     #: At most so many are taken, but for a single message that has more; it decides into how many
     #: parts (:mod:`pipelines.aggregation.decode`) periods are cut of which reports come for the
