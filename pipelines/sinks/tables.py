@@ -281,10 +281,12 @@ def replace_all(
     _insert(connection, table, rows)
 
 
-def forget(connection: sql.Connection, collector: str) -> None:
-    """Remove all results of a collector."""
+def forget(connection: sql.Connection, collector: str, state: str) -> None:
+    """Remove all results of a collector, and whose they are if they are a state directory's."""
     for table in METADATA.sorted_tables:
-        connection.execute(sql.delete(table).where(table.c.collector == collector))
+        remove = sql.delete(table).where(table.c.collector == collector)
+        # Another one's may have come since it was looked: then the transaction is to fail.
+        connection.execute(remove if table is not META else remove.where(META.c.state == state))
 
 
 def _replace(
