@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import IO, NamedTuple, TypeAlias
 
 from pipelines.storage import files
-from pipelines.storage.directory import StateDirectory
+from pipelines.storage.directory import BACKUP_LINKS, StateDirectory, backup_lock
 from pipelines.storage.files import AnyPath
 from pipelines.storage.manifest import Manifest
 from sotto.errors import AggregationError, FormatError
-from sotto.files import open_file, try_lock
 
 #: Called with how many bytes are done, and how many will be.
 Progress: TypeAlias = Callable[[int, int], None]
@@ -66,7 +65,7 @@ def backup(
         raise AggregationError(f"{target} exists already")
     directory.manifest()  # Refuses what no run has made.
     partial = target.with_name(f"{target.name}.partial")
-    links = directory.path / "backup"
+    links = directory.path / BACKUP_LINKS
     with ExitStack() as stack:
         stack.enter_context(_alone(directory.path))
         stack.callback(shutil.rmtree, links, ignore_errors=True)
@@ -89,13 +88,10 @@ def backup(
 @contextmanager
 def _alone(state_dir: Path) -> Iterator[None]:
     """Refuse two backups at one time: the second would remove the links of the first."""
-    descriptor = open_file(state_dir / "BACKUP", os.O_RDWR | os.O_CREAT)
-    try:
-        if not try_lock(descriptor):
+    with backup_lock(state_dir) as alone:
+        if not alone:
             raise AggregationError(f"another backup of {state_dir} is being made")
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _linked(directory: StateDirectory, manifest: Manifest, links: Path) -> dict[str, Path]:
@@ -222,7 +218,8 @@ def restore(
 
     Raises AggregationError if the backup is damaged or the directory exists.
     """
-    target = Path(state_dir)
+    # Absolute: "." has no name that a directory beside it could take.
+    target = Path(os.path.abspath(state_dir))
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise AggregationError(f"{target} exists already: a backup is restored to a new directory")
     partial = target.with_name(f"{target.name}.partial")
@@ -244,7 +241,7 @@ def restore(
         with suppress(FileNotFoundError):
             target.rmdir()
         os.rename(partial, target)
-        files.sync_directory(target.absolute().parent)
+        files.sync_directory(target.parent)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise

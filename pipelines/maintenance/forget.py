@@ -11,7 +11,7 @@ the directory.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import URL
@@ -25,7 +25,9 @@ from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent
 from pipelines.storage.ledger import PseudonymLedger, pseudonym_ledger
+from pipelines.storage.manifest import last_period
 from sotto.errors import AggregationError, ParameterError
+from sotto.log.writer import now_ms
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,14 @@ def forget(
     *,
     publish: Publish | None = None,
     wait: float = 0.0,
+    clock: Callable[[], int] = now_ms,
 ) -> int:
     """Forget pseudonyms, each 32 hexadecimal digits; return the generation that has.
 
     ``database``, ``publish``: as of :func:`pipelines.bounded.run.aggregate`. ``wait``: seconds to
-    wait for a run that holds the directory. What has been forgotten already is left as it is.
+    wait for a run that holds the directory. ``clock``: returns the current time, ms, since what is
+    counted may be far behind the device of a pseudonym. What has been forgotten already is left as
+    it is.
 
     Raises ParameterError if one is no pseudonym, AggregationError if it cannot go on; the last
     commit is then intact.
@@ -107,7 +112,10 @@ def forget(
             if tombstone(manifest.key, bytes.fromhex(each)) not in manifest.forgotten
         )
         if new:
-            intent = Intent(manifest.generation + 1, manifest.clock, (), forget=new)
+            last = last_period(max(manifest.clock, clock()), driver.registry)
+            intent = Intent(
+                manifest.generation + 1, manifest.clock, (), forget=new, last_period=last
+            )
             driver.begin(intent)
             driver.commit(intent, None)
         return driver.manifest.generation

@@ -36,6 +36,7 @@ from sotto.plan.registry import Registry
 
 #: How long a statement waits for another process that holds a SQLite file, s.
 SQLITE_TIMEOUT = 30
+_ANOTHER = "the database holds the results of another state directory of {}"
 
 
 class ProjectionError(AggregationError):
@@ -128,9 +129,7 @@ class Results(Database):
                 f"a sink writes the results of {collector} to the database: give another one"
             )
         if found.state != state:
-            raise AggregationError(
-                f"the database holds the results of another state directory of {collector}"
-            )
+            raise AggregationError(_ANOTHER.format(collector))
         return int(found.projected_generation)
 
     def _meta(self, collector: str) -> sql.Row[tuple[object, ...]] | None:
@@ -181,7 +180,7 @@ class Results(Database):
         failed = f"generation {generation} is committed, but its results could not be written"
         with _mapped(failed), self.engine.begin() as connection:
             if projection.anew:
-                tables.forget(connection, collector)
+                tables.forget(connection, collector, projection.state)
             _raise_generation(connection, projection)
             for windows, estimates in projection.changed:
                 tables.replace_windows(connection, windows, estimates)
@@ -346,7 +345,10 @@ def _raise_generation(connection: sql.Connection, projection: Projection) -> Non
     )
     if raised.rowcount:
         return
-    if connection.execute(sql.select(tables.META.c.state).where(ours)).first() is not None:
+    found = connection.execute(sql.select(tables.META.c.state).where(ours)).scalar()
+    if found not in (None, projection.state):
+        raise AggregationError(_ANOTHER.format(projection.collector))
+    if found is not None:
         raise AggregationError(f"the database is not behind generation {projection.generation}")
     whose = {"collector": projection.collector, "state": projection.state}
     connection.execute(sql.insert(tables.META).values(**whose, **now))

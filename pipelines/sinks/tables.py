@@ -281,10 +281,13 @@ def replace_all(
     _insert(connection, table, rows)
 
 
-def forget(connection: sql.Connection, collector: str) -> None:
-    """Remove all results of a collector."""
+def forget(connection: sql.Connection, collector: str, state: str | None = None) -> None:
+    """Remove all results of a collector, and whose they are: if a state is given, if its."""
     for table in METADATA.sorted_tables:
-        connection.execute(sql.delete(table).where(table.c.collector == collector))
+        remove = sql.delete(table).where(table.c.collector == collector)
+        # Another one's may have come since it was looked: then the transaction is to fail.
+        others = table is META and state is not None
+        connection.execute(remove.where(META.c.state == state) if others else remove)
 
 
 def _replace(

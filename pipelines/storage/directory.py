@@ -13,7 +13,8 @@
       quarantine/    GENERATION
       attempts/      what a job writes before it is moved to the four above: ATTEMPT/NAME.RANDOM
       results.db     the default database; a projection of all this, which can be made again
-      BACKUP, backup/  the lock of a backup that is being made, and its links
+      BACKUP, backup/  the lock of a backup that is being made, and its links; those of a killed one
+                     are removed by the next commit
       alerts.json    what sotto alerts and sotto serve keep of alerts; none of the job's
       last_run.json  how the last run went, for those who watch; nothing depends on it
       published.json up to where results are published; without it they are published again
@@ -40,6 +41,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -56,7 +58,10 @@ from pipelines.storage.manifest import Manifest, Quarantined
 from pipelines.storage.output import StoredState
 from pipelines.storage.plans import StoredPlans
 from sotto.errors import AggregationError
+from sotto.files import open_file, try_lock
 
+#: Where a backup has links to what it copies, while it does.
+BACKUP_LINKS = "backup"
 #: Seconds between two looks at whether a lock is free.
 _LOOK = 0.05
 
@@ -151,6 +156,16 @@ class StateFiles:
             )
         files.remove(left)
         files.remove_folder(self.root / "attempts")
+
+
+@contextmanager
+def backup_lock(state_dir: Path) -> Iterator[bool]:
+    """Hold a state directory against other backups; False if one is being made."""
+    descriptor = open_file(state_dir / "BACKUP", os.O_RDWR | os.O_CREAT)
+    try:
+        yield try_lock(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _generation(path: AnyPath) -> int:
@@ -267,6 +282,16 @@ class StateDirectory:
         self._files(manifest).collect(manifest)
         if self._intent.exists() and self.intent(manifest) is None:
             files.remove([self._intent])
+        self._remove_links()
+
+    def _remove_links(self) -> None:
+        """Remove what a backup that was killed has left: what a commit drops would stay in it."""
+        links = self.path / BACKUP_LINKS
+        if not links.exists():
+            return
+        with backup_lock(self.path) as alone:
+            if alone:
+                shutil.rmtree(links, ignore_errors=True)
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,8 @@ class Intent:
     requeue: tuple[Requeue, ...] = ()
     #: Pseudonyms, in hexadecimal, that are forgotten; if there are any, nothing is taken.
     forget: tuple[str, ...] = ()
+    #: The last budget period of which these may be; None if an earlier release wrote the intent.
+    last_period: int | None = None
     #: At most so many are taken, but for a single message that has more; it decides into how many
     #: parts (:mod:`pipelines.aggregation.decode`) periods are cut of which reports come for the
     #: first time.
@@ -83,6 +85,7 @@ class Intent:
             value["requeue"] = self.requeue
         if self.forget:
             value["forget"] = self.forget
+            value["last_period"] = self.last_period
         return dump_document(value)
 
     @classmethod
@@ -98,7 +101,16 @@ class Intent:
         requeue = tuple(Requeue(*each) for each in value.get("requeue", ()))
         last, reports = load_records(value["marks"]), value["reports"]
         forget = tuple(value.get("forget", ()))
-        return cls(value["generation"], value["clock"], items, last, requeue, forget, reports)
+        return cls(
+            generation=value["generation"],
+            clock=value["clock"],
+            items=items,
+            last=last,
+            requeue=requeue,
+            forget=forget,
+            last_period=value.get("last_period"),
+            reports=reports,
+        )
 
 
 def dump_records(records: Mapping[str, LastRecord]) -> dict[str, tuple[int, str]]:

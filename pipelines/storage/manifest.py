@@ -323,11 +323,17 @@ def _tombstones(
         if first_open is None or last >= first_open
     }
     if intent.forget and intent.clock is not None:
-        # A device's clock may be ahead by less than a period.
-        last = intent.clock // registry.period + 1
+        last = intent.last_period
+        last = last_period(intent.clock, registry) if last is None else last
         made = (tombstone(manifest.key, bytes.fromhex(each)) for each in intent.forget)
         kept |= dict.fromkeys(made, last)
     return dict(sorted(kept.items()))
+
+
+def last_period(now: int, registry: Registry) -> int:
+    """Return the last period of which a device may have a pseudonym at a time, ms."""
+    # Its clock may be ahead by less than a period.
+    return now // registry.period + 1
 
 
 def _digest(before: str, content: bytes) -> str:

@@ -114,10 +114,11 @@ def segments(partition: Path) -> list[Segment]:
 
 
 def first_append(segment: Segment) -> int | None:
-    """Return when the first record of a segment was appended, ms; None if it has none."""
+    """Return when the first whole record near a segment's start was appended, ms; None for none."""
     with _opened(segment.path) as descriptor:
-        frame = read_at(descriptor, FRAME.size, len(HEADER))
-    return int(FRAME.unpack(frame)[2]) if len(frame) == FRAME.size else None
+        buffer = read_at(descriptor, BLOCK_BYTES, len(HEADER))
+    found = scan(buffer, 0, len(buffer))
+    return record(buffer, found.offsets[0])[0] if found.offsets else None
 
 
 def sound_size(segment: int, start: int, size: int) -> int:

@@ -96,6 +96,13 @@ class Replay:
         # Spawned, not forked: Arrow has threads, and a forked thread pool hangs.
         context = multiprocessing.get_context("spawn")
         queue = context.Queue()
+        told = 0
+
+        def tell(rows: int) -> None:
+            nonlocal told
+            told += rows
+            progress(rows)
+
         with ProcessPoolExecutor(
             len(shares), mp_context=context, initializer=_start, initargs=(queue,)
         ) as pool:
@@ -105,10 +112,14 @@ class Replay:
             ]
             while True:
                 done, waiting = wait(running, timeout=0.2)
-                _report(queue, progress)
+                _report(queue, tell)
                 if not waiting or any(future.exception() for future in done):
                     break
-            return [future.result() for future in running]
+            parts = [future.result() for future in running]
+        # A process that has ended may have notes in the queue that have not come yet.
+        if told < len(recordings):
+            progress(len(recordings) - told)
+        return parts
 
 
 def _play(

@@ -111,7 +111,10 @@ def test_a_backup_that_is_killed_leaves_no_file_under_its_name(
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     assert not (tmp_path / "state.tar").exists()
+    assert (state / "backup").exists()
     aggregate(world.log, state, max_reports=MAX_REPORTS)
+    # What a commit removes, such as a forgotten pseudonym, does not stay in its links.
+    assert not (state / "backup").exists()
     assert backup(state, tmp_path / "state.tar") == check(tmp_path / "state.tar")
     assert committed(state) == committed(world.done)
 
@@ -126,6 +129,16 @@ def test_a_restore_that_is_killed_leaves_no_directory(world, tmp_path, monkeypat
     assert not (tmp_path / "state").exists()
     restore(world.file, tmp_path / "state")
     assert counted(tmp_path / "state") == counted(world.half)
+
+
+def test_a_directory_is_restored_where_one_is(world, tmp_path, monkeypatch):
+    (tmp_path / "state").mkdir()
+    monkeypatch.chdir(tmp_path / "state")
+    restore(world.file, ".")
+    monkeypatch.chdir(tmp_path)
+    assert counted(tmp_path / "state") == counted(world.half)
+    with pytest.raises(AggregationError, match="exists already"):
+        restore(world.file, "state")
 
 
 def test_damage_is_noticed_wherever_it_is(world, tmp_path):

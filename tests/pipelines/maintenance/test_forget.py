@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import io
+import random
 import shutil
 from pathlib import Path
 
 import pytest
 from committed_states import committed, counted, projected, rejects
 from crashes import Killed, kill_at
-from report_logs import Sent, append, write
+from report_logs import START, Device, Sent, append, write
 from requeued import audits, reports
-from step_plans import DAY, plans
+from step_plans import DAY, PERIOD, plans
 
 from pipelines.bounded.driver import STEPS
 from pipelines.bounded.run import aggregate
@@ -55,7 +56,7 @@ class World:
         self.without = folder / "without"
         aggregate(write(folder / "others", others), self.without, plans())
         self.done = self.copy()
-        forget(self.done, self.gone)
+        forget(self.done, self.gone, clock=lambda: START)
 
     def copy(self) -> Path:
         self.number += 1
@@ -119,7 +120,7 @@ def files(state: Path) -> list[Path]:
 
 def test_a_tombstone_goes_once_everything_later_is_late(world):
     state, log = world.copy(), world.folder / "much-later"
-    forget(state, world.gone)
+    forget(state, world.gone, clock=lambda: START)
     assert len(StateDirectory(state).manifest().forgotten) == len(world.gone)
     shutil.copytree(world.log, log)
     last = max(one.append for one in SENT)
@@ -133,15 +134,30 @@ def test_a_tombstone_goes_once_everything_later_is_late(world):
     assert counted(state) == before
 
 
+def test_a_tombstone_waits_for_a_run_that_is_far_behind_the_device(world):
+    """The pseudonym is of a period that no run has come to, and will come to one by one."""
+    state, log = world.copy(), world.folder / "far-behind"
+    shutil.copytree(world.log, log)
+    device, now = Device(plans()[0], random.Random(5)), START + 30 * PERIOD
+    sent = device.chain(plans()[0].metrics[0], now)
+    forget(state, [device.pseudonym.hex()], clock=lambda: now)
+    append(log, sent)
+    before = counted(state)
+    result = aggregate(log, state, max_reports=1)
+    assert result.runs == len(sent) > 1
+    assert result.rejects == {"forgotten": len(sent)}
+    assert counted(state) == before
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_any_step_it_is_finished(world, step):
     """By the next forget, or by the next run if one comes first."""
     state = world.copy()
     with pytest.raises(Killed):
-        forget(state, world.gone, checkpoint=kill_at(step))
+        forget(state, world.gone, checkpoint=kill_at(step), clock=lambda: START)
     if STEPS.index(step) % 2:
         aggregate(world.log, state)
-    forget(state, world.gone)
+    forget(state, world.gone, clock=lambda: START)
     assert committed(state) == committed(world.done)
     assert projected(state) == projected(world.done)
 

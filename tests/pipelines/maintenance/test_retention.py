@@ -17,6 +17,7 @@ from pipelines.maintenance.retention import Removable, retain
 from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.errors import AggregationError, ParameterError
+from sotto.log.frames import FRAME, HEADER
 from sotto.log.reader import partitions, segments
 
 pytestmark = pytest.mark.slow
@@ -96,6 +97,18 @@ def test_nothing_goes_that_is_young_or_not_counted_and_the_horizon_is_the_least(
         retain(other, world.log)
     with pytest.raises(AggregationError, match="there is no log"):
         retain(world.state, other)
+
+
+def test_a_damaged_time_makes_no_segment_older(world):
+    """The first record of each segment says that it is of 1970; its checksum says otherwise."""
+    before = retain(world.state, world.log, 3650 * DAY, dry_run=True, clock=lambda: START)
+    for partition in partitions(world.log):
+        for segment in segments(partition):
+            with segment.path.open("r+b") as file:
+                file.seek(len(HEADER) + FRAME.size - 8)
+                file.write(bytes(8))
+    found = retain(world.state, world.log, 3650 * DAY, dry_run=True, clock=lambda: START)
+    assert found == before == Removable()
 
 
 def test_killed_anywhere_what_is_left_is_a_log(world, monkeypatch):

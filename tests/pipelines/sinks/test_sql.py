@@ -106,8 +106,10 @@ def test_another_state_directory_is_refused(database):
     before = content(database)
     with pytest.raises(AggregationError, match="another state directory"):
         database.projected("tests.example", "theirs")
-    with pytest.raises(AggregationError, match="not behind"):
-        database.project(replace(FIRST, state="theirs", generation=9))
+    # One that found nothing there a moment ago projects anew.
+    for anew in (False, True):
+        with pytest.raises(AggregationError, match="another state directory"):
+            database.project(replace(FIRST, state="theirs", generation=9, anew=anew))
     assert content(database) == before
 
 

@@ -428,6 +428,15 @@ class TestPlaying:
         assert played.unsent == 0
         assert len(messages(tmp_path / "log")) == played.messages
 
+    def test_progress_that_comes_too_late_is_told_at_the_end(
+        self, tmp_path, plan, columns, monkeypatch
+    ):
+        monkeypatch.setattr("sotto.cli.replay.playback._report", lambda queue, progress: None)
+        found = read(tmp_path / "t.csv", plan, table(2, 3), columns)
+        finished = []
+        Replay(tmp_path / "log", processes=2).run(plan, found, finished.append)
+        assert finished == [6]
+
     def test_nothing_true_and_no_name_is_written(self, tmp_path, plan, columns):
         assert isinstance(START, int)
         text = HEAD + "".join(f"Zaphod,{START + i},Magrathea,7.25,yes\n" for i in range(5))
