@@ -77,6 +77,15 @@ def test_what_moved_is_shown_with_its_chart(results):
     assert "By the results as they are now, it would not be an alert." in again.text
 
 
+def test_without_enough_windows_no_figure_is_said_to_have_stayed(results):
+    results.write({NASTY: [(0.2, 0.02)] * 5, "blue": [(0.7, 0.02)] * 5})
+    app, watch = app_of(results)
+    watch.look()
+    text = Html(ask(app, "/alerts").text).text
+    assert "No figure can be judged yet. The first 8 windows" in text
+    assert "No figure has moved" not in text
+
+
 def test_it_is_linked_only_where_somebody_looks_and_never_public(results):
     assert "/alerts" in Html(ask(app_of(results)[0], "/").text).values("href")
     unwatched, _ = app_of(results, watched=False)
