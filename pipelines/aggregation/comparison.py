@@ -121,7 +121,7 @@ class Arms:
         return [each for each in scored if (each.kind, each.item) in unbiased]
 
     def _few(self, arm: Slice) -> str | None:
-        """Return why the reports of an arm's last level are not to be told from others."""
+        """Return why the reports of an arm's last level are withheld, or None."""
         reports = self.reports[[*arm.cells]]
         last = reports[:, self.metric.sent - 1]
         lower = reports.sum(axis=1) - last
@@ -130,7 +130,9 @@ class Arms:
         if arm.name in self.few:
             return f"{arm.name} is withheld"
         if lower.any() and int(np.minimum(last, lower).sum()) < self.least:
-            return f"{arm.name} has few of other levels than the last, which would follow"
+            return (
+                f"{arm.name} has too few of other levels: their estimate could be computed from it"
+            )
         return None
 
     def _total(self, arm: Slice) -> int:

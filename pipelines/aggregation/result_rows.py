@@ -37,7 +37,7 @@ Candidates: TypeAlias = Mapping[bytes, Mapping[str, Sequence[str]]]
 PARTS = frozenset({"bit"})
 
 #: Why a slice of enough reports is withheld.
-_COMPLEMENT = "from it that of another segment would follow, which has few reports"
+_COMPLEMENT = "with it, the estimate of a segment with too few reports could be computed"
 
 #: What is computed from payloads, and so null in a row that is withheld.
 _OF_PAYLOADS = (

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from mechanisms.arrays import Floats
+from mechanisms.estimators.shifts import LEARNED
 from pipelines.alerts.evaluation import Judgement, smoothed
 from pipelines.alerts.kept import Alert
 from pipelines.web import charts, formats
@@ -39,7 +40,7 @@ class Moved(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A watched figure; while it is not judged it is only learned from."""
+    """A watched figure, and what is expected of its next window once it can be judged."""
 
     name: str
     unit: str | None
@@ -55,12 +56,18 @@ def moved(view: View) -> Mapping[str, object]:
     watch = view.snapshot.watch
     last = None if watch is None else watch.last
     if last is None:
-        return {"watch": watch, "rows": [], "total": 0}
+        return {"watch": watch, "rows": [], "total": 0, "judged": False, "learned": LEARNED}
     figures = {each.series.figure: each for each in last.judgements}
     alerts = last.kept[::-1][:_LISTED]
     drawn = {alert.id: figures.get(alert.figure) for alert in alerts[:_CHARTED]}
     rows = [_moved(alert, drawn.get(alert.id)) for alert in alerts]
-    return {"watch": watch, "rows": rows, "total": len(last.kept)}
+    return {
+        "watch": watch,
+        "rows": rows,
+        "total": len(last.kept),
+        "judged": any(each.found.judged for each in last.judgements),
+        "learned": LEARNED,
+    }
 
 
 def watched(view: View) -> Mapping[str, object] | None:

@@ -67,5 +67,9 @@ def _chart(shown: Sequence[Compared]) -> Markup:
         if ends is not None:
             text += f", at all looks {formats.interval(*ends, row.unit)}"
         values.append((row.value, ends, text))
-    label = "difference of shares" if unit == "share" else f"difference, {unit}".rstrip(", ")
+    label = (
+        "difference of shares, in percentage points"
+        if unit == "share"
+        else f"difference, {unit}".rstrip(", ")
+    )
     return charts.intervals("Differences from the first arm", names, values, unit, label)

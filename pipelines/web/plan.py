@@ -141,4 +141,6 @@ def promise(view: PlanView) -> Mapping[str, object]:
 
 
 def _expires(plan: CompiledPlan) -> str:
-    return formats.day(datetime.fromtimestamp(plan.expires / 1000, UTC))
+    """Return the last day on which anything is recorded; ``expires`` is the end of that day."""
+    last = datetime.fromtimestamp((plan.expires - 1) / 1000, UTC)
+    return formats.day(last.replace(hour=0, minute=0, second=0, microsecond=0))

@@ -18,7 +18,7 @@ _UNBIASED = (
 #: By kind of estimate: what it is.
 KINDS = {
     "share": f"The share of reports with this answer. {_UNBIASED} {_INTERVAL}",
-    "group": "The share of several values together, which the reports do not tell apart. "
+    "group": "The share of several values together, which the reports do not distinguish. "
     f"{_INTERVAL}",
     "mean": f"The mean of what was reported, each value limited to the plan's range. {_INTERVAL}",
     "missing": f"The share of reports that say there is no value. {_INTERVAL}",
@@ -32,10 +32,10 @@ KINDS = {
     "bit": "The share of values in which this bit of the number is set, the first the most "
     f"significant. {_INTERVAL}",
     "string": "The share of reports with this string, of all candidates that were looked for. A "
-    "string that is no candidate cannot be found. Significant means told from zero although so "
-    "many candidates were tested. The detection floor is the smallest share that "
-    "a test of this string alone finds four times in five: what is rarer cannot be told from noise, "
-    "and is not shown to be absent. "
+    "string that is no candidate cannot be found. Significant means distinguished from zero, "
+    "corrected for the number of candidates. The detection floor is the smallest share that a test "
+    "of this string alone finds four times in five: a rarer string may be there, and is not "
+    "distinguished from noise. "
     f"{_INTERVAL}",
     "unexplained": "The share of reports that no candidate accounts for.",
     "false_names": "About how many of the strings called significant nobody has: their number "
@@ -57,18 +57,19 @@ METHODS = {
 HISTORY = (
     "Each window is estimated from its own reports alone. A window that is still open, or whose "
     "reports are at early levels, has a wider interval and will change. A difference between "
-    "windows can be noise where their intervals overlap, and a change of who reports is not told "
-    "from a change of what they report. A smoothed line is the expected level of each window given "
+    "windows can be noise where their intervals overlap, and a change of who reports looks "
+    "like a change of what they report. A smoothed line is the expected level of each window given "
     "all of them, by a model of a level that drifts and the noise that is known. It is for "
     "display: its points share what the windows around them say."
 )
 MOVED = (
     "Each window is compared with what the earlier windows of its figure predict: the figure may "
-    "drift as it has drifted so far, and the noise that devices added is known. What goes beyond "
-    "that, in one window or in several together, is an alert. The interval is given that the "
-    "figure moved at that time; since only what is large is told, a change found at once is rather "
-    "too large. An alert does not say why: that other devices report, or that a plan or an app has "
-    "changed, moves a figure too. An alert stays as it was raised when its windows are revised."
+    "drift as it has drifted so far, and the noise that devices added is known. A larger "
+    "change, in one window or in several together, is an alert. The interval assumes that the "
+    "figure moved at that time. Only large changes raise an alert, so a change found at once is "
+    "on average overestimated. An alert does not say why: a figure also moves when other devices "
+    "report, or when a plan or an app has changed. An alert stays as it was raised when its "
+    "windows are revised."
 )
 WATCHED = (
     "A window is judged once its last level is due. “Noise around it” is the standard deviation of "
@@ -92,9 +93,9 @@ SEGMENTS = (
 )
 POISONED = (
     "Counts are compared with the law that reports of honest devices follow, whatever their values "
-    "are; by chance a check says so of less than one window in 1,000,000,000. It tells of a faulty "
-    "client or of devices that lie, and not which. Devices that follow the protocol with false "
-    "values are never noticed."
+    "are; by chance a check raises an alarm for less than one window in 1,000,000,000. It means a "
+    "faulty client or devices that lie; it does not say which devices. Devices that follow the "
+    "protocol with false values are never noticed."
 )
 #: What each check of alarms looks at.
 CHECKS = {
@@ -121,7 +122,7 @@ WINDOW = (
 REJECTED = (
     "Reports that were not counted, by reason. They are kept with their bytes for as long as the "
     "plan says. Noise on the network and old apps cause a few; many of one reason are a fault or "
-    "an attack. What never arrived is not seen here."
+    "an attack. Reports that never arrived are not shown here."
 )
 BUDGETS = (
     "What pseudonyms have spent, audited from what arrived. A pseudonym is one device in one "
@@ -131,9 +132,9 @@ BUDGETS = (
     "the ceiling."
 )
 JOB = (
-    "How far the job is, as it last said. The log's clock is the time at which the newest report "
-    "that was read had been appended: if it stands still, either nothing arrives or the job does "
-    "not run."
+    "How far the job is, as of its last commit. The log's clock is the time at which the newest "
+    "report that was read had been appended: if it stands still, either nothing arrives or the "
+    "job does not run."
 )
 LEVELS = (
     "“Certified” is the exact worst-case loss of all releases up to that level, computed from the "

@@ -98,11 +98,11 @@ def _print(looked: Looked, *, everything: bool) -> None:
     for alert in looked.kept if everything else looked.new:
         print("\n".join(paragraph(alert)))
         if not alert.standing:
-            print("  by the results as they are now, it would not be told")
+            print("  by the results as they are now, it would not be an alert")
         print()
     judged = [each for each in looked.judgements if each.found.judged]
     learning = len(looked.judgements) - len(judged)
-    more = f"; {learning} more have too few windows yet" if learning else ""
+    more = f"; {learning} more have too few windows yet (--watched)" if learning else ""
     alerts = "1 new alert" if len(looked.new) == 1 else f"{len(looked.new)} new alerts"
     print(f"{alerts} of {len(judged)} figures{more}")
 

@@ -99,16 +99,15 @@ def run(args: argparse.Namespace) -> int:
 
     with Results(args.database or of_state(args.state), create=False) as results:
         found = results.estimates(args.metric, args.window, args.collector)
+        if args.metric and not found:
+            _check_metric(args.metric, results.estimates())
         marked = results.table(ALARMS)
     if args.experiment:
         rows = [row for row in found if row["kind"] in OF_EXPERIMENTS]
     else:
         rows = [row for row in found if _chosen(str(row["segment"]), args.by, args.segment)]
     if found and not rows and (args.by or args.segment):
-        names = sorted({_names(str(row["segment"])) for row in found} - {""})
-        raise ParameterError(
-            f"no such segments; there are results by {', or by '.join(names) or 'none'}"
-        )
+        raise ParameterError(_no_such_segment(found, args.by, args.segment))
     alarms = _of_windows(marked, rows)
     if args.under is not None:
         rows = [{**row, **_under(row, args.under)} for row in rows]
@@ -128,6 +127,28 @@ def run(args: argparse.Namespace) -> int:
         for message in messages:
             warn(f"{window[3]}, {_day(window[4])}: {message}")
     return 0
+
+
+def _check_metric(name: str, everything: Sequence[Row]) -> None:
+    """Refuse a metric without results where others have some."""
+    names = sorted({str(row["metric"]) for row in everything})
+    if names and name not in names:
+        raise ParameterError(
+            f"--metric: no results of '{name}'; there are results of {', '.join(names)}"
+        )
+
+
+def _no_such_segment(found: Sequence[Row], by: str | None, only: str | None) -> str:
+    """Return why there are no rows of the segments that were asked for, and what there is."""
+    segments = {str(row["segment"]) for row in found} - {""}
+    names = sorted({_names(segment) for segment in segments})
+    there = f"there are results by {', or by '.join(names) or 'none'}"
+    if only is None:
+        return f"--by: no results by '{by}'; {there}"
+    alike = sorted(each for each in segments if _chosen(each, _names(only), None))
+    if alike:
+        there = f"there are {', '.join(alike)}"
+    return f"--segment: no results of '{only}'; {there}"
 
 
 def _window(row: Row) -> Window:

@@ -25,9 +25,9 @@ T = TypeVar("T")
 _POINTS = 49
 #: What the errors of mechanisms are compared of, where that is not what stands above the table.
 _RANKED = {
-    "category": " of a share, all being alike",
-    "boolean": " of a share, both being alike",
-    "string": " of a share, all being alike, as if candidates were categories known in advance",
+    "category": " of a share, for equal shares",
+    "boolean": " of a share, for equal shares",
+    "string": " of a share, for equal shares, as if candidates were categories known in advance",
 }
 #: Sentences are broken after so many characters.
 _WIDTH = 100
@@ -48,7 +48,9 @@ def _one(found: Design) -> list[str]:
     question, goal, last = found.question, found.goal, found.levels[-1]
     unit = f" ({question.unit})" if question.unit else ""
     each = "" if question.per_user == 1 else f", {question.per_user:g} reports each in a window"
-    what = f"Of {found.what}{unit}, with {found.users:,} users{each}; assumed: {found.data}."
+    what = (
+        f"Precision of {found.what}{unit}, with {found.users:,} users{each}; assumed: {found.data}."
+    )
     out = [
         f"{question.name}: {question.kind}, {mechanism_text(question.spec)}",
         *wrap(what, _WIDTH),
@@ -130,15 +132,15 @@ def _users_for(goal: Goal) -> str:
 def _segment_lines(found: Design) -> list[str]:
     """Return what each segment can show, the smallest and the largest one."""
     return [
-        f"By segment, of {found.users:,} users, values of a segment being equally frequent:",
+        f"By segment, for {found.users:,} users, if all values of a segment are equally frequent:",
         *columns(
             found.segments,
             {
                 "by": lambda row: row.of,
                 "rows": lambda row: str(row.slices),
-                "users, fewest": lambda row: f"{row.fewest:,}",
+                "users in the smallest": lambda row: f"{row.fewest:,}",
                 "standard error": lambda row: number(row.largest_error),
-                "users, most": lambda row: f"{row.most:,}",
+                "users in the largest": lambda row: f"{row.most:,}",
                 "its standard error": lambda row: number(row.least_error),
             },
         ),

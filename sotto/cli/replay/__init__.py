@@ -116,6 +116,12 @@ def run(args: argparse.Namespace) -> int:
     if not args.send_every > 0:
         raise ParameterError("--send-every must be above 0")
     schedule = Schedule(args.send_every, args.until, args.ignore_panels)
+    for segment, _ in plan.segments:
+        if segment not in dict(args.segment):
+            options.warn(
+                f"no column for the segment '{segment}': all devices will be 'other' "
+                f"(--segment {segment}=COLUMN)"
+            )
     recordings = read_recordings(args.input, plan, columns)
     for problem in recordings.problems:
         print(f"warning: {problem}", file=sys.stderr)
@@ -171,7 +177,7 @@ def summary(plan: CompiledPlan, recordings: Recordings, played: Played) -> list[
     reserved = sum(line.reserved for line in played.audit)
     lines += [
         f"{played.messages:,} messages, {played.written / 1e6:,.1f} MB; "
-        f"{played.unsent:,} chains not wholly delivered",
+        f"{played.unsent:,} values not sent at all levels",
         f"devices reserved epsilon {reserved / 1e6:,.3f} and spent {spent / 1e6:,.3f}",
     ]
     return lines

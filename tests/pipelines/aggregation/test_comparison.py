@@ -144,7 +144,7 @@ def test_what_is_no_average_is_not_compared() -> None:
     [
         ([0, 19], [0, 500], "onboarding=control has 19 of the last level, the plan asks for 20"),
         ([0, 500], [500, 0], "onboarding=treatment has 0 of the last level, the plan asks for 20"),
-        ([0, 500], [3, 500], "onboarding=treatment has few of other levels than the last"),
+        ([0, 500], [3, 500], "onboarding=treatment has too few of other levels"),
     ],
 )
 def test_few_reports_are_not_told_from_others(
@@ -247,7 +247,9 @@ def printed(*arguments: str) -> str:
     return out.getvalue()
 
 
-def test_the_command_prints_arms_and_differences(database: str) -> None:
+def test_the_command_prints_arms_and_differences(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = printed("estimates", "--experiment", "--database", database)
     assert "arms: control 49.38 %, treatment 50.62 %" in text
     assert "THE ARMS' REPORTS ARE NOT AS EVEN AS PLANNED" in text
@@ -262,10 +264,10 @@ def test_the_command_prints_arms_and_differences(database: str) -> None:
         "estimates", "--experiment", "--database", database, "--metric", "dark", "--format", "csv"
     )
     assert [row["item"] for row in csv.DictReader(io.StringIO(table))] == ["", "", "false", "true"]
-    assert (
-        printed("estimates", "--experiment", "--database", database, "--metric", "no")
-        == "no experiment\n"
-    )
+    capsys.readouterr()
+    wrong = ["estimates", "--experiment", "--database", database, "--metric", "no"]
+    assert main(wrong) == 2
+    assert "no results of 'no'; there are results of dark, page" in capsys.readouterr().err
     # Estimates are those of each arm by itself.
     assert "difference" not in printed("estimates", "--database", database)
 

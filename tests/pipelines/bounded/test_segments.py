@@ -114,7 +114,7 @@ def test_a_segment_of_few_reports_is_withheld_and_what_it_would_follow_from(resu
     # A rectangle of cells, of which the sums of rows and columns are published.
     assert set(others) == {"os=mac,app=1", "os=linux,app=1", "os=linux,app=2"}
     assert set(others.values()) == {
-        "from it that of another segment would follow, which has few reports"
+        "with it, the estimate of a segment with too few reports could be computed"
     }
     for row in estimates:
         if row["segment"] in withheld and row["metric"] == "colour":

@@ -69,19 +69,31 @@ def test_what_moved_is_shown_with_its_chart(results):
     assert shown.values("style", "onclick") == []
     # The level after the shift is not known yet.
     rows = [line for line in shown.text.splitlines() if line.startswith(f"colour {NASTY}")]
-    assert "is learned from" in rows[-1]
+    assert "not judged yet" in rows[-1]
     # What the results take back is said.
     results.write({NASTY: [(0.2, 0.02)], "blue": [(0.7, 0.02)]}, first=20)
     watch.look()
     again = Html(ask(app, "/alerts").text)
-    assert "By the results as they are now, it would not be told." in again.text
+    assert "By the results as they are now, it would not be an alert." in again.text
+
+
+def test_without_enough_windows_no_figure_is_said_to_have_stayed(results):
+    results.write({NASTY: [(0.2, 0.02)] * 5, "blue": [(0.7, 0.02)] * 5})
+    app, watch = app_of(results)
+    watch.look()
+    text = Html(ask(app, "/alerts").text).text
+    assert "No figure can be judged yet. The first 8 windows" in text
+    assert "No figure has moved" not in text
 
 
 def test_it_is_linked_only_where_somebody_looks_and_never_public(results):
     assert "/alerts" in Html(ask(app_of(results)[0], "/").text).values("href")
     unwatched, _ = app_of(results, watched=False)
     assert "/alerts" not in Html(ask(unwatched, "/").text).values("href")
-    assert "start sotto serve with --alerts" in Html(ask(unwatched, "/alerts").text).text
+    assert (
+        "No figure is watched: start sotto serve with --alerts"
+        in Html(ask(unwatched, "/alerts").text).text
+    )
     public, watch = app_of(results, public=True)
     watch.look()
     assert ask(public, "/alerts").status == 404

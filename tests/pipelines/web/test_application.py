@@ -46,6 +46,10 @@ def test_all_pages_that_are_linked_are_there_and_no_other(app):
                  "/static/any/..%2fpages.py", f"/metrics/app.example/look/1/{NASTY}"):  # fmt: skip
         answer = ask(app, path)
         assert (answer.status, NASTY in answer.text) == (404, False), path
+    # The last day of the plan, as it is written there.
+    text = Html(ask(app, "/plans").text).text
+    assert "31 Dec 2099" in text
+    assert "23:59" not in text
 
 
 def test_windows_are_chosen_by_address(app):

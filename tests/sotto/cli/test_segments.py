@@ -75,6 +75,9 @@ def test_a_table_is_played_back_and_shown_by_segment(folder, capsys):
     assert shown("--segment", "app=1,os=linux") == {"os=linux,app=1": 3}
     assert main(["estimates", "--state", "state", "--by", "browser"]) == 2
     assert "there are results by app, or by os, or by os,app" in capsys.readouterr().err
+    assert main(["estimates", "--state", "state", "--segment", "os=beos"]) == 2
+    wanted = "no results of 'os=beos'; there are os=linux, os=mac, os=other"
+    assert wanted in capsys.readouterr().err
     assert main(["estimates", "--state", "state", "--segment", "os=mac"]) == 0
     assert "colour [os=mac], 2025-05-29" in capsys.readouterr().out
 
@@ -84,6 +87,14 @@ def test_a_segment_that_the_plan_does_not_have_is_refused(folder, capsys):
     assert "the plan has no segment 'browser'; it has os, app" in capsys.readouterr().err
     assert replay("--segment", "os=nothing") == 2
     assert "no column 'nothing'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_segment_without_a_column_is_warned_of(folder, capsys):
+    assert replay("--segment", "os=platform") == 0
+    warned = capsys.readouterr().err
+    assert "no column for the segment 'app': all devices will be 'other'" in warned
+    assert "the segment 'os'" not in warned
 
 
 def test_plan_check_and_design_say_what_segments_show_and_tell(folder, capsys):
