@@ -8,6 +8,7 @@ do.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,21 +22,26 @@ from pipelines.aggregation.step import Tally
 from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded.driver import Driver
 from pipelines.sinks.kafka import Publish
-from pipelines.sinks.sql import Results, of_state
+from pipelines.sinks.sql import ProjectionError, Results, of_state
 from pipelines.sources.base import TRUST, BoundedSource
 from pipelines.sources.frozen import FrozenLog
 from pipelines.sources.log import source_of
-from pipelines.storage.directory import StateDirectory
+from pipelines.storage.directory import LastRun, Problem, StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent
 from pipelines.storage.output import JobOutput
-from sotto.errors import AggregationError, FormatError
+from sotto.errors import AggregationError, BrokerError, FormatError
 from sotto.log.writer import now_ms
 from sotto.plan.compiled import CompiledPlan
 
 #: Of glibc's ``malloc.h``.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _LARGEST = 2**31 - 1
+#: What the system and SQLite say where there is no room.
+_FULL = (
+    *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)),
+    "database or disk is full",
+)
 
 #: Reports that one run takes at most.
 MAX_REPORTS = 1_000_000
@@ -159,8 +165,28 @@ def opened(
                 directory, registry, strings, results, checkpoint, publish, runner, elsewhere
             )
             yield driver, lambda: time.monotonic() - began
-        except (OSError, FormatError) as error:
-            raise AggregationError(f"the run was not finished: {error}") from error
+        except Exception as error:
+            LastRun.leave_failure(directory.path, problem_of(error))
+            if isinstance(error, OSError | FormatError):
+                raise AggregationError(f"the run was not finished: {error}") from error
+            raise
+
+
+def problem_of(error: BaseException) -> Problem:
+    """Return what an error, or one of its causes, is, for a note that has no text of it.
+
+    >>> problem_of(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))).value
+    'disk'
+    """
+    at: BaseException | None = error
+    while at is not None:
+        # What a worker of a job raised arrives as text.
+        if any(text in str(at) for text in _FULL):
+            return Problem.DISK
+        at = at.__cause__ or at.__context__
+    if isinstance(error, BrokerError):
+        return Problem.BROKER
+    return Problem.DATABASE if isinstance(error, ProjectionError) else Problem.OTHER
 
 
 def _aggregate(

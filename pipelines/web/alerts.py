@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from mechanisms.arrays import Floats
 from pipelines.alerts.evaluation import Judgement, smoothed
 from pipelines.alerts.kept import Alert
+from pipelines.alerts.watch import AlertWatch
 from pipelines.web import charts, formats
 from pipelines.web.views import View
 
@@ -61,6 +62,13 @@ def moved(view: View) -> Mapping[str, object]:
     drawn = {alert.id: figures.get(alert.figure) for alert in alerts[:_CHARTED]}
     rows = [_moved(alert, drawn.get(alert.id)) for alert in alerts]
     return {"watch": watch, "rows": rows, "total": len(last.kept)}
+
+
+def standing(watch: AlertWatch | None) -> list[Alert]:
+    """Return the alerts that were sent and that the results still show, newest first."""
+    if watch is None or watch.last is None:
+        return []
+    return [each for each in watch.last.kept[::-1] if each.news and each.standing]
 
 
 def watched(view: View) -> Mapping[str, object] | None:
