@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -37,6 +38,8 @@ from sotto.plan.compiled import CompiledPlan
 #: Of glibc's ``malloc.h``.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _LARGEST = 2**31 - 1
+#: Bytes free at which a disk is full: SQLite may only say that a read or write has failed.
+_LITTLE = 1 << 20
 #: What the system and SQLite say where there is no room.
 _FULL = (
     *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)),
@@ -156,17 +159,19 @@ def opened(
     """Hold what :func:`aggregate` is given; give its driver, and seconds since the start."""
     began = time.monotonic()
     directory = StateDirectory(state_dir)
-    with directory.lock(wait), Results(database or of_state(directory.path)) as results:
+    with directory.lock(wait):
         try:
             # Under the lock: another process may have added plans.
             registry, strings = directory.plans.with_given(plans, candidates or {})
             registry.require_signatures()
-            driver = Driver(
-                directory, registry, strings, results, checkpoint, publish, runner, elsewhere
-            )
-            yield driver, lambda: time.monotonic() - began
+            with Results(database or of_state(directory.path)) as results:
+                driver = Driver(
+                    directory, registry, strings, results, checkpoint, publish, runner, elsewhere
+                )
+                yield driver, lambda: time.monotonic() - began
         except Exception as error:
-            LastRun.leave_failure(directory.path, problem_of(error))
+            full = shutil.disk_usage(directory.path).free < _LITTLE
+            LastRun.leave_failure(directory.path, Problem.DISK if full else problem_of(error))
             if isinstance(error, OSError | FormatError):
                 raise AggregationError(f"the run was not finished: {error}") from error
             raise
