@@ -319,12 +319,17 @@ def _login(bad: str = "") -> Response:
 
 
 def _notice(
-    request: Request, status: int, title: str, text: str, *more: str, waiting: bool = False
+    request: Request,
+    status: int,
+    title: str,
+    text: str,
+    problems: Sequence[str] = (),
+    waiting: bool = False,
 ) -> Response:
     if _is_for_programs(request.url.path):
         return _answer(request.scope, status, text)
     headers = {"cache-control": "no-store"} | ({"retry-after": _AGAIN} if waiting else {})
-    html = rendering.notice(title, [text, *more], waiting=waiting)
+    html = rendering.notice(title, [text], problems=problems, waiting=waiting)
     return Response(html, status, headers, "text/html")
 
 
@@ -336,10 +341,10 @@ def _without_results(request: Request, error: SottoError | OSError, site: Site) 
             f"The job has not written any results yet{shown}. This page shows them as soon as it "
             "has: `sotto aggregate`, or `sotto sink` of a streaming job, writes them."
         )
-        return _notice(request, 503, "No results yet", text, *site.problems, waiting=True)
+        return _notice(request, 503, "No results yet", text, site.problems, waiting=True)
     if isinstance(error, UnreadableError):
         text = f"The results cannot be read just now{shown}. This page tries again."
-        return _notice(request, 503, "Not now", text, *site.problems, waiting=True)
+        return _notice(request, 503, "Not now", text, site.problems, waiting=True)
     text = f"The results cannot be read{shown or '; the owner can see why'}."
     return _notice(request, 500, "The results cannot be read", text)
 

@@ -98,7 +98,7 @@ def watched(view: View) -> Mapping[str, object] | None:
         return None
     terms = []
     if job.last is not None and job.last.looked:
-        terms.append(("the job last looked", f"{formats.age(job.at - job.last.looked)} before"))
+        terms.append(("the job last looked", f"{formats.age(job.at - job.last.looked)} ago"))
     if job.begun is not None:
         terms.append(("a run is in progress, or interrupted, since", formats.clock(job.begun)))
     elif job.state is not None and job.state.value is not None:

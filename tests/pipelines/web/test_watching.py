@@ -11,14 +11,20 @@ from types import SimpleNamespace
 
 import pytest
 from invented_results import Html, ask
+from moving_results import MovingResults
 from report_logs import honest, write
 from step_plans import plans
 
+from benchmarks import attacks
+from pipelines.alerts.configuration import Configuration
+from pipelines.alerts.watch import AlertWatch
 from pipelines.bounded import driver
 from pipelines.bounded.run import aggregate
+from pipelines.exporter.arrivals import Arrival
 from pipelines.exporter.lag import WatchedLog
+from pipelines.exporter.readings import Reading, Status
 from pipelines.results.reader import ResultsReader
-from pipelines.sinks.sql import of_state
+from pipelines.sinks.sql import Projection, Results, of_state
 from pipelines.storage.directory import LastRun, Problem
 from pipelines.web import watching
 from pipelines.web.access import Access
@@ -152,3 +158,46 @@ def test_before_the_first_results_the_page_says_what_is_wrong(tmp_path, monkeypa
     answer = ask(pages_of(tmp_path, watch), "/")
     assert answer.status == 503
     assert "The disk of the state is full" in answer.text
+
+
+def test_a_silent_partition_is_named_with_its_rule(job, monkeypatch):
+    roomy(monkeypatch)
+    watch = watch_of(job)
+    arrivals = [
+        Arrival("reports-e1-p2/0", 1_700_007_200_000),
+        Arrival("reports-e1-p2/1", None, True),
+    ]
+    seen = watch.look()
+    watch.last = replace(seen, arrivals=Reading(Status.OK, arrivals))
+    app = pages_of(job, watch)
+    assert "Silent while others are not: reports-e1-p2/1." in Html(ask(app, "/").text).text
+    shown = Html(ask(app, "/health").text).text
+    assert "14 Nov 2023 22:13:20 UTC" not in shown
+    assert "15 Nov 2023 00:13:20 UTC" in shown
+    assert "while the others have got 1,000 each on average" in shown
+
+
+def test_what_moved_and_what_is_poisoned_lead_from_the_overview(tmp_path):
+    results = MovingResults(tmp_path)
+    results.write({"red": [(0.2, 0.02)] * 20, "blue": [(0.7, 0.02)] * 20})
+    moved = AlertWatch(results.reader(), Configuration(), tmp_path / "alerts.json", [])
+    moved.look()
+    site = Site(results.reader(), Access(), None, moved)
+    app = application(site)
+    assert "More about this" not in ask(app, "/").text
+    before = site.revision()
+    results.write({"red": [(0.5, 0.02)], "blue": [(0.7, 0.02)]}, first=20)
+    moved.look()
+    assert site.revision() != before
+    assert 'Moved: colour red. <a href="/alerts">' in ask(app, "/").text
+
+    bad, estimates = attacks.results("page", 2_000, 0.2, attacks.repeat, 3)
+    url = f"sqlite:///{tmp_path / 'poisoned.db'}"
+    with Results(url) as database:
+        database.projected("attacked.example", "mine")
+        database.project(
+            Projection("attacked.example", "mine", 1, None, [([bad], estimates)], [], [])
+        )
+    shown = ask(application(Site(ResultsReader(url), Access())), "/").text
+    assert "are not what honest devices send" in shown
+    assert '<a href="/metrics/attacked.example/attacked/1/page?window=' in shown
