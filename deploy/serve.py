@@ -1,6 +1,7 @@
 """The small deployment on this machine: ``make serve``, or ``python -m deploy.serve``.
 
-A collector that writes an embedded log, and an aggregator that counts it and estimates. Without a
+A collector that writes an embedded log, an aggregator that counts it and estimates, and a page
+that shows the results and how the job is, to this machine alone. Without a
 site it is for trying out: it listens on loopback alone, with a certificate of a local authority
 that is made first. With ``--site telemetry.example`` Caddy takes devices' connections for that
 name, with a certificate that it gets and renews by itself.
@@ -37,6 +38,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--data", type=Path, default=Path("build/serve"), help="default: build/serve")
     made.add_argument("--site", metavar="NAME", help="public name; Caddy must be installed")
     made.add_argument("--port", type=int, default=8470, help="of the collector; default: 8470")
+    page = "of the page with the results; default: 8480"
+    made.add_argument("--page-port", type=int, default=8480, help=page)
     return made
 
 
@@ -55,11 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def prepare(args: argparse.Namespace) -> tuple[dict[str, list[str]], str]:
     """Make what is needed; return the programs to run, by name, and what to do with them."""
     require_free(args.port)
+    require_free(args.page_port)
     if not args.plan.exists():
         raise DeployError(f"--plan {args.plan}: there is no such file or folder")
     _require_plans(args.plan)
     args.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     programs = commands(args.plan, args.data, args.port)
+    programs["sotto serve"] = _page(args.data, args.page_port)
     if args.site is None:
         keys = certificates.make(args.data / "keys")
         certificate = ["--certificate", str(keys.server), "--private-key", str(keys.server)]
@@ -76,6 +81,7 @@ def prepare(args: argparse.Namespace) -> tuple[dict[str, list[str]], str]:
     said = f"""\
 reports go to  {url}
 {trust}
+results        http://{HOST}:{args.page_port}/ , on this machine
 estimates      sotto estimates --state {args.data / "state"}
 data           {args.data}: sotto backup copies the state, sotto retain cuts the log (docs/small.md)
 Ctrl-C ends it; what is not counted yet is counted after the next start."""
@@ -99,6 +105,12 @@ def commands(plan: Path, data: Path, port: int) -> dict[str, list[str]]:
         "sotto collect": collect,
         "sotto aggregate": [*sotto, "aggregate", *shared, *counted],
     }
+
+
+def _page(data: Path, port: int) -> list[str]:
+    """Return the program that shows results, and how the job is, to this machine."""
+    given = ["--state", str(data / "state"), "--log", str(data / "log"), "--port", str(port)]
+    return [sys.executable, "-m", "sotto.cli", "serve", *given]
 
 
 def _require_plans(given: Path) -> None:

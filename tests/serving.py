@@ -72,9 +72,10 @@ def counted(state: Path) -> list[object]:
 @contextmanager
 def served(folder: Path, plan: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Serve natively, as ``make serve`` does, and yield the process and where it answers."""
-    (port,) = free_ports(1)
+    port, page = free_ports(2)
     url = f"https://localhost:{port}"
     command = [sys.executable, "-m", "deploy.serve", "--plan", str(plan), "--port", str(port)]
+    command += ["--page-port", str(page)]
     with running(command, folder / "serve.log") as process:
         keys = folder / "build/serve/keys/authority.pem"
         wait_until(lambda: process.poll() is not None or keys.exists())

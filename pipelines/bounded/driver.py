@@ -32,7 +32,7 @@ from pipelines.sinks.committed import projection
 from pipelines.sinks.kafka import Publish
 from pipelines.sinks.sql import Results
 from pipelines.sources.base import BoundedSource, Ranges
-from pipelines.storage.directory import LastRun, StateDirectory
+from pipelines.storage.directory import LastRun, Problem, StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent, WorkItem
 from pipelines.storage.manifest import advance
@@ -197,7 +197,9 @@ class Driver:
         generation, now = self.manifest.generation, now_ms()
         note = LastRun(generation, now, None if seconds is None else now, seconds)
         if seconds is None and self._last is not None and self._last.generation == generation:
-            note = replace(self._last, looked=now)
+            note = replace(self._last, looked=now, failed=None, problem="")
+        if self.unpublished:
+            note = replace(note, failed=now, problem=Problem.UNPUBLISHED)
         note.leave(self.directory.path)
         self._last = note
 

@@ -8,7 +8,9 @@ do.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -21,21 +23,28 @@ from pipelines.aggregation.step import Tally
 from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded.driver import Driver
 from pipelines.sinks.kafka import Publish
-from pipelines.sinks.sql import Results, of_state
+from pipelines.sinks.sql import ProjectionError, Results, of_state
 from pipelines.sources.base import TRUST, BoundedSource
 from pipelines.sources.frozen import FrozenLog
 from pipelines.sources.log import source_of
-from pipelines.storage.directory import StateDirectory
+from pipelines.storage.directory import LastRun, Problem, StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent
 from pipelines.storage.output import JobOutput
-from sotto.errors import AggregationError, FormatError
+from sotto.errors import AggregationError, BrokerError, FormatError
 from sotto.log.writer import now_ms
 from sotto.plan.compiled import CompiledPlan
 
 #: Of glibc's ``malloc.h``.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _LARGEST = 2**31 - 1
+#: Bytes free at which a disk is full: SQLite may only say that a read or write has failed.
+_LITTLE = 1 << 20
+#: What the system and SQLite say where there is no room.
+_FULL = (
+    *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)),
+    "database or disk is full",
+)
 
 #: Reports that one run takes at most.
 MAX_REPORTS = 1_000_000
@@ -150,17 +159,39 @@ def opened(
     """Hold what :func:`aggregate` is given; give its driver, and seconds since the start."""
     began = time.monotonic()
     directory = StateDirectory(state_dir)
-    with directory.lock(wait), Results(database or of_state(directory.path)) as results:
+    with directory.lock(wait):
         try:
             # Under the lock: another process may have added plans.
             registry, strings = directory.plans.with_given(plans, candidates or {})
             registry.require_signatures()
-            driver = Driver(
-                directory, registry, strings, results, checkpoint, publish, runner, elsewhere
-            )
-            yield driver, lambda: time.monotonic() - began
-        except (OSError, FormatError) as error:
-            raise AggregationError(f"the run was not finished: {error}") from error
+            with Results(database or of_state(directory.path)) as results:
+                driver = Driver(
+                    directory, registry, strings, results, checkpoint, publish, runner, elsewhere
+                )
+                yield driver, lambda: time.monotonic() - began
+        except Exception as error:
+            full = shutil.disk_usage(directory.path).free < _LITTLE
+            LastRun.leave_failure(directory.path, Problem.DISK if full else problem_of(error))
+            if isinstance(error, OSError | FormatError):
+                raise AggregationError(f"the run was not finished: {error}") from error
+            raise
+
+
+def problem_of(error: BaseException) -> Problem:
+    """Return what an error, or one of its causes, is, for a note that has no text of it.
+
+    >>> problem_of(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))).value
+    'disk'
+    """
+    at: BaseException | None = error
+    while at is not None:
+        # What a worker of a job raised arrives as text.
+        if any(text in str(at) for text in _FULL):
+            return Problem.DISK
+        at = at.__cause__ or at.__context__
+    if isinstance(error, BrokerError):
+        return Problem.BROKER
+    return Problem.DATABASE if isinstance(error, ProjectionError) else Problem.OTHER
 
 
 def _aggregate(

@@ -29,6 +29,8 @@ sotto_run_age_seconds
     How long ago the last run finished.
 sotto_run_check_age_seconds
     How long ago the job last checked for new records, whether or not it found any.
+sotto_run_failed{problem}
+    1 if the last run failed, or could not publish, for this reason; else 0.
 sotto_clock_timestamp_seconds
     The job's clock: the append time up to which all records have been read.
 sotto_database_generation

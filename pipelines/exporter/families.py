@@ -15,6 +15,7 @@ from pipelines.exporter.database import Projected, SinkState
 from pipelines.exporter.lag import Documents, Lag
 from pipelines.exporter.readings import Reading, Status
 from pipelines.sinks.quarantine import CURABLE
+from pipelines.storage.directory import Problem
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
 
@@ -166,6 +167,8 @@ def _state(samples: Samples, state: Committed, now: int) -> None:
     if state.last is not None:
         add("sotto_run_check_age_seconds", _age(state.last.looked, now))
         add("sotto_run_duration_seconds", state.last.seconds)
+        for problem in Problem:
+            add("sotto_run_failed", problem == state.last.problem, problem)
         if state.last.finished is not None:
             add("sotto_run_finished_timestamp_seconds", state.last.finished / _MILLI)
             add("sotto_run_age_seconds", _age(state.last.finished, now))

@@ -8,8 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from pipelines.sources.base import BoundedSource, MissingError, Partition
-from pipelines.sources.kafka import KafkaPartition, PartitionName, ReportEpochs, RequeueTopic
+from pipelines.exporter.arrivals import Arrival, Arrivals
+from pipelines.sources.base import MissingError, Partition
+from pipelines.sources.kafka import (
+    KafkaPartition,
+    KafkaTopics,
+    PartitionName,
+    ReportEpochs,
+    RequeueTopic,
+)
 from pipelines.sources.kafka_reader import Reader
 from sotto.errors import BrokerError
 from sotto.kafka.brokers import Broker, make_client
@@ -104,8 +111,9 @@ class WatchedTopics:
     ``source``: the topics, for this alone.
     """
 
-    def __init__(self, source: BoundedSource) -> None:
+    def __init__(self, source: KafkaTopics) -> None:
         self._source = source
+        self._arrivals = Arrivals(source.broker)
 
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
         # A connection that idles between two scrapes would outlive the broker's.
@@ -120,6 +128,12 @@ class WatchedTopics:
                 lags.append(_lag_of(partition, taken.get(each.name, first), end, len(frozen)))
         return Lag.sum(lags)
 
+    def arrivals(self, registry: Registry | None) -> list[Arrival]:
+        """Return when the newest record of each partition came."""
+        with closing(self._source):
+            self._source.open(registry)
+            return self._arrivals.read(list(map(PartitionName.parse, self._source.names())))
+
 
 #: What aggregation runs read, seen from outside.
 Watched: TypeAlias = WatchedLog | WatchedTopics
@@ -132,6 +146,7 @@ class WatchedStream:
         self._broker = broker
         self._name = topics[0].name
         first = min(topic.epoch for topic in topics)
+        self._arrivals = Arrivals(broker)
         self._reports = ReportEpochs(broker, self._name, first)
         self._requeued = RequeueTopic(broker, str(SinkTopic(self._name, "requeue")))
 
@@ -154,6 +169,10 @@ class WatchedStream:
                 lags.append(lag)
                 partitions[f"{name.topic}/{name.number}"] = Progress(start, lag.records)
         return replace(Lag.sum(lags), partitions=partitions)
+
+    def arrivals(self) -> list[Arrival]:
+        """Return when the newest record of each partition of reports came."""
+        return self._arrivals.read(list(map(PartitionName.parse, self._reports.names())))
 
 
 def _lag_of(partition: Partition, start: int, end: int, partitions: int) -> Lag:

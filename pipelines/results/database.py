@@ -78,7 +78,8 @@ class ReadOnlyDatabase:
         name = self._url.database or ":memory:"
         if self._sqlite and (":memory:" in name or self._url.query.get("mode") == "memory"):
             raise ResultsError("results are not kept in memory: the database must be a file")
-        self._file = Path(name) if self._sqlite else None
+        #: Of SQLite.
+        self.file = Path(name) if self._sqlite else None
         self._kept = kept
         self._server: sql.Engine | None = None
 
@@ -138,39 +139,39 @@ class ReadOnlyDatabase:
     @property
     def size(self) -> int | None:
         """Bytes of a SQLite database; None of a server's."""
-        if self._file is None:
+        if self.file is None:
             return None
-        present = (path for path in (self._file, self._journal) if path.exists())
+        present = (path for path in (self.file, self._journal) if path.exists())
         return sum(path.stat().st_size for path in present)
 
     @property
     def _journal(self) -> Path:
-        return Path(f"{self._file}-wal")
+        return Path(f"{self.file}-wal")
 
     def _stamp(self) -> tuple[int, int] | None:
         """Return by what a file without a journal is known to be unchanged; None if it has one."""
-        if self._file is None or not self._file.exists() or self._journal.exists():
+        if self.file is None or not self.file.exists() or self._journal.exists():
             return None
-        found = self._file.stat()
+        found = self.file.stat()
         return found.st_mtime_ns, found.st_size
 
     @contextmanager
     def _connection(self) -> Iterator[sql.Connection]:
         with self._engine().connect() as connection:
-            if self._file is not None:
+            if self.file is not None:
                 # One snapshot for all that is read; Python's driver would take one a query.
                 connection.exec_driver_sql("BEGIN")
             yield connection
 
     def _engine(self) -> sql.Engine:
-        if self._file is None:
+        if self.file is None:
             if self._server is None:
                 self._server = _server(self._url, self._kept)
             return self._server
-        if not self._file.is_file():
-            raise NoResultsError(f"there are no results in {self._file}")
+        if not self.file.is_file():
+            raise NoResultsError(f"there are no results in {self.file}")
         # Without a journal nobody writes, and SQLite is kept from making files beside it.
-        return _sqlite(self._file.absolute(), immutable=not self._journal.exists())
+        return _sqlite(self.file.absolute(), immutable=not self._journal.exists())
 
 
 @lru_cache(maxsize=16)

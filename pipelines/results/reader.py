@@ -107,6 +107,8 @@ class ResultsReader:
         plans: Sequence[CompiledPlan] = (),
     ) -> None:
         self._database = ReadOnlyDatabase(url, kept=_KEPT)
+        #: The database's file, of SQLite.
+        self.file = self._database.file
         self._state = None if state is None else Path(state)
         self._plans = tuple(plans)
 

@@ -127,6 +127,17 @@ class Reader:
                 return {}
         return {each: (first[each], last[each]) for each in first.keys() & last.keys()}
 
+    def offsets_at(
+        self, partitions: Sequence[PartitionId], time: int
+    ) -> Mapping[PartitionId, int | None]:
+        """Return the offset of each one's first record from a time on, ms; None for no record."""
+        with self._lock, map_kafka_errors(self._broker):
+            wanted = {each: _known(each) for each in partitions}
+            asked = dict.fromkeys(wanted.values(), time)
+            found = self._consumer().offsets_for_times(asked) if asked else {}
+            at = {each: found.get(known) for each, known in wanted.items()}
+            return {each: None if one is None else one.offset for each, one in at.items()}
+
     def pieces(
         self, partition: PartitionId, start: int, end: int, *, keep: bool
     ) -> Iterator[Piece | None]:

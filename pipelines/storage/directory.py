@@ -45,7 +45,8 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
@@ -59,6 +60,7 @@ from pipelines.storage.output import StoredState
 from pipelines.storage.plans import StoredPlans
 from sotto.errors import AggregationError
 from sotto.files import open_file, try_lock
+from sotto.log.writer import now_ms
 
 #: Where a backup has links to what it copies, while it does.
 BACKUP_LINKS = "backup"
@@ -294,6 +296,16 @@ class StateDirectory:
                 shutil.rmtree(links, ignore_errors=True)
 
 
+class Problem(StrEnum):
+    """Why a run failed, as far as a note says it."""
+
+    DISK = "disk"
+    BROKER = "broker"
+    DATABASE = "database"
+    UNPUBLISHED = "unpublished"
+    OTHER = "other"
+
+
 @dataclass(frozen=True)
 class LastRun:
     """How the last run went, for those who watch: a note beside what is committed, no part of it.
@@ -306,12 +318,16 @@ class LastRun:
     NAME = "last_run.json"
 
     generation: int  #: the last one that was committed and projected
-    #: When the log was last aggregated to its end, or a run of it finished, ms of the wall clock.
+    #: When the log was last aggregated to its end, or a run of it finished, ms of the wall clock;
+    #: 0 if that is not known.
     looked: int
     #: When that generation was, ms of the wall clock; None if by no run that left a note.
     finished: int | None = None
     #: How long its run took, from its intent to the projection of its results.
     seconds: float | None = None
+    #: When a run after that failed, ms of the wall clock; None if the last one did not.
+    failed: int | None = None
+    problem: str = ""  #: why: a :class:`Problem`, and no text of an error
 
     @classmethod
     def of(cls, state_dir: Path) -> LastRun | None:
@@ -321,3 +337,10 @@ class LastRun:
     def leave(self, state_dir: Path) -> None:
         """Leave the note, or none where a full disk does not take it: what is committed is so."""
         files.leave_note(self, state_dir / self.NAME, self.FORMAT)
+
+    @classmethod
+    def leave_failure(cls, state_dir: Path, problem: Problem) -> None:
+        """Add to the note that a run has failed now."""
+        now = now_ms()
+        last = cls.of(state_dir) or cls(0, 0)
+        replace(last, failed=now, problem=problem).leave(state_dir)

@@ -164,9 +164,18 @@ def find_note(kind: type[T], path: Path, known: int) -> T | None:
 
 
 def leave_note(note: DataclassInstance, path: Path, format: int) -> None:
-    """Store a dataclass on which nothing depends, if the disk takes it."""
-    with suppress(OSError):
-        replace(path, dump_document({"format": format, **asdict(note)}))
+    """Store a dataclass on which nothing depends, if the disk takes it.
+
+    Where there is no room for another file, the one that is there is overwritten: a crash in
+    between damages it, which is as good as none.
+    """
+    content = dump_document({"format": format, **asdict(note)})
+    try:
+        replace(path, content)
+    except OSError:
+        with suppress(OSError), open(path, "r+b") as file:
+            file.write(content)
+            file.truncate()
 
 
 def _canonical(value: Mapping[str, object]) -> bytes:

@@ -16,6 +16,7 @@ from mechanisms.arrays import Floats
 from mechanisms.estimators.shifts import LEARNED
 from pipelines.alerts.evaluation import Judgement, smoothed
 from pipelines.alerts.kept import Alert
+from pipelines.alerts.watch import AlertWatch
 from pipelines.web import charts, formats
 from pipelines.web.views import View
 
@@ -68,6 +69,13 @@ def moved(view: View) -> Mapping[str, object]:
         "judged": any(each.found.judged for each in last.judgements),
         "learned": LEARNED,
     }
+
+
+def standing(watch: AlertWatch | None) -> list[Alert]:
+    """Return the alerts that were sent and that the results still show, newest first."""
+    if watch is None or watch.last is None:
+        return []
+    return [each for each in watch.last.kept[::-1] if each.news and each.standing]
 
 
 def watched(view: View) -> Mapping[str, object] | None:

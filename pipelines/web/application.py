@@ -31,9 +31,11 @@ from pipelines.results.database import NoResultsError, UnreadableError
 from pipelines.results.reader import ResultsReader
 from pipelines.web import rendering, views
 from pipelines.web.access import SECURITY_HEADERS, Access
+from pipelines.web.alerts import standing
 from pipelines.web.pages import METRIC, PAGES, PLAN, Page
 from pipelines.web.snapshot import MetricKey, Snapshot
 from pipelines.web.views import MetricView, PlanView, View
+from pipelines.web.watching import JobWatch
 from sotto.errors import SottoError
 
 #: Header fields that the application reads.
@@ -69,6 +71,8 @@ class Site:
         The state directory, which has the plans and says how the last run went.
     watch : AlertWatch, optional
         What looks for alerts.
+    job_watch : JobWatch, optional
+        What looks at the job.
     """
 
     def __init__(
@@ -77,8 +81,10 @@ class Site:
         access: Access,
         state: Path | None = None,
         watch: AlertWatch | None = None,
+        job_watch: JobWatch | None = None,
     ) -> None:
         self.access = access
+        self._job_watch = job_watch
         self._reader = reader
         self._state = state
         self._watch = watch
@@ -96,15 +102,24 @@ class Site:
             with suppress(OSError):
                 folder = self._state / "plans"
                 stamps = sorted((each.name, each.stat().st_mtime_ns) for each in folder.iterdir())
-        text = f"{self._reader.revision()} {stamps}"
+        moved = [each.id for each in standing(self._watch)]
+        text = f"{self._reader.revision()} {stamps} {self.problems} {moved}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with the job, as far as that is known."""
+        seen = None if self._job_watch is None else self._job_watch.last
+        return [] if seen is None or self.access.public else seen.problems
 
     def snapshot(self) -> Snapshot:
         """Return the results as they are now."""
         revision = self.revision()
         with self._lock:
             if self._snapshot is None or self._snapshot.revision != revision:
-                self._snapshot = Snapshot(self._reader, revision, self._state, self._watch)
+                self._snapshot = Snapshot(
+                    self._reader, revision, self._state, self._watch, self._job_watch
+                )
                 self._made.clear()
             return self._snapshot
 
@@ -264,7 +279,7 @@ def application(
     @app.exception_handler(SottoError)
     @app.exception_handler(OSError)
     async def _unreadable(request: Request, error: SottoError | OSError) -> Response:
-        return await run_in_threadpool(_without_results, request, error, access)
+        return await run_in_threadpool(_without_results, request, error, site)
 
     @app.exception_handler(Exception)
     async def _fault(request: Request, error: Exception) -> Response:
@@ -340,30 +355,35 @@ def _login(bad: str = "") -> Response:
 
 
 def _notice(
-    request: Request, status: int, title: str, text: str, waiting: bool = False
+    request: Request,
+    status: int,
+    title: str,
+    text: str,
+    problems: Sequence[str] = (),
+    waiting: bool = False,
 ) -> Response:
     if _is_for_programs(request.url.path):
         return _answer(request.scope, status, text)
     headers = {"cache-control": "no-store"} | ({"retry-after": _AGAIN} if waiting else {})
-    html = rendering.notice(title, [text], waiting=waiting)
+    html = rendering.notice(title, [text], problems=problems, waiting=waiting)
     return Response(html, status, headers, "text/html")
 
 
-def _without_results(request: Request, error: SottoError | OSError, access: Access) -> Response:
+def _without_results(request: Request, error: SottoError | OSError, site: Site) -> Response:
     """Return the page that says why there are no results to show."""
-    shown = "" if access.public else f" ({error})"
+    shown = "" if site.access.public else f" ({error})"
     if isinstance(error, NoResultsError):
         text = (
             f"The job has not written any results yet{shown}. This page shows them as soon as it "
             "has: `sotto aggregate`, or `sotto sink` of a streaming job, writes them."
         )
-        return _notice(request, 503, "No results yet", text, waiting=True)
+        return _notice(request, 503, "No results yet", text, site.problems, waiting=True)
     if isinstance(error, BusyError):
         text = "Many pages are asked for just now. This page tries again."
-        return _notice(request, 503, "Not now", text, waiting=True)
+        return _notice(request, 503, "Not now", text, site.problems, waiting=True)
     if isinstance(error, UnreadableError):
         text = f"The results cannot be read just now{shown}. This page tries again."
-        return _notice(request, 503, "Not now", text, waiting=True)
+        return _notice(request, 503, "Not now", text, site.problems, waiting=True)
     text = f"The results cannot be read{shown or '; the owner can see why'}."
     return _notice(request, 500, "The results cannot be read", text)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import datetime, time
+from datetime import UTC, datetime, time
 
 #: What stands where there is no number.
 NOTHING = "–"
@@ -91,6 +91,28 @@ def moment(at: datetime | None) -> str:
     '–'
     """
     return NOTHING if at is None else f"{day(at, '%b %Y %H:%M:%S')} UTC"
+
+
+def clock(milliseconds: int) -> str:
+    """Return a time of the wall clock to the second.
+
+    >>> clock(1_371_689_100_000)
+    '20 Jun 2013 00:45:00 UTC'
+    """
+    return moment(datetime.fromtimestamp(milliseconds / 1000, UTC))
+
+
+def age(milliseconds: int) -> str:
+    """Return how long something is ago, in its largest unit.
+
+    >>> age(-3), age(59_000), age(7_300_000), age(86_400_000 * 3)
+    ('0 s', '59 s', '2 h', '3 days')
+    """
+    seconds = max(milliseconds, 0) // 1000
+    for unit, length in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length:,} {unit}"
+    return f"{seconds} s"
 
 
 def epsilon(value: float) -> str:

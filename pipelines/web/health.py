@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import NamedTuple
 
+from pipelines.exporter.arrivals import PAUSE, RECORDS
 from pipelines.web import formats, words
 from pipelines.web.views import View
 
@@ -81,13 +81,54 @@ def _runs(view: View) -> list[tuple[str, str]]:
     last = view.snapshot.last_run
     if last is None:
         return []
-    found = [("log last read to its end", formats.moment(_time(last.looked)))]
+    found = []
+    if last.looked:
+        found.append(("log last read to its end", formats.clock(last.looked)))
     if last.finished is not None:
-        found.append(("last commit", formats.moment(_time(last.finished))))
+        found.append(("last commit", formats.clock(last.finished)))
     if last.seconds is not None:
         found.append(("that run took", f"{last.seconds:,.1f} s"))
     return found
 
 
-def _time(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+def watched(view: View) -> Mapping[str, object] | None:
+    """Return what is seen of the job from outside: problems, unread records, partitions, disks."""
+    job = view.snapshot.job
+    if job is None:
+        return None
+    terms = []
+    if job.last is not None and job.last.looked:
+        terms.append(("the job last looked", f"{formats.age(job.at - job.last.looked)} ago"))
+    if job.begun is not None:
+        terms.append(("a run is in progress, or interrupted, since", formats.clock(job.begun)))
+    elif job.state is not None and job.state.value is not None:
+        terms.append(("run in progress", "none"))
+    lag = None if job.lag is None else job.lag.value
+    if lag is not None:
+        terms.append(("records not counted yet", f"{lag.records:,}"))
+        if lag.oldest is not None:
+            terms.append(("age of the oldest of them", formats.age(job.at - lag.oldest)))
+    elif job.lag is not None:
+        terms.append(("records not counted yet", f"not known: {job.lag.problem}"))
+    for disk in job.disks:
+        left = f"{formats.size(disk.free)} of {formats.size(disk.total)}"
+        terms.append((f"free on the disk of the {disk.places}", left))
+    arrivals = [] if job.arrivals is None else job.arrivals.value or []
+    rows = [
+        (
+            each.partition,
+            formats.NOTHING if each.newest is None else formats.clock(each.newest),
+            formats.NOTHING if each.newest is None else formats.age(job.at - each.newest),
+            each.silent,
+        )
+        for each in arrivals
+    ]
+    return {
+        "problems": job.problems,
+        "terms": terms,
+        "rows": rows,
+        "at": formats.clock(job.at),
+        "lag": job.lag is not None,
+        "minutes": PAUSE // 60_000,
+        "records": RECORDS,
+    }

@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pipelines.results.records import Estimate, Window
-from pipelines.web import formats
+from pipelines.web import alerts, formats
 from pipelines.web.snapshot import MetricKey
 from pipelines.web.views import View, headlines, name_of, newest, title_of
+
+#: Problems, and figures that moved, that are named at most.
+_PROBLEMS, _NAMED = 20, 5
 
 
 class Bar(NamedTuple):
@@ -124,4 +127,24 @@ def glance(view: View) -> Mapping[str, object]:
             "the log's clock: reports are read up to here",
         ),
     ]
-    return {"tiles": tiles, "link": view.links.page("health")}
+    return {"tiles": tiles, "link": view.links.page("health"), "problems": problems(view)}
+
+
+def problems(view: View) -> list[tuple[str, str | None]]:
+    """Return what an operator has to look at, each with the address of more about it."""
+    snapshot = view.snapshot
+    seen = [] if snapshot.job is None else snapshot.job.problems
+    found = [(text, view.links.page("health")) for text in seen]
+    moved = alerts.standing(snapshot.watch)
+    if moved:
+        names = list(dict.fromkeys(each.figure.name for each in moved))
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        text = f"Moved: {', '.join(names[:_NAMED])}{more}."
+        found.append((text, view.links.page("alerts")))
+    for key, start in sorted({(key, start) for key, start in snapshot.alarms}):
+        window = next((w for w in snapshot.windows[key] if w.window_start == start), None)
+        text = (
+            f"Reports of {key.metric} from {formats.day(start)} are not what honest devices send."
+        )
+        found.append((text, view.links.metric(key, window) or view.links.metric(key)))
+    return found[:_PROBLEMS]

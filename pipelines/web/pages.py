@@ -64,6 +64,7 @@ HEALTH = Page(
     "health",
     "Data health",
     (
+        Section("seen", "Now", health.watched),
         Section("job", "The job", health.job),
         Section("rejections", "Rejected reports", health.rejections),
         Section("budgets", "Budgets and audits", health.budgets),

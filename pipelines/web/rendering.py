@@ -172,11 +172,22 @@ def served_page(made: Made, *, leave: bool) -> str:
 
 
 def notice(
-    title: str, texts: Iterable[str], *, waiting: bool = False, login: bool = False, bad: str = ""
+    title: str,
+    texts: Iterable[str],
+    *,
+    problems: Sequence[str] = (),
+    waiting: bool = False,
+    login: bool = False,
+    bad: str = "",
 ) -> str:
-    """Return a page without results: why there are none, or the form that asks for the token."""
+    """Return a page without results: why there are none, or the form that asks for the token.
+
+    ``problems``: what is wrong with the job.
+    """
     template = environment().get_template("notice.html.j2")
-    return template.render(title=title, texts=list(texts), waiting=waiting, login=login, bad=bad)
+    return template.render(
+        title=title, texts=list(texts), problems=problems, waiting=waiting, login=login, bad=bad
+    )
 
 
 def static_file(snapshot: Snapshot, *, public: bool = False) -> str:

@@ -16,6 +16,7 @@ from pipelines.alerts.watch import AlertWatch
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.results.records import Alarm, Budget, Estimate, Health, Rejection, Window
 from pipelines.storage.directory import LastRun
+from pipelines.web.watching import JobReading, JobWatch
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 #: Windows that a series shows at most, the newest ones.
@@ -36,8 +37,8 @@ class MetricKey(NamedTuple):
 class Snapshot:
     """The results of one revision.
 
-    ``revision`` is the reader's, ``state`` the state directory, ``watch`` what looks for alerts,
-    where something does.
+    ``revision`` is the reader's, ``state`` the state directory, ``watch`` what looks for alerts and
+    ``job_watch`` what looks at the job, where something does.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class Snapshot:
         revision: str,
         state: Path | None = None,
         watch: AlertWatch | None = None,
+        job_watch: JobWatch | None = None,
     ) -> None:
+        self._job_watch = job_watch
         self._reader = reader
         self._state = state
         self.revision = revision
@@ -105,6 +108,11 @@ class Snapshot:
     def last_run(self) -> LastRun | None:
         """How the last run went, if there is a state directory that says so."""
         return None if self._state is None else LastRun.of(self._state)
+
+    @property
+    def job(self) -> JobReading | None:
+        """What was last seen of the job."""
+        return None if self._job_watch is None else self._job_watch.last
 
     def plan_of(self, key: MetricKey) -> CompiledPlan | None:
         """Return a metric's plan, if it is known."""

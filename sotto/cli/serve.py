@@ -26,8 +26,10 @@ from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
     from pipelines.alerts.watch import AlertWatch
+    from pipelines.exporter.lag import Watched, WatchedStream
     from pipelines.results.reader import ResultsReader
     from pipelines.web.access import Access
+    from pipelines.web.watching import JobWatch
 
 HELP = "show results in a browser"
 
@@ -50,6 +52,10 @@ examples:
       behind a proxy of that name, on this machine
   sotto serve --state build/state --site results.example --public
       for everybody: estimates and plans alone
+  sotto serve --state build/state --log build/log
+      also say what is not counted yet, and what is wrong with the job
+  sotto serve --state build/state --kafka localhost:9092 --topic reports-e1-p8
+      likewise of a job that reads a topic, and which partitions are silent
   sotto serve --state build/state --alerts alerts.yaml
       also look for figures that move, show them, and tell who should know
 """
@@ -58,6 +64,11 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(options.add, parser)
     add_results(parser)
+    lag = "of the job, to show what it has not read"
+    where = parser.add_mutually_exclusive_group()
+    options.add(where, "--log DIR", lag)
+    options.add_broker(where, lag, lag)
+    add("--topic NAME", "of the job; again for its other epochs", [], action="append")
     add("--listen ADDRESS", "where to listen", "127.0.0.1")
     add("--port N", "where to listen; 0 for any free one", PORT, type=options.whole(0, 65535))
     add("--site NAME", "the name under which a proxy on this machine serves the page")
@@ -108,7 +119,8 @@ def run(args: argparse.Namespace) -> int:
     access, made = _access(args)
     reader = reader_of(args)
     watch = None if args.alerts is None else options.alerts_of(args, reader)
-    site = Site(reader, access, args.state, watch)
+    job_watch = _job_watch(args, reader)
+    site = Site(reader, access, args.state, watch, job_watch)
     app = application(site, [create_router(reader, public=access.public)], options.warn)
     scheme = "http" if certificate is None else "https"
     host = f"[{args.listen}]" if ":" in args.listen else args.listen
@@ -119,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"token: {access.token}", flush=True)
 
     reload = [] if certificate is None else [certificate.reload]
-    with _watching(watch):
+    with _watching("job", job_watch), _watching("alerts", watch):
         serve(
             app,
             args.listen,
@@ -134,15 +146,41 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _job_watch(args: argparse.Namespace, reader: ResultsReader) -> JobWatch:
+    """Return what looks at the job: its state, its disks, and what it reads if that is said."""
+    from pipelines.exporter.lag import WatchedLog, WatchedStream, WatchedTopics
+    from pipelines.sources.kafka import KafkaTopics
+    from pipelines.web.watching import JobWatch
+
+    if bool(args.topic) != bool(args.kafka or args.broker):
+        raise ParameterError("--topic goes with --kafka or --broker, and they with it")
+    if args.log is not None and args.state is None:
+        raise ParameterError("--log goes with --state: a streaming job reads --topic")
+    log: Watched | WatchedStream | None = None
+    if args.log is not None:
+        log = WatchedLog(args.log)
+    elif args.topic:
+        broker, topics = options.broker_of(args), options.topics_of(args.topic)
+        if len({topic.name for topic in topics}) != 1:
+            raise ParameterError("--topic must name epochs of one name")
+        if args.state is None:
+            log = WatchedStream(broker, topics)
+        else:
+            log = WatchedTopics(KafkaTopics(broker, topics))
+    database = None if reader.file is None else reader.file.absolute().parent
+    places = {"state": args.state, "log": args.log, "database": database}
+    return JobWatch(reader, args.state, log, {name: p for name, p in places.items() if p})
+
+
 @contextmanager
-def _watching(watch: AlertWatch | None) -> Iterator[None]:
-    """Look for alerts as long as the block runs, if that is asked for."""
+def _watching(what: str, watch: AlertWatch | JobWatch | None) -> Iterator[None]:
+    """Let a watch look as long as the block runs, if there is one."""
     if watch is None:
         yield
         return
     stopped = threading.Event()
     # What is being sent when the server ends is sent again by the next one.
-    thread = threading.Thread(target=watch.run, args=(stopped, LOOK), name="alerts", daemon=True)
+    thread = threading.Thread(target=watch.run, args=(stopped, LOOK), name=what, daemon=True)
     thread.start()
     try:
         yield

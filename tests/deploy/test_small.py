@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -54,6 +55,15 @@ def report(publisher: HttpPublisher) -> int:
     return DEVICES
 
 
+def text_of(url: str) -> str:
+    """Return a page, empty if there is none yet."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
+
+
 def children(pid: int) -> dict[str, int]:
     """Return the process ids of what is run, by subcommand."""
     said = subprocess.run(
@@ -71,8 +81,11 @@ def test_reports_come_to_estimates_through_tls_and_an_interrupt_ends_all(tmp_pat
         sent = report(HttpPublisher(url, context=context, timeout=60))
         state = tmp_path / "build/serve/state"
         wait_until(lambda: counted(state) == [sent] * 3)
+        said = (tmp_path / "serve.log").read_text("utf-8")
+        (page,) = re.findall(r"^results +(\S+) , on this machine$", said, re.MULTILINE)
+        wait_until(lambda: "Nothing is wrong with the job" in text_of(f"{page}health"))
         started = children(process.pid)
-        assert set(started) == {"collect", "aggregate"}
+        assert set(started) == {"collect", "aggregate", "serve"}
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
     assert not [pid for pid in started.values() if Path(f"/proc/{pid}").exists()]
@@ -94,21 +107,27 @@ def test_where_one_part_dies_all_end_and_it_says_which(tmp_path: Path) -> None:
     assert "sotto collect has ended with status -9: the others end too" in said
 
 
+def ports() -> list[str]:
+    """Return options that name free ports."""
+    port, page = map(str, free_ports(2))
+    return ["--port", port, "--page-port", page]
+
+
 def test_what_is_missing_is_said_before_anything_starts(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    assert serve.main(["--plan", "no.yaml", "--port", str(free_ports(1)[0])]) == 2
+    assert serve.main(["--plan", "no.yaml", *ports()]) == 2
     assert "--plan no.yaml: there is no such file or folder" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     (tmp_path / "wrong.yaml").write_text("hello: 1")
     for wrong, said in (("empty", "there is no plan yet"), ("wrong.yaml", "collector is missing")):
-        assert serve.main(["--plan", wrong, "--port", str(free_ports(1)[0])]) == 2
+        assert serve.main(["--plan", wrong, *ports()]) == 2
         told = capsys.readouterr()
         assert f"serve: error: --plan {wrong}: " in told.err
         assert said in told.err
         assert not told.out
         assert not (tmp_path / "build").exists()
     monkeypatch.setattr(serve.shutil, "which", lambda name: None)
-    arguments = ["--plan", str(PLAN), "--site", "x.example", "--port", str(free_ports(1)[0])]
+    arguments = ["--plan", str(PLAN), "--site", "x.example", *ports()]
     with pytest.raises(MissingToolError, match="apt-get install caddy"):
         serve.prepare(serve.parser().parse_args(arguments))
     with ThreadingHTTPServer((HOST, 0), BaseHTTPRequestHandler) as taken:
@@ -122,8 +141,9 @@ def test_a_site_is_served_by_caddy_and_keys_are_asked_for_where_there_are_some(
     for name in ("SOTTO_SITE", "SOTTO_COLLECTOR", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, "")
     monkeypatch.setattr(serve.shutil, "which", lambda name: f"/bin/{name}")
-    port = str(free_ports(1)[0])
-    arguments = ["--plan", str(PLAN.parent), "--data", str(tmp_path), "--port", port]
+    given = ports()
+    port = given[1]
+    arguments = ["--plan", str(PLAN.parent), "--data", str(tmp_path), *given]
     args = serve.parser().parse_args([*arguments, "--site", "t.example"])
     programs, said = serve.prepare(args)
     assert programs["caddy"] == ["/bin/caddy", "run", "--config", str(serve.CADDYFILE)]
@@ -131,6 +151,8 @@ def test_a_site_is_served_by_caddy_and_keys_are_asked_for_where_there_are_some(
     assert os.environ["SOTTO_COLLECTOR"] == f"{HOST}:{port}"
     assert "reports go to  https://t.example\n" in said
     collect = _parsed(programs["sotto collect"][3:])
+    page = _parsed(programs["sotto serve"][3:])
+    assert (page.state, page.log, page.listen) == (tmp_path / "state", collect.log, HOST)
     assert (collect.certificate, collect.keys, collect.listen) == (None, None, HOST)
     assert collect.plans == PLAN.parent
     (tmp_path / "apps.json").write_text("{}")

@@ -132,6 +132,16 @@ class FakeConsumer:
     ) -> dict[TopicPartition, int]:
         return {each: self.cluster.partitions[each].end for each in wanted}
 
+    def offsets_for_times(
+        self, wanted: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, FakeRecord | None]:
+        return {
+            each: next(
+                (r for r in self.cluster.partitions[each].records if r.timestamp >= at), None
+            )
+            for each, at in wanted.items()
+        }
+
     def highwater(self, wanted: TopicPartition) -> int | None:
         return self.cluster.partitions[wanted].end if self.at else None
 

@@ -18,6 +18,8 @@ from sotto.cli import main
         (["serve", "--state", "s", "--certificate", "c.pem"], "go together"),
         (["serve", "--database", "none://x"], "the database cannot be used"),
         (["report", "--state", "s"], "--out"),
+        (["serve", "--state", "s", "--kafka", "k:9092"], "--topic goes with --kafka or --broker"),
+        (["serve", "--database", "sqlite:///x", "--log", "l"], "--log goes with --state"),
     ],
 )
 def test_mistakes_are_named_before_anything_is_done(given, said, capsys, tmp_path, monkeypatch):

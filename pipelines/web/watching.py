@@ -1,0 +1,180 @@
+"""What is seen of the job itself: what it has not read, whether it fails, and where it has room.
+
+Read beside the pages, again and again, as a broker may take seconds to answer. No lock is taken.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from pipelines.exporter.arrivals import Arrival
+from pipelines.exporter.committed import Committed, committed
+from pipelines.exporter.lag import Lag, Watched, WatchedLog, WatchedStream
+from pipelines.exporter.readings import Reading, Status, read
+from pipelines.results.reader import ResultsReader
+from pipelines.sources.base import MissingError
+from pipelines.storage.directory import LastRun, Problem
+from pipelines.web import formats
+from sotto.errors import SottoError
+from sotto.log.writer import now_ms
+
+#: Of a disk: less than this share and this many bytes free is nearly full, less than that is full.
+_NEARLY, _MOST_FREE, _FULL = 0.05, 20 << 30, 1 << 20
+#: ms: since the job last looked, or a run began; and the age of an unread record.
+_LONG, _OLD = 900_000, 3_600_000
+_WHY: dict[str, str] = {
+    Problem.DISK: "its disk is full",
+    Problem.BROKER: "the broker could not be used",
+    Problem.DATABASE: "the database could not be written",
+    Problem.UNPUBLISHED: "its results could not be published, though they are committed",
+    Problem.OTHER: "what it has printed says why",
+}
+
+_logger = logging.getLogger(__name__)
+
+
+class Disk(NamedTuple):
+    """A file system that the job writes."""
+
+    places: str  #: what lies on it
+    free: int  #: bytes that the owner of these files may use
+    total: int  #: bytes
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it, if anything."""
+        if self.free < _FULL:
+            return f"The disk of the {self.places} is full: nothing more can be counted or stored."
+        if self.free < min(_NEARLY * self.total, _MOST_FREE):
+            return f"The disk of the {self.places} is nearly full: {formats.size(self.free)} left."
+        return ""
+
+
+@dataclass(frozen=True)
+class JobReading:
+    """What is seen of a job at one time, ms of the wall clock; None for what is not watched."""
+
+    at: int
+    disks: Sequence[Disk]
+    last: LastRun | None = None
+    state: Reading[Committed] | None = None
+    begun: int | None = None  #: when a run began that is not finished, ms
+    lag: Reading[Lag] | None = None
+    arrivals: Reading[list[Arrival]] | None = None
+
+    @property
+    def silent(self) -> list[str]:
+        """The partitions that have gone silent."""
+        found = self.arrivals.value if self.arrivals is not None else None
+        return [each.partition for each in found or () if each.silent]
+
+    @property
+    def problems(self) -> list[str]:
+        """What an operator has to look at, in sentences."""
+        found = [each.problem for each in self.disks if each.problem]
+        last, lag = self.last, self.lag.value if self.lag is not None else None
+        if last is not None and last.failed is not None:
+            why = _WHY.get(last.problem, _WHY[Problem.OTHER])
+            found.append(f"The last run failed at {formats.clock(last.failed)}: {why}.")
+        if self.begun is not None and self.at - self.begun > _LONG:
+            since = formats.clock(self.begun)
+            found.append(f"A run began at {since} and has not finished: is the job still there?")
+        if lag is not None and lag.records:
+            what = f"{lag.records:,} records are not counted"
+            if last is not None and self.at - last.looked > _LONG:
+                when = f"at {formats.clock(last.looked)}" if last.looked else "never"
+                found.append(f"{what}, and the job last looked {when}: is it running?")
+            elif lag.oldest is not None and self.at - lag.oldest > _OLD:
+                found.append(f"{what}, the oldest since {formats.clock(lag.oldest)}.")
+        if self.silent:
+            found.append(f"Silent while others are not: {', '.join(self.silent)}.")
+        for what, reading in (("state directory", self.state), ("log or topic", self.lag)):
+            if reading is not None and reading.status in (Status.DAMAGED, Status.UNREADABLE):
+                found.append(f"The {what} is {reading.status}: {reading.problem}")
+        return found
+
+
+class JobWatch:
+    """Looks at a job: its state directory, what it reads, and the disks that it writes."""
+
+    def __init__(
+        self,
+        reader: ResultsReader,
+        state: Path | None,
+        log: Watched | WatchedStream | None = None,
+        places: Mapping[str, Path] | None = None,
+    ) -> None:
+        self._reader = reader
+        self._state = state
+        self._log = log
+        self._places = places or {}
+        self.last: JobReading | None = None
+
+    def run(self, stopped: threading.Event, seconds: float) -> None:
+        """Look so many seconds apart, until ``stopped`` is set."""
+        while not stopped.is_set():
+            try:
+                self.look()
+            except Exception as error:
+                _logger.warning("the job cannot be looked at: %s", type(error).__name__)
+            stopped.wait(seconds)
+
+    def look(self) -> JobReading:
+        """Look, and keep what is found."""
+        state, last, begun = None, None, None
+        if self._state is not None:
+            path = self._state
+            state = read(lambda: committed(path))
+            last = LastRun.of(path)
+            if state.value is not None and state.value.undertaken:
+                with suppress(OSError):
+                    begun = (path / "intent.json").stat().st_mtime_ns // 1_000_000
+        disks = _disks(self._places)
+        lag = arrivals = None
+        if isinstance(self._log, WatchedStream):
+            stream, offsets = self._log, self._offsets()
+            lag = read(lambda: _lag_of(stream, offsets))
+            arrivals = read(stream.arrivals)
+        elif self._log is not None and state is not None:
+            watched = self._log
+            taken = state.value.lanes if state.value is not None else {}
+            registry = state.value.registry if state.value is not None else None
+            if state.status in (Status.OK, Status.MISSING):
+                lag = read(lambda: watched.lag(taken, registry))
+            if not isinstance(watched, WatchedLog):
+                arrivals = read(lambda: watched.arrivals(registry))
+        self.last = JobReading(now_ms(), disks, last, state, begun, lag, arrivals)
+        return self.last
+
+    def _offsets(self) -> Mapping[str, int] | None:
+        """Return how far streaming jobs have read, as the database has it."""
+        try:
+            return {name: at for job in self._reader.health() for name, at in job.offsets.items()}
+        except (SottoError, OSError):
+            return None
+
+
+def _lag_of(stream: WatchedStream, offsets: Mapping[str, int] | None) -> Lag:
+    if not offsets:
+        raise MissingError("the database does not have yet how far a job has read")
+    return stream.lag(offsets)
+
+
+def _disks(places: Mapping[str, Path]) -> list[Disk]:
+    """Return the file systems that places are on."""
+    found: dict[int, tuple[list[str], Path]] = {}
+    for name, path in places.items():
+        with suppress(OSError):
+            found.setdefault(path.stat().st_dev, ([], path))[0].append(name)
+    disks = []
+    for names, path in found.values():
+        usage = shutil.disk_usage(path)
+        disks.append(Disk(" and ".join(names), usage.free, usage.total))
+    return disks
