@@ -146,7 +146,11 @@ def streamed(documents: Iterable[Document], rejected: Iterable[Reject]) -> Outco
     (health,) = (each for each in documents if isinstance(each, HealthDocument))
     tally = Tally(*(health.health[name] for name in Tally._fields))  # type: ignore[arg-type]
     tables = {
-        "windows": [row for each in windows for row in each.rows()[0]],
+        "windows": [
+            {name: value for name, value in row.items() if name != "alarms"}
+            for each in windows
+            for row in each.rows()[0]
+        ],
         "estimates": [row for each in windows for row in each.rows()[1]],
         "periods": periods,
     }

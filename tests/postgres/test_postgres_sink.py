@@ -17,7 +17,7 @@ from test_document_database import (  # noqa: F401
     test_what_is_published_is_what_the_tables_hold,
 )
 
-from pipelines.sinks.sql import Applied, DocumentDatabase
+from pipelines.sinks.sql import Applied
 
 pytestmark = pytest.mark.slow
 
@@ -33,26 +33,3 @@ def test_what_the_database_cannot_store_is_left_alone(feed: Feed, url: sql.URL) 
     assert values(url)[10, "red"] == 1.0
     assert feed.give(window(4)) == Applied(written=1)
     assert [row["state"] for row in held(url)["meta"]] == ["job"]
-
-
-def test_tables_from_before_there_were_segments_are_made_anew(
-    feed: Feed,  # noqa: F811
-    url: sql.URL,
-) -> None:
-    feed.give(window(1), window(1, start=10))
-    before = values(url)
-    engine = sql.create_engine(url)
-    with engine.begin() as connection:
-        for table in ("windows", "estimates"):
-            # With the column goes the primary key that it is in.
-            connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN segment")
-    with DocumentDatabase(url) as opened:
-        opened.prepare()
-        opened.prepare()
-    assert values(url) == before
-    with engine.begin() as connection:
-        for table in ("windows", "estimates"):
-            key = sql.inspect(connection).get_pk_constraint(table)["constrained_columns"]
-            assert "segment" in key
-    engine.dispose()
-    assert feed.give(window(2)) == Applied(written=1)

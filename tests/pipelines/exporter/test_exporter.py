@@ -152,8 +152,15 @@ def test_the_documents_list_what_is_exposed(job, tmp_path):
     shown, streamed = exposition(job.state, job.log), streaming(job.state, tmp_path)
     both = samples(streamed) | samples(shown)
     helped = set(re.findall(r"^# HELP (\S+)", shown + streamed, re.MULTILINE))
-    assert helped == set(CATALOGUE)
+    # Those of alerts are there with a file of alerts alone, which has tests of its own.
+    of_alerts = {
+        name for name in CATALOGUE if name.startswith(("sotto_alert", "sotto_estimate_moved"))
+    }
+    assert len(of_alerts) == 4
+    assert helped == set(CATALOGUE) - of_alerts
     for name, kind, labels, _ in documented:
+        if name in of_alerts:
+            continue
         assert f"# TYPE {name} {kind}" in shown + streamed
         assert all({key for key, _ in series} == {"collector", *labels} for series in both[name])
 

@@ -129,7 +129,7 @@ def test_a_pseudonym(monkeypatch, capsys):
         accepted=1_500_000,
         payloads=(1, 2, 0),
     )
-    none = ledger.ChainLine("cd" * 16, "trial", 3, "size", 0, "", None, 0, (1,))
+    none = ledger.ChainLine("cd" * 16, "trial", 3, "size", 0, None, 0, (1,))
     found = ledger.PseudonymLedger(
         pseudonym=NAME,
         period_start=0,
