@@ -111,9 +111,10 @@ class StreamReaders:
         yield [replace(each, seconds=seconds) for each in known.values()]
 
     def _collector_of(self, stream: Stream) -> str:
-        """Return whose a stream is; as long as that is not known, its topic."""
-        if len(self.streams) == len(self._topics) == 1:
-            return next(iter(self._topics))
+        """Return whose a stream is; as long as neither results nor plans say so, its topic."""
+        for known in (self._topics, self.registries):
+            if len(self.streams) == len(known) == 1 and len(self._topics) < 2:
+                return next(iter(known))
         for name, topic in self._topics.items():
             if topic == stream.topic:
                 return name

@@ -113,7 +113,7 @@ class World:
     def tables(self, url: str) -> dict[str, object]:
         with Results(url, create=False) as results:
             tables: dict[str, object] = {
-                table.name: sorted(
+                table.name.removeprefix("stored_"): sorted(
                     repr({k: v for k, v in row.items() if k not in ("revision", "closed")})
                     for row in results.table(table)
                 )

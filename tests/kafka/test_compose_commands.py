@@ -151,10 +151,11 @@ def test_the_engine_that_aggregates_counts_what_devices_send(contained, tmp_path
     capsys.readouterr()
     assert here.run("aggregate-exporter") == 0
     shown = capsys.readouterr().out
-    assert f"sotto_reports_read_total {sent:.1f}" in shown
-    assert 'sotto_source_status{source="log",status="ok"} 1.0' in shown
+    whose = 'collector="compose.example"'
+    assert f"sotto_reports_read_total{{{whose}}} {sent:.1f}" in shown
+    assert f'sotto_source_status{{{whose},source="log",status="ok"}} 1.0' in shown
     assert re.search(r'^sotto_estimate\{.*item="dark",.*metric="theme"', shown, re.MULTILINE)
-    assert "sotto_lag_records 0.0" in shown
+    assert f"sotto_lag_records{{{whose}}} 0.0" in shown
 
 
 def test_the_sink_and_the_exporter_of_the_other_engine_begin_with_nothing(
@@ -166,7 +167,8 @@ def test_the_sink_and_the_exporter_of_the_other_engine_begin_with_nothing(
     capsys.readouterr()
     assert here.run("exporter") == 0
     shown = capsys.readouterr().out
-    assert 'sotto_source_status{source="documents",status="ok"} 1.0' in shown
-    assert 'sotto_source_status{source="log",status="missing"} 1.0' in shown
-    assert "sotto_sink_lag_records 0.0" in shown
+    whose = 'collector="compose.example"'
+    assert f'sotto_source_status{{{whose},source="documents",status="ok"}} 1.0' in shown
+    assert f'sotto_source_status{{{whose},source="log",status="missing"}} 1.0' in shown
+    assert f"sotto_sink_lag_records{{{whose}}} 0.0" in shown
     assert "sotto_period_allowed_epsilon" in shown
