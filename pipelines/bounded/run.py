@@ -27,7 +27,7 @@ from pipelines.sinks.sql import ProjectionError, Results, of_state
 from pipelines.sources.base import TRUST, BoundedSource
 from pipelines.sources.frozen import FrozenLog
 from pipelines.sources.log import source_of
-from pipelines.storage.directory import LastRun, Problem, StateDirectory
+from pipelines.storage.directory import LastRun, NoManifestError, Problem, StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent
 from pipelines.storage.output import JobOutput
@@ -169,6 +169,8 @@ def opened(
                     directory, registry, strings, results, checkpoint, publish, runner, elsewhere
                 )
                 yield driver, lambda: time.monotonic() - began
+        except NoManifestError:
+            raise
         except Exception as error:
             full = shutil.disk_usage(directory.path).free < _LITTLE
             LastRun.leave_failure(directory.path, Problem.DISK if full else problem_of(error))

@@ -179,6 +179,10 @@ def _ours(folder: AnyPath, pattern: str) -> list[AnyPath]:
     return [path for path in files.listed(folder) if ours.fullmatch(path.name)]
 
 
+class NoManifestError(AggregationError):
+    """A directory has files, and no manifest that says that they are ours."""
+
+
 class StateDirectory:
     """Where aggregation runs keep their state."""
 
@@ -258,7 +262,7 @@ class StateDirectory:
         for name in ("plans", *_LEFT_BY_JOBS, "results.db"):
             path = self.path / name
             if any(path.iterdir()) if path.is_dir() else path.exists():
-                raise AggregationError(
+                raise NoManifestError(
                     f"{self.path} has {name} but MANIFEST.json is missing: it was lost, "
                     "or this is not a state directory"
                 )
