@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.harness import Table
-from clientsdk import NO_LIFETIME_BOUND
-from sotto.cli.replay.devices import SETTINGS, Clock, DevicePublisher, Fleet
+from sotto.cli.replay.devices import Fleet
 from sotto.cli.replay.playback import Replay
 from sotto.cli.replay.simulated_store import Device
 from sotto.cli.replay.table import Columns, Recordings, read_recordings
@@ -62,16 +61,7 @@ metrics:
 class SqliteFleet(Fleet):
     """Devices that are clients with SQLite in memory."""
 
-    def make(self, publisher: DevicePublisher, clock: Clock) -> Device:
-        """Make the client of the device that is played next."""
-        return Device(
-            self._plan,
-            state=NO_LIFETIME_BOUND,
-            publisher=publisher,
-            clock=clock,
-            settings=SETTINGS,
-            source=self.source,
-        )
+    device = Device
 
 
 def write(path: Path, devices: int, rows: int, every: int) -> None:

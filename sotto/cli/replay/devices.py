@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Settings
 from mechanisms.digests import sha256
@@ -255,6 +255,9 @@ class Fleet:
     what devices draw, and when they send, follows from that and from their numbers.
     """
 
+    #: The client of each device.
+    device: ClassVar[type[Device]] = SimulatedDevice
+
     def __init__(
         self,
         plan: CompiledPlan,
@@ -286,7 +289,14 @@ class Fleet:
         clock = Clock(int(self._recordings.time[start]))
         publisher = DevicePublisher(number, clock, self._network, self._log, self._plan.period)
         self._begin_draws(number)
-        with self.make(publisher, clock) as client:
+        with self.device(
+            self._plan,
+            state=NO_LIFETIME_BOUND,
+            publisher=publisher,
+            clock=clock,
+            settings=SETTINGS,
+            source=self.source,
+        ) as client:
             if self._schedule.every_period:
                 client.ignore_panels()
             client.give_consent()
@@ -311,17 +321,6 @@ class Fleet:
             )
             for period in ledger.periods
         ]
-
-    def make(self, publisher: DevicePublisher, clock: Clock) -> Device:
-        """Make the client of the device that is played next."""
-        return SimulatedDevice(
-            self._plan,
-            state=NO_LIFETIME_BOUND,
-            publisher=publisher,
-            clock=clock,
-            settings=SETTINGS,
-            source=self.source,
-        )
 
     def _begin_draws(self, number: int) -> None:
         if self._seed is not None:
