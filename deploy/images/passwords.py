@@ -37,6 +37,11 @@ def make(folder: Path = FOLDER) -> None:
     _write(folder / "client.env", {"PGPASSWORD": password})
     if not (folder / "grafana.env").exists():
         _write(folder / "grafana.env", {"GF_SECURITY_ADMIN_PASSWORD": secrets.token_urlsafe(24)})
+    token = folder / "token"
+    if not token.exists():
+        token.write_text(f"{secrets.token_urlsafe(24)}\n", encoding="ascii")
+        # Mounted as a file, which the container's user reads.
+        token.chmod(0o644)
 
 
 def _make_keys(folder: Path) -> None:

@@ -51,7 +51,7 @@ _WAITING = 8
 _AGAIN = "5"
 _TYPES = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 #: What needs no token.
-_OPEN = ("/login", "/static/")
+_OPEN = ("/login", "/static/", "/healthz")
 
 _logger = logging.getLogger(__name__)
 
@@ -261,6 +261,7 @@ def application(
             Route("/plans/{collector}/{plan}/{version}", plan),
             Route("/revision", revision),
             Route("/static/{digest}/{name}", file),
+            Route("/healthz", lambda _: Response("ok", media_type="text/plain")),
             Route("/login", login, methods=["GET", "POST"]),
             Route("/logout", logout, methods=["POST"]),
         ],

@@ -26,6 +26,7 @@ from deploy.flink import settings as flink_settings
 from deploy.images import node, passwords
 from deploy.kafka import settings as kafka_settings
 from pipelines.beam.submission import FLINK
+from pipelines.web.access import token_of
 from sotto.cli import _parsed
 from sotto.kafka.topics import ReportTopic
 from sotto.plan.compile import load_plan
@@ -79,6 +80,8 @@ def parsed(name: str) -> Namespace:
 
 #: Where the folders of keys are, a container's each.
 KEYS = "./build/compose/keys/"
+#: What shows results and how the job is, of either engine.
+READERS = ("exporter", "serve", "aggregate-exporter", "aggregate-serve")
 OURS = [name for name, service in SERVICES.items() if service["image"].startswith("sotto")]
 
 
@@ -118,8 +121,14 @@ def test_every_volume_is_used_and_every_file_of_an_environment_is_made(tmp_path:
     assert {ROOT / path.parent for path in wanted} == {passwords.FOLDER}
     passwords.make(tmp_path)
     made = {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()}
-    assert set(made) == {path.name for path in wanted}
-    assert all((tmp_path / name).stat().st_mode & 0o777 == 0o600 for name in made)
+    token = ROOT / COMPOSE["secrets"]["token"]["file"]
+    assert set(made) == {path.name for path in (*wanted, token)}
+    assert token.parent == passwords.FOLDER
+    assert len(token_of(tmp_path / token.name)) >= 32
+    for name in made:
+        # A container's user reads what is mounted as a file; the folder is its owner's alone.
+        mode = 0o644 if name == token.name else 0o600
+        assert (tmp_path / name).stat().st_mode & 0o777 == mode
     keys = contents(tmp_path / "keys")
     database, client = (
         made[f"{name}.env"].strip().split("=", 1) for name in ("postgres", "client")
@@ -154,8 +163,10 @@ def test_every_container_has_the_keys_of_its_role_and_no_others() -> None:
         "stream": "aggregator",
         "sink": "reader",
         "exporter": "aggregator",
+        "serve": "aggregator",
         "aggregate": "aggregator",
         "aggregate-exporter": "aggregator",
+        "aggregate-serve": "aggregator",
     }
     given = parsed("topics")
     users = ("User:devices", "User:aggregator", "User:reader")
@@ -212,7 +223,7 @@ def test_ports_are_this_machine_s_alone_and_are_documented(profile: str) -> None
         assert f"127.0.0.1:{outer}" in document
         taken.append(outer)
     assert len(set(taken)) == len(taken)
-    assert {"9092", "9469", "9090", "3000", "5432"} <= set(taken)
+    assert {"9092", "9469", "8480", "9090", "3000", "5432"} <= set(taken)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -233,7 +244,8 @@ def test_all_of_it_fits_a_laptop(profile: str) -> None:
     total = 0
     for name, service in of_profile(profile).items():
         limit = service["mem_limit"]
-        total += int(limit[:-1]) * units[limit[-1]]
+        # What ends before all others start needs no memory beside them.
+        total += 0 if name == "topics" else int(limit[:-1]) * units[limit[-1]]
         assert service["restart"] in ("unless-stopped", "on-failure"), name
         assert service["logging"]["options"]["max-size"]
     assert total <= 8 * GIB
@@ -292,22 +304,33 @@ def test_all_commands_mean_the_same_topics_database_and_plans() -> None:
     made = parsed("topics")
     topic = str(ReportTopic(made.name, made.epoch, made.partitions))
     assert made.sinks
-    for name in ("stream", "exporter", "aggregate", "aggregate-exporter"):
+    for name in ("stream", *READERS, "aggregate"):
         assert parsed(name).topic == [topic], name
     assert parsed("sink").topic == f"{made.name}-estimates"
-    databases = {
-        parsed(n).database for n in ("sink", "exporter", "aggregate", "aggregate-exporter")
-    }
+    databases = {parsed(n).database for n in ("sink", "aggregate", *READERS)}
     (database,) = databases
     user = SERVICES["postgres"]["environment"]["POSTGRES_USER"]
     name = SERVICES["postgres"]["environment"]["POSTGRES_DB"]
     assert database == f"postgresql+psycopg://{user}@postgres/{name}"
     plan = made.plan
-    assert plan == parsed("stream").plan == parsed("aggregate").plan == parsed("exporter").plan
-    for service in ("topics", "stream", "aggregate", "exporter"):
+    assert plan == parsed("stream").plan == parsed("aggregate").plan
+    assert plan == parsed("exporter").plan == parsed("serve").plan
+    for service in ("topics", "stream", "aggregate", "exporter", "serve"):
         (source,) = [s for s, t in mounts(SERVICES[service]) if t == str(plan[0].parent)]
         load_plan(ROOT / source / plan[0].name)
-    assert [parsed("aggregate").state] == parsed("aggregate-exporter").state
+    state = parsed("aggregate").state
+    assert [state] == parsed("aggregate-exporter").state
+    assert state == parsed("aggregate-serve").state
+
+
+@pytest.mark.parametrize("name", ["serve", "aggregate-serve"])
+def test_pages_are_for_who_has_the_token_and_change_nothing(name: str) -> None:
+    service, given = SERVICES[name], parsed(name)
+    assert given.token_file == Path("/run/secrets") / service["secrets"][0]
+    assert not given.public
+    assert service["ports"] == [f"127.0.0.1:{given.port}:{given.port}"]
+    assert f"127.0.0.1:{given.port}/healthz" in service["healthcheck"]["test"][-1]
+    assert all(each.endswith(":ro") for each in service["volumes"])
 
 
 def test_all_commands_reach_the_broker_where_it_listens() -> None:
@@ -317,7 +340,7 @@ def test_all_commands_reach_the_broker_where_it_listens() -> None:
     assert f"{outside}:{outside.rpartition(':')[2]}" in SERVICES["kafka"]["ports"]
     assert inside.partition(":")[0] == SERVICES["kafka"]["hostname"] == "kafka"
     assert (inside, outside) == (passwords.INSIDE, passwords.OUTSIDE)
-    for name in ("topics", "stream", "sink", "exporter", "aggregate", "aggregate-exporter"):
+    for name in ("topics", "stream", "sink", "aggregate", *READERS):
         assert parsed(name).broker == passwords.MOUNTED / "client.json", name
         role = key_folder(name)
         assert role is not None

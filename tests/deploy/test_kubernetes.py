@@ -109,11 +109,14 @@ def check_command(container: dict[str, Any]) -> None:
     assert parsed.listen == "0.0.0.0"
     for probe in ("readinessProbe", "livenessProbe"):
         asks = container[probe]
-        if "httpGet" in asks:
-            known = {"collect": "/healthz", "exporter": "/metrics"}
-            assert asks["httpGet"]["path"] == known[parsed.command]
-        port = (asks.get("httpGet") or asks["tcpSocket"])["port"]
-        assert port in ports
+        known = {"collect": "/healthz", "exporter": "/metrics", "serve": "/healthz"}
+        assert asks["httpGet"]["path"] == known[parsed.command]
+        assert asks["httpGet"]["port"] in ports
+    if parsed.command in ("exporter", "serve"):
+        # They say what is not counted yet, and write nothing.
+        assert parsed.log or parsed.topic
+        (state,) = (m for m in container["volumeMounts"] if m["name"] == "state")
+        assert state["readOnly"]
 
 
 def test_the_base_is_safe_and_its_commands_are_the_program_s() -> None:

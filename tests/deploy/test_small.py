@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ import jsonschema
 import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
+from invented_results import write_results
 from serving import PATIENCE, answers, counted, running, served, wait_until
 
 from clientsdk.publishers.http import HttpPublisher
@@ -243,6 +245,7 @@ class Here:
         self._places = {
             "/plans": str(PLAN.parent),
             "/var/lib/sotto": str(folder),
+            "/run/secrets": str(folder),
             "--listen 0.0.0.0": f"--port {self.port}",
         }
 
@@ -266,6 +269,28 @@ def test_the_commands_of_the_containers_work_behind_caddy(tmp_path: Path) -> Non
             wait_until(lambda: counted(tmp_path / "state") == [sent] * 3)
 
 
+@pytest.mark.slow
+def test_the_pages_of_the_containers_wait_for_the_job_and_are_for_who_has_the_token(
+    tmp_path: Path,
+) -> None:
+    here = Here(tmp_path)
+    token = "a-token-of-this-test-alone"
+    (tmp_path / "token").write_text(token)
+    with here.start("serve"):
+        url = f"http://{HOST}:{here.port}"
+        wait_until(lambda: answers(url))
+        assert not text_of(url)
+        asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+        with pytest.raises(urllib.error.HTTPError) as waiting:
+            urllib.request.urlopen(asked, timeout=30)
+        assert waiting.value.code == 503
+        (tmp_path / "state").mkdir()
+        (tmp_path / "log").mkdir()
+        write_results(tmp_path / "state")
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            assert "theme" in answer.read().decode()
+
+
 def test_the_compose_file_is_as_compose_wants_it() -> None:
     schema = get_builtin_schema("vendor.compose-spec")
     jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(TEXT))
@@ -287,14 +312,21 @@ def test_the_compose_file_is_as_compose_wants_it() -> None:
     sizes = {"m": 1, "g": 1024}
     limits = [service["mem_limit"] for service in SERVICES.values()]
     assert sum(int(limit[:-1]) * sizes[limit[-1]] for limit in limits) <= 1536
+    assert {each for one in SERVICES.values() for each in one.get("secrets", [])} == {"token"}
+    assert set(COMPOSE["secrets"]) == {"token"}
 
 
 def test_only_caddy_is_open_to_others_and_all_mean_the_same_places() -> None:
     ports = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
-    assert ports == {"caddy": ["443:443", "443:443/udp"]}
-    collect, aggregate = (
-        _parsed(shlex.split(SERVICES[name]["command"])) for name in ("collect", "aggregate")
+    page = ["127.0.0.1:8480:8480"]
+    assert ports == {"caddy": ["443:443", "443:443/udp"], "serve": page}
+    collect, aggregate, serve = (
+        _parsed(shlex.split(SERVICES[name]["command"]))
+        for name in ("collect", "aggregate", "serve")
     )
+    assert (serve.log, serve.state, serve.port) == (aggregate.log, aggregate.state, 8480)
+    assert (str(serve.token_file), serve.public) == ("/run/secrets/token", False)
+    assert SERVICES["serve"]["volumes"] == ["data:/var/lib/sotto:ro"]
     assert SERVICES["caddy"]["environment"]["SOTTO_COLLECTOR"] == f"collect:{collect.port}"
     assert (collect.log, collect.plans) == (aggregate.log, aggregate.plans)
     assert aggregate.follow

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
 import yaml
 from aggregated import read_all
 from kafka.errors import TopicAuthorizationFailedError
+from serving import answers, running, wait_until
 
 from clientsdk import Broker, KafkaPublisher
 from clientsdk.testing import FakeClock
@@ -110,6 +113,7 @@ class Here:
 
     def __init__(self, contained: Contained, folder: Path) -> None:
         self._contained = contained
+        (self.port,) = free_ports(1)
         self._places = {
             r"/plans": str(PLAN.parent),
             r"/var/lib/sotto": str(folder),
@@ -117,9 +121,15 @@ class Here:
             # What goes on until it is stopped ends here.
             r" --follow": "",
             r"^exporter": "exporter --once",
+            r"/run/secrets": str(folder),
+            r"--listen 0.0.0.0": f"--port {self.port}",
         }
 
     def run(self, service: str) -> int:
+        return main(self.words(service))
+
+    def words(self, service: str) -> list[str]:
+        """Return the command's words, as this machine takes them."""
         command = " ".join(SERVICES[service]["command"].split())
         mounted = f":{passwords.MOUNTED}:ro"
         (keys,) = (each for each in SERVICES[service]["volumes"] if each.endswith(mounted))
@@ -127,7 +137,7 @@ class Here:
         command = command.replace("/keys/client.json", str(self._contained.client_file_of(role)))
         for container, here in self._places.items():
             command = re.sub(container, here, command)
-        return main(shlex.split(command))
+        return shlex.split(command)
 
 
 def test_the_engine_that_aggregates_counts_what_devices_send(contained, tmp_path, capsys):
@@ -156,6 +166,23 @@ def test_the_engine_that_aggregates_counts_what_devices_send(contained, tmp_path
     assert f'sotto_source_status{{{whose},source="log",status="ok"}} 1.0' in shown
     assert re.search(r'^sotto_estimate\{.*item="dark",.*metric="theme"', shown, re.MULTILINE)
     assert f"sotto_lag_records{{{whose}}} 0.0" in shown
+    token = "a-token-of-this-test-alone"
+    (tmp_path / "token").write_text(token)
+    serve = [sys.executable, "-m", "sotto.cli", *here.words("aggregate-serve")]
+    with running(serve, tmp_path / "serve.log"):
+        url = f"http://{HOST}:{here.port}"
+        wait_until(lambda: answers(url))
+        asked = urllib.request.Request(
+            f"{url}/health", headers={"Authorization": f"Bearer {token}"}
+        )
+
+        def page() -> str:
+            with urllib.request.urlopen(asked, timeout=60) as answer:
+                return str(answer.read().decode())
+
+        # What is seen of the topic, once somebody has looked there.
+        wait_until(lambda: "not counted yet" in page())
+        assert "Nothing is wrong with the job" in page()
 
 
 def test_the_sink_and_the_exporter_of_the_other_engine_begin_with_nothing(
