@@ -11,11 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sql
 import yaml
+from moving_results import MovingResults
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from watched import exposition, streaming, watched
 
+from pipelines.alerts.configuration import Configuration
+from pipelines.alerts.watch import AlertWatch
+from pipelines.exporter.alerts import KeptAlerts
 from pipelines.exporter.catalogue import CATALOGUE
+from pipelines.sinks.sql import Results
+from pipelines.sinks.tables import ALARMS, WINDOWS
+from pipelines.storage.directory import Problem
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 RULES = DEPLOY / "prometheus" / "alerts.yml"
@@ -75,6 +84,8 @@ def test_every_alert_has_a_runbook_and_names_it():
         assert [part for part, _ in parts] == ["Means", "Look", "Do", "Verify"], name
         named = set(re.findall(r"\bsotto_\w+", section))
         assert named <= set(CATALOGUE), name
+    # What to do is said of every reason that a run fails for.
+    assert {each for each in Problem if f"`{each}`" not in sections["SottoRunFailed"]} == set()
     for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]:
         for rule in group["rules"]:
             anchor = f"docs/runbooks.md#{rule['alert'].lower()}"
@@ -119,6 +130,7 @@ FAULTS = {
     "SottoReadingSlow": {"sotto_exporter_read_age_seconds": "500x200"},
     "SottoReadingSlow, and none": {"sotto_exporter_deadline_exceeded_total": "1x200"},
     "SottoNotLooking": {"sotto_run_check_age_seconds": "901x200"},
+    "SottoRunFailed": {'sotto_run_failed{problem="disk"}': "1x200"},
     "SottoNoRun": {"sotto_run_age_seconds": "1801x200", "sotto_lag_partitions": "1x200"},
     "SottoLag": {"sotto_lag_seconds": "3601x200"},
     "SottoNoDocument": {"sotto_document_age_seconds": "901x200", "sotto_lag_partitions": "1x200"},
@@ -162,6 +174,8 @@ WELL = {
     'sotto_source_status{source="state",status="damaged"}': "0x200",
     "sotto_exporter_read_age_seconds": "5x200",
     "sotto_run_check_age_seconds": "20x200",
+    # A run that failed, and the next one did not.
+    'sotto_run_failed{problem="broker"}': "0x100 1 1 0x98",
     "sotto_run_age_seconds": "90000x200",
     "sotto_lag_partitions": "0x200",
     "sotto_lag_seconds": "0x200",
@@ -233,10 +247,34 @@ def test_every_alert_fires_when_it_should_and_no_other_time(tmp_path):
     check_with_promtool(tmp_path, [*cases, case(WELL, dict.fromkeys(alerts(), 0))])
 
 
+def alarmed(folder: Path) -> str:
+    """Return what is exposed of results that moved, and of which some are poisoned."""
+    results = MovingResults(folder)
+    results.write({"red": [(0.2, 0.02)] * 20 + [(0.5, 0.02)]})
+    path = folder / "alerts.json"
+    watch = AlertWatch(results.reader(), Configuration(), path, [], warn=lambda text: None)
+    assert watch.look().new
+    key = ("collector", "plan", "version", "metric", "window_start", "window_end", "revision")
+    with Results(results.url) as database, database.engine.begin() as connection:
+        newest = sql.select(*(WINDOWS.c[name] for name in key)).order_by(sql.desc("window_start"))
+        row = dict(connection.execute(newest).mappings().first() or {})
+        numbers = dict.fromkeys(("statistic", "expected", "threshold", "p_value"), 0.0)
+        planted = {**row, "kind": "levels", "n": 1000, "message": "planted", **numbers}
+        connection.execute(sql.insert(ALARMS), planted)
+    kept = CollectorRegistry()
+    kept.register(KeptAlerts([path]))
+    shown = exposition(None, database=str(results.url))
+    return shown + generate_latest(kept).decode()
+
+
 @needs_prometheus
 def test_every_query_has_data(job, tmp_path):
-    """Of what the exporters of a job and of a streaming job expose, counters growing."""
-    shown = {"one:1": exposition(job.state, job.log), "other:1": streaming(job.state, tmp_path)}
+    """Of what the exporters of three jobs expose, counters growing."""
+    shown = {
+        "one:1": exposition(job.state, job.log),
+        "other:1": streaming(job.state, tmp_path),
+        "alarmed:1": alarmed(tmp_path),
+    }
     series = {
         f'{sample.name}{{instance="{instance}",job="sotto"'
         + "".join(f',{name}="{value}"' for name, value in sample.labels.items())
