@@ -1,12 +1,13 @@
 """Creates the tables and views of results, and brings those of an older Sotto to this one's.
 
 Tables of an older database are given the columns that they lack. Where they had other keys or names
-they are made again, and the results are projected anew.
+they are made again, and the results are projected anew. Those of a sink are kept under other names.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator, Sequence
 from functools import cache
 
@@ -19,12 +20,15 @@ from pipelines.sinks.views import VIEWS, View
 from sotto.errors import AggregationError
 
 add_comments()
+_logger = logging.getLogger(__name__)
 
 #: What is said of a database whose schema is older than this one's.
 OLDER = (
     "the database is of an older Sotto; aggregate once more, or start the sink: it is brought up "
     "to date"
 )
+#: Before the names of a sink's tables of an earlier release.
+_ASIDE = "earlier_"
 _METADATA = (tables.METADATA, tables.SINK_METADATA)
 #: Tables of earlier releases whose names views have now.
 _EARLIER = [sql.Table(name, sql.MetaData()) for name in ("windows", "estimates")]
@@ -38,8 +42,9 @@ def prepare(engine: sql.Engine, *, sink: bool = False, state: str | None = None)
     """Create the tables and views of results, and what an older database lacks of them.
 
     Tables of an earlier release that have other keys are made again, empty, if all in them are
-    results that can be made again: those of the state directory ``state``, or a sink's. ``sink``:
-    also the tables of a sink. Where all is there already, nothing is changed.
+    results that can be made again: those of the state directory ``state``, or a sink's, which stay
+    as ``earlier_…``. ``sink``: also the tables of a sink. Where all is there already, nothing is
+    changed.
 
     Raises AggregationError if the database holds what cannot be made again.
     """
@@ -118,8 +123,9 @@ def _change(connection: sql.Connection, metadata: list[sql.MetaData], state: str
 
 
 def _drop_earlier(connection: sql.Connection, state: str | None) -> None:
-    """Remove the tables of an earlier release, whose keys or names are others."""
+    """Make room where tables of an earlier release have other keys or names."""
     keys = sql.inspect(connection).get_multi_pk_constraint()
+    of_sinks = tables.SINK_METADATA.sorted_tables
     named = {table.name: table for each in _METADATA for table in each.sorted_tables}
     present = [named[name] for _, name in keys if name in named]
     renamed = [table for table in _EARLIER if (None, table.name) in keys]
@@ -133,8 +139,32 @@ def _drop_earlier(connection: sql.Connection, state: str | None) -> None:
             "the database has tables of an earlier release, and in them the results of another "
             "state directory, or of a sink: give another database"
         )
+    kept = []
     for table in (*renamed, *present):
-        table.drop(connection)
+        # A run makes its results again from its state directory. A sink reads its topic again,
+        # which may not go back as far as its results do: these stay.
+        if state is None and table not in of_sinks:
+            kept.append(_set_aside(connection, table.name))
+        else:
+            table.drop(connection)
+    if kept:
+        _logger.warning(
+            "the database is of an older Sotto: its results are kept as %s, and the topic is read "
+            "again from where it begins; drop these tables once all is there",
+            ", ".join(kept),
+        )
+
+
+def _set_aside(connection: sql.Connection, name: str) -> str:
+    """Rename a table, and return its new name."""
+    kept = f"{_ASIDE}{name}"
+    if sql.inspect(connection).has_table(kept):
+        raise AggregationError(
+            f"the database has tables of an earlier release, and {kept} of one before that: drop "
+            "or rename it"
+        )
+    connection.exec_driver_sql(f"ALTER TABLE {name} RENAME TO {kept}")
+    return kept
 
 
 def _can_be_made_again(
