@@ -17,8 +17,9 @@ from pipelines.results.database import ReadOnlyDatabase
 from pipelines.results.records import Alarm, Budget, Estimate, Health, Metric, Rejection, Window
 from pipelines.sinks.committed import health_of
 from pipelines.sinks.sql import of_state
-from pipelines.sinks.tables import HEALTH, META
+from pipelines.sinks.tables import ESTIMATES, HEALTH, META, WINDOWS
 from pipelines.sinks.views import (
+    METRIC,
     NEWEST,
     VIEW_ALARMS,
     VIEW_BUDGETS,
@@ -29,6 +30,7 @@ from pipelines.sinks.views import (
     Kind,
     View,
     newest,
+    newest_windows,
     of_metric,
 )
 from pipelines.storage.directory import StateDirectory
@@ -37,6 +39,10 @@ from sotto.plan.compiled import CompiledPlan
 
 #: Connections to a PostgreSQL server that are kept.
 _KEPT = 4
+#: Windows that are asked for at a time by their metrics and starts, of which a window is known.
+_ASKED = 500
+_ORDER = (*METRIC, "window_start")
+_START = [sql.column(name, WINDOWS.c[name].type) for name in _ORDER]
 #: Rows that are in memory at a time where all of a view are read.
 _BATCH = 10_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -145,6 +151,75 @@ class ResultsReader:
         """Return estimates in order of metric, window, segment and position."""
         return self._records(Estimate, VIEW_ESTIMATES, chosen)
 
+    def newest_windows(self) -> list[Window]:
+        """Return of each metric the newest window, and the newest that is not withheld if older.
+
+        Of all reports, in the order of :meth:`windows`. The cost does not grow with the number of
+        windows: it reads those that it returns, and withheld ones between them.
+        """
+
+        def query(starts: sql.CTE) -> sql.Select[Any]:
+            columns = WINDOWS.c
+            return _of_windows(VIEW_WINDOWS, starts).order_by(*(columns[name] for name in _ORDER))
+
+        rows = self._of_newest(lambda row: sorted({row.last, row.shown} - {None}), query)
+        return list(_records(Window, VIEW_WINDOWS, rows))
+
+    def newest_estimates(self, kinds: Sequence[str], most: int) -> list[Estimate]:
+        """Return estimates of these kinds, of all reports, in each metric's newest window.
+
+        That is the newest window that is not withheld; where all are there are none. Of each kind
+        the first ``most``: means by position, others by value, the largest first; of candidate
+        strings only those that are certainly there. In order of metric and position.
+        """
+        columns = ESTIMATES.c
+        size = sql.case((columns.kind == "mean", 0.0), else_=-columns.value)
+        place = sql.func.row_number().over(
+            partition_by=[*(columns[name] for name in METRIC), columns.kind],
+            order_by=[size, columns.position, columns.item],
+        )
+
+        def query(starts: sql.CTE) -> sql.Select[Any]:
+            ranked = _of_windows(VIEW_ESTIMATES, starts).where(
+                columns.kind.in_(kinds),
+                columns.value.is_not(None),
+                sql.or_(columns.kind != "string", columns.significant),
+            )
+            found = ranked.add_columns(place.label("place")).subquery().c
+            return (
+                sql.select(*(found[column.name] for column in VIEW_ESTIMATES.columns))
+                .where(found.place <= most)
+                .order_by(*(found[name] for name in VIEW_ESTIMATES.order))
+            )
+
+        rows = self._of_newest(lambda row: [] if row.shown is None else [row.shown], query)
+        return list(_records(Estimate, VIEW_ESTIMATES, rows))
+
+    def _of_newest(
+        self,
+        starts: Callable[[sql.Row[Any]], Sequence[int]],
+        query: Callable[[sql.CTE], sql.Select[Any]],
+    ) -> list[Row]:
+        """Return what a query finds of the windows that ``starts`` names of each metric."""
+
+        def read(connection: sql.Connection) -> list[Row]:
+            found = connection.execute(newest_windows().order_by(*METRIC)).all()
+            wanted = [(*row[: len(METRIC)], start) for row in found for start in starts(row)]
+            rows: list[Row] = []
+            for at in range(0, len(wanted), _ASKED):
+                # As values, since the server knows how many these are, and looks each of them up.
+                values = sql.values(*_START, name="starts").data(wanted[at : at + _ASKED])
+                rows += connection.execute(query(values.cte()))
+            return rows
+
+        return self._database.read(read)
+
+    def reports(self) -> int:
+        """Return how many reports count, over all windows."""
+        total = sql.func.coalesce(sql.func.sum(WINDOWS.c.n), 0)
+        query = sql.select(total).where(WINDOWS.c.segment == "")
+        return int(self._database.read(lambda connection: connection.execute(query).scalar_one()))
+
     def alarms(self, chosen: Chosen = Chosen()) -> list[Alarm]:
         """Return windows whose reports are not those of honest devices, by metric and time."""
         return self._records(Alarm, VIEW_ALARMS, chosen)
@@ -221,17 +296,7 @@ class ResultsReader:
         return self._database.read(read)
 
     def _records(self, kind: type[_Record], view: View, chosen: Chosen) -> list[_Record]:
-        names = [column.name for column in view.columns]
-        convert = [_CONVERTED.get(column.kind) for column in view.columns]
-        return [
-            kind(
-                **{
-                    name: value if to is None or value is None else to(value)
-                    for name, to, value in zip(names, convert, row, strict=True)
-                }
-            )
-            for row in self.page(view, chosen).rows
-        ]
+        return list(_records(kind, view, self.page(view, chosen).rows))
 
     def _health(self, connection: sql.Connection) -> list[Health]:
         documents: dict[str, Mapping[str, Any]] = {}
@@ -270,6 +335,24 @@ _CONVERTED: Mapping[Kind, Callable[[Any], Any]] = {
     "integers": tuple,
     "texts": tuple,
 }
+
+
+def _records(kind: type[_Record], view: View, rows: Sequence[Row]) -> Iterator[_Record]:
+    names = [column.name for column in view.columns]
+    convert = [_CONVERTED.get(column.kind) for column in view.columns]
+    for row in rows:
+        yield kind(
+            **{
+                name: value if to is None or value is None else to(value)
+                for name, to, value in zip(names, convert, row, strict=True)
+            }
+        )
+
+
+def _of_windows(view: View, starts: sql.CTE) -> sql.Select[Any]:
+    """Return the rows of a view, of all reports, of windows that are named by metric and start."""
+    same = [view.table.c[column.name] == column for column in starts.c]
+    return view.stored.join(starts, sql.and_(*same)).where(view.table.c.segment == "")
 
 
 def _where(view: View, chosen: Chosen) -> list[sql.ColumnElement[bool]]:

@@ -26,9 +26,11 @@ Kind: TypeAlias = Literal["text", "integer", "number", "boolean", "time", "integ
 #: From the year 1 to 9999, ms: what a document of a topic says may lie beyond, and then is no time.
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
 _MICRO = 1e6
+#: What a metric of a plan's version is known by.
+METRIC = ("collector", "plan", "version", "metric")
 #: The order of windows and of estimates.
 _ORDER = (
-    *("collector", "plan", "version", "metric", "window_start", "segment"),
+    *(*METRIC, "window_start", "segment"),
     *("position", "kind", "item"),
 )
 
@@ -149,7 +151,39 @@ def of_metric(table: sql.Table, metric: str) -> sql.ColumnElement[bool]:
 
 
 def _metric_of(table: sql.FromClause) -> list[sql.ColumnElement[Any]]:
-    return [table.c[name] for name in ("collector", "plan", "version", "metric")]
+    return [table.c[name] for name in METRIC]
+
+
+def newest_windows() -> sql.Select[Any]:
+    """Return a row a metric, with ``last``: where its newest window of all reports begins.
+
+    ``shown``: where the newest one begins that is not withheld; null if all are. Of each column of
+    the key one value after another is looked up in the key's index, so that no other windows are
+    read.
+    """
+    window = WINDOWS.alias("w")
+    found: sql.CTE | None = None
+    for at, name in enumerate(METRIC):
+        column = window.c[name]
+        before = [] if found is None else [found.c[each] for each in METRIC[:at]]
+        same = [window.c[each.name] == each for each in before]
+        first = sql.select(sql.func.min(column)).where(*same).scalar_subquery().label(name)
+        each = sql.select(*before, first).cte(f"each_{name}", recursive=True)
+        same = [window.c[other] == each.c[other] for other in METRIC[:at]]
+        following = sql.select(sql.func.min(column)).where(*same, column > each.c[name])
+        step = sql.select(
+            *(each.c[other] for other in METRIC[:at]), following.scalar_subquery().label(name)
+        )
+        found = each.union_all(step.where(each.c[name].is_not(None)))
+        found = sql.select(found).where(found.c[name].is_not(None)).cte(f"found_{name}")
+    assert found is not None, "a metric has a name"
+    same = [one == other for one, other in zip(_metric_of(window), found.c, strict=True)]
+    start = window.c.window_start
+    last = sql.select(start).where(*same, window.c.segment == "").order_by(start.desc()).limit(1)
+    shown = last.where(window.c.withheld.is_(None))
+    return sql.select(
+        found, last.scalar_subquery().label("last"), shown.scalar_subquery().label("shown")
+    )
 
 
 #: The windows among which a metric's newest one is looked for.

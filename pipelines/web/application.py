@@ -191,8 +191,8 @@ def application(
         key, asked = _key(request), request.query_params.get("window")
 
         def view(snapshot: Snapshot) -> View:
-            windows = snapshot.windows.get(key)
-            if windows is None:
+            windows = snapshot.windows(key)
+            if not windows:
                 raise HTTPException(404, "There is no such metric, or it has no reports yet.")
             shown = views.newest(windows)
             if asked is not None:

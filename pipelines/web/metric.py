@@ -58,7 +58,7 @@ def window(view: MetricView) -> Mapping[str, object]:
     after = view.windows[at + 1] if at + 1 < len(view.windows) else None
     versions = [
         (key.version, view.links.metric(key))
-        for key in view.snapshot.windows
+        for key in view.snapshot.newest
         if key != view.key and (key[:2], key.metric) == (view.key[:2], view.key.metric)
     ]
     return {

@@ -47,16 +47,15 @@ class Card(NamedTuple):
 def metrics(view: View) -> Mapping[str, object]:
     """Return every metric with the figures of its newest window."""
     cards = []
-    for key, windows in view.snapshot.windows.items():
+    for key, windows in view.snapshot.newest.items():
         shown = newest(windows)
-        rows = [row for row in view.snapshot.estimates(shown) if not row.segment]
         cards.append(
             Card(
                 title_of(view.snapshot.metric_of(key), key),
                 key,
                 shown,
                 view.links.metric(key),
-                figures(headlines(rows)),
+                figures(headlines(view.snapshot.headlines.get(key, []))),
                 windows[-1] if windows[-1] is not shown else None,
             )
         )
@@ -103,14 +102,13 @@ def glance(view: View) -> Mapping[str, object]:
     numbers = [each.numbers for each in snapshot.health]
     decoded = sum(each.get("reports") or 0 for each in numbers)
     rejected = sum(each.reports for each in snapshot.rejections)
-    counted = sum(window.reports for windows in snapshot.windows.values() for window in windows)
     revoked = sum(each.over_budget + each.equivocation for each in snapshot.budgets)
     pseudonyms = sum(each.pseudonyms for each in snapshot.budgets)
     alarms = sum(map(len, snapshot.alarms.values()))
     clocks = [each.clock for each in snapshot.health if each.clock is not None]
     share = f", {formats.percent(rejected / (decoded + rejected))} of all" if decoded else ""
     tiles = [
-        Tile(f"{counted:,}", "answers count, each at its newest level"),
+        Tile(f"{snapshot.reports:,}", "answers count, each at its newest level"),
         Tile(f"{rejected:,}", f"reports rejected{share}", "note" if rejected else "good"),
         Tile(
             f"{revoked:,}",
@@ -141,8 +139,8 @@ def problems(view: View) -> list[tuple[str, str | None]]:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         text = f"Moved: {', '.join(names[:_NAMED])}{more}."
         found.append((text, view.links.page("alerts")))
-    for key, start in sorted({(key, start) for key, start in snapshot.alarms}):
-        window = next((w for w in snapshot.windows[key] if w.window_start == start), None)
+    for key, start in sorted(snapshot.alarms)[: _PROBLEMS - len(found)]:
+        window = next((w for w in snapshot.windows(key) if w.window_start == start), None)
         text = (
             f"Reports of {key.metric} from {formats.day(start)} are not what honest devices send."
         )

@@ -82,7 +82,7 @@ def collected(view: PlanView) -> Mapping[str, object]:
 
 def _collected(view: PlanView, plan: CompiledPlan, metric: CompiledMetric) -> Collected:
     key = MetricKey(plan.collector, plan.plan, plan.version, metric.name)
-    counted = key in view.snapshot.windows
+    counted = key in view.snapshot.newest
     return Collected(
         metric.name,
         facts.title(metric),

@@ -198,7 +198,7 @@ def static_file(snapshot: Snapshot, *, public: bool = False) -> str:
     links = Anchors()
     view = View(snapshot, links, public)
     parts = [make(page, view) for page in PAGES if page.is_shown(view)]
-    for key, windows in snapshot.windows.items():
+    for key, windows in snapshot.newest.items():
         of_metric = MetricView(snapshot, links, public, key=key, shown=views.newest(windows))
         parts.append(make(METRIC, of_metric, _place("metric", *key)))
     for plan in snapshot.plans:

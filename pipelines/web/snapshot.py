@@ -21,7 +21,10 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 #: Windows that a series shows at most, the newest ones.
 MOST_WINDOWS = 60
-#: Of how many windows the estimates are kept.
+#: Figures of a metric that stand for it, at most, and of which kinds they may be.
+HEADLINES = 3
+HEADLINE_KINDS = ("share", "mean", "missing", "string", "group", "unexplained")
+#: Of how many windows the estimates are kept, and of how many metrics the windows.
 _KEPT = 64
 
 
@@ -55,17 +58,43 @@ class Snapshot:
         self.revision = revision
         self.watch = watch
         self._estimates = lru_cache(maxsize=_KEPT)(self._read)
+        self._windows = lru_cache(maxsize=_KEPT)(self._windows_of)
 
     @cached_property
-    def windows(self) -> dict[MetricKey, list[Window]]:
-        """The windows of all reports of every metric, oldest first; newest versions first."""
+    def newest(self) -> dict[MetricKey, list[Window]]:
+        """Of every metric the newest window of all reports, after the newest not withheld if older.
+
+        Newest versions first. No other windows are read.
+        """
         found: dict[MetricKey, list[Window]] = {}
-        for window in self._reader.windows(Chosen(segment="")):
+        for window in self._reader.newest_windows():
             found.setdefault(key_of(window), []).append(window)
         order = {key: at for at, key in enumerate(self._in_plans)}
         last = len(order)
         ordered = sorted(found, key=lambda key: (order.get(key, last), key[:2], -key[2], key[3]))
         return {key: found[key] for key in ordered}
+
+    @cached_property
+    def headlines(self) -> dict[MetricKey, list[Estimate]]:
+        """The estimates that may stand for each metric, of its newest window not withheld."""
+        found: dict[MetricKey, list[Estimate]] = {}
+        for row in self._reader.newest_estimates(HEADLINE_KINDS, HEADLINES):
+            found.setdefault(key_of(row), []).append(row)
+        return found
+
+    @cached_property
+    def reports(self) -> int:
+        """How many reports count, in all windows of all metrics."""
+        return self._reader.reports()
+
+    def windows(self, key: MetricKey) -> list[Window]:
+        """Return the windows of all reports of a metric, oldest first; none of an unknown one."""
+        return self._windows(key)
+
+    def _windows_of(self, key: MetricKey) -> list[Window]:
+        if key not in self.newest:
+            return []
+        return self._reader.windows(Chosen(**key._asdict(), segment=""))
 
     @cached_property
     def plans(self) -> list[CompiledPlan]:
@@ -143,7 +172,7 @@ class Snapshot:
         self, key: MetricKey, kind: str, items: Sequence[str]
     ) -> dict[str, dict[datetime, Estimate]]:
         """Return some estimates of a metric in its newest windows: by item, then by start."""
-        windows = self.windows[key][-MOST_WINDOWS:]
+        windows = self.windows(key)[-MOST_WINDOWS:]
         chosen = Chosen(
             **key._asdict(),
             segment="",

@@ -8,12 +8,9 @@ from typing import Protocol
 
 from pipelines.results.records import Estimate, Window
 from pipelines.web import formats
-from pipelines.web.snapshot import MetricKey, Snapshot
+from pipelines.web.snapshot import HEADLINES, MetricKey, Snapshot
 from sotto.disclosure import facts
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
-
-#: Figures of a metric that stand for it, at most.
-HEADLINES = 3
 
 
 class Links(Protocol):
@@ -54,7 +51,7 @@ class MetricView(View):
     @cached_property
     def windows(self) -> list[Window]:
         """All windows, oldest first."""
-        return self.snapshot.windows[self.key]
+        return self.snapshot.windows(self.key)
 
     @cached_property
     def metric(self) -> CompiledMetric | None:

@@ -45,6 +45,11 @@ def test_the_reader_reads_what_it_reads_of_sqlite(
         assert reader.estimates(chosen) == other.estimates(chosen)
         assert reader.windows(chosen) == other.windows(chosen)
         assert reader.metrics(chosen) == other.metrics(chosen)
+    assert reader.newest_windows() == other.newest_windows()
+    assert reader.newest_estimates(["share", "mean"], 2) == other.newest_estimates(
+        ["share", "mean"], 2
+    )
+    assert reader.reports() == other.reports()
     assert reader.budgets() == other.budgets()
     assert reader.rejections() == other.rejections()
     assert reader.health() == other.health()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
+from invented_results import write_results
+from moving_results import MovingResults, when
 from stored_results import COLLECTOR, FIRST, SECOND, SEGMENTS, project
 
 from pipelines.results.database import (
@@ -216,3 +219,69 @@ def test_times_are_aware_and_within_what_there_is() -> None:
     assert moment(-(2**62)) == datetime(1, 1, 1, tzinfo=UTC)
     with pytest.raises(ParameterError):
         milliseconds(datetime(2013, 6, 1))
+
+
+def test_of_every_metric_the_newest_window_and_the_newest_that_is_shown(tmp_path: Path) -> None:
+    url = write_results(tmp_path)
+    reader = ResultsReader(url)
+    found = [(each.metric, each.window_start, each.withheld) for each in reader.newest_windows()]
+    windows = reader.windows(Chosen(segment=""))
+    speeds = [each for each in windows if each.metric == "speed"]
+    assert [each.withheld is None for each in speeds] == [True, False]
+    last = {each.metric: each for each in windows}
+    wanted = [last["page"], *speeds, last["theme"]]
+    assert found == [(each.metric, each.window_start, each.withheld) for each in wanted]
+    assert reader.reports() == sum(each.reports for each in windows)
+    kinds = ("share", "mean", "missing", "string")
+    rows = reader.newest_estimates(kinds, 2)
+    # The larger two shares; means and strings of windows that are shown, not the uncertain one.
+    assert [(each.metric, each.kind, each.position) for each in rows] == [
+        ("page", "string", 1),
+        ("speed", "mean", 0),
+        ("speed", "missing", 1),
+        ("theme", "share", 0),
+        ("theme", "share", 1),
+    ]
+    assert {each.window_start for each in rows if each.metric == "theme"} == {
+        last["theme"].window_start
+    }
+
+
+def test_a_metric_of_which_all_is_withheld_has_its_newest_window_alone(tmp_path: Path) -> None:
+    for version in (1, 2):
+        results = MovingResults(tmp_path, version)
+        results.write({"red": [None, None] if version == 1 else [(0.5, 0.1), (0.6, 0.1)]})
+        if version == 1:
+            with sqlite3.connect(results.url.database or "") as connection:
+                connection.execute("UPDATE stored_windows SET withheld = 'few'")
+                connection.execute("UPDATE meta SET projected_generation = 0")
+    reader = results.reader()
+    newest = [(each.version, each.window_start) for each in reader.newest_windows()]
+    assert newest == [(1, when(1)), (2, when(1))]
+    assert [(each.version, each.value) for each in reader.newest_estimates(["share"], 3)] == [
+        (2, 0.6)
+    ]
+
+
+def test_what_the_first_page_reads_does_not_grow_with_the_windows(reader: ResultsReader) -> None:
+    """Every table is searched by its key; none is read from one end to the other."""
+    seen: list[tuple[str, tuple[object, ...]]] = []
+
+    def note(
+        _: object, __: object, statement: str, given: tuple[object, ...], *___: object
+    ) -> None:
+        seen.append((statement, given))
+
+    sql.event.listen(sql.Engine, "before_cursor_execute", note)
+    try:
+        assert reader.newest_windows()
+        assert reader.newest_estimates(["share"], 3)
+    finally:
+        sql.event.remove(sql.Engine, "before_cursor_execute", note)
+    asked = [(statement, given) for statement, given in seen if "stored_" in statement]
+    assert len(asked) == 4
+    with closing(sqlite3.connect(str(reader.file))) as connection:
+        for statement, given in asked:
+            plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", given).fetchall()
+            steps = [row[3] for row in plan]
+            assert not [each for each in steps if re.match("SCAN (stored_|w )", each)], steps

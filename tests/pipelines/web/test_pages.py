@@ -38,8 +38,8 @@ def page(snapshot, which, *, public=False, name=None) -> str:
     links = rendering.ServedLinks()
     view = View(snapshot, links, public)
     if which is METRIC:
-        key = next(each for each in snapshot.windows if each.metric == name)
-        shown = views.newest(snapshot.windows[key])
+        key = next(each for each in snapshot.newest if each.metric == name)
+        shown = views.newest(snapshot.windows(key))
         view = MetricView(snapshot, links, public, key=key, shown=shown)
     elif which is PLAN_PAGE:
         view = PlanView(snapshot, links, public, plan=PLAN)
@@ -97,8 +97,8 @@ def test_colours_are_the_stylesheet_s(file, file_html):
 
 def test_what_is_withheld_is_named_with_its_reason(snapshot, file_html):
     assert "from 9 Jan 2025, is withheld: 7 reports, the plan asks for 20" in file_html.text
-    key = next(each for each in snapshot.windows if each.metric == "speed")
-    view = MetricView(snapshot, rendering.ServedLinks(), key=key, shown=snapshot.windows[key][-1])
+    key = next(each for each in snapshot.newest if each.metric == "speed")
+    view = MetricView(snapshot, rendering.ServedLinks(), key=key, shown=snapshot.windows(key)[-1])
     html = Html(rendering.served_page(rendering.make(METRIC, view), leave=False))
     assert "Estimates are withheld: 7 reports, the plan asks for 20" in html.text
     assert "12.5" not in html.text
@@ -124,8 +124,8 @@ def test_every_kind_and_reason_has_a_sentence():
 
 
 def test_a_window_s_levels_are_beside_what_the_plan_predicts(snapshot):
-    key = next(each for each in snapshot.windows if each.metric == "theme")
-    view = MetricView(snapshot, rendering.ServedLinks(), key=key, shown=snapshot.windows[key][0])
+    key = next(each for each in snapshot.newest if each.metric == "theme")
+    view = MetricView(snapshot, rendering.ServedLinks(), key=key, shown=snapshot.windows(key)[0])
     found = metric.sharpening(view)["levels"]
     assert [each.reports for each in found] == [0, 300, 600]
     assert [each.level.certified for each in found] == ["0.5", "1", "2"]
@@ -135,8 +135,8 @@ def test_a_window_s_levels_are_beside_what_the_plan_predicts(snapshot):
 
 
 def test_segments_are_a_plot_and_a_table_and_withheld_ones_say_so(snapshot):
-    key = next(each for each in snapshot.windows if each.metric == "theme")
-    view = MetricView(snapshot, rendering.ServedLinks(), key=key, shown=snapshot.windows[key][-1])
+    key = next(each for each in snapshot.newest if each.metric == "theme")
+    view = MetricView(snapshot, rendering.ServedLinks(), key=key, shown=snapshot.windows(key)[-1])
     made = rendering.make(METRIC, view)
     (html,) = [html for _, title, html in made.sections if title == "By segment"]
     shown = Html(str(html))
