@@ -199,9 +199,16 @@ def scale(axes: Axes, which: str, write: Callable[[float], str], label: str) -> 
 
 
 def rows(axes: Axes, names: Sequence[str]) -> None:
-    """Name lines, the first at the top."""
-    shown = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}…" for name in names]
+    """Name lines, the first at the top; a long name is cut in its middle, and is the whole title.
+
+    Names of segments differ at their ends as often as at their beginnings.
+    """
+    half = _NAME // 2
+    shown = [n if len(n) <= _NAME else f"{n[:half]}…{n[half + 1 - _NAME :]}" for n in names]
     axes.set_yticks(range(len(shown)), shown, color=INK)
+    for label, name in zip(axes.get_yticklabels(), names, strict=True):
+        if len(name) > _NAME:
+            label.set_gid(titled(name))
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x")

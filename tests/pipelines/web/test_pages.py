@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from html import escape
 
 import pytest
 from invented_results import NASTY, PLAN, Html, write_results
 
 from pipelines.results.reader import ResultsReader
-from pipelines.web import metric, rendering, views, words
+from pipelines.web import charts, metric, rendering, views, words
 from pipelines.web.pages import HEALTH, METRIC, OVERVIEW, PLANS
 from pipelines.web.pages import PLAN as PLAN_PAGE
 from pipelines.web.snapshot import Snapshot
@@ -145,3 +146,12 @@ def test_segments_are_a_plot_and_a_table_and_withheld_ones_say_so(snapshot):
     assert "os=<b>" in shown.text
     assert "os=<b>" not in str(html)
     assert html.count('role="img"') == 3
+
+
+def test_a_name_that_is_too_long_for_a_chart_is_its_title():
+    name = "os=linux,app_version=2025.10.1-<beta>"
+    svg = charts.intervals("By segment", ["short", name], [(0.1, None, "")] * 2, "share", "share")
+    assert f"<title>{escape(name)}</title>" in svg
+    # What tells names apart may be at either end.
+    assert ">os=linux,app_v…5.10.1-&lt;beta&gt;<" in svg
+    assert "<title>short</title>" not in svg
