@@ -18,7 +18,7 @@ import re
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, NamedTuple, TypeAlias
@@ -34,7 +34,10 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 FORMAT = 1
 _INDEX, _MANIFEST = "BACKUP.json", "MANIFEST.json"
-_MEMBER = re.compile(r"MANIFEST\.json|(plans|states|logs|counts|quarantine)/[0-9A-Za-z.\-]+")
+_FOLDERS = ("plans", "states", "logs", "counts", "quarantine")
+_MEMBER = re.compile(rf"MANIFEST\.json|({'|'.join(_FOLDERS)})/[0-9A-Za-z.\-]+")
+#: In a directory that is being filled: what is not all there yet.
+_UNFINISHED = ".restore.partial"
 
 
 class BackedUp(NamedTuple):
@@ -212,18 +215,26 @@ def restore(
     state_dir: str | os.PathLike[str],
     progress: Progress = lambda done, total: None,
 ) -> BackedUp:
-    """Make a state directory, which must not exist, of a backup; return what it has.
+    """Make a state directory of a backup; return what it has.
 
-    ``progress``: in bytes. Killed at any moment it leaves no such directory, and may be done again.
+    An empty directory is filled and stays what it is, such as a mount point, whose ``lost+found``
+    is left alone; else the directory must not exist. ``progress``: in bytes. Killed at any moment
+    it leaves no state, and may be done again.
 
-    Raises AggregationError if the backup is damaged or the directory exists.
+    Raises AggregationError if the backup is damaged, or there is something in the directory.
     """
     # Absolute: "." has no name that a directory beside it could take.
     target = Path(os.path.abspath(state_dir))
-    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise AggregationError(f"{target} exists already: a backup is restored to a new directory")
-    partial = target.with_name(f"{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    fills = target.is_dir()
+    if target.exists() and not (fills and _is_free(target)):
+        raise AggregationError(
+            f"{target} exists already: a backup is restored to a new or an empty directory"
+        )
+    partial = target / _UNFINISHED if fills else target.with_name(f"{target.name}.partial")
+    if fills:
+        _clear(target)
+    else:
+        shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(mode=0o700, parents=True)
     about: dict[str, object] = {}
     done = 0
@@ -238,14 +249,40 @@ def restore(
         for folder in [each for each in partial.iterdir() if each.is_dir()]:
             files.sync(folder.iterdir())
         files.sync([partial / _MANIFEST])
-        with suppress(FileNotFoundError):
-            target.rmdir()
-        os.rename(partial, target)
-        files.sync_directory(target.parent)
+        if fills:
+            _move_up(partial)
+        else:
+            os.rename(partial, target)
+            files.sync_directory(target.parent)
     except BaseException:
+        if fills and not (target / _MANIFEST).exists():
+            _clear(target)
         shutil.rmtree(partial, ignore_errors=True)
         raise
     return _about(about)
+
+
+def _is_free(target: Path) -> bool:
+    """Return whether nothing is in a directory but what an interrupted restore has left."""
+    names = {each.name for each in target.iterdir()} - {"lost+found"}
+    return not names or (_UNFINISHED in names and names <= {_UNFINISHED, *_FOLDERS})
+
+
+def _clear(target: Path) -> None:
+    """Remove what an interrupted restore has left; last what says that it has."""
+    for name in (*_FOLDERS, _UNFINISHED):
+        shutil.rmtree(target / name, ignore_errors=True)
+
+
+def _move_up(partial: Path) -> None:
+    """Move what is in a directory to the one that it is in; last the manifest, which makes it."""
+    target = partial.parent
+    for path in sorted(partial.iterdir(), key=lambda path: path.name == _MANIFEST):
+        if path.name == _MANIFEST:
+            files.sync_directory(target)
+        os.rename(path, target / path.name)
+    files.sync_directory(target)
+    partial.rmdir()
 
 
 def _check_whole(partial: Path) -> None:

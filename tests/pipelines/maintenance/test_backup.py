@@ -141,6 +141,39 @@ def test_a_directory_is_restored_where_one_is(world, tmp_path, monkeypatch):
         restore(world.file, "state")
 
 
+def test_a_mount_point_is_filled_and_may_be_after_an_interruption(world, tmp_path, monkeypatch):
+    mounted = tmp_path / "mounted"
+    (mounted / "lost+found").mkdir(parents=True)
+    before = os.stat(mounted).st_ino
+    rename = os.rename
+
+    def interrupted(source: Path, to: Path) -> None:
+        rename(source, to)
+        if to == mounted / "plans":
+            os._exit(9)
+
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(os, "rename", interrupted)
+        restore(world.file, mounted)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert (mounted / "plans").exists()
+    with pytest.raises(AggregationError):
+        StateDirectory(mounted).manifest()
+    restore(world.file, mounted)
+    assert os.stat(mounted).st_ino == before
+    assert counted(mounted) == counted(world.half)
+    assert {each.name for each in tmp_path.iterdir()} == {"mounted"}
+    assert not (mounted / ".restore.partial").exists()
+    # What is not its own is neither overwritten nor removed.
+    other = tmp_path / "other"
+    (other / "plans").mkdir(parents=True)
+    with pytest.raises(AggregationError, match="new or an empty directory"):
+        restore(world.file, other)
+    assert (other / "plans").exists()
+
+
 def test_damage_is_noticed_wherever_it_is(world, tmp_path):
     content = world.file.read_bytes()
     damaged = tmp_path / "damaged.tar"
