@@ -40,7 +40,6 @@ class Recorder:
         self.decisions = Decisions(store, plan, source, self.counter)
         #: What the app says of the plan's segments.
         self.segments: Mapping[str, str | None] = {}
-        self._said = {metric.name: _what_follows(plan, metric) for metric in plan.metrics}
 
     def attempt(
         self, metric: CompiledMetric, symbol: Symbol, now: int, consent: ConsentKeeper
@@ -60,8 +59,9 @@ class Recorder:
             diagnostics.warn("store", "values are being dropped: %s", str(error))
         if outcome is Outcome.NO_CONSENT or outcome is Outcome.EXPIRED:
             consent.keep_up(now)
-        follows = self._said[metric.name] if outcome is ACCEPTED else ""
-        diagnostics.debug("%s: %s%s", metric.name, outcome, follows)
+        if diagnostics.debugging():
+            follows = _what_follows(self._plan, metric) if outcome is ACCEPTED else ""
+            diagnostics.debug("%s: %s%s", metric.name, outcome, follows)
         return outcome
 
     def record(self, metric: CompiledMetric, symbol: Symbol, now: int) -> Outcome:

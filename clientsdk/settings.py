@@ -233,7 +233,7 @@ def _read(
         raise wrong_type("environ", "a mapping of names to texts", given)
     for name, variable in VARIABLES.items():
         field, _, part = variable.field.partition(".")
-        if name not in given or variable.privacy is not privacy or field in arguments:
+        if variable.privacy is not privacy or name not in given or field in arguments:
             continue
         try:
             if not isinstance(given[name], str):
@@ -394,11 +394,8 @@ def warn_that_it_forgets() -> None:
 
 def warn_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings) -> None:
     """Warn that no value of a plan can be recorded under the ceilings that are pinned."""
-    least = min(metric.cost // metric.limit for metric in plan.metrics)
-    if least > ceilings.period or all(
-        max(metric.permanent, metric.cost // metric.limit) > ceilings.lifetime
-        for metric in plan.metrics
-    ):
+    least, least_in_life = plan.once(_least_costs)
+    if least > ceilings.period or least_in_life > ceilings.lifetime:
         diagnostics.warn(
             "ceilings",
             "nothing can be recorded: one value costs %s micro-epsilon or more, and the pinned "
@@ -407,6 +404,12 @@ def warn_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings) -> None:
             str(ceilings.period),
             str(ceilings.lifetime),
         )
+
+
+def _least_costs(plan: CompiledPlan) -> tuple[int, int]:
+    """Return what one value costs, at the least, of a period and of the lifetime."""
+    costs = [(metric.cost // metric.limit, metric.permanent) for metric in plan.metrics]
+    return min(cost for cost, _ in costs), min(map(max, costs))
 
 
 def checked_time(at: int | None, now: int) -> int:

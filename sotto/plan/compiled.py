@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen
@@ -39,6 +39,8 @@ from sotto.plan.durations import duration_text
 from sotto.plan.metric import CompiledMetric, Fields, Level
 from sotto.plan.segments import Attribute, Experiment, attributes_of, cells
 from sotto.plan.segments import problems as segment_problems
+
+Made = TypeVar("Made")
 
 #: Of compiled plans.
 FORMAT = 2
@@ -280,7 +282,7 @@ class CompiledPlan:
         """How many combinations of the attributes' values there are; 1 where there are none."""
         return cells(self.attributes)
 
-    @property
+    @cached_property
     def signed(self) -> bool:
         """Whether messages are signed (:mod:`sotto.wire.signatures`)."""
         return self.authentication == "required"
@@ -304,6 +306,17 @@ class CompiledPlan:
     def recurring(self) -> int:
         """Micro-epsilon that a full period takes from the lifetime's: without constant metrics."""
         return sum(metric.cost for metric in self.metrics if not metric.permanent)
+
+    def once(self, make: Callable[[CompiledPlan], Made]) -> Made:
+        """Return what a function makes of the plan, made once and kept with it."""
+        made: Made | None = self._made.get(make)
+        if made is None:
+            made = self._made[make] = make(self)
+        return made
+
+    @cached_property
+    def _made(self) -> dict[object, Any]:
+        return {}
 
     def period_of(self, time: int) -> int:
         """Return the number of the budget period that contains ``time`` (ms)."""
