@@ -9,9 +9,10 @@ is charged belongs to the chain.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from sqlite3 import Connection
 
 from clientsdk import draws
@@ -26,7 +27,7 @@ from clientsdk.store.outbox import Chain
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.store import Store
 from mechanisms.coins import shard_of
-from mechanisms.frozen import NamedTuple, frozen
+from mechanisms.frozen import NamedTuple
 from mechanisms.randomness import SystemSource
 from sotto.errors import PublishError, SottoError, StoreError
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
@@ -36,6 +37,7 @@ from sotto.wire.signatures import SEED_BYTES, Signer, require_signatures
 BATCH = 4096
 _NO_IDENTITY = Identity(b"")
 _CHARGED = Chain._fields.index("charged")
+_by_metric = attrgetter("chain.metric")
 
 
 class Report(NamedTuple):
@@ -50,8 +52,7 @@ class Report(NamedTuple):
         return f"Report({self.chain!r}, level={self.row.level})"
 
 
-@frozen
-class Batch:
+class Batch(NamedTuple):
     """What one transaction has charged for, and what it erased instead."""
 
     reports: list[Report]
@@ -219,15 +220,15 @@ class Sender:
         store = self._store
         reports: list[Report] = []
         lapsed: list[Chain] = []
-        reasons: Counter[str] = Counter()
+        reasons: list[str] = []
         signers: dict[int, Signer] = {}
         with store.transaction(DURABLE) as connection:
             store.follow(connection, now)
             if store.stopped or not store.consented:
-                return Batch(reports, Lapses(), store.consents, False, signers)
+                return Batch(reports, NO_LAPSES, store.consents, False, signers)
             moment = store.moment(now)
             if now >= store.plans.next_expiry:
-                reasons["expired"] += store.expire(connection, now)
+                reasons += ["expired"] * store.expire(connection, now)
             others = set() if only is None else self._of_others(connection, only, now)
             without, period = others.union(self._unreadable), only and only.period
             chains = outbox.due(connection, now, BATCH, without, period)
@@ -248,7 +249,7 @@ class Sender:
                         reports.append(report)
                         continue
                     reason = "ceiling"
-                reasons[reason] += 1
+                reasons.append(reason)
                 lapsed.append(chain)
             outbox.write_charged(connection, [report.chain for report in reports])
             if lapsed:
@@ -256,11 +257,11 @@ class Sender:
                 outbox.erase(connection, lapsed)
                 store.forget_periods(connection)
                 store.erasure.schedule(connection)
-        # With those that were erased before anything was to be sent.
-        reasons["expired"] += store.lapsed
-        reasons["clock"] += store.misdated
-        store.lapsed = store.misdated = 0
-        lapses = Lapses(**reasons) if any(reasons.values()) else NO_LAPSES
+        lapses = NO_LAPSES
+        if reasons or store.lapsed or store.misdated:
+            # With those that were erased before anything was to be sent.
+            lapses = Lapses(**Counter(reasons)) + Lapses(expired=store.lapsed, clock=store.misdated)
+            store.lapsed = store.misdated = 0
         return Batch(reports, lapses, store.consents, len(chains) == BATCH, signers)
 
     def _lapse(
@@ -301,10 +302,9 @@ class Sender:
         after, metric = report.chain.charged, report.metric
         if after == before.charged:
             return True
-        certified = metric.mechanism.certified
-        cost = certified(after - 1)
+        cost = metric.costs[after - 1]
         if before.charged:
-            cost -= certified(before.charged - 1)
+            cost -= metric.costs[before.charged - 1]
         degraded = metric.kind == "constant"
         return self._store.accounts.spend(
             connection, before.period, cost, ceilings, degraded=degraded
@@ -320,8 +320,7 @@ class Sender:
                 if not task.left:
                     error = out_of_time()
                     break
-                with _publish_errors_only():
-                    self._publisher.publish(shard, message)
+                _publish_errors_only(self._publisher.publish, shard, message)
                 published += contents
         except PublishError as failure:
             error = failure
@@ -335,12 +334,10 @@ class Sender:
     def _synced(self, batch: Batch, published: list[Report], buffered: Buffered) -> list[Report]:
         """Return what is safe: all of it, or nothing where consent was withdrawn meanwhile."""
         if self._may_leave(batch):
-            with _publish_errors_only():
-                buffered.sync()
+            _publish_errors_only(buffered.sync)
             return published
         if is_revocable(buffered):
-            with _publish_errors_only():
-                buffered.discard()
+            _publish_errors_only(buffered.discard)
         return []
 
     def _may_leave(self, batch: Batch) -> bool:
@@ -395,8 +392,8 @@ def _metric_of(chain: Chain, plan: CompiledPlan) -> CompiledMetric | None:
     if not 0 <= chain.metric < len(plan.metrics):
         return None
     metric = plan.metrics[chain.metric]
-    width = metric.mechanism.payload_width
-    whole = len(chain.payloads) == metric.sent * width and 0 <= chain.cell < plan.cells
+    width = metric.sent * metric.payload_width
+    whole = len(chain.payloads) == width and 0 <= chain.cell < plan.cells
     return metric if whole else None
 
 
@@ -405,11 +402,10 @@ def _is_whole(identity: Identity) -> bool:
     return len(identity.pseudonym) == 16 and (seed is None or len(seed) == SEED_BYTES)
 
 
-@contextmanager
-def _publish_errors_only() -> Iterator[None]:
+def _publish_errors_only(call: Callable[..., None], *arguments: object) -> None:
     """Turn what a publisher raises, which may hold a message, into a PublishError without it."""
     try:
-        yield
+        call(*arguments)
     except PublishError:
         raise
     except Exception as error:
@@ -433,14 +429,14 @@ def _charged(chain: Chain, charged: int) -> Chain:
 
 def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, now: int) -> Report:
     metric = plan.metrics[chain.metric]
-    elapsed = now - due_time(chain, plan, 0)
+    due = bisect_right(metric.delays, now - due_time(chain, plan, 0))
     # A level that was charged for before a clock was set back is still the newest.
-    charged = max(sum([after <= elapsed for after in metric.delays]), chain.charged)
-    payloads = chain.payloads
-    width = len(payloads) // metric.sent
-    payload = payloads[(charged - 1) * width : charged * width]
+    charged = max(due, chain.charged)
+    width = metric.payload_width
+    payload = chain.payloads[(charged - 1) * width : charged * width]
     row = Row(charged - 1, pseudonym, chain.id, chain.event, payload)
-    return Report(_charged(chain, charged), plan, metric, row)
+    after = chain if charged == chain.charged else _charged(chain, charged)
+    return Report(after, plan, metric, row)
 
 
 def _messages(batch: Batch) -> Iterator[tuple[int, bytes, list[Report]]]:
@@ -451,12 +447,12 @@ def _messages(batch: Batch) -> Iterator[tuple[int, bytes, list[Report]]]:
         groups.setdefault((chain.period, chain.plan, chain.cell), []).append(report)
     for (period, *_), group in groups.items():
         signer = batch.signers[period] if group[0].plan.signed else None
-        group.sort(key=lambda report: report.metric.index)
+        group.sort(key=_by_metric)
         part: list[Report] = []
         least = HEADER.size + (0 if signer is None else TRAILER)
         size = least
         for report in group:
-            row = row_size(len(report.row.payload))
+            row = row_size(report.metric.payload_width)
             if size + GROUP.size + row > MAX_MESSAGE:
                 yield _message(part, signer)
                 part, size = [], least
@@ -471,7 +467,7 @@ def _message(part: list[Report], signer: Signer | None) -> tuple[int, bytes, lis
     plan = part[0].plan
     runs: dict[int, list[Row]] = {}
     for report in part:
-        runs.setdefault(report.metric.index, []).append(report.row)
+        runs.setdefault(report.chain.metric, []).append(report.row)
     shard = shard_of(part[0].row.pseudonym, plan.shards)
     cell = part[0].chain.cell
     return shard, encode_message(plan.fingerprint, shard, runs.items(), signer, cell), part
