@@ -147,9 +147,8 @@ class Settings:
 
         ``environ`` and errors are as for :meth:`from_environment`.
         """
-        nothing = Settings()
-        environment = _read(nothing, environ, {}, privacy=True)
-        if environment is nothing and self.ceiling_period is None:
+        environment = _read(_NOTHING_SET, environ, {}, privacy=True)
+        if environment is _NOTHING_SET and self.ceiling_period is None:
             return self
         lifetime = _lower(self.ceiling_lifetime, environment.ceiling_lifetime)
         period = _lower(self.ceiling_period, environment.ceiling_period)
@@ -232,8 +231,10 @@ def _read(
     if not isinstance(given, Mapping):
         raise wrong_type("environ", "a mapping of names to texts", given)
     for name, variable in VARIABLES.items():
+        if variable.privacy is not privacy or name not in given:
+            continue
         field, _, part = variable.field.partition(".")
-        if variable.privacy is not privacy or name not in given or field in arguments:
+        if field in arguments:
             continue
         try:
             if not isinstance(given[name], str):
@@ -429,3 +430,6 @@ def checked_timeout(seconds: float) -> float:
     if not seconds >= 0:
         raise ParameterError(f"timeout {seconds} must be at least 0 seconds")
     return seconds
+
+
+_NOTHING_SET = Settings()

@@ -255,6 +255,10 @@ class Store:
             connection, accounts.period, lifetime, reserved, self.ceilings
         )
 
+    def prepare(self, connection: Connection) -> bool:
+        """Make the tables if there are none; return whether all are new."""
+        return schema.prepare(connection)
+
     def adopt(self, connection: Connection) -> None:
         """Learn what the file is pinned to, and register the plan that was opened."""
         (self.guard.identity,) = connection.execute("SELECT store FROM device").fetchone()

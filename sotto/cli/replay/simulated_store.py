@@ -97,6 +97,10 @@ class SimulatedStore(Store):
         # Nothing is gained by a buffer in front of dictionaries.
         self.buffers = False
 
+    def prepare(self, connection: Any) -> bool:
+        """Return whether the store is new: its tables need not be made."""
+        return not connection.store
+
     def transaction(self, access: Access) -> Any:
         """Return a context in which the store changes: the database itself, which has one user."""
         return self.database

@@ -10,7 +10,6 @@ of the SDK's tables cannot go unnoticed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any, TypeAlias
 
 from clientsdk.store import outbox, schema
@@ -43,23 +42,26 @@ class SimulatedConnection(Tables):
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Result:
         """Do what a statement of the SDK says; NotImplementedError if it is none that is known."""
-        answer = STATEMENTS.get(statement) or _answer(statement)
+        try:
+            answer = STATEMENTS[statement]
+        except KeyError:
+            raise _unknown(statement) from None
         return answer(self, *values)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """Do it for each of some rows of values."""
-        do = _answer(statement)
+        try:
+            answer = STATEMENTS[statement]
+        except KeyError:
+            raise _unknown(statement) from None
         for values in rows:
-            do(self, *values)
+            answer(self, *values)
 
 
-def _answer(statement: str) -> Answer:
-    try:
-        return STATEMENTS[statement]
-    except KeyError:
-        raise NotImplementedError(
-            f"sotto.cli.replay.statements lacks this statement of the SDK: {statement}"
-        ) from None
+def _unknown(statement: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"sotto.cli.replay.statements lacks this statement of the SDK: {statement}"
+    )
 
 
 def answers(*statements: str) -> Callable[[Answer], Answer]:
@@ -72,18 +74,7 @@ def answers(*statements: str) -> Callable[[Answer], Answer]:
     return register
 
 
-# What a new store is made of, and how it is opened.
-
-_EMPTY = [
-    *(text for texts in schema.tables().values() for text in texts if "INSERT" not in text),
-    f"PRAGMA application_id = {schema.APPLICATION}",
-    f"PRAGMA user_version = {schema.VERSION}",
-]
-
-
-@answers(*_EMPTY)
-def _nothing(tables: Tables) -> Result:
-    return _NOTHING
+# How a store is opened.
 
 
 def _all(tables: Tables) -> list[list[Any]]:
@@ -245,13 +236,13 @@ def _add_chain(tables: Tables, *row: Any) -> Result:
 def _due_chains(
     tables: Tables, moment: int, period: int | None, again: int | None, limit: int
 ) -> Result:
-    due = (
-        each.rows[key]
-        for number, each in tables.named()
-        if period is None or number == period
-        for key in each.keys[: each.count_due(moment)]
-    )
-    return Result(islice(due, limit))
+    due = Result()
+    for number, each in tables.named():
+        if period is None or number == period:
+            rows = each.rows
+            due += [rows[key] for key in each.keys[: each.count_due(moment)]]
+    del due[limit:]
+    return due
 
 
 @answers("UPDATE chain SET charged = ? WHERE period = ? AND due = ? AND id = ?")
@@ -407,7 +398,6 @@ STATEMENTS.update(
         "PRAGMA freelist_count": lambda t: Result([(0,)]),
         "PRAGMA page_size": lambda t: Result([(1,)]),
         "SELECT value FROM secret": lambda t: Result([(t.secret,)]),
-        "INSERT INTO mark VALUES (1, 0, 0, 0, 0)": lambda t: _ONE_ROW,
         "SELECT generation, damaged, restored FROM mark": lambda t: Result([(0, 0, 0)]),
         "SELECT carried, damaged, restored FROM mark": lambda t: Result([(0, 0, 0)]),
         "SELECT 1 FROM panel": lambda t: Result(() if t.panel is None else [(1,)]),
@@ -458,7 +448,7 @@ STATEMENTS.update(
         (
             "SELECT min((SELECT min(due) FROM chain WHERE chain.period = pseudonym.period))"
             " FROM pseudonym"
-        ): lambda t: Result([(min((each.keys[0][0] for _, each in t.named()), default=None),)]),
+        ): lambda t: Result([(t.next_due(),)]),
         "SELECT cost FROM reservoir WHERE tally = ?": lambda t, tally: Result(
             (cost,) for _, _, cost in _found(t.reservoirs, tally)
         ),
@@ -491,7 +481,7 @@ STATEMENTS.update(
             [(min((plan[2] for plan in t.plans.values() if plan[2] > moment), default=None),)]
         ),
         "SELECT count(*) FROM pseudonym JOIN chain USING (period) WHERE due <= ?": (
-            lambda t, moment: Result([(sum(each.count_due(moment) for _, each in t.named()),)])
+            lambda t, moment: Result([(t.count_due(moment),)])
         ),
         "INSERT INTO plan (digest, body, expires) VALUES (?, ?, ?)": lambda t, *plan: _put(
             t.plans, len(t.plans) + 1, plan
