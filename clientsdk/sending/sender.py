@@ -12,6 +12,7 @@ import threading
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from operator import attrgetter
 from sqlite3 import Connection
 
@@ -36,7 +37,7 @@ from sotto.wire.signatures import SEED_BYTES, Signer, require_signatures
 
 BATCH = 4096
 _NO_IDENTITY = Identity(b"")
-_CHARGED = Chain._fields.index("charged")
+_period_and_plan = attrgetter("period", "plan")
 _by_metric = attrgetter("chain.metric")
 
 
@@ -235,22 +236,24 @@ class Sender:
             identities = outbox.identities(connection) if chains else {}
             ceilings = store.lowest_ceilings()
             plans = {n: self._plan(connection, n) for n in {chain.plan for chain in chains}}
-            for chain in chains:
-                plan = plans[chain.plan]
+            for (period, number), of_one in groupby(chains, _period_and_plan):
+                plan = plans[number]
                 if plan is None:
                     continue
-                identity = identities.get((chain.period, plan.signed), _NO_IDENTITY)
-                reason = self._lapse(chain, plan, identity, moment)
-                if reason is None:
-                    report = _newest_due(chain, plan, identity.pseudonym, now)
-                    if identity.seed is not None and chain.period not in signers:
-                        signers[chain.period] = Signer(identity.seed)
-                    if self._pay(connection, chain, report, ceilings):
-                        reports.append(report)
-                        continue
-                    reason = "ceiling"
-                reasons.append(reason)
-                lapsed.append(chain)
+                identity = identities.get((period, plan.signed), _NO_IDENTITY)
+                whole = _is_whole(identity)
+                if whole and identity.seed is not None and period not in signers:
+                    signers[period] = Signer(identity.seed)
+                for chain in of_one:
+                    reason = self._lapse(chain, plan, moment) if whole else "damaged"
+                    if reason is None:
+                        report = _newest_due(chain, plan, identity.pseudonym, now)
+                        if self._pay(connection, chain, report, ceilings):
+                            reports.append(report)
+                            continue
+                        reason = "ceiling"
+                    reasons.append(reason)
+                    lapsed.append(chain)
             outbox.write_charged(connection, [report.chain for report in reports])
             if lapsed:
                 # Levels that were never released must not be left in the log either.
@@ -264,13 +267,11 @@ class Sender:
             store.lapsed = store.misdated = 0
         return Batch(reports, lapses, store.consents, len(chains) == BATCH, signers)
 
-    def _lapse(
-        self, chain: Chain, plan: CompiledPlan, identity: Identity, moment: int
-    ) -> str | None:
+    def _lapse(self, chain: Chain, plan: CompiledPlan, moment: int) -> str | None:
         metric = _metric_of(chain, plan)
-        if metric is None or not _is_whole(identity):
+        if metric is None:
             return "damaged"
-        if plan.expired(moment):
+        if moment >= plan.expires:
             return "expired"
         if moment - chain.event > metric.horizon:
             return "late"
@@ -354,12 +355,11 @@ class Sender:
         through: list[Chain] = []
         waiting: list[tuple[Chain, int]] = []
         for report in reports:
-            chain, metric = report.chain, report.metric
+            chain, plan, metric, _ = report
             if chain.charged == metric.sent:
                 through.append(chain)
             else:
-                after = metric.ladder[chain.charged].after
-                waiting.append((chain, due_time(chain, report.plan, after)))
+                waiting.append((chain, due_time(chain, plan, metric.delays[chain.charged])))
         with self._store.transaction(WRITE) as connection:
             outbox.postpone(connection, waiting)
             outbox.erase(connection, through)
@@ -422,20 +422,16 @@ def out_of_time() -> PublishError:
     return PublishError("the time was up before everything was sent")
 
 
-def _charged(chain: Chain, charged: int) -> Chain:
-    # Of a named tuple ``_replace`` would take several times as long, for each report.
-    return Chain._make((*chain[:_CHARGED], charged, *chain[_CHARGED + 1 :]))
-
-
 def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, now: int) -> Report:
-    metric = plan.metrics[chain.metric]
-    due = bisect_right(metric.delays, now - due_time(chain, plan, 0))
+    # Field by field: of a named tuple ``_replace`` would take several times as long.
+    period, due, id, number, index, event, jitter, before, delivered, payloads, cell = chain
+    metric = plan.metrics[index]
     # A level that was charged for before a clock was set back is still the newest.
-    charged = max(due, chain.charged)
+    charged = max(before, bisect_right(metric.delays, now - event - plan.resolution - jitter))
     width = metric.payload_width
-    payload = chain.payloads[(charged - 1) * width : charged * width]
-    row = Row(charged - 1, pseudonym, chain.id, chain.event, payload)
-    after = chain if charged == chain.charged else _charged(chain, charged)
+    payload = payloads[(charged - 1) * width : charged * width]
+    row = Row(charged - 1, pseudonym, id, event, payload)
+    after = Chain(period, due, id, number, index, event, jitter, charged, delivered, payloads, cell)
     return Report(after, plan, metric, row)
 
 
@@ -448,8 +444,12 @@ def _messages(batch: Batch) -> Iterator[tuple[int, bytes, list[Report]]]:
     for (period, *_), group in groups.items():
         signer = batch.signers[period] if group[0].plan.signed else None
         group.sort(key=_by_metric)
-        part: list[Report] = []
         least = HEADER.size + (0 if signer is None else TRAILER)
+        widest = max([report.metric.payload_width for report in group])
+        if least + len(group) * (GROUP.size + row_size(widest)) <= MAX_MESSAGE:
+            yield _message(group, signer)
+            continue
+        part: list[Report] = []
         size = least
         for report in group:
             row = row_size(report.metric.payload_width)

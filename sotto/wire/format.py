@@ -111,13 +111,14 @@ def encode_message(
         raise FormatError(f"a fingerprint is 32 bytes, not {len(fingerprint)}")
     parts = [b""]
     try:
-        for metric, rows in groups:
-            parts.append(_encode_group(metric, rows))
+        count = 0
+        for count, (metric, rows) in enumerate(groups, start=1):
+            _add_group(parts, metric, rows)
         version = VERSION if signer is None else SIGNED_VERSION
-        parts[0] = HEADER.pack(MAGIC, version, cell, shard, len(parts) - 1, fingerprint)
+        parts[0] = HEADER.pack(MAGIC, version, cell, shard, count, fingerprint)
     except struct.error as error:
         raise FormatError(f"a field does not fit the report format: {error}") from None
-    if len(parts) == 1:
+    if not count:
         raise FormatError("a message has at least one group")
     message = b"".join(parts)
     if signer is not None:
@@ -128,19 +129,18 @@ def encode_message(
     return message
 
 
-def _encode_group(metric: int, rows: Sequence[Row]) -> bytes:
+def _add_group(parts: list[bytes], metric: int, rows: Sequence[Row]) -> None:
+    """Add the bytes of a group, in parts."""
     if not rows:
         raise FormatError("a group has at least one row")
     width = len(rows[0].payload)
-    parts = [GROUP.pack(metric, width, len(rows))]
+    parts.append(GROUP.pack(metric, width, len(rows)))
     for level, pseudonym, chain, event, payload in rows:
-        if not (len(pseudonym) == 16 and len(chain) == 16):
+        if not len(pseudonym) == 16 == len(chain):
             raise FormatError("pseudonyms and chain ids are 16 bytes")
         if len(payload) != width:
             raise FormatError("the payloads of a group are equally wide")
-        parts.append(ROW.pack(level, pseudonym, chain, event))
-        parts.append(payload)
-    return b"".join(parts)
+        parts += (ROW.pack(level, pseudonym, chain, event), payload)
 
 
 def decode_message(message: bytes) -> Message:
