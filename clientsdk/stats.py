@@ -70,7 +70,8 @@ class Tally(Forkable):
         self._metrics = tuple(metrics)
         self.last_send: int | None
         #: By outcome, then by metric.
-        self.outcomes = {outcome: dict.fromkeys(self._metrics, 0) for outcome in _OUTCOMES}
+        nothing = dict.fromkeys(self._metrics, 0)
+        self.outcomes = {outcome: nothing.copy() for outcome in _OUTCOMES}
         self._begin()
         watch_forks(self)
 

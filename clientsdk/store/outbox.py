@@ -6,6 +6,7 @@ Functions and methods with a connection belong in a transaction that the caller 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import repeat
 from sqlite3 import Connection, Cursor
 
 from clientsdk.store.pseudonyms import Identity
@@ -15,6 +16,7 @@ from mechanisms.frozen import NamedTuple
 #: Bytes that a row takes beside its payloads, at most but for what pages leave free.
 ROW = 80
 
+_new = tuple.__new__
 _INSERT = "INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -104,7 +106,7 @@ def due(
         " ORDER BY period, due, id LIMIT ?",
         (moment, period, period, *without, limit),
     )
-    return [*map(Chain._make, rows)]
+    return [*map(_new, repeat(Chain), rows)]
 
 
 def due_plans(connection: Connection, moment: int, period: int) -> list[int]:
@@ -164,15 +166,16 @@ _KEPT = {
     False: "SELECT period, value, NULL FROM pseudonym WHERE value <> x''",
     True: "SELECT period, pseudonym, seed FROM signing WHERE 1",
 }
+_ALL_KEPT = (
+    "SELECT 0, period, value, NULL FROM pseudonym WHERE value <> x''"
+    " UNION ALL SELECT 1, period, pseudonym, seed FROM signing"
+)
 
 
 def identities(connection: Connection) -> dict[tuple[int, bool], Identity]:
     """Return the identities that chains are sent under, by period and whether these sign."""
-    return {
-        (period, signed): Identity(*kept)
-        for signed, query in _KEPT.items()
-        for period, *kept in connection.execute(query)
-    }
+    rows = connection.execute(_ALL_KEPT)
+    return {(period, bool(signed)): Identity(*kept) for signed, period, *kept in rows}
 
 
 def identity(connection: Connection, period: int, *, signed: bool) -> Identity | None:

@@ -15,7 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from clientsdk import NO_LIFETIME_BOUND, Client, Settings
+from clientsdk import NO_LIFETIME_BOUND, Client, Settings, draws
 from mechanisms.digests import sha256
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
@@ -181,8 +181,7 @@ class SortedLog:
         self._buffer.sort(key=itemgetter(0))
         name = f"{self._prefix}-{self._partitions:04d}"
         with LogWriter(self._directory, name) as writer:
-            for append, message in self._buffer:
-                writer.append(message, append)
+            writer.append_all(self._buffer)
         self._partitions += 1
         self._held = 0
         self._buffer.clear()
@@ -273,7 +272,8 @@ class Fleet:
         self._recordings, self._schedule = recordings, schedule
         self._log, self._network = log, network
         self._seed = seed
-        self._jitter: random.Random = random.SystemRandom()
+        #: When devices send, where that follows from a seed.
+        self._jitter: random.Random | None = None
         #: Of what the next device draws.
         self.source: Source = PooledSource()
         self._witnesses = {
@@ -367,7 +367,10 @@ class Fleet:
     def _wake(self, due: int) -> int:
         """Return a random moment of the first slot in which something is due, not before it."""
         every = self._schedule.send_every
-        return self._jitter.randrange(due, due - due % every + every)
+        end = due - due % every + every
+        if self._jitter is None:
+            return due + draws.below(self.source, end - due)
+        return self._jitter.randrange(due, end)
 
 
 def _witness(metric: CompiledMetric) -> Witness:

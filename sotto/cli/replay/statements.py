@@ -428,11 +428,12 @@ STATEMENTS.update(
         "SELECT * FROM degraded": lambda t: Result(
             (period, *parts) for period, parts in t.degraded.items()
         ),
-        "SELECT period, value, NULL FROM pseudonym WHERE value <> x''": lambda t: Result(
-            (period, value, None) for period, value in t.pseudonyms.items() if value
-        ),
-        "SELECT period, pseudonym, seed FROM signing WHERE 1": lambda t: Result(
-            (period, *kept) for period, kept in t.signing.items()
+        (
+            "SELECT 0, period, value, NULL FROM pseudonym WHERE value <> x''"
+            " UNION ALL SELECT 1, period, pseudonym, seed FROM signing"
+        ): lambda t: Result(
+            [(0, period, value, None) for period, value in t.pseudonyms.items() if value]
+            + [(1, period, *kept) for period, kept in t.signing.items()]
         ),
         "SELECT period, lower(hex(pseudonym)) FROM signing": lambda t: Result(
             (period, name.hex()) for period, (name, _) in t.signing.items()
