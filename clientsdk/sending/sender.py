@@ -244,16 +244,24 @@ class Sender:
                 whole = _is_whole(identity)
                 if whole and identity.seed is not None and period not in signers:
                     signers[period] = Signer(identity.seed)
+                found: list[tuple[Chain, Report]] = []
                 for chain in of_one:
                     reason = self._lapse(chain, plan, moment) if whole else "damaged"
                     if reason is None:
-                        report = _newest_due(chain, plan, identity.pseudonym, now)
-                        if self._pay(connection, chain, report, ceilings):
-                            reports.append(report)
-                            continue
-                        reason = "ceiling"
-                    reasons.append(reason)
-                    lapsed.append(chain)
+                        found.append((chain, _newest_due(chain, plan, identity.pseudonym, now)))
+                    else:
+                        reasons.append(reason)
+                        lapsed.append(chain)
+                if self._pay(connection, period, found, ceilings):
+                    reports += [report for _, report in found]
+                    continue
+                # A lowered ceiling forbids all of them together, perhaps not each.
+                for chain, report in found:
+                    if self._pay(connection, period, [(chain, report)], ceilings):
+                        reports.append(report)
+                    else:
+                        reasons.append("ceiling")
+                        lapsed.append(chain)
             outbox.write_charged(connection, [report.chain for report in reports])
             if lapsed:
                 # Levels that were never released must not be left in the log either.
@@ -297,19 +305,25 @@ class Sender:
         return plan
 
     def _pay(
-        self, connection: Connection, before: Chain, report: Report, ceilings: Ceilings
+        self,
+        connection: Connection,
+        period: int,
+        found: list[tuple[Chain, Report]],
+        ceilings: Ceilings,
     ) -> bool:
-        """Charge for a report unless it has been paid; False if a lowered ceiling forbids it."""
-        after, metric = report.chain.charged, report.metric
-        if after == before.charged:
-            return True
-        cost = metric.costs[after - 1]
-        if before.charged:
-            cost -= metric.costs[before.charged - 1]
-        degraded = metric.kind == "constant"
-        return self._store.accounts.spend(
-            connection, before.period, cost, ceilings, degraded=degraded
-        )
+        """Charge for those of a period's reports that are not paid, given with their chains before.
+
+        All of them or, where a lowered ceiling forbids that, none: then False.
+        """
+        paid, cost, degraded = True, 0, 0
+        for before, report in found:
+            after, costs = report.chain.charged, report.metric.costs
+            if after != before.charged:
+                added = costs[after - 1] - (costs[before.charged - 1] if before.charged else 0)
+                paid, cost = False, cost + added
+                if report.metric.kind == "constant":
+                    degraded += added
+        return paid or self._store.accounts.spend(connection, period, cost, ceilings, degraded)
 
     def _publish(self, batch: Batch, task: FlushTask) -> tuple[list[Report], PublishError | None]:
         published: list[Report] = []

@@ -93,11 +93,13 @@ class Accounts:
         period: int,
         cost: int,
         ceilings: Ceilings,
-        *,
-        degraded: bool = False,
+        degraded: int,
     ) -> bool:
-        """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it."""
-        lifetime = 0 if degraded else cost
+        """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it.
+
+        The lifetime has paid the ``degraded`` part of the cost already, for permanent responses.
+        """
+        lifetime = cost - degraded
         if self.lifetime_spent + lifetime > ceilings.lifetime:
             return False
         charged = connection.execute(
@@ -108,7 +110,7 @@ class Accounts:
         if charged.rowcount == 0:
             return False
         if degraded:
-            _spend_degraded(connection, period, cost)
+            _spend_degraded(connection, period, degraded)
         self.lifetime_spent += lifetime
         return True
 
