@@ -43,10 +43,13 @@ class Accounts:
         self._pieces: dict[str, str] = {}
 
     def refresh(self, connection: Connection, period: int) -> None:
-        reserved, text = connection.execute(
+        row = connection.execute(
             "SELECT reserved, tallies FROM ledger WHERE period = ?", (period,)
-        ).fetchone() or (0, "{}")
-        tallies = {name: int(seen) for name, seen in json.loads(text).items()}
+        ).fetchone()
+        reserved, tallies = 0, {}
+        if row is not None:
+            reserved, text = row
+            tallies = {name: int(seen) for name, seen in json.loads(text).items()}
         self.period, self.reserved, self.tallies = period, int(reserved), tallies
         self._pieces = {name: f"{_quoted(name)}:{seen}" for name, seen in tallies.items()}
         self._add_up(connection)

@@ -433,6 +433,8 @@ class Store:
         changes nothing. Still earlier, it was the clock ahead that was wrong.
         """
         read, current = now // self._budget[1], self.accounts.period
+        if read == current:
+            return current
         return read if read > current or BEGINNING < now < self.earliest else current
 
     def follow(self, connection: Connection, now: int) -> None:

@@ -56,6 +56,12 @@ class Chains:
         del self.rows[key]
         del self.keys[bisect_left(self.keys, key)]
 
+    def move(self, key: Key, to: Key) -> None:
+        keys = self.keys
+        self.rows[to] = self.rows.pop(key)
+        del keys[bisect_left(keys, key)]
+        insort(keys, to)
+
     def count_due(self, moment: int) -> int:
         return bisect_left(self.keys, (moment + 1, b""))
 

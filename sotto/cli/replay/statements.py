@@ -213,6 +213,8 @@ def _keep_pseudonym(tables: Tables, period: int, value: bytes) -> Result:
 
 
 def _forget(named: dict[int, Any], tables: Tables, current: int) -> Result:
+    if not named:
+        return _NO_ROW
     gone = [each for each in named if each < current and each not in tables.chains]
     for period in gone:
         del named[period]
@@ -264,10 +266,8 @@ def _postpone(
     row = tables.find(period, due, chain)
     if row is None or row[CHARGED] != charged:
         return _NO_ROW
-    chains = tables.chains[period]
-    chains.remove((due, chain))
     row[DUE], row[DELIVERED] = moment, charged
-    chains.add(row)
+    tables.chains[period].move((due, chain), (moment, chain))
     return _ONE_ROW
 
 
