@@ -37,6 +37,7 @@ from sotto.wire.signatures import SEED_BYTES, Signer, require_signatures
 
 BATCH = 4096
 _NO_IDENTITY = Identity(b"")
+_new = tuple.__new__
 _period_and_plan = attrgetter("period", "plan")
 _by_metric = attrgetter("chain.metric")
 
@@ -276,8 +277,12 @@ class Sender:
         return Batch(reports, lapses, store.consents, len(chains) == BATCH, signers)
 
     def _lapse(self, chain: Chain, plan: CompiledPlan, moment: int) -> str | None:
-        metric = _metric_of(chain, plan)
-        if metric is None:
+        if not 0 <= chain.metric < len(plan.metrics):
+            return "damaged"
+        metric = plan.metrics[chain.metric]
+        width = metric.sent * metric.payload_width
+        if not (len(chain.payloads) == width and 0 <= chain.cell < plan.cells):
+            # It cannot be one that was drawn under the plan.
             return "damaged"
         if moment >= plan.expires:
             return "expired"
@@ -401,16 +406,6 @@ def due_time(chain: Chain, plan: CompiledPlan, after: int) -> int:
     return chain.event + plan.resolution + chain.jitter + after
 
 
-def _metric_of(chain: Chain, plan: CompiledPlan) -> CompiledMetric | None:
-    """Return a chain's metric, None where the chain cannot be one that was drawn under it."""
-    if not 0 <= chain.metric < len(plan.metrics):
-        return None
-    metric = plan.metrics[chain.metric]
-    width = metric.sent * metric.payload_width
-    whole = len(chain.payloads) == width and 0 <= chain.cell < plan.cells
-    return metric if whole else None
-
-
 def _is_whole(identity: Identity) -> bool:
     seed = identity.seed
     return len(identity.pseudonym) == 16 and (seed is None or len(seed) == SEED_BYTES)
@@ -437,16 +432,16 @@ def out_of_time() -> PublishError:
 
 
 def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, now: int) -> Report:
-    # Field by field: of a named tuple ``_replace`` would take several times as long.
+    # Made without ``_replace``, and without a call of Python each: there may be thousands.
     period, due, id, number, index, event, jitter, before, delivered, payloads, cell = chain
     metric = plan.metrics[index]
     # A level that was charged for before a clock was set back is still the newest.
     charged = max(before, bisect_right(metric.delays, now - event - plan.resolution - jitter))
     width = metric.payload_width
     payload = payloads[(charged - 1) * width : charged * width]
-    row = Row(charged - 1, pseudonym, id, event, payload)
-    after = Chain(period, due, id, number, index, event, jitter, charged, delivered, payloads, cell)
-    return Report(after, plan, metric, row)
+    row = _new(Row, (charged - 1, pseudonym, id, event, payload))
+    after = period, due, id, number, index, event, jitter, charged, delivered, payloads, cell
+    return _new(Report, (_new(Chain, after), plan, metric, row))
 
 
 def _messages(batch: Batch) -> Iterator[tuple[int, bytes, list[Report]]]:

@@ -20,6 +20,18 @@ _new = tuple.__new__
 _INSERT = "INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
+_DUE = (
+    "SELECT chain.* FROM pseudonym JOIN chain USING (period)"
+    " WHERE due <= ? AND (? IS NULL OR period = ?) AND plan NOT IN ()"
+    " ORDER BY period, due, id LIMIT ?"
+)
+_FORGET = {
+    table: f"DELETE FROM {table} WHERE period < ? AND NOT EXISTS"
+    f" (SELECT 1 FROM chain WHERE chain.period = {table}.period)"
+    for table in ("pseudonym", "signing")
+}
+
+
 class Chain(NamedTuple):
     """The outputs for one recorded value, as stored: no value, nothing to compute it from."""
 
@@ -99,13 +111,8 @@ def due(
     period: int | None = None,
 ) -> list[Chain]:
     """Return at most ``limit`` chains with a level that is due, period by period."""
-    rows = connection.execute(
-        "SELECT chain.* FROM pseudonym JOIN chain USING (period)"
-        " WHERE due <= ? AND (? IS NULL OR period = ?)"
-        f" AND plan NOT IN ({','.join('?' * len(without))})"
-        " ORDER BY period, due, id LIMIT ?",
-        (moment, period, period, *without, limit),
-    )
+    query = _DUE.replace("()", f"({','.join('?' * len(without))})") if without else _DUE
+    rows = connection.execute(query, (moment, period, period, *without, limit))
     return [*map(_new, repeat(Chain), rows)]
 
 
@@ -200,15 +207,9 @@ def remember(connection: Connection, period: int, identity: Identity) -> None:
 
 def forget(connection: Connection, period: int) -> bool:
     """Erase the identities of periods before ``period`` without a chain; return whether any was."""
-    erased = [
-        connection.execute(
-            f"DELETE FROM {table} WHERE period < ? AND NOT EXISTS"
-            f" (SELECT 1 FROM chain WHERE chain.period = {table}.period)",
-            (period,),
-        )
-        for table in ("pseudonym", "signing")
-    ]
-    return any(each.rowcount > 0 for each in erased)
+    pseudonyms = connection.execute(_FORGET["pseudonym"], (period,)).rowcount
+    keys = connection.execute(_FORGET["signing"], (period,)).rowcount
+    return pseudonyms > 0 or keys > 0
 
 
 def erase_after(connection: Connection, period: int) -> int:

@@ -112,8 +112,18 @@ def encode_message(
     parts = [b""]
     try:
         count = 0
-        for count, (metric, rows) in enumerate(groups, start=1):
-            _add_group(parts, metric, rows)
+        for metric, rows in groups:
+            count += 1
+            if not rows:
+                raise FormatError("a group has at least one row")
+            width = len(rows[0].payload)
+            parts.append(GROUP.pack(metric, width, len(rows)))
+            for level, pseudonym, chain, event, payload in rows:
+                if not len(pseudonym) == 16 == len(chain):
+                    raise FormatError("pseudonyms and chain ids are 16 bytes")
+                if len(payload) != width:
+                    raise FormatError("the payloads of a group are equally wide")
+                parts += (ROW.pack(level, pseudonym, chain, event), payload)
         version = VERSION if signer is None else SIGNED_VERSION
         parts[0] = HEADER.pack(MAGIC, version, cell, shard, count, fingerprint)
     except struct.error as error:
@@ -127,20 +137,6 @@ def encode_message(
     if len(message) > MAX_MESSAGE:
         raise FormatError(f"a message of {len(message)} bytes; at most {MAX_MESSAGE} are allowed")
     return message
-
-
-def _add_group(parts: list[bytes], metric: int, rows: Sequence[Row]) -> None:
-    """Add the bytes of a group, in parts."""
-    if not rows:
-        raise FormatError("a group has at least one row")
-    width = len(rows[0].payload)
-    parts.append(GROUP.pack(metric, width, len(rows)))
-    for level, pseudonym, chain, event, payload in rows:
-        if not len(pseudonym) == 16 == len(chain):
-            raise FormatError("pseudonyms and chain ids are 16 bytes")
-        if len(payload) != width:
-            raise FormatError("the payloads of a group are equally wide")
-        parts += (ROW.pack(level, pseudonym, chain, event), payload)
 
 
 def decode_message(message: bytes) -> Message:
