@@ -435,8 +435,10 @@ def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, now: int) ->
     # Made without ``_replace``, and without a call of Python each: there may be thousands.
     period, due, id, number, index, event, jitter, before, delivered, payloads, cell = chain
     metric = plan.metrics[index]
-    # A level that was charged for before a clock was set back is still the newest.
-    charged = max(before, bisect_right(metric.delays, now - event - plan.resolution - jitter))
+    charged = bisect_right(metric.delays, now - event - plan.resolution - jitter)
+    if charged < before:
+        # A level that was charged for before a clock was set back is still the newest.
+        charged = before
     width = metric.payload_width
     payload = payloads[(charged - 1) * width : charged * width]
     row = _new(Row, (charged - 1, pseudonym, id, event, payload))

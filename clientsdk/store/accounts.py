@@ -149,11 +149,9 @@ class Accounts:
             " AND NOT EXISTS (SELECT 1 FROM chain WHERE chain.period = ledger.period)",
             (self.period,),
         ).fetchall()
-        folded = [
-            (_compact({ALL_METRICS: sum(json.loads(tallies).values())}), period)
-            for period, tallies in rows
-        ]
-        connection.executemany("UPDATE ledger SET tallies = ? WHERE period = ?", folded)
+        for period, tallies in rows:
+            folded = _compact({ALL_METRICS: sum(json.loads(tallies).values())})
+            connection.execute("UPDATE ledger SET tallies = ? WHERE period = ?", (folded, period))
         return bool(rows)
 
     def _add_up(self, connection: Connection) -> None:

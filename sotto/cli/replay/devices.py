@@ -276,17 +276,18 @@ class Fleet:
         self._jitter: random.Random | None = None
         #: Of what the next device draws.
         self.source: Source = PooledSource()
-        self._witnesses = {
-            each.name: _witness(each)
+        self._times = recordings.time.tolist()
+        #: Of each metric what the rows have, and what remembers its draws.
+        self._columns = [
+            (each, recordings.values[each.name].tolist(), _witness(each) if witness else None)
             for each in self._plan.metrics
-            if witness and each.type != "top_item"
-        }
+        ]
         self.played = Played(networks=[network])
 
     def play(self, device: int, number: int) -> None:
         """Play back the rows of ``device``, known to network and audit as ``number``."""
         start, end = self._recordings.starts[device : device + 2].tolist()
-        clock = Clock(int(self._recordings.time[start]))
+        clock = Clock(self._times[start])
         publisher = DevicePublisher(number, clock, self._network, self._log, self._plan.period)
         self._begin_draws(number)
         with self.device(
@@ -301,7 +302,7 @@ class Fleet:
                 client.ignore_panels()
             client.give_consent()
             for entry in range(start, end):
-                now = int(self._recordings.time[entry])
+                now = self._times[entry]
                 if self._schedule.until is not None and now >= self._schedule.until:
                     break
                 self._send(client, clock, now)
@@ -334,9 +335,8 @@ class Fleet:
         recordings, played = self._recordings, self.played
         if recordings.segments:
             client.set_segments({name: said[entry] for name, said in recordings.segments.items()})
-        for metric in self._plan.metrics:
-            name = metric.name
-            value = recordings.values[name][entry]
+        for metric, values, witness in self._columns:
+            name, value = metric.name, values[entry]
             if isinstance(value, Cell):
                 played.skipped[name, value.value] += 1
                 continue
@@ -344,7 +344,6 @@ class Fleet:
                 played.skipped[name, EMPTY_CELL] += 1
                 continue
             played.outcomes[name, client.record(name, value)] += 1
-            witness = self._witnesses.get(name)
             if witness is not None and witness.chain is not None:
                 kept = (name, int(recordings.row[entry]))
                 if metric.kind == "constant":
@@ -373,8 +372,10 @@ class Fleet:
         return self._jitter.randrange(due, end)
 
 
-def _witness(metric: CompiledMetric) -> Witness:
-    """Put a witness in front of a metric's mechanism."""
+def _witness(metric: CompiledMetric) -> Witness | None:
+    """Put a witness in front of a metric's mechanism; of a top item there is none."""
+    if metric.type == "top_item":
+        return None
     witness = Witness(metric.mechanism)
     # The attribute is computed once and then kept in the instance, where it can be replaced.
     vars(metric)["mechanism"] = witness

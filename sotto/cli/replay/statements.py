@@ -140,8 +140,9 @@ def _spend(tables: Tables, cost: int, period: int, again: int, ceiling: int) -> 
     " AND NOT EXISTS (SELECT 1 FROM chain WHERE chain.period = ledger.period)"
 )
 def _unfolded(tables: Tables, current: int) -> Result:
-    periods = [each for each in tables.unfolded if each != current and each not in tables.chains]
-    return Result((each, tables.ledger[each][2]) for each in sorted(periods))
+    chains = tables.chains
+    periods = [each for each in tables.unfolded if each != current and each not in chains]
+    return Result([(each, tables.ledger[each][2]) for each in sorted(periods)])
 
 
 @answers("UPDATE ledger SET tallies = ? WHERE period = ?")
@@ -174,11 +175,14 @@ def _spend_degraded(tables: Tables, cost: int, period: int) -> Result:
     " UNION ALL SELECT carried, carried FROM mark)"
 )
 def _add_up(tables: Tables) -> Result:
-    once = sum(cost for _, cost, _ in tables.permanent.values())
-    reserved = once + sum(each[0] for each in tables.ledger.values())
-    spent = once + sum(each[1] for each in tables.ledger.values())
-    degraded = tables.degraded.values()
-    return Result([(reserved - sum(d[0] for d in degraded), spent - sum(d[1] for d in degraded))])
+    reserved = spent = sum([cost for _, cost, _ in tables.permanent.values()])
+    for row in tables.ledger.values():
+        reserved += row[0]
+        spent += row[1]
+    for row in tables.degraded.values():
+        reserved -= row[0]
+        spent -= row[1]
+    return Result([(reserved, spent)])
 
 
 @answers(
