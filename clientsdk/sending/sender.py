@@ -39,6 +39,7 @@ BATCH = 4096
 _NO_IDENTITY = Identity(b"")
 _new = tuple.__new__
 _period_and_plan = attrgetter("period", "plan")
+_of_message = attrgetter("chain.period", "chain.plan", "chain.cell")
 _by_metric = attrgetter("chain.metric")
 
 
@@ -450,14 +451,16 @@ def _messages(batch: Batch) -> Iterator[tuple[int, bytes, list[Report]]]:
     """Yield shard, bytes and contents of messages, each of one pseudonym, plan and cell."""
     groups: dict[tuple[int, int, int], list[Report]] = {}
     for report in batch.reports:
-        chain = report.chain
-        groups.setdefault((chain.period, chain.plan, chain.cell), []).append(report)
+        key = _of_message(report)
+        if key in groups:
+            groups[key].append(report)
+        else:
+            groups[key] = [report]
     for (period, *_), group in groups.items():
         signer = batch.signers[period] if group[0].plan.signed else None
         group.sort(key=_by_metric)
         least = HEADER.size + (0 if signer is None else TRAILER)
-        widest = max([report.metric.payload_width for report in group])
-        if least + len(group) * (GROUP.size + row_size(widest)) <= MAX_MESSAGE:
+        if least + len(group) * group[0].plan.once(_most_of_one) <= MAX_MESSAGE:
             yield _message(group, signer)
             continue
         part: list[Report] = []
@@ -472,6 +475,11 @@ def _messages(batch: Batch) -> Iterator[tuple[int, bytes, list[Report]]]:
                 size += GROUP.size
             part.append(report)
         yield _message(part, signer)
+
+
+def _most_of_one(plan: CompiledPlan) -> int:
+    """Return how many bytes one report of a plan adds to a message, at most."""
+    return GROUP.size + row_size(max(metric.payload_width for metric in plan.metrics))
 
 
 def _message(part: list[Report], signer: Signer | None) -> tuple[int, bytes, list[Report]]:

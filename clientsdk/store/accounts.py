@@ -150,7 +150,7 @@ class Accounts:
             (self.period,),
         ).fetchall()
         for period, tallies in rows:
-            folded = _compact({ALL_METRICS: sum(json.loads(tallies).values())})
+            folded = f"{{{_quoted(ALL_METRICS)}:{sum(json.loads(tallies).values())}}}"
             connection.execute("UPDATE ledger SET tallies = ? WHERE period = ?", (folded, period))
         return bool(rows)
 
