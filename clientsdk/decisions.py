@@ -17,16 +17,16 @@ from clientsdk.settings import BEGINNING
 from clientsdk.store import claims, permanent, reservoirs
 from clientsdk.store.database import READ
 from clientsdk.store.panels import Panel
+from clientsdk.store.plans import made_once
 from clientsdk.store.store import Store
-from mechanisms.frozen import frozen, replace
+from mechanisms.frozen import NamedTuple
 from mechanisms.randomness import Source
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 GIVEN = Consent.GIVEN
 
 
-@frozen
-class Terms:
+class Terms(NamedTuple):
     metric: CompiledMetric
     tally: str  #: ``"plan/metric"``.
     limit: int  #: Values a period.
@@ -36,8 +36,7 @@ class Terms:
     group: str | None  #: To which the person agrees, if the plan has groups.
 
 
-@frozen
-class Entry:
+class Entry(NamedTuple):
     """A value that takes part in the draw of a reservoir."""
 
     seen: int  #: The recordings of the period under the metric's tally, with this one.
@@ -46,8 +45,7 @@ class Entry:
     reserved: int  #: Micro-epsilon of its chain from now on.
 
 
-@frozen
-class Repetition:
+class Repetition(NamedTuple):
     """A report that is drawn from a permanent response."""
 
     seen: int  #: As of :class:`Entry`.
@@ -56,8 +54,7 @@ class Repetition:
     once: int  #: Micro-epsilon that the lifetime is charged.
 
 
-@frozen
-class Occurrence:
+class Occurrence(NamedTuple):
     running: Count | None  #: To which it is added; None if one is begun.
     seen: int  #: How often counting was begun in the period, if one is begun.
     held: int  #: Micro-epsilon that are reserved already.
@@ -66,6 +63,21 @@ class Occurrence:
 
 #: What the recorder is to do; where each value is a chain of its own, its number in the period.
 Place: TypeAlias = int | Entry | Repetition | Occurrence
+
+
+def terms_of(plan: CompiledPlan) -> dict[str, Terms]:
+    return {
+        metric.name: Terms(
+            metric,
+            tally_name(plan.plan, metric.name),
+            metric.limit,
+            metric.mechanism.certified(metric.sent - 1),
+            metric.kind in ("first", "every") and metric.type != "top_item",
+            metric.panel,
+            metric.group,
+        )
+        for metric in plan.metrics
+    }
 
 
 class Decisions:
@@ -79,25 +91,13 @@ class Decisions:
         # Draws a reservoir's coin.
         self._source = source
         self._counter = counter
-        self._bindings: dict[str, bytes] = {}
         self._turn_of: tuple[Panel, int, int] | None = None
         self._turn = False
-        self.terms = {metric.name: self._terms_of(metric) for metric in plan.metrics}
-
-    def _terms_of(self, metric: CompiledMetric) -> Terms:
-        return Terms(
-            metric,
-            tally_name(self._plan.plan, metric.name),
-            metric.limit,
-            metric.mechanism.certified(metric.sent - 1),
-            metric.kind in ("first", "every") and metric.type != "top_item",
-            metric.panel,
-            metric.group,
-        )
+        self.terms = made_once(plan, terms_of)
 
     def ignore_panels(self) -> None:
         """Answer in every period, for trials of a plan: what is sent is sent under that plan."""
-        self.terms = {name: replace(terms, panels=1) for name, terms in self.terms.items()}
+        self.terms = {name: terms._replace(panels=1) for name, terms in self.terms.items()}
 
     def refused(self, now: int) -> Outcome | None:
         """Return why nothing can be recorded now, None if the store is to decide."""
@@ -203,9 +203,7 @@ class Decisions:
         seen = store.accounts.tallies.get(terms.tally, 0) + 1
         if seen > terms.limit:
             return self._refuse(terms, Outcome.PERIOD_FULL)
-        binding = self._bindings.get(metric.name)
-        if binding is None:
-            binding = self._bindings[metric.name] = permanent.binding_of(self._plan, metric)
+        binding = made_once(self._plan, permanent.bindings_of)[metric.name]
         response = permanent.response(connection, binding)
         once = 0 if response else metric.permanent
         if not self._affordable(terms.cost, once):

@@ -19,6 +19,7 @@ QUIET = 60.0
 #: The levels that :func:`set_level` takes.
 LEVELS = {"debug": 10, "warning": 30, "error": 40, "off": 51}
 
+_DEBUG = LEVELS["debug"]
 _NAME = __name__.partition(".")[0]
 _last_logged: dict[str, float] = {}
 #: Whether debug lines are printed where no handler takes them.
@@ -48,7 +49,7 @@ def debug(text: str, *details: object) -> None:
 
     An app that configures no logging sees it on its standard error if it asked for it.
     """
-    if _debugging():
+    if debugging():
         logger = sys.modules["logging"].getLogger(_NAME)
         if _printing and not logger.hasHandlers() and sys.stderr is not None:
             with suppress(OSError, ValueError):
@@ -57,13 +58,14 @@ def debug(text: str, *details: object) -> None:
             logger.debug(text, *details)
 
 
-def _debugging() -> bool:
+def debugging() -> bool:
     """Whether debug lines are wanted, without a lock that an interrupt could leave held."""
     root = getattr(sys.modules.get("logging"), "root", None)
     if root is None:
         return False
-    level = getattr(root.manager.loggerDict.get(_NAME), "getEffectiveLevel", root.getEffectiveLevel)
-    return bool(level() <= LEVELS["debug"])
+    # The root is the only parent. A level of 0 is none; where there is no logger yet, neither.
+    own = getattr(root.manager.loggerDict.get(_NAME), "level", 0)
+    return bool((own or root.level) <= _DEBUG)
 
 
 def set_level(level: str) -> None:

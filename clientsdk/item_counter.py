@@ -205,4 +205,4 @@ class ItemCounter:
                     claims.release(connection, count.period, count.tally, count.holder)
 
     def next_due(self) -> int | None:
-        return min((count.due for count in self.begun), default=None) if self else None
+        return min((each.due for each in self.begun), default=None) if self else None

@@ -296,9 +296,8 @@ def _pending(
         if not 0 <= index < len(recorded_under.metrics):
             raise StoreError("a chain in the device's store does not fit its plan")
         metric = recorded_under.metrics[index]
-        name, certified = tally_name(recorded_under.plan, metric.name), metric.mechanism.certified
-        costs = tuple(certified(level) for level in range(metric.sent))
-        spent, done = certified(charged - 1) if charged else 0, (charged, delivered, metric.sent)
+        name, costs = tally_name(recorded_under.plan, metric.name), metric.costs
+        spent, done = costs[charged - 1] if charged else 0, (charged, delivered, metric.sent)
         pending.append(
             PendingChain(
                 *(chain, name, period, event, due, *done, spent, costs[-1], costs),

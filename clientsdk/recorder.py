@@ -23,7 +23,9 @@ from sotto.plan.durations import duration_text
 from sotto.plan.metric import Symbol
 from sotto.plan.segments import cell_of
 
-ACCEPTED = Outcome.ACCEPTED
+#: As names of a module they are found sooner, in every recording, than as those of an Enum.
+ACCEPTED, STORE_FULL, BAD_CLOCK = Outcome.ACCEPTED, Outcome.STORE_FULL, Outcome.BAD_CLOCK
+NO_CONSENT, EXPIRED = Outcome.NO_CONSENT, Outcome.EXPIRED
 _BAD_CLOCK = "values are being dropped: the clock says a time before 2020, or from 2100 on"
 
 
@@ -40,7 +42,6 @@ class Recorder:
         self.decisions = Decisions(store, plan, source, self.counter)
         #: What the app says of the plan's segments.
         self.segments: Mapping[str, str | None] = {}
-        self._said = {metric.name: _what_follows(plan, metric) for metric in plan.metrics}
 
     def attempt(
         self, metric: CompiledMetric, symbol: Symbol, now: int, consent: ConsentKeeper
@@ -50,18 +51,19 @@ class Recorder:
             outcome = self.decisions.refused(now)
             if outcome is None:
                 outcome = self.record(metric, symbol, now)
-            if outcome is Outcome.STORE_FULL:
+            if outcome is STORE_FULL:
                 diagnostics.warn("quota", "values are being dropped: the quota is used up")
-            elif outcome is Outcome.BAD_CLOCK:
+            elif outcome is BAD_CLOCK:
                 diagnostics.warn("clock", _BAD_CLOCK)
         except (StoreError, OSError) as error:
             # The second where the operating system gives no randomness.
-            outcome = Outcome.STORE_FULL
+            outcome = STORE_FULL
             diagnostics.warn("store", "values are being dropped: %s", str(error))
-        if outcome is Outcome.NO_CONSENT or outcome is Outcome.EXPIRED:
+        if outcome is NO_CONSENT or outcome is EXPIRED:
             consent.keep_up(now)
-        follows = self._said[metric.name] if outcome is ACCEPTED else ""
-        diagnostics.debug("%s: %s%s", metric.name, outcome, follows)
+        if diagnostics.debugging():
+            follows = _what_follows(self._plan, metric) if outcome is ACCEPTED else ""
+            diagnostics.debug("%s: %s%s", metric.name, outcome, follows)
         return outcome
 
     def record(self, metric: CompiledMetric, symbol: Symbol, now: int) -> Outcome:
@@ -197,10 +199,9 @@ class Recorder:
         began = period * plan.period
         # Where the clock was set between two readings, the store may be in neither's period.
         event = now - now % resolution if began < now < began + plan.period else began
-        due = event + resolution + jitter + metric.ladder[0].after
-        outputs = b"".join(payloads)
-        where = period, due, chain_id, number, metric.index, event, jitter, 0, 0, outputs
-        return Chain(*where, self._cell())
+        due = event + resolution + jitter + metric.delays[0]
+        of_metric = number, metric.index, event, jitter
+        return Chain(period, due, chain_id, *of_metric, 0, 0, b"".join(payloads), self._cell())
 
     def _cell(self) -> int:
         """Return the cell of the plan's segments that the device is in, whatever is recorded."""

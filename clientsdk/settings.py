@@ -17,6 +17,7 @@ from typing import Any, TypedDict
 
 from clientsdk import diagnostics
 from clientsdk.publishers import Publisher
+from clientsdk.store.plans import made_once
 from mechanisms.frozen import frozen, replace
 from sotto.errors import ParameterError, PlanError, is_int, is_number, wrong_type
 from sotto.plan.compiled import Ceilings, CompiledPlan
@@ -147,9 +148,8 @@ class Settings:
 
         ``environ`` and errors are as for :meth:`from_environment`.
         """
-        nothing = Settings()
-        environment = _read(nothing, environ, {}, privacy=True)
-        if environment is nothing and self.ceiling_period is None:
+        environment = _read(_NOTHING_SET, environ, {}, privacy=True)
+        if environment is _NOTHING_SET and self.ceiling_period is None:
             return self
         lifetime = _lower(self.ceiling_lifetime, environment.ceiling_lifetime)
         period = _lower(self.ceiling_period, environment.ceiling_period)
@@ -232,8 +232,10 @@ def _read(
     if not isinstance(given, Mapping):
         raise wrong_type("environ", "a mapping of names to texts", given)
     for name, variable in VARIABLES.items():
+        if variable.privacy is not privacy or name not in given:
+            continue
         field, _, part = variable.field.partition(".")
-        if name not in given or variable.privacy is not privacy or field in arguments:
+        if field in arguments:
             continue
         try:
             if not isinstance(given[name], str):
@@ -394,11 +396,8 @@ def warn_that_it_forgets() -> None:
 
 def warn_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings) -> None:
     """Warn that no value of a plan can be recorded under the ceilings that are pinned."""
-    least = min(metric.cost // metric.limit for metric in plan.metrics)
-    if least > ceilings.period or all(
-        max(metric.permanent, metric.cost // metric.limit) > ceilings.lifetime
-        for metric in plan.metrics
-    ):
+    least, least_in_life = made_once(plan, _least_costs)
+    if least > ceilings.period or least_in_life > ceilings.lifetime:
         diagnostics.warn(
             "ceilings",
             "nothing can be recorded: one value costs %s micro-epsilon or more, and the pinned "
@@ -407,6 +406,12 @@ def warn_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings) -> None:
             str(ceilings.period),
             str(ceilings.lifetime),
         )
+
+
+def _least_costs(plan: CompiledPlan) -> tuple[int, int]:
+    """Return what one value costs, at the least, of a period and of the lifetime."""
+    costs = [(metric.cost // metric.limit, metric.permanent) for metric in plan.metrics]
+    return min(cost for cost, _ in costs), min(map(max, costs))
 
 
 def checked_time(at: int | None, now: int) -> int:
@@ -426,3 +431,6 @@ def checked_timeout(seconds: float) -> float:
     if not seconds >= 0:
         raise ParameterError(f"timeout {seconds} must be at least 0 seconds")
     return seconds
+
+
+_NOTHING_SET = Settings()

@@ -11,6 +11,8 @@ from clientsdk.outcomes import NO_LAPSES, FlushResult, Lapses, Outcome
 from clientsdk.sending.lock import SentElsewhereError
 from mechanisms.frozen import frozen
 
+_OUTCOMES = tuple(Outcome)
+
 
 @frozen
 class Stats:
@@ -67,8 +69,9 @@ class Tally(Forkable):
         self._metrics = tuple(metrics)
         self.last_send: int | None
         #: By outcome, then by metric.
-        self.outcomes = {outcome: dict.fromkeys(self._metrics, 0) for outcome in Outcome}
-        self.after_fork_in_child()
+        nothing = dict.fromkeys(self._metrics, 0)
+        self.outcomes = {outcome: nothing.copy() for outcome in _OUTCOMES}
+        self._begin()
         watch_forks(self)
 
     def count(self, outcome: Outcome, metric: str) -> Outcome:
@@ -112,9 +115,12 @@ class Tally(Forkable):
         )
 
     def after_fork_in_child(self) -> None:
-        self._process = os.getpid()
         for counts in self.outcomes.values():
             counts.update(dict.fromkeys(counts, 0))
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
         self.sent = self.send_errors = 0
         self.lapses = NO_LAPSES
         self.last_send = None

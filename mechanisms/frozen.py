@@ -61,6 +61,8 @@ def frozen(kind: Class) -> Class:
     for name, method in _METHODS.items():
         if name not in vars(kind):
             setattr(kind, name, method)
+    if not hasattr(kind, "__post_init__"):
+        made.__post_init__ = _accept
     return kind
 
 
@@ -94,10 +96,8 @@ def _init(self: Any, *values: object, **named: object) -> None:
     names = self.__match_args__
     if len(values) == len(names) and not named:
         # As most are made, some thousand a second: what follows would take three times as long.
-        vars(self).update(zip(names, values, strict=True))
-        check = getattr(self, "__post_init__", None)
-        if check is not None:
-            check()
+        self.__dict__.update(zip(names, values, strict=True))
+        self.__post_init__()
         return
     what = type(self).__name__
     if len(values) > len(names):
@@ -111,9 +111,11 @@ def _init(self: Any, *values: object, **named: object) -> None:
         raise TypeError(f"{what} takes {', '.join(names)}: it lacks, or does not know, {wrong}")
     for name in names:
         object.__setattr__(self, name, given[name])
-    check = getattr(self, "__post_init__", None)
-    if check is not None:
-        check()
+    self.__post_init__()
+
+
+def _accept(self: object) -> None:
+    """Check nothing."""
 
 
 def _content(self: Any) -> tuple[object, ...]:

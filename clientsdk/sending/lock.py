@@ -55,17 +55,18 @@ class SendLock(Forkable):
         self._descriptor: int | None = None
         # Where there is no file to write it to.
         self._rest: Rest | None = None
-        watch_forks(self)
+        if path is not None:
+            watch_forks(self)
 
     def take(self, seconds: float) -> bool:
         """Wait for the lock; False if another client has had it all the time.
 
         Where the file cannot be opened or the file system has no locks, everybody may send.
         """
-        if self._process != os.getpid():
-            self.after_fork_in_child()
         if self._path is None:
             return True
+        if self._process != os.getpid():
+            self.after_fork_in_child()
         try:
             if self._descriptor is None:
                 self._descriptor = open_file(self._path, os.O_RDWR | os.O_CREAT)

@@ -72,9 +72,9 @@ class Outgoing:
     def next_due(self) -> int | None:
         self.settle(self._now())
         with self._store.transaction(READ) as connection:
-            due = outbox.next_due(connection)
-            counted = self._counter.next_due()
-            soonest = min((each for each in (due, counted) if each is not None), default=None)
+            soonest, counted = outbox.next_due(connection), self._counter.next_due()
+            if soonest is None or (counted is not None and counted < soonest):
+                soonest = counted
             self._store.outbox.soonest = NEVER if soonest is None else soonest
         return soonest
 
@@ -87,8 +87,9 @@ class Outgoing:
 
     def settle(self, now: int) -> None:
         """Draw from what was counted in periods that are over; if that fails, again later."""
-        with suppress(StoreError, OSError):
-            self._counter.settle(now)
+        if self._counter.begun:
+            with suppress(StoreError, OSError):
+                self._counter.settle(now)
         if now >= self._store.plans.next_expiry:
             self._consent.keep_up(now)
 

@@ -9,9 +9,11 @@ is charged belongs to the chain.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from operator import attrgetter
 from sqlite3 import Connection
 
 from clientsdk import draws
@@ -23,10 +25,11 @@ from clientsdk.sending.tasks import FlushTask
 from clientsdk.store import outbox
 from clientsdk.store.database import DURABLE, READ, WRITE
 from clientsdk.store.outbox import Chain
+from clientsdk.store.plans import made_once
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.store import Store
 from mechanisms.coins import shard_of
-from mechanisms.frozen import NamedTuple, frozen
+from mechanisms.frozen import NamedTuple
 from mechanisms.randomness import SystemSource
 from sotto.errors import PublishError, SottoError, StoreError
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
@@ -35,7 +38,10 @@ from sotto.wire.signatures import SEED_BYTES, Signer, require_signatures
 
 BATCH = 4096
 _NO_IDENTITY = Identity(b"")
-_CHARGED = Chain._fields.index("charged")
+_new = tuple.__new__
+_period_and_plan = attrgetter("period", "plan")
+_of_message = attrgetter("chain.period", "chain.plan", "chain.cell")
+_by_metric = attrgetter("chain.metric")
 
 
 class Report(NamedTuple):
@@ -50,8 +56,7 @@ class Report(NamedTuple):
         return f"Report({self.chain!r}, level={self.row.level})"
 
 
-@frozen
-class Batch:
+class Batch(NamedTuple):
     """What one transaction has charged for, and what it erased instead."""
 
     reports: list[Report]
@@ -219,57 +224,69 @@ class Sender:
         store = self._store
         reports: list[Report] = []
         lapsed: list[Chain] = []
-        reasons: Counter[str] = Counter()
+        reasons: list[str] = []
         signers: dict[int, Signer] = {}
         with store.transaction(DURABLE) as connection:
             store.follow(connection, now)
             if store.stopped or not store.consented:
-                return Batch(reports, Lapses(), store.consents, False, signers)
+                return Batch(reports, NO_LAPSES, store.consents, False, signers)
             moment = store.moment(now)
             if now >= store.plans.next_expiry:
-                reasons["expired"] += store.expire(connection, now)
+                reasons += ["expired"] * store.expire(connection, now)
             others = set() if only is None else self._of_others(connection, only, now)
             without, period = others.union(self._unreadable), only and only.period
             chains = outbox.due(connection, now, BATCH, without, period)
             identities = outbox.identities(connection) if chains else {}
             ceilings = store.lowest_ceilings()
             plans = {n: self._plan(connection, n) for n in {chain.plan for chain in chains}}
-            for chain in chains:
-                plan = plans[chain.plan]
+            for (period, number), of_one in groupby(chains, _period_and_plan):
+                plan = plans[number]
                 if plan is None:
                     continue
-                identity = identities.get((chain.period, plan.signed), _NO_IDENTITY)
-                reason = self._lapse(chain, plan, identity, moment)
-                if reason is None:
-                    report = _newest_due(chain, plan, identity.pseudonym, now)
-                    if identity.seed is not None and chain.period not in signers:
-                        signers[chain.period] = Signer(identity.seed)
-                    if self._pay(connection, chain, report, ceilings):
+                identity = identities.get((period, plan.signed), _NO_IDENTITY)
+                whole = _is_whole(identity)
+                if whole and identity.seed is not None and period not in signers:
+                    signers[period] = Signer(identity.seed)
+                found: list[tuple[Chain, Report]] = []
+                for chain in of_one:
+                    reason = self._lapse(chain, plan, moment) if whole else "damaged"
+                    if reason is None:
+                        found.append((chain, _newest_due(chain, plan, identity.pseudonym, now)))
+                    else:
+                        reasons.append(reason)
+                        lapsed.append(chain)
+                if self._pay(connection, period, found, ceilings):
+                    reports += [report for _, report in found]
+                    continue
+                # A lowered ceiling forbids all of them together, perhaps not each.
+                for chain, report in found:
+                    if self._pay(connection, period, [(chain, report)], ceilings):
                         reports.append(report)
-                        continue
-                    reason = "ceiling"
-                reasons[reason] += 1
-                lapsed.append(chain)
+                    else:
+                        reasons.append("ceiling")
+                        lapsed.append(chain)
             outbox.write_charged(connection, [report.chain for report in reports])
             if lapsed:
                 # Levels that were never released must not be left in the log either.
                 outbox.erase(connection, lapsed)
                 store.forget_periods(connection)
                 store.erasure.schedule(connection)
-        # With those that were erased before anything was to be sent.
-        reasons["expired"] += store.lapsed
-        reasons["clock"] += store.misdated
-        store.lapsed = store.misdated = 0
-        lapses = Lapses(**reasons) if any(reasons.values()) else NO_LAPSES
+        lapses = NO_LAPSES
+        if reasons or store.lapsed or store.misdated:
+            # With those that were erased before anything was to be sent.
+            lapses = Lapses(**Counter(reasons)) + Lapses(expired=store.lapsed, clock=store.misdated)
+            store.lapsed = store.misdated = 0
         return Batch(reports, lapses, store.consents, len(chains) == BATCH, signers)
 
-    def _lapse(
-        self, chain: Chain, plan: CompiledPlan, identity: Identity, moment: int
-    ) -> str | None:
-        metric = _metric_of(chain, plan)
-        if metric is None or not _is_whole(identity):
+    def _lapse(self, chain: Chain, plan: CompiledPlan, moment: int) -> str | None:
+        if not 0 <= chain.metric < len(plan.metrics):
             return "damaged"
-        if plan.expired(moment):
+        metric = plan.metrics[chain.metric]
+        width = metric.sent * metric.payload_width
+        if not (len(chain.payloads) == width and 0 <= chain.cell < plan.cells):
+            # It cannot be one that was drawn under the plan.
+            return "damaged"
+        if moment >= plan.expires:
             return "expired"
         if moment - chain.event > metric.horizon:
             return "late"
@@ -295,20 +312,25 @@ class Sender:
         return plan
 
     def _pay(
-        self, connection: Connection, before: Chain, report: Report, ceilings: Ceilings
+        self,
+        connection: Connection,
+        period: int,
+        found: list[tuple[Chain, Report]],
+        ceilings: Ceilings,
     ) -> bool:
-        """Charge for a report unless it has been paid; False if a lowered ceiling forbids it."""
-        after, metric = report.chain.charged, report.metric
-        if after == before.charged:
-            return True
-        certified = metric.mechanism.certified
-        cost = certified(after - 1)
-        if before.charged:
-            cost -= certified(before.charged - 1)
-        degraded = metric.kind == "constant"
-        return self._store.accounts.spend(
-            connection, before.period, cost, ceilings, degraded=degraded
-        )
+        """Charge for those of a period's reports that are not paid, given with their chains before.
+
+        All of them or, where a lowered ceiling forbids that, none: then False.
+        """
+        paid, cost, degraded = True, 0, 0
+        for before, report in found:
+            after, costs = report.chain.charged, report.metric.costs
+            if after != before.charged:
+                added = costs[after - 1] - (costs[before.charged - 1] if before.charged else 0)
+                paid, cost = False, cost + added
+                if report.metric.kind == "constant":
+                    degraded += added
+        return paid or self._store.accounts.spend(connection, period, cost, ceilings, degraded)
 
     def _publish(self, batch: Batch, task: FlushTask) -> tuple[list[Report], PublishError | None]:
         published: list[Report] = []
@@ -320,8 +342,7 @@ class Sender:
                 if not task.left:
                     error = out_of_time()
                     break
-                with _publish_errors_only():
-                    self._publisher.publish(shard, message)
+                _publish_errors_only(self._publisher.publish, shard, message)
                 published += contents
         except PublishError as failure:
             error = failure
@@ -335,12 +356,10 @@ class Sender:
     def _synced(self, batch: Batch, published: list[Report], buffered: Buffered) -> list[Report]:
         """Return what is safe: all of it, or nothing where consent was withdrawn meanwhile."""
         if self._may_leave(batch):
-            with _publish_errors_only():
-                buffered.sync()
+            _publish_errors_only(buffered.sync)
             return published
         if is_revocable(buffered):
-            with _publish_errors_only():
-                buffered.discard()
+            _publish_errors_only(buffered.discard)
         return []
 
     def _may_leave(self, batch: Batch) -> bool:
@@ -357,12 +376,11 @@ class Sender:
         through: list[Chain] = []
         waiting: list[tuple[Chain, int]] = []
         for report in reports:
-            chain, metric = report.chain, report.metric
+            chain, plan, metric, _ = report
             if chain.charged == metric.sent:
                 through.append(chain)
             else:
-                after = metric.ladder[chain.charged].after
-                waiting.append((chain, due_time(chain, report.plan, after)))
+                waiting.append((chain, due_time(chain, plan, metric.delays[chain.charged])))
         with self._store.transaction(WRITE) as connection:
             outbox.postpone(connection, waiting)
             outbox.erase(connection, through)
@@ -390,26 +408,15 @@ def due_time(chain: Chain, plan: CompiledPlan, after: int) -> int:
     return chain.event + plan.resolution + chain.jitter + after
 
 
-def _metric_of(chain: Chain, plan: CompiledPlan) -> CompiledMetric | None:
-    """Return a chain's metric, None where the chain cannot be one that was drawn under it."""
-    if not 0 <= chain.metric < len(plan.metrics):
-        return None
-    metric = plan.metrics[chain.metric]
-    width = metric.mechanism.payload_width
-    whole = len(chain.payloads) == metric.sent * width and 0 <= chain.cell < plan.cells
-    return metric if whole else None
-
-
 def _is_whole(identity: Identity) -> bool:
     seed = identity.seed
     return len(identity.pseudonym) == 16 and (seed is None or len(seed) == SEED_BYTES)
 
 
-@contextmanager
-def _publish_errors_only() -> Iterator[None]:
+def _publish_errors_only(call: Callable[..., None], *arguments: object) -> None:
     """Turn what a publisher raises, which may hold a message, into a PublishError without it."""
     try:
-        yield
+        call(*arguments)
     except PublishError:
         raise
     except Exception as error:
@@ -426,37 +433,41 @@ def out_of_time() -> PublishError:
     return PublishError("the time was up before everything was sent")
 
 
-def _charged(chain: Chain, charged: int) -> Chain:
-    # Of a named tuple ``_replace`` would take several times as long, for each report.
-    return Chain._make((*chain[:_CHARGED], charged, *chain[_CHARGED + 1 :]))
-
-
 def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, now: int) -> Report:
-    metric = plan.metrics[chain.metric]
-    elapsed = now - due_time(chain, plan, 0)
-    # A level that was charged for before a clock was set back is still the newest.
-    charged = max(sum([after <= elapsed for after in metric.delays]), chain.charged)
-    payloads = chain.payloads
-    width = len(payloads) // metric.sent
+    # Made without ``_replace``, and without a call of Python each: there may be thousands.
+    period, due, id, number, index, event, jitter, before, delivered, payloads, cell = chain
+    metric = plan.metrics[index]
+    charged = bisect_right(metric.delays, now - event - plan.resolution - jitter)
+    if charged < before:
+        # A level that was charged for before a clock was set back is still the newest.
+        charged = before
+    width = metric.payload_width
     payload = payloads[(charged - 1) * width : charged * width]
-    row = Row(charged - 1, pseudonym, chain.id, chain.event, payload)
-    return Report(_charged(chain, charged), plan, metric, row)
+    row = _new(Row, (charged - 1, pseudonym, id, event, payload))
+    after = period, due, id, number, index, event, jitter, charged, delivered, payloads, cell
+    return _new(Report, (_new(Chain, after), plan, metric, row))
 
 
 def _messages(batch: Batch) -> Iterator[tuple[int, bytes, list[Report]]]:
     """Yield shard, bytes and contents of messages, each of one pseudonym, plan and cell."""
     groups: dict[tuple[int, int, int], list[Report]] = {}
     for report in batch.reports:
-        chain = report.chain
-        groups.setdefault((chain.period, chain.plan, chain.cell), []).append(report)
+        key = _of_message(report)
+        if key in groups:
+            groups[key].append(report)
+        else:
+            groups[key] = [report]
     for (period, *_), group in groups.items():
         signer = batch.signers[period] if group[0].plan.signed else None
-        group.sort(key=lambda report: report.metric.index)
-        part: list[Report] = []
+        group.sort(key=_by_metric)
         least = HEADER.size + (0 if signer is None else TRAILER)
+        if least + len(group) * made_once(group[0].plan, _most_of_one) <= MAX_MESSAGE:
+            yield _message(group, signer)
+            continue
+        part: list[Report] = []
         size = least
         for report in group:
-            row = row_size(len(report.row.payload))
+            row = row_size(report.metric.payload_width)
             if size + GROUP.size + row > MAX_MESSAGE:
                 yield _message(part, signer)
                 part, size = [], least
@@ -467,11 +478,16 @@ def _messages(batch: Batch) -> Iterator[tuple[int, bytes, list[Report]]]:
         yield _message(part, signer)
 
 
+def _most_of_one(plan: CompiledPlan) -> int:
+    """Return how many bytes one report of a plan adds to a message, at most."""
+    return GROUP.size + row_size(max(metric.payload_width for metric in plan.metrics))
+
+
 def _message(part: list[Report], signer: Signer | None) -> tuple[int, bytes, list[Report]]:
     plan = part[0].plan
     runs: dict[int, list[Row]] = {}
     for report in part:
-        runs.setdefault(report.metric.index, []).append(report.row)
+        runs.setdefault(report.chain.metric, []).append(report.row)
     shard = shard_of(part[0].row.pseudonym, plan.shards)
     cell = part[0].chain.cell
     return shard, encode_message(plan.fingerprint, shard, runs.items(), signer, cell), part

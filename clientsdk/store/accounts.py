@@ -43,10 +43,13 @@ class Accounts:
         self._pieces: dict[str, str] = {}
 
     def refresh(self, connection: Connection, period: int) -> None:
-        reserved, text = connection.execute(
+        row = connection.execute(
             "SELECT reserved, tallies FROM ledger WHERE period = ?", (period,)
-        ).fetchone() or (0, "{}")
-        tallies = {name: int(seen) for name, seen in json.loads(text).items()}
+        ).fetchone()
+        reserved, tallies = 0, {}
+        if row is not None:
+            reserved, text = row
+            tallies = {name: int(seen) for name, seen in json.loads(text).items()}
         self.period, self.reserved, self.tallies = period, int(reserved), tallies
         self._pieces = {name: f"{_quoted(name)}:{seen}" for name, seen in tallies.items()}
         self._add_up(connection)
@@ -93,11 +96,13 @@ class Accounts:
         period: int,
         cost: int,
         ceilings: Ceilings,
-        *,
-        degraded: bool = False,
+        degraded: int,
     ) -> bool:
-        """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it."""
-        lifetime = 0 if degraded else cost
+        """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it.
+
+        The lifetime has paid the ``degraded`` part of the cost already, for permanent responses.
+        """
+        lifetime = cost - degraded
         if self.lifetime_spent + lifetime > ceilings.lifetime:
             return False
         charged = connection.execute(
@@ -108,7 +113,7 @@ class Accounts:
         if charged.rowcount == 0:
             return False
         if degraded:
-            _spend_degraded(connection, period, cost)
+            _spend_degraded(connection, period, degraded)
         self.lifetime_spent += lifetime
         return True
 
@@ -144,11 +149,9 @@ class Accounts:
             " AND NOT EXISTS (SELECT 1 FROM chain WHERE chain.period = ledger.period)",
             (self.period,),
         ).fetchall()
-        folded = [
-            (_compact({ALL_METRICS: sum(json.loads(tallies).values())}), period)
-            for period, tallies in rows
-        ]
-        connection.executemany("UPDATE ledger SET tallies = ? WHERE period = ?", folded)
+        for period, tallies in rows:
+            folded = f"{{{_quoted(ALL_METRICS)}:{sum(json.loads(tallies).values())}}}"
+            connection.execute("UPDATE ledger SET tallies = ? WHERE period = ?", (folded, period))
         return bool(rows)
 
     def _add_up(self, connection: Connection) -> None:

@@ -98,6 +98,8 @@ def given(
 
 def _refused(connection: Connection, plans: Plans, said: Said) -> set[str]:
     """Return what holds metrics of the opened plan that some version has in a withdrawn group."""
+    if WITHDRAWN not in said.values():
+        return set()
     plan = plans.opened
     metrics = {
         metric.name

@@ -6,6 +6,7 @@ Functions and methods with a connection belong in a transaction that the caller 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import repeat
 from sqlite3 import Connection, Cursor
 
 from clientsdk.store.pseudonyms import Identity
@@ -15,7 +16,20 @@ from mechanisms.frozen import NamedTuple
 #: Bytes that a row takes beside its payloads, at most but for what pages leave free.
 ROW = 80
 
+_new = tuple.__new__
 _INSERT = "INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+_DUE = (
+    "SELECT chain.* FROM pseudonym JOIN chain USING (period)"
+    " WHERE due <= ? AND (? IS NULL OR period = ?) AND plan NOT IN ()"
+    " ORDER BY period, due, id LIMIT ?"
+)
+_FORGET = {
+    table: f"DELETE FROM {table} WHERE period < ? AND NOT EXISTS"
+    f" (SELECT 1 FROM chain WHERE chain.period = {table}.period)"
+    for table in ("pseudonym", "signing")
+}
 
 
 class Chain(NamedTuple):
@@ -97,14 +111,9 @@ def due(
     period: int | None = None,
 ) -> list[Chain]:
     """Return at most ``limit`` chains with a level that is due, period by period."""
-    rows = connection.execute(
-        "SELECT chain.* FROM pseudonym JOIN chain USING (period)"
-        " WHERE due <= ? AND (? IS NULL OR period = ?)"
-        f" AND plan NOT IN ({','.join('?' * len(without))})"
-        " ORDER BY period, due, id LIMIT ?",
-        (moment, period, period, *without, limit),
-    )
-    return [*map(Chain._make, rows)]
+    query = _DUE.replace("()", f"({','.join('?' * len(without))})") if without else _DUE
+    rows = connection.execute(query, (moment, period, period, *without, limit))
+    return [*map(_new, repeat(Chain), rows)]
 
 
 def due_plans(connection: Connection, moment: int, period: int) -> list[int]:
@@ -164,15 +173,16 @@ _KEPT = {
     False: "SELECT period, value, NULL FROM pseudonym WHERE value <> x''",
     True: "SELECT period, pseudonym, seed FROM signing WHERE 1",
 }
+_ALL_KEPT = (
+    "SELECT 0, period, value, NULL FROM pseudonym WHERE value <> x''"
+    " UNION ALL SELECT 1, period, pseudonym, seed FROM signing"
+)
 
 
 def identities(connection: Connection) -> dict[tuple[int, bool], Identity]:
     """Return the identities that chains are sent under, by period and whether these sign."""
-    return {
-        (period, signed): Identity(*kept)
-        for signed, query in _KEPT.items()
-        for period, *kept in connection.execute(query)
-    }
+    rows = connection.execute(_ALL_KEPT)
+    return {(period, bool(signed)): Identity(*kept) for signed, period, *kept in rows}
 
 
 def identity(connection: Connection, period: int, *, signed: bool) -> Identity | None:
@@ -197,15 +207,9 @@ def remember(connection: Connection, period: int, identity: Identity) -> None:
 
 def forget(connection: Connection, period: int) -> bool:
     """Erase the identities of periods before ``period`` without a chain; return whether any was."""
-    erased = [
-        connection.execute(
-            f"DELETE FROM {table} WHERE period < ? AND NOT EXISTS"
-            f" (SELECT 1 FROM chain WHERE chain.period = {table}.period)",
-            (period,),
-        )
-        for table in ("pseudonym", "signing")
-    ]
-    return any(each.rowcount > 0 for each in erased)
+    pseudonyms = connection.execute(_FORGET["pseudonym"], (period,)).rowcount
+    keys = connection.execute(_FORGET["signing"], (period,)).rowcount
+    return pseudonyms > 0 or keys > 0
 
 
 def erase_after(connection: Connection, period: int) -> int:

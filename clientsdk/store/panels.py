@@ -11,7 +11,7 @@ from __future__ import annotations
 from sqlite3 import Connection
 
 from mechanisms.digests import sha256
-from mechanisms.frozen import frozen
+from mechanisms.frozen import NamedTuple
 from mechanisms.randomness import Source
 
 SECRET_BYTES = 32
@@ -21,8 +21,7 @@ ALWAYS = -(1 << 62)
 _REDUCED = 16
 
 
-@frozen
-class Panel:
+class Panel(NamedTuple):
     secret: bytes  #: 32 random bytes.
     since: int  #: A cycle that began before this period has no turn.
 

@@ -47,6 +47,11 @@ def binding_of(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
     return sha256(b"sotto.permanent\0" + text.encode())
 
 
+def bindings_of(plan: CompiledPlan) -> dict[str, bytes]:
+    """Return the bindings of a plan's constant metrics, by name."""
+    return {each.name: binding_of(plan, each) for each in plan.metrics if each.kind == "constant"}
+
+
 def response(connection: Connection, binding: bytes) -> bytes | None:
     row = connection.execute(
         "SELECT response FROM permanent WHERE binding = ?", (binding,)

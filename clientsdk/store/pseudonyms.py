@@ -12,7 +12,7 @@ aggregator's audit sees both; from the next period on it is a second device.
 from __future__ import annotations
 
 from mechanisms.digests import sha256
-from mechanisms.frozen import frozen
+from mechanisms.frozen import NamedTuple
 from mechanisms.randomness import Source
 from sotto.wire.signatures import Signer, signed_pseudonym, unsigned_pseudonym
 
@@ -40,8 +40,7 @@ def pseudonym(collector: str, period: int, secret: bytes) -> bytes:
     return unsigned_pseudonym(_derived(b"sotto.pseudonym", collector, period, secret)[:16])
 
 
-@frozen
-class Identity:
+class Identity(NamedTuple):
     """A device's pseudonym in one budget period, and its key."""
 
     pseudonym: bytes

@@ -88,7 +88,7 @@ def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source
             new = schema.examine(connection) and _without_guard(store)
         # Nothing has left a new device that a loss of power could make it forget.
         with store.transaction(WRITE if new else DURABLE) as connection:
-            fresh = schema.prepare(connection)
+            fresh = store.prepare(connection)
             if fresh:
                 _create(connection, plan, ceilings, period, source)
             new_panel = panels.prepare(connection, source)

@@ -255,6 +255,10 @@ class Store:
             connection, accounts.period, lifetime, reserved, self.ceilings
         )
 
+    def prepare(self, connection: Connection) -> bool:
+        """Make the tables if there are none; return whether all are new."""
+        return schema.prepare(connection)
+
     def adopt(self, connection: Connection) -> None:
         """Learn what the file is pinned to, and register the plan that was opened."""
         (self.guard.identity,) = connection.execute("SELECT store FROM device").fetchone()
@@ -429,6 +433,8 @@ class Store:
         changes nothing. Still earlier, it was the clock ahead that was wrong.
         """
         read, current = now // self._budget[1], self.accounts.period
+        if read == current:
+            return current
         return read if read > current or BEGINNING < now < self.earliest else current
 
     def follow(self, connection: Connection, now: int) -> None:

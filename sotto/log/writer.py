@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -31,6 +31,8 @@ from sotto.log.reader import (
 )
 
 SEGMENT_BYTES = 64 << 20
+#: Bytes of records that are written at once.
+_AT_ONCE = 1 << 20
 _PARTITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
 
 
@@ -145,7 +147,7 @@ class LogWriter:
         self._check_usable()
         record = frame(body, self._clock() if append_time is None else append_time)
         try:
-            if len(HEADER) < self._size and self._size + len(record) > self._segment_bytes:
+            if self._is_full(0, len(record)):
                 self._roll()
             position = self.position
             self._write(record)
@@ -154,6 +156,36 @@ class LogWriter:
         except OSError as error:
             raise PublishError(f"a record was not written: {error.strerror}") from error
         return position
+
+    def append_all(self, records: Iterable[tuple[int, bytes]]) -> None:
+        """Write records, append times (ms) and bodies, many at once.
+
+        Errors are as for :meth:`append`; those of the records that were written by then remain.
+        """
+        self._check_usable()
+        pending: list[bytes] = []
+        size = 0
+        try:
+            for append_time, body in records:
+                record = frame(body, append_time)
+                full = self._is_full(size, len(record))
+                if full or size > _AT_ONCE:
+                    self._write(b"".join(pending))
+                    pending, size = [], 0
+                if full:
+                    self._roll()
+                pending.append(record)
+                size += len(record)
+            self._write(b"".join(pending))
+            if self._fsync == "always":
+                self._force(self._segment)
+        except OSError as error:
+            raise PublishError(f"records were not written: {error.strerror}") from error
+
+    def _is_full(self, pending: int, more: int) -> bool:
+        """Whether the segment is closed before it takes ``more`` bytes than those ``pending``."""
+        size = self._size + pending
+        return len(HEADER) < size and size + more > self._segment_bytes
 
     def sync(self) -> None:
         """Force to disk what was appended, unless ``fsync`` is ``"never"``.

@@ -280,7 +280,7 @@ class CompiledPlan:
         """How many combinations of the attributes' values there are; 1 where there are none."""
         return cells(self.attributes)
 
-    @property
+    @cached_property
     def signed(self) -> bool:
         """Whether messages are signed (:mod:`sotto.wire.signatures`)."""
         return self.authentication == "required"

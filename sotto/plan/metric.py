@@ -226,6 +226,16 @@ class CompiledMetric:
         return tuple(level.after for level in self.ladder[: self.sent])
 
     @cached_property
+    def costs(self) -> tuple[int, ...]:
+        """Micro-epsilon that a chain costs up to each level that is sent, weakest first."""
+        return tuple(self.mechanism.certified(level) for level in range(self.sent))
+
+    @cached_property
+    def payload_width(self) -> int:
+        """Bytes of a payload."""
+        return self.mechanism.payload_width
+
+    @cached_property
     def cost(self) -> int:
         """Micro-epsilon that this metric can spend in a period: limit times the last level sent."""
         return self.limit * self.mechanism.certified(self.sent - 1)

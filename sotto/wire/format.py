@@ -111,13 +111,24 @@ def encode_message(
         raise FormatError(f"a fingerprint is 32 bytes, not {len(fingerprint)}")
     parts = [b""]
     try:
+        count = 0
         for metric, rows in groups:
-            parts.append(_encode_group(metric, rows))
+            count += 1
+            if not rows:
+                raise FormatError("a group has at least one row")
+            width = len(rows[0].payload)
+            parts.append(GROUP.pack(metric, width, len(rows)))
+            for level, pseudonym, chain, event, payload in rows:
+                if not len(pseudonym) == 16 == len(chain):
+                    raise FormatError("pseudonyms and chain ids are 16 bytes")
+                if len(payload) != width:
+                    raise FormatError("the payloads of a group are equally wide")
+                parts += (ROW.pack(level, pseudonym, chain, event), payload)
         version = VERSION if signer is None else SIGNED_VERSION
-        parts[0] = HEADER.pack(MAGIC, version, cell, shard, len(parts) - 1, fingerprint)
+        parts[0] = HEADER.pack(MAGIC, version, cell, shard, count, fingerprint)
     except struct.error as error:
         raise FormatError(f"a field does not fit the report format: {error}") from None
-    if len(parts) == 1:
+    if not count:
         raise FormatError("a message has at least one group")
     message = b"".join(parts)
     if signer is not None:
@@ -126,21 +137,6 @@ def encode_message(
     if len(message) > MAX_MESSAGE:
         raise FormatError(f"a message of {len(message)} bytes; at most {MAX_MESSAGE} are allowed")
     return message
-
-
-def _encode_group(metric: int, rows: Sequence[Row]) -> bytes:
-    if not rows:
-        raise FormatError("a group has at least one row")
-    width = len(rows[0].payload)
-    parts = [GROUP.pack(metric, width, len(rows))]
-    for level, pseudonym, chain, event, payload in rows:
-        if not (len(pseudonym) == 16 and len(chain) == 16):
-            raise FormatError("pseudonyms and chain ids are 16 bytes")
-        if len(payload) != width:
-            raise FormatError("the payloads of a group are equally wide")
-        parts.append(ROW.pack(level, pseudonym, chain, event))
-        parts.append(payload)
-    return b"".join(parts)
 
 
 def decode_message(message: bytes) -> Message:

@@ -15,7 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from clientsdk import NO_LIFETIME_BOUND, Client, Settings
+from clientsdk import NO_LIFETIME_BOUND, Client, Settings, draws
 from mechanisms.digests import sha256
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
@@ -181,8 +181,7 @@ class SortedLog:
         self._buffer.sort(key=itemgetter(0))
         name = f"{self._prefix}-{self._partitions:04d}"
         with LogWriter(self._directory, name) as writer:
-            for append, message in self._buffer:
-                writer.append(message, append)
+            writer.append_all(self._buffer)
         self._partitions += 1
         self._held = 0
         self._buffer.clear()
@@ -273,20 +272,22 @@ class Fleet:
         self._recordings, self._schedule = recordings, schedule
         self._log, self._network = log, network
         self._seed = seed
-        self._jitter: random.Random = random.SystemRandom()
+        #: When devices send, where that follows from a seed.
+        self._jitter: random.Random | None = None
         #: Of what the next device draws.
         self.source: Source = PooledSource()
-        self._witnesses = {
-            each.name: _witness(each)
+        self._times = recordings.time.tolist()
+        #: Of each metric what the rows have, and what remembers its draws.
+        self._columns = [
+            (each, recordings.values[each.name].tolist(), _witness(each) if witness else None)
             for each in self._plan.metrics
-            if witness and each.type != "top_item"
-        }
+        ]
         self.played = Played(networks=[network])
 
     def play(self, device: int, number: int) -> None:
         """Play back the rows of ``device``, known to network and audit as ``number``."""
         start, end = self._recordings.starts[device : device + 2].tolist()
-        clock = Clock(int(self._recordings.time[start]))
+        clock = Clock(self._times[start])
         publisher = DevicePublisher(number, clock, self._network, self._log, self._plan.period)
         self._begin_draws(number)
         with self.device(
@@ -301,7 +302,7 @@ class Fleet:
                 client.ignore_panels()
             client.give_consent()
             for entry in range(start, end):
-                now = int(self._recordings.time[entry])
+                now = self._times[entry]
                 if self._schedule.until is not None and now >= self._schedule.until:
                     break
                 self._send(client, clock, now)
@@ -334,9 +335,8 @@ class Fleet:
         recordings, played = self._recordings, self.played
         if recordings.segments:
             client.set_segments({name: said[entry] for name, said in recordings.segments.items()})
-        for metric in self._plan.metrics:
-            name = metric.name
-            value = recordings.values[name][entry]
+        for metric, values, witness in self._columns:
+            name, value = metric.name, values[entry]
             if isinstance(value, Cell):
                 played.skipped[name, value.value] += 1
                 continue
@@ -344,7 +344,6 @@ class Fleet:
                 played.skipped[name, EMPTY_CELL] += 1
                 continue
             played.outcomes[name, client.record(name, value)] += 1
-            witness = self._witnesses.get(name)
             if witness is not None and witness.chain is not None:
                 kept = (name, int(recordings.row[entry]))
                 if metric.kind == "constant":
@@ -367,11 +366,16 @@ class Fleet:
     def _wake(self, due: int) -> int:
         """Return a random moment of the first slot in which something is due, not before it."""
         every = self._schedule.send_every
-        return self._jitter.randrange(due, due - due % every + every)
+        end = due - due % every + every
+        if self._jitter is None:
+            return due + draws.below(self.source, end - due)
+        return self._jitter.randrange(due, end)
 
 
-def _witness(metric: CompiledMetric) -> Witness:
-    """Put a witness in front of a metric's mechanism."""
+def _witness(metric: CompiledMetric) -> Witness | None:
+    """Put a witness in front of a metric's mechanism; of a top item there is none."""
+    if metric.type == "top_item":
+        return None
     witness = Witness(metric.mechanism)
     # The attribute is computed once and then kept in the instance, where it can be replaced.
     vars(metric)["mechanism"] = witness

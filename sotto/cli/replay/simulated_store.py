@@ -75,15 +75,16 @@ class SimulatedDatabase(Database):
         """Do nothing: a simulated device is not forked."""
 
     def __enter__(self) -> Any:
-        if self._failed:
-            raise RuntimeError("an earlier transaction of this simulated device has failed")
         if self.version is None:
+            if self._failed:
+                raise RuntimeError("an earlier transaction of this simulated device has failed")
             self._contents.refresh(self.connection)  # type: ignore[arg-type]
             self.version = 0
         return self.connection
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._failed = self._failed or error is not None
+        if error is not None:
+            self._failed, self.version = True, None
 
 
 class SimulatedStore(Store):
@@ -96,6 +97,10 @@ class SimulatedStore(Store):
         super().__init__(*arguments)
         # Nothing is gained by a buffer in front of dictionaries.
         self.buffers = False
+
+    def prepare(self, connection: Any) -> bool:
+        """Return whether the store is new: its tables need not be made."""
+        return not connection.store
 
     def transaction(self, access: Access) -> Any:
         """Return a context in which the store changes: the database itself, which has one user."""

@@ -5,8 +5,7 @@ They are what :mod:`sotto.cli.replay.statements` reads and changes.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from operator import itemgetter
+from bisect import bisect_left, insort
 from typing import Any, TypeAlias
 
 #: The place of a column in the table ``chain``.
@@ -14,7 +13,6 @@ PERIOD, DUE, ID, PLAN, METRIC, EVENT = range(6)
 CHARGED, DELIVERED, PAYLOADS, CELL = range(7, 11)
 #: Due time and id of a chain.
 Key: TypeAlias = tuple[int, bytes]
-_due = itemgetter(0)
 
 
 class Result(list[Any]):
@@ -58,8 +56,14 @@ class Chains:
         del self.rows[key]
         del self.keys[bisect_left(self.keys, key)]
 
+    def move(self, key: Key, to: Key) -> None:
+        keys = self.keys
+        self.rows[to] = self.rows.pop(key)
+        del keys[bisect_left(keys, key)]
+        insort(keys, to)
+
     def count_due(self, moment: int) -> int:
-        return bisect_right(self.keys, moment, key=_due)
+        return bisect_left(self.keys, (moment + 1, b""))
 
 
 class Tables:
@@ -103,12 +107,24 @@ class Tables:
             del self.chains[period]
 
     def find(self, period: int, due: int, chain: bytes) -> list[Any] | None:
-        chains = self.chains.get(period)
-        return None if chains is None else chains.rows.get((due, chain))
+        try:
+            return self.chains[period].rows[due, chain]
+        except KeyError:
+            return None
 
     def named(self) -> list[tuple[int, Chains]]:
         """Return the periods with a pseudonym and chains, oldest first, and their chains."""
-        pseudonyms, chains = self.pseudonyms, self.chains
-        if len(pseudonyms) == 1:
-            return [(each, chains[each]) for each in pseudonyms if each in chains]
-        return [(each, chains[each]) for each in sorted(pseudonyms) if each in chains]
+        pseudonyms = self.pseudonyms
+        return sorted(each for each in self.chains.items() if each[0] in pseudonyms)
+
+    def next_due(self) -> int | None:
+        soonest = None
+        for period, each in self.chains.items():
+            due = each.keys[0][0]
+            if (soonest is None or due < soonest) and period in self.pseudonyms:
+                soonest = due
+        return soonest
+
+    def count_due(self, moment: int) -> int:
+        pseudonyms = self.pseudonyms
+        return sum([c.count_due(moment) for each, c in self.chains.items() if each in pseudonyms])

@@ -10,7 +10,6 @@ of the SDK's tables cannot go unnoticed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any, TypeAlias
 
 from clientsdk.store import outbox, schema
@@ -43,23 +42,26 @@ class SimulatedConnection(Tables):
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Result:
         """Do what a statement of the SDK says; NotImplementedError if it is none that is known."""
-        answer = STATEMENTS.get(statement) or _answer(statement)
+        try:
+            answer = STATEMENTS[statement]
+        except KeyError:
+            raise _unknown(statement) from None
         return answer(self, *values)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """Do it for each of some rows of values."""
-        do = _answer(statement)
+        try:
+            answer = STATEMENTS[statement]
+        except KeyError:
+            raise _unknown(statement) from None
         for values in rows:
-            do(self, *values)
+            answer(self, *values)
 
 
-def _answer(statement: str) -> Answer:
-    try:
-        return STATEMENTS[statement]
-    except KeyError:
-        raise NotImplementedError(
-            f"sotto.cli.replay.statements lacks this statement of the SDK: {statement}"
-        ) from None
+def _unknown(statement: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"sotto.cli.replay.statements lacks this statement of the SDK: {statement}"
+    )
 
 
 def answers(*statements: str) -> Callable[[Answer], Answer]:
@@ -72,18 +74,7 @@ def answers(*statements: str) -> Callable[[Answer], Answer]:
     return register
 
 
-# What a new store is made of, and how it is opened.
-
-_EMPTY = [
-    *(text for texts in schema.tables().values() for text in texts if "INSERT" not in text),
-    f"PRAGMA application_id = {schema.APPLICATION}",
-    f"PRAGMA user_version = {schema.VERSION}",
-]
-
-
-@answers(*_EMPTY)
-def _nothing(tables: Tables) -> Result:
-    return _NOTHING
+# How a store is opened.
 
 
 def _all(tables: Tables) -> list[list[Any]]:
@@ -149,8 +140,11 @@ def _spend(tables: Tables, cost: int, period: int, again: int, ceiling: int) -> 
     " AND NOT EXISTS (SELECT 1 FROM chain WHERE chain.period = ledger.period)"
 )
 def _unfolded(tables: Tables, current: int) -> Result:
-    periods = [each for each in tables.unfolded if each != current and each not in tables.chains]
-    return Result((each, tables.ledger[each][2]) for each in sorted(periods))
+    chains = tables.chains
+    periods = [each for each in tables.unfolded if each != current and each not in chains]
+    if not periods:
+        return _NOTHING
+    return Result([(each, tables.ledger[each][2]) for each in sorted(periods)])
 
 
 @answers("UPDATE ledger SET tallies = ? WHERE period = ?")
@@ -183,11 +177,14 @@ def _spend_degraded(tables: Tables, cost: int, period: int) -> Result:
     " UNION ALL SELECT carried, carried FROM mark)"
 )
 def _add_up(tables: Tables) -> Result:
-    once = sum(cost for _, cost, _ in tables.permanent.values())
-    reserved = once + sum(each[0] for each in tables.ledger.values())
-    spent = once + sum(each[1] for each in tables.ledger.values())
-    degraded = tables.degraded.values()
-    return Result([(reserved - sum(d[0] for d in degraded), spent - sum(d[1] for d in degraded))])
+    reserved = spent = sum([cost for _, cost, _ in tables.permanent.values()])
+    for row in tables.ledger.values():
+        reserved += row[0]
+        spent += row[1]
+    for row in tables.degraded.values():
+        reserved -= row[0]
+        spent -= row[1]
+    return Result([(reserved, spent)])
 
 
 @answers(
@@ -222,6 +219,8 @@ def _keep_pseudonym(tables: Tables, period: int, value: bytes) -> Result:
 
 
 def _forget(named: dict[int, Any], tables: Tables, current: int) -> Result:
+    if not named:
+        return _NO_ROW
     gone = [each for each in named if each < current and each not in tables.chains]
     for period in gone:
         del named[period]
@@ -245,13 +244,13 @@ def _add_chain(tables: Tables, *row: Any) -> Result:
 def _due_chains(
     tables: Tables, moment: int, period: int | None, again: int | None, limit: int
 ) -> Result:
-    due = (
-        each.rows[key]
-        for number, each in tables.named()
-        if period is None or number == period
-        for key in each.keys[: each.count_due(moment)]
-    )
-    return Result(islice(due, limit))
+    due = Result()
+    for number, each in tables.named():
+        if period is None or number == period:
+            rows = each.rows
+            due += [rows[key] for key in each.keys[: each.count_due(moment)]]
+    del due[limit:]
+    return due
 
 
 @answers("UPDATE chain SET charged = ? WHERE period = ? AND due = ? AND id = ?")
@@ -273,10 +272,8 @@ def _postpone(
     row = tables.find(period, due, chain)
     if row is None or row[CHARGED] != charged:
         return _NO_ROW
-    chains = tables.chains[period]
-    chains.remove((due, chain))
     row[DUE], row[DELIVERED] = moment, charged
-    chains.add(row)
+    tables.chains[period].move((due, chain), (moment, chain))
     return _ONE_ROW
 
 
@@ -407,7 +404,6 @@ STATEMENTS.update(
         "PRAGMA freelist_count": lambda t: Result([(0,)]),
         "PRAGMA page_size": lambda t: Result([(1,)]),
         "SELECT value FROM secret": lambda t: Result([(t.secret,)]),
-        "INSERT INTO mark VALUES (1, 0, 0, 0, 0)": lambda t: _ONE_ROW,
         "SELECT generation, damaged, restored FROM mark": lambda t: Result([(0, 0, 0)]),
         "SELECT carried, damaged, restored FROM mark": lambda t: Result([(0, 0, 0)]),
         "SELECT 1 FROM panel": lambda t: Result(() if t.panel is None else [(1,)]),
@@ -438,11 +434,12 @@ STATEMENTS.update(
         "SELECT * FROM degraded": lambda t: Result(
             (period, *parts) for period, parts in t.degraded.items()
         ),
-        "SELECT period, value, NULL FROM pseudonym WHERE value <> x''": lambda t: Result(
-            (period, value, None) for period, value in t.pseudonyms.items() if value
-        ),
-        "SELECT period, pseudonym, seed FROM signing WHERE 1": lambda t: Result(
-            (period, *kept) for period, kept in t.signing.items()
+        (
+            "SELECT 0, period, value, NULL FROM pseudonym WHERE value <> x''"
+            " UNION ALL SELECT 1, period, pseudonym, seed FROM signing"
+        ): lambda t: Result(
+            [(0, period, value, None) for period, value in t.pseudonyms.items() if value]
+            + [(1, period, *kept) for period, kept in t.signing.items()]
         ),
         "SELECT period, lower(hex(pseudonym)) FROM signing": lambda t: Result(
             (period, name.hex()) for period, (name, _) in t.signing.items()
@@ -458,7 +455,7 @@ STATEMENTS.update(
         (
             "SELECT min((SELECT min(due) FROM chain WHERE chain.period = pseudonym.period))"
             " FROM pseudonym"
-        ): lambda t: Result([(min((each.keys[0][0] for _, each in t.named()), default=None),)]),
+        ): lambda t: Result([(t.next_due(),)]),
         "SELECT cost FROM reservoir WHERE tally = ?": lambda t, tally: Result(
             (cost,) for _, _, cost in _found(t.reservoirs, tally)
         ),
@@ -491,7 +488,7 @@ STATEMENTS.update(
             [(min((plan[2] for plan in t.plans.values() if plan[2] > moment), default=None),)]
         ),
         "SELECT count(*) FROM pseudonym JOIN chain USING (period) WHERE due <= ?": (
-            lambda t, moment: Result([(sum(each.count_due(moment) for _, each in t.named()),)])
+            lambda t, moment: Result([(t.count_due(moment),)])
         ),
         "INSERT INTO plan (digest, body, expires) VALUES (?, ?, ?)": lambda t, *plan: _put(
             t.plans, len(t.plans) + 1, plan

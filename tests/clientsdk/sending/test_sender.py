@@ -346,6 +346,21 @@ def test_a_ceiling_lowered_later_stops_what_was_to_be_released(tmp_path, low):
     assert ledger.spent == plan().metric("colour").mechanism.certified(1) <= low.period
 
 
+def test_a_lowered_ceiling_pays_for_as_many_of_one_flush_as_it_can(path):
+    clock, metrics = FakeClock(START), [metric(name) for name in ("one", "two", "three")]
+    vast = {"ceilings": VAST}
+    with device(*metrics, plan=vast, state=path, clock=clock) as client:
+        for name in ("one", "two", "three"):
+            assert client.record(name, "a") is Outcome.ACCEPTED
+        cost = client.ledger().reserved // 3
+    clock.advance(days=8)
+    low = Ceilings(2 * cost + cost // 2, 9 * cost)
+    with device(*metrics, plan=vast, state=path, clock=clock, ceilings=low) as client:
+        result = client.flush()
+        assert (result.sent, result.lapses.ceiling) == (2, 1)
+        assert client.ledger().spent == 2 * cost
+
+
 def test_a_lifetime_lowered_later_stops_what_a_period_would_allow(path):
     """Two values that were promised under the plan's lifetime, of which the lower one pays one."""
     clock = FakeClock(START)

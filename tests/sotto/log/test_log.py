@@ -67,6 +67,10 @@ def test_what_is_written_is_read(bodies, segment_bytes, cut):
             Record(position, at, body)
             for at, (position, body) in enumerate(zip(positions, bodies, strict=True))
         ]
+        with LogWriter(directory, "b", segment_bytes=segment_bytes, fsync="never") as log:
+            log.append_all(enumerate(bodies))
+        one, other = (sorted(Path(directory, name).glob("*.seg")) for name in "ab")
+        assert [each.read_bytes() for each in one] == [each.read_bytes() for each in other]
         index = LogReader(Path(directory) / "a").index()
         assert index.position.tolist() == positions
         assert index.length.tolist() == [len(body) for body in bodies]

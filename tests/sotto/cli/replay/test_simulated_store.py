@@ -13,7 +13,7 @@ import pytest
 from every_type import KINDS, START
 
 from clientsdk.store import schema
-from sotto.cli.replay.devices import SETTINGS, Fleet, Schedule
+from sotto.cli.replay.devices import Fleet, Schedule
 from sotto.cli.replay.playback import Replay
 from sotto.cli.replay.simulated_store import Device, PooledSource, SimulatedDatabase
 from sotto.cli.replay.table import Columns, read_recordings
@@ -29,16 +29,19 @@ LADDERS = (
 REPEATS = ("{once: first}", "{once: reservoir}", "{every: 3}")
 
 
-class FileFleet(Fleet):
+class FileDevice(Device):
     """The real client, with its store in a file: the reference."""
 
     folder = None
     numbers = count()
 
-    def make(self, publisher, clock):
+    def __init__(self, *arguments, state, **options):
         path = self.folder / f"device-{next(self.numbers)}.db"
-        settings = {"settings": SETTINGS, "source": self.source}
-        return Device(self._plan, state=path, publisher=publisher, clock=clock, **settings)
+        super().__init__(*arguments, state=path, **options)
+
+
+class FileFleet(Fleet):
+    device = FileDevice
 
 
 def drawn_plan(source):
@@ -120,10 +123,11 @@ def compare(seed, tmp_path, monkeypatch):
     choices = source.getrandbits(32)
     fast = played(tmp_path / f"{seed}-fast", plan, recordings, seed, random.Random(choices))
     (tmp_path / f"{seed}-devices").mkdir()
-    monkeypatch.setattr(FileFleet, "folder", tmp_path / f"{seed}-devices")
+    monkeypatch.setattr(FileDevice, "folder", tmp_path / f"{seed}-devices")
     source = random.Random(choices)
     slow = played(tmp_path / f"{seed}-slow", plan, recordings, seed, source, FileFleet)
     assert fast == slow, f"seed {seed}: {text}"
+    assert len(list(FileDevice.folder.glob("*.db"))) == recordings.devices
     return {outcome for _, outcome in fast[2]}
 
 
