@@ -69,8 +69,6 @@ Place: TypeAlias = int | Entry | Repetition | Occurrence
 
 
 class Decisions:
-    terms: dict[str, Terms]
-
     def __init__(
         self, store: Store, plan: CompiledPlan, source: Source, counter: ItemCounter
     ) -> None:

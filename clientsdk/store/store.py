@@ -69,20 +69,6 @@ class Store:
     """
 
     kind_of_database = Database
-    database: Database
-    path: str | None
-    accounts: Accounts
-    outbox: Outbox
-    erasure: Erasure
-    guard: RollbackGuard
-    plans: Plans
-    consent: Consent
-    consents: int
-    ceilings: Ceilings
-    identity: Identity
-    lapsed: int
-    withdrew: bool
-    stop_number: int
 
     def __init__(
         self,
@@ -93,9 +79,9 @@ class Store:
         clock: Callable[[], int],
         quota: Quota | None = None,
     ) -> None:
-        self.database = self.kind_of_database(path)
+        self.database: Database = self.kind_of_database(path)
         self._clock = clock
-        self.path = self.database.path
+        self.path: str | None = self.database.path
         #: Whether recordings may wait in memory before they come into the tables.
         self.buffers = self.path is None
         self.accounts = Accounts()
@@ -106,17 +92,17 @@ class Store:
         self.plans = Plans(plan)
         self.own = own
         self.refusals: dict[str, Refusal] = {}
-        self.consent = Consent.NEVER_GIVEN
-        self.consents = 0
+        self.consent: Consent = Consent.NEVER_GIVEN
+        self.consents: int = 0
         self.said: consent_groups.Said = {}
-        self.ceilings = own
+        self.ceilings: Ceilings = own
         self.identity = Identity(b"")
         self.panel: panels.Panel
         #: The secret by which an experiment's arm is known; empty while consent is not given.
         self.arm_secret = b""
         self.buffer: list[Recording] = []
         self.lapsed = self.misdated = 0
-        self.withdrew = False
+        self.withdrew: bool = False
         self.stop_number = self._done = 0
         self._requests = itertools.count(1)
         self._source = source
