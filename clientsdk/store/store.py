@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
 from sqlite3 import Connection
 from time import monotonic
 
@@ -80,7 +79,7 @@ class Store:
         quota: Quota | None = None,
     ) -> None:
         self.database: Database = self.kind_of_database(path)
-        self._clock = clock
+        self.clock = clock
         self.path: str | None = self.database.path
         #: Whether recordings may wait in memory before they come into the tables.
         self.buffers = self.path is None
@@ -246,12 +245,6 @@ class Store:
         (self.guard.identity,) = connection.execute("SELECT store FROM device").fetchone()
         self._ready = True
         self.refresh(connection)
-
-    def blank_copy(self, source: Source) -> Store:
-        """Return an empty store in memory, for :meth:`fill_from`."""
-        copy = Store(None, self.plans.opened, self.own, source, self._clock)
-        copy.database.open(copy)
-        return copy
 
     def fill_from(self, original: Store, connection: Connection) -> None:
         """Become what another store is at this moment, in a transaction on that."""
@@ -422,7 +415,7 @@ class Store:
         period = self.period_at(now)
         if period < self.accounts.period:
             # This process may have been stopped since the first.
-            period = self.period_at(self._clock())
+            period = self.period_at(self.clock())
         if period < self.accounts.period:
             # What was recorded in periods that have not come has times that are not true.
             self.misdated += outbox.erase_after(connection, period)
@@ -492,13 +485,11 @@ class Store:
 
     def erase_old_copies(self, connection: Connection, now: int) -> None:
         """Erase damaged files in which nothing can be that an aggregator would take."""
-        if self.path is None:
-            return
-        # Of a folder that cannot be listed now it is tried again.
-        with suppress(OSError):
-            if damaged_files.found(self.path):
-                age = self.plans.longest_horizon(connection, self._budget[1])
-                damaged_files.erase_older(self.path, now, age)
+        if self.path is not None:
+            length = self._budget[1]
+            damaged_files.erase_older(
+                self.path, now, lambda: self.plans.longest_horizon(connection, length)
+            )
 
     def ledger(self) -> Ledger:
         with self.transaction(READ) as connection:
