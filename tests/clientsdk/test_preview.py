@@ -112,7 +112,7 @@ def test_what_was_charged_and_not_delivered_is_shown_as_it_will_be_sent_again(tm
     fill(client)
     client.clock.now = START + 2 * DAY
     whole = client.preview(at=client.clock.now)
-    client._sender._charge(client.clock.now, None)
+    client._outgoing.sender._charge(client.clock.now, None)
     assert client.preview(at=client.clock.now) == whole
 
 
