@@ -32,7 +32,7 @@ def check_described(url: str, folder: Path, *, seed: int, examples: int, selecte
         env={**os.environ, "PYTHONWARNINGS": "default"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

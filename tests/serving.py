@@ -46,9 +46,9 @@ def running(
 def status(port: int, path: str = "/healthz", context: ssl.SSLContext | None = None) -> int:
     """Return the status that is answered; 0 if nothing is."""
     if context is None:
-        connection = http.client.HTTPConnection(HOST, port, timeout=5)
+        connection = http.client.HTTPConnection(HOST, port, timeout=60)
     else:
-        connection = http.client.HTTPSConnection("localhost", port, timeout=5, context=context)
+        connection = http.client.HTTPSConnection("localhost", port, timeout=60, context=context)
     try:
         connection.request("GET", path)
         return connection.getresponse().status
