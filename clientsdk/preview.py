@@ -106,7 +106,10 @@ def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
         with store.transaction(READ) as connection:
             if store.stopped or not store.consented:
                 return Preview(())
-            copy.fill_from(store, connection)
+            connection.backup(copy.database.connected())
+            copy.plans = store.plans.copy()
+        with copy.transaction(READ) as memory:
+            copy.adopt(memory)
         publisher = MemoryPublisher()
         return _played(copy, original.over(copy, publisher), publisher, now, once=once)
     finally:

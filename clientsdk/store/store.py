@@ -246,15 +246,6 @@ class Store:
         self._ready = True
         self.refresh(connection)
 
-    def fill_from(self, original: Store, connection: Connection) -> None:
-        """Become what another store is at this moment, in a transaction on that."""
-        connection.backup(self.database.connected())
-        self.guard.identity, self.plans = original.guard.identity, original.plans.copy()
-        self._ready = True
-        # Its beginning reads all of it into memory.
-        with self.transaction(READ):
-            pass
-
     def _check_identity(self, connection: Connection) -> None:
         """Refuse a file that has taken the place of the one that was opened."""
         pinned = connection.execute("SELECT store, collector, period_ms FROM device").fetchone()
