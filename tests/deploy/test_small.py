@@ -26,7 +26,7 @@ import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
 from invented_results import write_results
-from serving import PATIENCE, answers, counted, running, served, wait_until
+from serving import PATIENCE, counted, running, served, status, wait_until
 
 from clientsdk.publishers.http import HttpPublisher
 from clientsdk.testing import FakeClock
@@ -180,20 +180,9 @@ def caddy(folder: Path, upstream: int) -> Iterator[tuple[str, ssl.SSLContext]]:
         root = folder / "caddy/pki/authorities/local/root.crt"
         wait_until(root.exists)
         context = ssl.create_default_context(cafile=root)
-        wait_until(lambda: reached(port, context))
+        # An answer, be it that nobody is behind the proxy.
+        wait_until(lambda: status(port, context=context))
         yield f"https://localhost:{port}", context
-
-
-def reached(port: int, context: ssl.SSLContext) -> bool:
-    """Whether there is an answer, be it that nobody is behind the proxy."""
-    connection = http.client.HTTPSConnection("localhost", port, timeout=5, context=context)
-    try:
-        connection.request("GET", "/healthz")
-        return connection.getresponse().status > 0
-    except OSError:
-        return False
-    finally:
-        connection.close()
 
 
 @needs_caddy
@@ -263,7 +252,7 @@ def test_the_commands_of_the_containers_work_behind_caddy(tmp_path: Path) -> Non
     here = Here(tmp_path)
     # Devices are no pages, and send no origin.
     with here.start("collect", "--origin https://app.example"):
-        wait_until(lambda: answers(f"http://{HOST}:{here.port}"))
+        wait_until(lambda: status(here.port) == 200)
         with here.start("aggregate"), caddy(tmp_path, here.port) as (url, context):
             sent = report(HttpPublisher(url, context=context, timeout=60))
             wait_until(lambda: counted(tmp_path / "state") == [sent] * 3)
@@ -278,7 +267,7 @@ def test_the_pages_of_the_containers_wait_for_the_job_and_are_for_who_has_the_to
     (tmp_path / "token").write_text(token)
     with here.start("serve"):
         url = f"http://{HOST}:{here.port}"
-        wait_until(lambda: answers(url))
+        wait_until(lambda: status(here.port))
         assert not text_of(url)
         asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
         with pytest.raises(urllib.error.HTTPError) as waiting:

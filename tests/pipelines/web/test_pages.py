@@ -8,7 +8,8 @@ import re
 from html import escape
 
 import pytest
-from invented_results import NASTY, PLAN, Html, write_results
+from html_pages import Html
+from invented_results import NASTY, PLAN, write_results
 
 from pipelines.results.reader import ResultsReader
 from pipelines.web import charts, metric, rendering, views, words
