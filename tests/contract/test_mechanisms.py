@@ -73,14 +73,11 @@ LARGE = {
     "split-32": large("split_bits", 500_000, 2_000_000, bits=32, missing=True),
     "eight": large("grr", *range(250_000, 2_000_001, 250_000), domain_size=5),
 }
-EVERY = {**CASES, **LARGE}
+THREE = {name: case for name, case in CASES.items() if name.endswith("three")}
+EVERY = {**THREE, **LARGE}
 every_case = pytest.mark.parametrize("case", EVERY.values(), ids=EVERY.keys())
 small_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-three_levels = pytest.mark.parametrize(
-    "case",
-    [case for name, case in CASES.items() if name.endswith("three")],
-    ids=[name for name in CASES if name.endswith("three")],
-)
+three_levels = pytest.mark.parametrize("case", THREE.values(), ids=THREE.keys())
 #: Mechanisms of which a report is counted at its output alone.
 ONE_COUNT = {
     *("grr", "hadamard", "brr", "warner", "simmons", "christofides"),

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -207,6 +208,7 @@ def plan_text(kinds: Mapping[str, Kind] = KINDS) -> str:
     return HEAD + "".join(f"  {name}: {{{k.line}, {k.ladder}}}\n" for name, k in kinds.items())
 
 
+@cache
 def every_plan() -> CompiledPlan:
     return parse_plan(plan_text()).compile()
 
