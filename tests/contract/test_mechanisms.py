@@ -179,7 +179,7 @@ class TestLaw:
         vector = [symbol] * n if mechanism.name == "rappor" else np.array([symbol] * n)
         drawn = mechanism.randomize(vector, identifiers, identifiers, SeededSource(SEED))
         many = Counter(tuple(outcomes(rows)) for rows in drawn)
-        scalar, forward = scalar_draws(mechanism, symbol, identifier, 4_000)
+        scalar, forward = scalar_draws(mechanism, symbol, identifier, 2_000)
         for counts in (many, scalar, forward):
             assert set(counts) <= set(law)
             seen = [counts[outputs] for outputs in law]

@@ -130,11 +130,11 @@ SCREENS = ("map", "list", "help")
 def screens(source: random.Random) -> list[str]:
     """One screen far more often than the others, so that it is selected but for the noise."""
     favourite = source.choices(SCREENS, (1, 2, 3))[0]
-    return [favourite] * 200 + [source.choice(SCREENS)]
+    return [favourite] * 20 + [source.choice(SCREENS)]
 
 
 def top_item(mechanism: str) -> Kind:
-    line = f"type: top_item, domain: [{', '.join(SCREENS)}], outside: list, clip: 100"
+    line = f"type: top_item, domain: [{', '.join(SCREENS)}], outside: list, clip: 10"
     return Kind(
         f"{line}, mechanism: {mechanism}",
         screens,
