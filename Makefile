@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Linear algebra here is small: threads would only contend with the worker processes.
 export OPENBLAS_NUM_THREADS ?= 1
+# Tests start hundreds of processes: none compiles again what another one has compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 PEERS := .venv-peers
@@ -50,8 +52,9 @@ $(STAMP): requirements.lock pyproject.toml
 demo: venv  ## a year of real flights through the SDK, the log, Beam and back; writes build/demo/report.html
 	$(BIN)/python -m examples.flights
 
+# Of three processes one waits for servers most of the time.
 test: venv lint  ## everything that CI checks: format, lint, types, all tests
-	$(BIN)/python -m pytest --numprocesses 2
+	$(BIN)/python -m pytest --numprocesses 3
 
 test-unit: venv  ## the quick tests only
 	$(BIN)/python -m pytest -m "not slow" --numprocesses 2

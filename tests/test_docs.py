@@ -70,6 +70,7 @@ def test_what_the_document_shows_works(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     background: list[subprocess.Popen[str]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -78,7 +79,7 @@ def test_what_the_document_shows_works(
     if "<!-- served -->" in text and shutil.which("openssl") is None:
         pytest.skip("no openssl on the path")
     with ExitStack() as ends:
-        _show(text, document.name, tmp_path, ends, background)
+        _show(text, document.name, tmp_path, ends, background, capsys)
 
 
 def _show(
@@ -87,6 +88,7 @@ def _show(
     tmp_path: Path,
     ends: ExitStack,
     background: list[subprocess.Popen[str]],
+    capture: pytest.CaptureFixture[str],
 ) -> None:
     """Run a document's blocks in a folder."""
     names: dict[str, object] = {"__name__": "__main__"}
@@ -111,7 +113,7 @@ def _show(
             plan.write_text(body, encoding="utf-8")
             load_plan(plan)
         elif language == "console":
-            printed += _run_lines(body, tmp_path, background)
+            printed += _run_lines(body, background, capture)
         elif match["printed"]:
             assert set(body.splitlines()) <= {*printed}
 
@@ -174,31 +176,25 @@ def _free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def _run_lines(body: str, folder: Path, background: list[subprocess.Popen[str]]) -> list[str]:
-    """Run the commands of a block and return the lines that they print."""
+def _run_lines(
+    body: str, background: list[subprocess.Popen[str]], capture: pytest.CaptureFixture[str]
+) -> list[str]:
+    """Run the commands of a block, here, and return the lines that they print."""
     printed = [""]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     commands = [line[2:] for line in body.splitlines() if line.startswith("$ sotto ")]
     for command in commands:
-        words = shlex.split(command, comments=True)
-        arguments = [sys.executable, "-m", "sotto.cli", *words[1:]]
+        words = shlex.split(command, comments=True)[1:]
         if words[-1] == "&":
-            process = subprocess.Popen(
-                arguments[:-1], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
-            )
+            program = [sys.executable, "-m", "sotto.cli", *words[:-1]]
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            process = subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True)
             background.append(process)
             assert process.stdout is not None
             assert process.stdout.readline(), f"{command} has ended"
             continue
-        result = subprocess.run(
-            arguments,
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
-        printed += [line.rstrip() for line in result.stdout.splitlines()]
+        capture.readouterr()
+        status = cli.main(words)
+        said = capture.readouterr()
+        assert status == 0, f"{command}\n{said.out}{said.err}"
+        printed += [line.rstrip() for line in said.out.splitlines()]
     return printed

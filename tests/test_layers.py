@@ -49,8 +49,8 @@ MOST_MODULES = 20
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(path.read_text("utf-8"))))
 
 
 @cache
@@ -73,7 +73,7 @@ def imports(path: Path, module: str) -> tuple[str, ...]:
 def imported(path: Path, module: str) -> Iterator[str]:
     """All names of modules that a file imports, wherever in it; ``from a import b`` gives a.b."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(parsed(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -148,7 +148,7 @@ def test_functions_import_only_where_a_reason_is_given() -> None:
     for module, path in modules():
         nodes = [
             inner
-            for node in ast.walk(parsed(path))
+            for node in nodes_of(path)
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             for inner in ast.walk(node)
             if isinstance(inner, ast.ImportFrom)

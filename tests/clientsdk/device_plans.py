@@ -10,6 +10,7 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import closing, contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 
 from clientsdk import MemoryPublisher
@@ -23,6 +24,8 @@ WEEK = 7 * DAY
 #: The beginning of a budget period of a week.
 START = 2900 * WEEK
 
+#: Plans are values: each is checked once.
+compiled = cache(CompiledPlan.from_json)
 #: Ceilings that nothing reaches.
 VAST = {"period": 10**12, "lifetime": 10**12}
 LADDER = [(500_000, 0), (1_000_000, DAY), (2_000_000, WEEK)]
@@ -102,7 +105,7 @@ def plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
         **changes,
     }
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return CompiledPlan.from_json(text.encode())
+    return compiled(text.encode())
 
 
 def reporter(publisher, *metrics, **changes):

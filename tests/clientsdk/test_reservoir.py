@@ -36,7 +36,7 @@ def kept_positions(devices, values, seed):
 @pytest.mark.slow
 def test_every_value_is_kept_equally_often():
     seed = 500
-    check_counts(kept_positions(1500, 4, seed), [1 / 4] * 4, label=seed)
+    check_counts(kept_positions(500, 4, seed), [1 / 4] * 4, label=seed)
 
 
 @pytest.mark.slow
@@ -46,7 +46,7 @@ def test_a_biased_reservoir_would_be_seen(monkeypatch):
         draws, "replaces", lambda source, seen: draws.below(source, min(seen, 2)) == 0
     )
     with pytest.raises(AssertionError):
-        check_counts(kept_positions(1500, 4, 500), [1 / 4] * 4, label=500)
+        check_counts(kept_positions(500, 4, 500), [1 / 4] * 4, label=500)
 
 
 def test_nothing_is_released_before_the_period_ends():

@@ -15,6 +15,7 @@ import os
 import random
 from enum import StrEnum
 from fractions import Fraction
+from functools import cache
 
 import pytest
 from device_plans import DAY, START, WEEK
@@ -110,6 +111,7 @@ VALUES = _values()
 NAMES = [f"{each}.{kind}" for each in TYPES for kind in KINDS if (each, kind) not in IMPOSSIBLE]
 
 
+@cache
 def _plan(panel=1):
     lines = []
     for name in NAMES:
@@ -123,7 +125,6 @@ def _plan(panel=1):
     return parse_plan(HEAD + "".join(lines)).compile()
 
 
-PLAN, PANELED = _plan(), _plan(3)
 #: Enough for a part of the metrics.
 LOW = Ceilings(30_000_000, 9_000_000_000)
 
@@ -133,7 +134,7 @@ class World:
 
     def __init__(self, monkeypatch, folder, choose, scenario):
         self.choose, self.outcomes, self.seed = choose, [], 0
-        self.plan = PANELED if "turn_comes" in scenario else PLAN
+        self.plan = _plan(3 if "turn_comes" in scenario else 1)
         self.clock, self.moment, self.used = FakeClock(START + DAY), 1000.0, 0
         self.state = None if "memory" in scenario else folder / f"{next(_numbers)}.db"
         for module in ("client", "store.store"):
@@ -260,7 +261,7 @@ def the_period_turns_over(world):
 
 def the_plan_expires(world):
     world.here.give_consent()
-    world.clock.now = PLAN.expires - 1
+    world.clock.now = world.plan.expires - 1
     world.record(world.here, 2)
     world.clock.advance(ms=1)
     world.record(world.here)
@@ -379,7 +380,11 @@ def test_outcomes_and_what_is_stored_do_not_depend_on_values(monkeypatch, tmp_pa
         assert there == stored
 
 
-MANY = ", ".join(f"{{epsilon: 0.{rung}, after: 0ms}}" for rung in range(2, 9))
+@cache
+def _many_levels(name):
+    levels = ", ".join(f"{{epsilon: 0.{level}, after: 0ms}}" for level in range(2, 9))
+    line = f"  x: {{{TYPES[name]}, window: 28d, repeat: {{every: 4000}}, ladder: [{levels}]}}\n"
+    return parse_plan(HEAD.replace("{period: 900", "{period: 4000") + line).compile()
 
 
 @pytest.mark.parametrize("each", [name for name in TYPES if name != "item"])
@@ -389,10 +394,8 @@ def test_nor_do_outcomes_where_the_system_stops_to_give_randomness(monkeypatch, 
 
     Some need more for one value than for another, or for one output than for another.
     """
-    line = f"  x: {{{TYPES[each]}, window: 28d, repeat: {{every: 4000}}, ladder: [{MANY}]}}\n"
-    compiled = parse_plan(HEAD.replace("{period: 900", "{period: 4000") + line).compile()
     here = Client(
-        compiled,
+        _many_levels(each),
         state=NO_LIFETIME_BOUND,
         publisher=MemoryPublisher(),
         clock=FakeClock(START + DAY),
@@ -417,10 +420,10 @@ def test_nor_do_outcomes_where_the_system_stops_to_give_randomness(monkeypatch, 
 
 
 def test_every_type_and_every_way_to_repeat_it_is_played():
-    assert {metric.type for metric in PLAN.metrics} >= {
+    assert {metric.type for metric in _plan().metrics} >= {
         "category", "boolean", "string", "ordinal", "number", "survey", "vector", "top_item"
     }  # fmt: skip
-    assert {metric.kind for metric in PLAN.metrics} == set(KINDS)
+    assert {metric.kind for metric in _plan().metrics} == set(KINDS)
 
 
 # That it is so by construction.
@@ -470,7 +473,7 @@ def test_the_type_is_checked_before_anything_else(monkeypatch, tmp_path):
             asked.append(self)
             return super().__call__()
 
-    device = SeededClient(PLAN, seed=1, state=tmp_path / "device.db", clock=Asked(START))
+    device = SeededClient(_plan(), seed=1, state=tmp_path / "device.db", clock=Asked(START))
     device._store.database.connection.set_trace_callback(asked.append)
     asked.clear()
     for name in NAMES:
@@ -485,7 +488,7 @@ def test_a_number_that_is_none_after_all_is_of_the_wrong_type():
         def __float__(self):
             raise ArithmeticError("it was 7.123456789012345")
 
-    device = SeededClient(PLAN, seed=1)
+    device = SeededClient(_plan(), seed=1)
     with pytest.raises(ValueTypeError, match="float") as caught:
         device.record("number.first", Broken(7.123456789012345))
     assert "7.1234" not in str(caught.value)

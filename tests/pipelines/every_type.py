@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -118,11 +119,11 @@ SCREENS = ("map", "list", "help")
 def screens(source: random.Random) -> list[str]:
     """One screen far more often than the others, so that it is selected but for the noise."""
     favourite = source.choices(SCREENS, (1, 2, 3))[0]
-    return [favourite] * 200 + [source.choice(SCREENS)]
+    return [favourite] * 20 + [source.choice(SCREENS)]
 
 
 def top_item(mechanism: str) -> Kind:
-    line = f"type: top_item, domain: [{', '.join(SCREENS)}], outside: list, clip: 100"
+    line = f"type: top_item, domain: [{', '.join(SCREENS)}], outside: list, clip: 10"
     return Kind(
         f"{line}, mechanism: {mechanism}",
         screens,
@@ -196,6 +197,7 @@ def plan_text(kinds: Mapping[str, Kind] = KINDS) -> str:
     return HEAD + "".join(f"  {name}: {{{k.line}, {k.ladder}}}\n" for name, k in kinds.items())
 
 
+@cache
 def every_plan() -> CompiledPlan:
     return parse_plan(plan_text()).compile()
 

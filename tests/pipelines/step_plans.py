@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
@@ -10,6 +11,8 @@ from sotto.plan.registry import Registry
 HOUR = 3_600_000
 DAY = 24 * HOUR
 PERIOD = 7 * DAY
+#: Plans are values: each is checked once.
+compiled = cache(CompiledPlan.from_json)
 
 
 def ladder(*epsilons: float) -> list[dict[str, int]]:
@@ -86,7 +89,7 @@ def plan(
         **changes,
     }
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return CompiledPlan.from_json(text.encode())
+    return compiled(text.encode())
 
 
 def plans() -> list[CompiledPlan]:

@@ -55,9 +55,9 @@ def panel_of(client):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_each_of_thousands_of_cycles_before_and_after_the_epoch_has_one_turn(size):
+def test_each_cycle_before_and_after_the_epoch_has_one_turn(size):
     panel = Panel(b"s" * 32, panels.ALWAYS)
-    for cycle in range(-1000, 3000):
+    for cycle in range(-250, 750):
         periods = range(cycle * size, (cycle + 1) * size)
         assert [each for each in periods if panel.is_turn(size, each)] == [
             cycle * size + slot(panel.secret, size, cycle)

@@ -82,8 +82,7 @@ def outside(mechanism: Any) -> tuple[Any, int]:
 class TestABitThatShouldSayNothing:
     """It is none of the bits in which the encodings of the audited inputs differ."""
 
-    @pytest.mark.parametrize("width", WIDTHS)
-    @pytest.mark.parametrize("name", ["oue", "sue"])
+    @pytest.mark.parametrize(("name", "width"), [("oue", 256), ("sue", 8)])
     @pytest.mark.parametrize(("probability", "trials"), [(1.0, 10_000), (0.2, 100_000)])
     def test_of_unary_encoding(
         self, name: str, width: int, probability: float, trials: int
@@ -197,4 +196,4 @@ def test_reports_that_no_input_has() -> None:
 def test_without_a_leak_nothing_is_proved(mechanism: Mechanism) -> None:
     """The checks above: they do not depend on the sampler being replaced."""
     value = mechanism.worst_inputs(1)[0]
-    assert not proved(mechanism, planted(mechanism, value, lambda payloads: None), 50_000)
+    assert not proved(mechanism, planted(mechanism, value, lambda payloads: None), 20_000)

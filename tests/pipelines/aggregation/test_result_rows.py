@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing, redirect_stdout
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,11 +70,13 @@ COLOUR = (
 )
 
 
+@cache
 def every_plan() -> CompiledPlan:
     """A plan with every type and mechanism that asks for as many reports as a plan mostly does."""
     return parse_plan(plan_text().replace("minimum_reports: 1\n", "")).compile()
 
 
+@cache
 def colour_plan(least: int | None = None) -> CompiledPlan:
     said = "" if least is None else f"minimum_reports: {least}\n"
     return parse_plan(said + COLOUR).compile()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,11 @@ from sotto.wire.reasons import Reason
 
 pytestmark = pytest.mark.slow
 
-#: Of good devices and bad ones, before any budget period is closed.
-SENT = reports(12, 41)
+
+@cache
+def everything() -> list[Sent]:
+    """Of good devices and bad ones, before any budget period is closed."""
+    return reports(12, 41)
 
 
 def whose(sent: Sent) -> bytes | None:
@@ -43,16 +47,16 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.number = folder, 0
-        self.log = write(folder / "log", SENT)
+        self.log = write(folder / "log", everything())
         self.state = folder / "state"
         aggregate(self.log, self.state, plans(), max_reports=60)
-        everybody = sorted(filter(None, set(map(whose, SENT))))
+        everybody = sorted(filter(None, set(map(whose, everything()))))
         self.held = {each: pseudonym_ledger(self.state, each.hex()) for each in everybody}
         live = [each for each, found in self.held.items() if found and not found[0].revoked]
         revoked = [each for each, found in self.held.items() if found and found[0].revoked]
         self.names = (*live[:3], revoked[0])
         self.gone = [each.hex() for each in self.names]
-        others = [one for one in SENT if whose(one) not in self.names]
+        others = [one for one in everything() if whose(one) not in self.names]
         self.without = folder / "without"
         aggregate(write(folder / "others", others), self.without, plans())
         self.done = self.copy()
@@ -101,8 +105,8 @@ def test_what_they_send_later_is_a_number(world):
     state, log = world.copy(), world.folder / "later"
     forget(state, world.gone)
     shutil.copytree(world.log, log)
-    again = [one for one in SENT if whose(one) in world.names]
-    last = max(one.append for one in SENT)
+    again = [one for one in everything() if whose(one) in world.names]
+    last = max(one.append for one in everything())
     late = [Sent(last + at, one.message) for at, one in enumerate(again)]
     append(log, late)
     result = aggregate(log, state, plans())
@@ -123,8 +127,8 @@ def test_a_tombstone_goes_once_everything_later_is_late(world):
     forget(state, world.gone, clock=lambda: START)
     assert len(StateDirectory(state).manifest().forgotten) == len(world.gone)
     shutil.copytree(world.log, log)
-    last = max(one.append for one in SENT)
-    again = next(one for one in SENT if whose(one) == world.names[0])
+    last = max(one.append for one in everything())
+    again = next(one for one in everything() if whose(one) == world.names[0])
     append(log, [Sent(last + 60 * DAY, b"no report")])
     aggregate(log, state, plans())
     assert not StateDirectory(state).manifest().forgotten

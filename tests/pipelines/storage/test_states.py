@@ -86,9 +86,10 @@ def test_whatever_the_cuts_the_state_is_that_of_the_set_of_rows(tmp_path, monkey
     for call in cut(rows, cuts):
         seen += call
         kept.take(rows_of(call))
-        assert canonical(kept.read()) == canonical(at_once(seen))
+        found, expected = kept.read(), at_once(seen)
+        assert canonical(found) == canonical(expected)
         assert kept.held is not None
-        assert kept.held.totals == totals(kept.read()) == totals(at_once(seen))
+        assert kept.held.totals == totals(found) == totals(expected)
         snapshots.add(kept.held.snapshot)
         logs.update(kept.held.logs)
         assert len(kept.held.logs) <= 8

@@ -183,7 +183,7 @@ appends = st.sampled_from([NOW, NOW, NOW + DAY, NOW - DAY, 0, -(2**63), 2**63 - 
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(anything_signed, appends), max_size=12))
 def test_arrays_give_what_a_person_would_where_messages_are_signed(pairs):
     check([message for message, _ in pairs], [append for _, append in pairs], MIXED)
