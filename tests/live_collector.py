@@ -22,7 +22,7 @@ from sotto.wire.format import Row, encode_message
 PLAN = plan(metric("colour"))
 ROOT = Path(__file__).parent.parent
 #: Seconds for what takes a moment on a machine that has nothing else to do.
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 def message(shard: int = 3, rows: int = 1, fingerprint: bytes = PLAN.fingerprint) -> bytes:

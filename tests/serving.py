@@ -18,7 +18,7 @@ from pipelines.sinks.tables import WINDOWS
 from sotto.errors import AggregationError
 
 ROOT = Path(__file__).parent.parent
-PATIENCE = 120
+PATIENCE = 600
 
 
 def wait_until(condition: Callable[[], object]) -> None:
@@ -47,9 +47,9 @@ def answers(url: str, context: ssl.SSLContext | None = None) -> bool:
     """Whether a collector does."""
     port = int(url.rpartition(":")[2])
     if context is None:
-        connection = http.client.HTTPConnection(HOST, port, timeout=5)
+        connection = http.client.HTTPConnection(HOST, port, timeout=60)
     else:
-        connection = http.client.HTTPSConnection("localhost", port, timeout=5, context=context)
+        connection = http.client.HTTPSConnection("localhost", port, timeout=60, context=context)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status == 200

@@ -58,7 +58,7 @@ def report(publisher: HttpPublisher) -> int:
 def text_of(url: str) -> str:
     """Return a page, empty if there is none yet."""
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return str(answer.read().decode())
     except OSError:
         return ""
@@ -78,7 +78,7 @@ def children(pid: int) -> dict[str, int]:
 def test_reports_come_to_estimates_through_tls_and_an_interrupt_ends_all(tmp_path: Path) -> None:
     with served(tmp_path, PLAN) as (process, url):
         context = ssl.create_default_context(cafile=tmp_path / "build/serve/keys/authority.pem")
-        sent = report(HttpPublisher(url, context=context, timeout=60))
+        sent = report(HttpPublisher(url, context=context, timeout=300))
         state = tmp_path / "build/serve/state"
         wait_until(lambda: counted(state) == [sent] * 3)
         said = (tmp_path / "serve.log").read_text("utf-8")
@@ -184,7 +184,7 @@ def caddy(folder: Path, upstream: int) -> Iterator[tuple[str, ssl.SSLContext]]:
 
 def reached(port: int, context: ssl.SSLContext) -> bool:
     """Whether there is an answer, be it that nobody is behind the proxy."""
-    connection = http.client.HTTPSConnection("localhost", port, timeout=5, context=context)
+    connection = http.client.HTTPSConnection("localhost", port, timeout=60, context=context)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status > 0
@@ -262,7 +262,7 @@ def test_the_commands_of_the_containers_work_behind_caddy(tmp_path: Path) -> Non
     with here.start("collect", "--origin https://app.example"):
         wait_until(lambda: answers(f"http://{HOST}:{here.port}"))
         with here.start("aggregate"), caddy(tmp_path, here.port) as (url, context):
-            sent = report(HttpPublisher(url, context=context, timeout=60))
+            sent = report(HttpPublisher(url, context=context, timeout=300))
             wait_until(lambda: counted(tmp_path / "state") == [sent] * 3)
 
 

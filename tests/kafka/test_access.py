@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from aggregated import admin, read_all
+from aggregated import PATIENCE, admin, read_all
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -43,18 +43,17 @@ def broker_of(files, who):
 
 
 def write(broker, topic, idempotent=False):
-    producer = make_producer(
-        broker, 5, compression="zstd", batch=1 << 14, largest=1 << 20, enable_idempotence=idempotent
-    )
+    options = {"batch": 1 << 14, "largest": 1 << 20, "enable_idempotence": idempotent}
+    producer = make_producer(broker, PATIENCE, compression="zstd", **options)
     try:
-        producer.send(topic, value=b"x", partition=0).get(5)
+        producer.send(topic, value=b"x", partition=0).get(PATIENCE)
     finally:
         end_producer(producer)
 
 
 def test_a_device_writes_reports_and_can_do_nothing_else(files, plan_file, capsys):
     broker = broker_of(files, "devices")
-    publisher = KafkaPublisher(broker, REPORTS, timeout=120)
+    publisher = KafkaPublisher(broker, REPORTS, timeout=600)
     for shard in range(4):
         publisher.publish(shard, message(bytes([shard])))
     publisher.close()
@@ -88,7 +87,7 @@ def test_what_a_device_may_not_see_does_not_exist_for_it(files):
 def send_reports(files):
     """Let devices send their reports, and something that is no report."""
     publish(broker_of(files, "devices"), ReportTopic.parse(REPORTS), 6)
-    publisher = KafkaPublisher(broker_of(files, "devices"), REPORTS, timeout=120)
+    publisher = KafkaPublisher(broker_of(files, "devices"), REPORTS, timeout=600)
     publisher.publish(0, message())
     publisher.close()
 

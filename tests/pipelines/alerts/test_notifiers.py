@@ -312,7 +312,7 @@ def test_a_watch_that_runs_sends_what_comes(tmp_path):
         # There are no results yet, which is said once and not the end.
         results.write({"red": [(0.2, 0.02)] * 20})
         results.write({"red": [(0.5, 0.02)]}, first=20)
-        assert arrived.wait(60)
+        assert arrived.wait(600)
     finally:
         stopped.set()
         thread.join()

@@ -32,7 +32,7 @@ def test_the_collector_keeps_to_its_description(tmp_path):
             env={**os.environ, "PYTHONWARNINGS": "default"},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

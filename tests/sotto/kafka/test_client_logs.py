@@ -33,7 +33,7 @@ def rude() -> Iterator[str]:
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}"
         server.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
+        thread.join(300)
 
 
 def errors(rude: str, folder: Path, *command: str, **variables: str) -> list[str]:
@@ -45,7 +45,7 @@ def errors(rude: str, folder: Path, *command: str, **variables: str) -> list[str
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     return done.stderr.splitlines()
