@@ -58,6 +58,13 @@ def ended(connection: socket.socket) -> bool:
         return True
 
 
+def until_swallowed(proxy: Proxy) -> None:
+    deadline = time.monotonic() + 300
+    while not any(each.swallowed for each in tuple(proxy._connections)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def silent(connection: socket.socket) -> bool:
     connection.settimeout(0.2)
     try:
@@ -71,6 +78,7 @@ def silent(connection: socket.socket) -> bool:
 def test_what_is_swallowed_is_lost_with_its_connection(proxy, connection, network):
     proxy.become(network)
     connection.sendall(b"lost")
+    until_swallowed(proxy)
     assert silent(connection)
     proxy.become(Network.WHOLE)
     assert ended(connection)

@@ -65,12 +65,18 @@ def text_of(url: str) -> str:
 
 
 def children(pid: int) -> dict[str, int]:
-    """Return the process ids of what is run, by subcommand."""
-    said = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True, check=True
-    ).stdout
-    words = [line.split() for line in said.splitlines()]
-    return {each[each.index("sotto.cli") + 1]: int(each[0]) for each in words}
+    """Return the process ids of what is run, by subcommand, once all three of it are."""
+
+    def found() -> dict[str, int]:
+        listed = ["ps", "-o", "pid=,args=", "--ppid", str(pid)]
+        said = subprocess.run(listed, capture_output=True, text=True, check=False).stdout
+        words = [line.split() for line in said.splitlines()]
+        # Amid its start a child has the command line of the parent.
+        started = [each for each in words if "sotto.cli" in each]
+        return {each[each.index("sotto.cli") + 1]: int(each[0]) for each in started}
+
+    wait_until(lambda: len(found()) == 3)
+    return found()
 
 
 @pytest.mark.slow

@@ -80,7 +80,11 @@ def new_topic(broker: Broker, partitions: int = 4) -> ReportTopic:
 
 def read_all(broker: Broker, topic: object, group: str | None = None) -> list[Any]:
     """Return all records of a topic, partition by partition."""
-    reading = {"group_id": group, "enable_auto_commit": False, "request_timeout_ms": PATIENCE * 1000}
+    reading = {
+        "group_id": group,
+        "enable_auto_commit": False,
+        "request_timeout_ms": PATIENCE * 1000,
+    }
     consumer = KafkaConsumer(**broker.options(PATIENCE), **reading)
     try:
         # Of a topic that may not be seen there is none, and reading says why.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 import time
@@ -213,12 +214,12 @@ def test_no_call_is_unbounded(relay, behind):
 
 
 def test_nobody_there_is_an_error_without_an_address(behind):
-    with Relay() as gone:
-        url = gone.url
-        gone.shutdown()
-    publisher = ObliviousPublisher(url, COLLECTOR, behind.gateway.configuration)
-    with pytest.raises(PublishError) as caught:
-        publisher.publish(3, message())
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/relay"
+        publisher = ObliviousPublisher(url, COLLECTOR, behind.gateway.configuration)
+        with pytest.raises(PublishError) as caught:
+            publisher.publish(3, message())
     assert str(caught.value) == (
         "the relay or gateway cannot be reached (ConnectionRefusedError): nothing listens there"
     )

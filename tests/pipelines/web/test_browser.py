@@ -22,8 +22,7 @@ ROOT = Path(__file__).parents[3]
 THEME = "/metrics/app.example/look/1/theme"
 PAGES = ("/", "/plans", "/health", "/plans/app.example/look/1", THEME,
          "/metrics/app.example/look/1/speed", "/metrics/app.example/look/1/page")  # fmt: skip
-#: Keeps what is said to who cannot see, for two seconds each time, as long as the page is not loaded
-#: again.
+#: Keeps what is said to who cannot see, for two seconds each time, until the page is loaded again.
 NOTES = """() => {
     window.said = [];
     const note = () => window.said.push(document.getElementById("live").textContent);
