@@ -21,6 +21,8 @@ from sotto.wire.format import Row, encode_message
 
 PLAN = plan(metric("colour"))
 ROOT = Path(__file__).parent.parent
+#: A prelude for tests of one segment: else the log begins another one at midnight.
+NO_MIDNIGHT = "from pipelines.collector import stores; stores._DAY = 1 << 62"
 #: Seconds for what takes a moment on a machine that has nothing else to do.
 PATIENCE = 300.0
 

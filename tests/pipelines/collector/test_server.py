@@ -18,7 +18,17 @@ from pathlib import Path
 
 import pytest
 from certificates import Authority
-from live_collector import PATIENCE, PLAN, LiveCollector, body, message, received, request, wait_for
+from live_collector import (
+    NO_MIDNIGHT,
+    PATIENCE,
+    PLAN,
+    LiveCollector,
+    body,
+    message,
+    received,
+    request,
+    wait_for,
+)
 
 from pipelines.collector.keys import drop_key, new_key
 from sotto.cli import main
@@ -88,7 +98,7 @@ def hostile(canary: str) -> list[bytes]:
 
 
 def test_nothing_of_a_request_but_its_messages_is_printed_or_stored(tmp_path):
-    with LiveCollector(tmp_path) as collector:
+    with LiveCollector(tmp_path, prelude=NO_MIDNIGHT) as collector:
         for each in hostile(CANARY):
             with collector.connect(ADDRESS) as connection:
                 # The others are answered, or not, and wait for more.
@@ -123,7 +133,7 @@ def connections_of(port: int) -> int:
 
 
 def test_what_is_stored_has_no_time_finer_than_a_second(tmp_path):
-    with LiveCollector(tmp_path) as collector:
+    with LiveCollector(tmp_path, prelude=NO_MIDNIGHT) as collector:
         sent = [message() for _ in range(20)]
         for each in sent:
             assert collector.post(body(each)) == 204
@@ -364,7 +374,7 @@ GroupCommit.write = noted
 
 
 def test_a_full_disk_is_a_503_until_there_is_room(tmp_path):
-    with LiveCollector(tmp_path) as collector:
+    with LiveCollector(tmp_path, prelude=NO_MIDNIGHT) as collector:
         assert collector.post(body()) == 204
         (segment,) = collector.log.rglob("*.seg")
         # In the middle of the next record.
