@@ -7,12 +7,16 @@ making examples: a busy machine is no fault of the code.
 
 Where processes share the tests (``--numprocesses 2``), each takes whole files, so that what a file
 or a folder makes once is made once; all that needs Kafka, Flink or PostgreSQL is one process's.
+Each has ports of its own for the servers that it starts, which listen only after a while.
+
+No proxy that the environment names comes between tests and what they start on this machine.
 """
 
 from __future__ import annotations
 
 import atexit
 import gc
+import os
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -20,8 +24,18 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from deploy import ports
+
 ROOT = Path(__file__).parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+_process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+ports._NOT_HANDED_OUT = ports._NOT_HANDED_OUT[_process::_processes]
+
+for _name in ("no_proxy", "NO_PROXY"):
+    _given = [os.environ[_name]] if os.environ.get(_name) else []
+    os.environ[_name] = ",".join([*_given, "localhost", "127.0.0.1"])
 
 settings.register_profile(
     "sotto",

@@ -7,6 +7,7 @@ ends soon, all are made anew.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
 import tempfile
@@ -92,7 +93,9 @@ def _sign(folder: Path, own: Path, name: str, hosts: Sequence[str]) -> None:
         names.write_text(f"subjectAltName={','.join(hosts)}\n", encoding="ascii")
         signed += ["-extfile", names]
     made: list[str | Path] = ["-days", str(DAYS), "-out", own / "certificate.pem"]
-    _openssl("x509", "-req", "-in", request, *signed, "-CAcreateserial", *made)
+    # A file of serial numbers beside the authority could not have a long path.
+    number = f"0x{secrets.token_hex(16)}"
+    _openssl("x509", "-req", "-in", request, *signed, "-set_serial", number, *made)
 
 
 def _lasts(certificate: Path) -> bool:

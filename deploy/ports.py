@@ -12,17 +12,25 @@ HOST = "127.0.0.1"
 #: Below what Linux, macOS and Windows give to who asks for any port: until a program listens on
 #: its own, which may take seconds, and while it is down, no connection of another takes it.
 _NOT_HANDED_OUT = range(20_000, 32_768)
+#: What this process has given already: whoever asked may not listen on it yet, or not just now.
+_given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody has at this moment, and that no system gives anybody unasked."""
-    found: set[int] = set()
+    """Return ports that nobody has at this moment, and that no system gives anybody unasked.
+
+    No port is returned twice.
+    """
+    found: list[int] = []
     while len(found) < count:
         port = secrets.choice(_NOT_HANDED_OUT)
+        if port in _given:
+            continue
         with contextlib.suppress(DeployError):
             require_free(port)
-            found.add(port)
-    return list(found)
+            found.append(port)
+            _given.add(port)
+    return found
 
 
 def require_free(port: int) -> None:

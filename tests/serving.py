@@ -18,7 +18,7 @@ from pipelines.sinks.tables import WINDOWS
 from sotto.errors import AggregationError
 
 ROOT = Path(__file__).parent.parent
-PATIENCE = 120
+PATIENCE = 600
 
 
 def wait_until(condition: Callable[[], object]) -> None:

@@ -18,7 +18,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -30,6 +29,7 @@ import pytest
 from serving import counted, served, wait_until
 
 from benchmarks.__main__ import BENCHMARKS
+from deploy.ports import free_ports
 from sotto import cli
 from sotto.design.spending import Levels, warnings
 from sotto.log.writer import now_ms
@@ -61,7 +61,7 @@ def background() -> Iterator[list[subprocess.Popen[str]]]:
     yield running
     for process in running:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -93,7 +93,7 @@ def _show(
     """Run a document's blocks in a folder."""
     names: dict[str, object] = {"__name__": "__main__"}
     printed: list[str] = []
-    port = str(_free_port())
+    port = str(free_ports(1)[0])
     for match in BLOCK.finditer(text):
         language, body = match["language"], match["body"]
         if match["needs"] == "served":
@@ -169,11 +169,6 @@ def _anchors(text: str) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     bare = [re.sub(r"[^\w\- ]", "", heading).strip().lower() for heading in headings]
     return {heading.replace(" ", "-") for heading in bare}
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def _run_lines(

@@ -25,7 +25,7 @@ def run(path: Path) -> subprocess.CompletedProcess[str]:
         cwd=TESTS.parent,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 

@@ -21,7 +21,7 @@ def publish(
 ) -> int:
     """Let devices record yesterday and send both rungs now; return how many reports they sent."""
     chosen = plan or small_plan()
-    publisher = KafkaPublisher(broker, topic, timeout=120)
+    publisher = KafkaPublisher(broker, topic, timeout=600)
     accepted = 0
     for seed in range(first, first + devices):
         clock = FakeClock(time.time_ns() // 1_000_000 - 30 * HOUR)

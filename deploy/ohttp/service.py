@@ -27,7 +27,7 @@ CLOUDFLARE_MODULE = "github.com/cloudflare/app-gateway-go"
 #: The programs and Go's cache.
 BUILT = ROOT / "build" / "ohttp"
 #: How long fetching and building, and a start, may take, in seconds.
-BUILD_SECONDS, START_SECONDS = 600, 20
+BUILD_SECONDS, START_SECONDS = 600, 60
 #: Where Go's own installer puts it.
 _USUAL = "/usr/local/go/bin"
 

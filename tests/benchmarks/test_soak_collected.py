@@ -24,8 +24,8 @@ PLANNED = (
 def test_nothing_acknowledged_is_lost_and_nothing_counts_twice(tmp_path, capsys):
     with HttpStage(tmp_path, 20_261_122, 60, "log") as stage:
         # A slow machine needs a while until the senders are at work.
-        assert wait_until(lambda: stage.progress.known().sum() > 200, 600)
-        outcome = run(Collected(stage), PLANNED, len(PLANNED), 600)
+        assert wait_until(lambda: stage.progress.known().sum() > 200, 3600)
+        outcome = run(Collected(stage), PLANNED, len(PLANNED), 3600)
     assert outcome.holds, table(outcome, (), 0) + capsys.readouterr().out
     assert outcome.faults.total() >= 7
     assert outcome.verdict is not None

@@ -32,8 +32,8 @@ def _archives():
 def test_nothing_is_lost_and_nothing_counts_twice(tmp_path, capsys):
     with Stage(tmp_path, 20_261_121, 60, Runs.DISK) as stage:
         # A slow machine needs a while until the senders are at work.
-        assert wait_until(lambda: stage.progress.known().sum() > 200, 600)
-        outcome = run(Runs(stage), PLANNED, len(PLANNED), 600)
+        assert wait_until(lambda: stage.progress.known().sum() > 200, 3600)
+        outcome = run(Runs(stage), PLANNED, len(PLANNED), 3600)
     assert outcome.holds, table(outcome, (), 0) + capsys.readouterr().out
     assert sum(outcome.faults.values()) >= 2
     assert outcome.verdict is not None

@@ -40,7 +40,7 @@ def proxy():
 
 @pytest.fixture
 def connection(proxy):
-    with socket.create_connection((HOST, proxy.port), timeout=60) as made:
+    with socket.create_connection((HOST, proxy.port), timeout=300) as made:
         assert said(made, b"before") == b"before"
         yield made
 
@@ -51,11 +51,18 @@ def said(connection: socket.socket, data: bytes) -> bytes:
 
 
 def ended(connection: socket.socket) -> bool:
-    connection.settimeout(60)
+    connection.settimeout(300)
     try:
         return connection.recv(1000) == b""
     except ConnectionError:
         return True
+
+
+def until_swallowed(proxy: Proxy) -> None:
+    deadline = time.monotonic() + 300
+    while not any(each.swallowed for each in tuple(proxy._connections)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def silent(connection: socket.socket) -> bool:
@@ -71,10 +78,11 @@ def silent(connection: socket.socket) -> bool:
 def test_what_is_swallowed_is_lost_with_its_connection(proxy, connection, network):
     proxy.become(network)
     connection.sendall(b"lost")
+    until_swallowed(proxy)
     assert silent(connection)
     proxy.become(Network.WHOLE)
     assert ended(connection)
-    with socket.create_connection((HOST, proxy.port), timeout=60) as another:
+    with socket.create_connection((HOST, proxy.port), timeout=300) as another:
         assert said(another, b"after") == b"after"
 
 
@@ -83,14 +91,14 @@ def test_what_is_stalled_comes_late(proxy, connection):
     connection.sendall(b"late")
     assert silent(connection)
     proxy.become(Network.WHOLE)
-    connection.settimeout(60)
+    connection.settimeout(300)
     assert connection.recv(1000) == b"late"
 
 
 def test_a_reset_ends_connections_and_lets_new_ones_in(proxy, connection):
     proxy.become(Network.RESET)
     assert ended(connection)
-    with socket.create_connection((HOST, proxy.port), timeout=60) as another:
+    with socket.create_connection((HOST, proxy.port), timeout=300) as another:
         assert said(another, b"after") == b"after"
 
 
@@ -100,11 +108,11 @@ def test_refused_connections_end_at_once(proxy, connection):
     # Whether connecting still succeeds depends on how soon the reset comes.
     with (
         contextlib.suppress(ConnectionError),
-        socket.create_connection((HOST, proxy.port), timeout=60) as another,
+        socket.create_connection((HOST, proxy.port), timeout=300) as another,
     ):
         assert ended(another)
     proxy.become(Network.WHOLE)
-    with socket.create_connection((HOST, proxy.port), timeout=60) as another:
+    with socket.create_connection((HOST, proxy.port), timeout=300) as another:
         assert said(another, b"after") == b"after"
 
 
@@ -122,7 +130,7 @@ def test_what_is_torn_ends_in_its_middle(proxy, connection):
             found += data
     assert found in (b"", b"12")
     proxy.become(Network.WHOLE)
-    with socket.create_connection((HOST, proxy.port), timeout=60) as another:
+    with socket.create_connection((HOST, proxy.port), timeout=300) as another:
         assert said(another, b"after") == b"after"
 
 

@@ -11,6 +11,12 @@ def _nothing_was_complained_of(monkeypatch):
     monkeypatch.setattr("clientsdk.diagnostics._last_logged", {})
 
 
+@pytest.fixture(autouse=True)
+def _connections_are_kept(monkeypatch):
+    """However slow this machine is, a connection is kept because of what it is for."""
+    monkeypatch.setattr("clientsdk.publishers.http._IDLE", 3600.0)
+
+
 @pytest.fixture
 def path(tmp_path):
     """Where the state file of a device is to be."""

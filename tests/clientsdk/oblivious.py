@@ -70,9 +70,9 @@ def known(status: int, *fields: bytes, content: bytes = b"") -> bytes:
 
 def served(url: str) -> bytes:
     """What is at a URL, once there is somebody."""
-    for _ in range(1200):
+    for _ in range(6000):
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 return answer.read()
         except OSError:
             time.sleep(0.05)
@@ -121,7 +121,7 @@ class Relay(ThreadingHTTPServer):
         with self.lock:
             for fresh in (False, True):
                 if fresh or self.upstream is None:
-                    self.upstream = HTTPConnection(self.gateway, timeout=30)
+                    self.upstream = HTTPConnection(self.gateway, timeout=300)
                 try:
                     self.upstream.request(
                         "POST", "/gateway", body, {"Content-Type": "message/ohttp-req"}

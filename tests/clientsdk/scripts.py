@@ -61,7 +61,7 @@ def wait(pid):
 FORK = """
 import ctypes, signal
 libc = ctypes.PyDLL(None)
-def fork(work, hooks=sys.argv[-1] != "no hooks", patience=30):
+def fork(work, hooks=sys.argv[-1] != "no hooks", patience=300):
     interval = sys.getswitchinterval()
     def mortal():
         sys.setswitchinterval(interval)
@@ -81,7 +81,7 @@ def reap(*pids):
     for pid in pids:
         status = os.waitpid(pid, 0)[1]
         assert status == 0, status
-signal.alarm(100)
+signal.alarm(800)
 """
 
 
@@ -103,7 +103,7 @@ def start(code: str, *arguments: object, **options: object) -> subprocess.Popen[
     )
 
 
-def run(code: str, *arguments: object, timeout: float = 60) -> str:
+def run(code: str, *arguments: object, timeout: float = 900) -> str:
     """Run ``code`` to its end; return what it printed, or fail with what it said."""
     process = start(code, *arguments)
     try:

@@ -17,7 +17,7 @@ from sotto.plan.compiled import CompiledPlan
 #: In milliseconds of real time.
 RESOLUTION = 50
 #: No test waits longer.
-PATIENCE = 30.0
+PATIENCE = 300.0
 
 
 def quick_plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:

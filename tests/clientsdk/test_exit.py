@@ -12,13 +12,15 @@ from scripts import published, run, start
 from slow_publishers import RESOLUTION
 
 from clientsdk.ledger import read_file
+from deploy.process import start_seconds
 
 pytestmark = pytest.mark.slow
 
-#: Seconds from the last line of a script to the end of its process.
+#: Seconds from the last line of a script to the end of its process, on a machine that is not busy
+#: with other things. What is not bounded takes ten.
 LIMIT = 1.0
-#: A machine that is busy with other things is given another chance.
-CHANCES = 6
+#: One that is for a moment is given another chance.
+CHANCES = 20
 
 SCRIPT = """
 import socket, subprocess, warnings
@@ -72,7 +74,7 @@ def seconds_to_end(code, *arguments):
     process = start(code + END, *arguments, stdin=subprocess.DEVNULL)
     try:
         last = float(process.stdout.readline() or "nan")
-        process.wait(60)
+        process.wait(600)
         ended = time.monotonic()
     finally:
         process.kill()
@@ -86,11 +88,10 @@ def shortest(code, tmp_path, *arguments):
     for attempt in range(CHANCES):
         path = tmp_path / f"device-{attempt}"
         seconds, said = seconds_to_end(code, path, *arguments)
+        if seconds <= start_seconds(LIMIT):
+            return path, said
         taken.append(seconds)
-        if seconds <= LIMIT:
-            break
-    assert min(taken) <= LIMIT, taken
-    return path, said
+    return pytest.fail(f"too long: {taken}")
 
 
 @pytest.mark.parametrize(("over", "number"), [("kafka", 1), ("kafka", 4), ("http", 2)])
@@ -144,7 +145,7 @@ while not entered.is_set():
 CLUSTER = """
 from confluent_kafka import Producer
 played = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
-(server,) = played.list_topics("reports-e1-p4", timeout=10).brokers.values()
+(server,) = played.list_topics("reports-e1-p4", timeout=300).brokers.values()
 print(f"{server.host}:{server.port}", flush=True)
 sys.stdin.read()
 """
@@ -153,11 +154,12 @@ sys.stdin.read()
 def test_exit_takes_a_second_at_most_where_a_broker_has_stopped_amid_it(tmp_path):
     """It has taken the first level; then its connections stay open and nothing answers."""
     taken = []
-    for attempt in range(CHANCES):
+    while not taken or taken[-1] > start_seconds(LIMIT):
+        assert len(taken) < CHANCES, taken
         cluster = start(CLUSTER, tmp_path / "none", stdin=subprocess.PIPE)
         try:
             address = cluster.stdout.readline().strip()
-            path = tmp_path / f"device-{attempt}"
+            path = tmp_path / f"device-{len(taken)}"
             seconds, said = seconds_to_end(STALLED, path, address, cluster.pid)
         finally:
             cluster.kill()
@@ -166,9 +168,6 @@ def test_exit_takes_a_second_at_most_where_a_broker_has_stopped_amid_it(tmp_path
         (chain,) = pending(path)
         assert (chain.charged, chain.delivered) == (2, 1)
         taken.append(seconds)
-        if seconds <= LIMIT:
-            break
-    assert min(taken) <= LIMIT, taken
 
 
 QUICK = """

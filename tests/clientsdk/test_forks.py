@@ -61,7 +61,7 @@ client.clock.advance(days=9)
 assert client.flush().remaining == 0
 client.close()
 """
-    run(FORK + code, path, tmp_path / "log", kind, timeout=120)
+    run(FORK + code, path, tmp_path / "log", kind, timeout=900)
     metrics = metric("colour", "every", 1000), string("word", kind="every", limit=1000)
     ledger, sent = check(path, tmp_path / "log", *metrics)
     assert ledger.periods[0].recordings == {ALL_METRICS: 86 + 76}
@@ -131,12 +131,14 @@ forks, stuck, heard = 0, 0, b""
 try:
     # On a busy machine the parent is amid a transaction most of the time.
     while forks < (15 if sys.argv[-1] == "hooks" else 40) or b"a" not in heard:
-        status = os.waitpid(fork(work, patience=6), 0)[1]
+        patience = 300 if sys.argv[-1] == "hooks" else 20
+        status = os.waitpid(fork(work, patience=patience), 0)[1]
         # A thread of the parent that was just taking the interpreter's lock stops the whole child,
         # rarely. One that waited for the store would hit most children.
         assert status == 0 or os.WTERMSIG(status) == signal.SIGALRM, status
         forks, stuck = forks + 1, stuck + (status != 0)
-        assert stuck <= (0 if sys.argv[-1] == "hooks" else 8), f"{stuck} of {forks} wait for ever"
+        most = 0 if sys.argv[-1] == "hooks" else max(8, forks // 5)
+        assert stuck <= most, f"{stuck} of {forks} wait for ever"
         if status == 0:
             heard += os.read(said[0], 100)
 finally:
@@ -149,7 +151,7 @@ assert client.flush().remaining == 0
 client.close()
 print(taken[0] + 1 + heard.count(b"a"))
 """
-    out = run(FORK + code, path, tmp_path / "log", kind, timeout=120)
+    out = run(FORK + code, path, tmp_path / "log", kind, timeout=900)
     ledger, _ = check(path, tmp_path / "log", metric("colour", "every", 100_000))
     assert sum(sum(each.recordings.values()) for each in ledger.periods) == int(out)
 
@@ -242,7 +244,7 @@ assert client.flush().remaining == 0
 client.close()
 print(taken[0])
 """
-    out = run(FORK + code, path, tmp_path / "log", timeout=100)
+    out = run(FORK + code, path, tmp_path / "log", timeout=900)
     ledger, _ = check(path, tmp_path / "log", metric("colour", "every", 100_000))
     assert sum(sum(each.recordings.values()) for each in ledger.periods) == int(out)
 
@@ -306,7 +308,7 @@ def test_multiprocessing(path, tmp_path, method):
         env={"PYTHONPATH": f"{ROOT}:{HERE}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -55,7 +55,7 @@ def test_an_interrupt_leaves_nothing_locked(path, name):
     outcomes = [client.record("colour", "a")]
     other = threading.Thread(target=lambda: outcomes.append(client.record("colour", "a")))
     other.start()
-    other.join(timeout=20)
+    other.join(timeout=300)
     with device(path) as second:
         outcomes.append(second.record("colour", "a"))
     assert outcomes == [Outcome.ACCEPTED] * 3
@@ -150,7 +150,7 @@ def test_an_interrupt_at_any_instant_of_a_flush_keeps_nobody_from_flushing(path,
         other = threading.Thread(target=lambda into=errors: into.append(client.flush().error))
         other.daemon = True
         other.start()
-        other.join(timeout=20)
+        other.join(timeout=300)
         assert errors == [None], instant
     assert instant > 100
 
@@ -209,7 +209,7 @@ while hits <= 100 or time.monotonic() < end:
 outcomes = [client.record("colour", "a")]
 other = threading.Thread(target=lambda: outcomes.append(client.record("colour", "a")))
 other.start()
-other.join(20)
+other.join(300)
 assert outcomes == [Outcome.ACCEPTED] * 2, outcomes
 totals = counted(reports(client.publisher.messages), [client.plan])
 ledger = client.ledger()
@@ -243,11 +243,11 @@ def test_a_store_that_another_thread_never_lets_go_of(path, monkeypatch):
     def hold():
         with client._store.transaction(Access.READ):
             held.set()
-            done.wait(20)
+            done.wait(300)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    held.wait(20)
+    held.wait(300)
     assert client.record("colour", "a") is Outcome.STORE_FULL
     done.set()
     holder.join()

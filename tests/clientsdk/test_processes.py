@@ -24,7 +24,7 @@ print(outcomes.count("accepted"), *set(outcomes))
     workers = [start(code, path) for _ in range(3)]
     accepted = 0
     for worker in workers:
-        out, err = worker.communicate(timeout=60)
+        out, err = worker.communicate(timeout=600)
         assert worker.returncode == 0, err
         number, *others = out.split()
         accepted += int(number)
@@ -53,7 +53,7 @@ print("done")
 """
     workers = [start(code, path, log) for _ in range(3)]
     for worker in workers:
-        out, err = worker.communicate(timeout=100)
+        out, err = worker.communicate(timeout=600)
         assert (worker.returncode, out) == (0, "done\n"), err
     rest = """
 publisher = EmbeddedLogPublisher(sys.argv[2])

@@ -84,7 +84,7 @@ def run(*command: object, cwd: Path) -> str:
         name: os.environ[name] for name in ("HOME", "LANG", "PATH", "TMPDIR") if name in os.environ
     }
     result = subprocess.run(
-        [*map(str, command)], cwd=cwd, env=kept, capture_output=True, text=True, timeout=300
+        [*map(str, command)], cwd=cwd, env=kept, capture_output=True, text=True, timeout=900
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout

@@ -116,7 +116,7 @@ def _exchange(case: dict[str, Any]) -> dict[str, Any]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     url = f"http://127.0.0.1:{server.server_port}{case.get('prefix', '')}"
-    publisher = http.HttpPublisher(url, key=case.get("key"), timeout=60)
+    publisher = http.HttpPublisher(url, key=case.get("key"), timeout=600)
     outcomes: list[dict[str, Any]] = []
     # However slow this machine is, a connection is kept because of what it is for.
     kept = mock.patch.object(http, "_IDLE", 3600.0)
@@ -131,7 +131,7 @@ def _exchange(case: dict[str, Any]) -> dict[str, Any]:
                 outcomes.append({"taken": False} | ({} if hint is None else {"after": hint}))
             if case["answers"][number].get("closes"):
                 # Only then the next message finds a connection that is closed.
-                server.closed.acquire(timeout=60)
+                server.closed.acquire(timeout=600)
     finally:
         publisher.close()
         server.shutdown()
@@ -191,7 +191,7 @@ def _fetch(case: dict[str, Any]) -> dict[str, Any]:
     try:
         for _ in case["answers"]:
             try:
-                found = http.fetch_plan(url, case["asks"], expect=case["expect"], timeout=60)
+                found = http.fetch_plan(url, case["asks"], expect=case["expect"], timeout=600)
                 taken.append(found.digest.hex())
             except (PublishError, PlanError):
                 taken.append(None)

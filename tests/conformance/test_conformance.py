@@ -48,7 +48,7 @@ def test_the_command_prints_a_line_for_each_file() -> None:
         cwd=FOLDER.parent.parent,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     counts = [len(PARTS[name].check()) for name in ("plans", "identities")]
     assert done.stdout.splitlines() == [

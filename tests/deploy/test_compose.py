@@ -192,7 +192,7 @@ def test_keys_are_their_owner_s_and_of_who_they_say(tmp_path: Path) -> None:
             "key.pem",
         ]
         subject = ["openssl", "x509", "-in", str(own / "certificate.pem"), "-noout", "-subject"]
-        done = subprocess.run(subject, capture_output=True, text=True, check=True, timeout=30)
+        done = subprocess.run(subject, capture_output=True, text=True, check=True, timeout=300)
         assert re.search(rf"CN ?= ?{role}$", done.stdout.strip())
         there = Path(says["key"])
         assert there.name == "key.pem"
@@ -406,7 +406,7 @@ def test_prometheus_takes_its_configuration() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

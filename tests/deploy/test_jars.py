@@ -30,12 +30,12 @@ def source(tmp_path, monkeypatch):
     (folder / "jars.sha256").write_text("".join(lines), encoding="ascii")
     programs = tmp_path / "bin"
     programs.mkdir()
-    write = "; ".join(f"printf {body.decode()} > $to/{name}" for name, body in CONTENT.items())
+    write = "; ".join(f'printf {body.decode()} > "$to/{name}"' for name, body in CONTENT.items())
     program(
         programs,
         "mvn",
         'for a in "$@"; do case $a in -DoutputDirectory=*) to=${a#*=};; esac; done\n'
-        f"mkdir -p $to; {write}",
+        f'mkdir -p "$to"; {write}',
     )
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
     monkeypatch.setenv("SOTTO_CACHE", str(tmp_path / "cache"))
@@ -63,11 +63,12 @@ def test_another_list_is_another_folder(source):
 @pytest.mark.parametrize("change", ["other bytes", "one missing", "one more"])
 def test_what_is_not_pinned_never_enters_the_cache(source, change):
     scripts = {
-        "other bytes": "printf other > $to/a-1.jar; printf two > $to/b-2.jar",
-        "one missing": "printf one > $to/a-1.jar",
-        "one more": "printf one > $to/a-1.jar; printf two > $to/b-2.jar; printf x > $to/c-3.jar",
+        "other bytes": "printf other > a-1.jar; printf two > b-2.jar",
+        "one missing": "printf one > a-1.jar",
+        "one more": "printf one > a-1.jar; printf two > b-2.jar; printf x > c-3.jar",
     }
-    find = 'for a in "$@"; do case $a in -DoutputDirectory=*) to=${a#*=};; esac; done; mkdir $to\n'
+    find = 'for a in "$@"; do case $a in -DoutputDirectory=*) to=${a#*=};; esac; done\n'
+    find += 'mkdir "$to"; cd "$to"\n'
     maven(source, find + scripts[change])
     with pytest.raises(DeployError, match="is not what is pinned"):
         jars.jars("service", source)

@@ -84,7 +84,7 @@ class Collector:
     def stop(self) -> None:
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(60)
+            self.process.wait(600)
             self.process = None
 
 
@@ -114,7 +114,7 @@ def test_from_devices_to_estimates_with_faults(tmp_path, gateway, collector, aft
     afterwards.callback(relay.shutdown)
 
     def publisher(keys: bytes, key: str = collector.key) -> ObliviousPublisher:
-        made = ObliviousPublisher(relay.url, f"https://{ORIGIN}", keys, key=key, timeout=30)
+        made = ObliviousPublisher(relay.url, f"https://{ORIGIN}", keys, key=key, timeout=300)
         afterwards.callback(made.close)
         return made
 
@@ -221,7 +221,7 @@ def test_cloudflares_gateway_hands_messages_on(tmp_path, cloudflare, collector, 
     clock = FakeClock(now_ms() - 6 * HOUR)
 
     def publisher(target: str = collector.url, key: str = collector.key) -> ObliviousPublisher:
-        made = ObliviousPublisher(relay.url, target, keys, key=key, timeout=30)
+        made = ObliviousPublisher(relay.url, target, keys, key=key, timeout=300)
         afterwards.callback(made.close)
         return made
 

@@ -60,19 +60,25 @@ def report(publisher: HttpPublisher) -> int:
 def text_of(url: str) -> str:
     """Return a page, empty if there is none yet."""
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return str(answer.read().decode())
     except OSError:
         return ""
 
 
 def children(pid: int) -> dict[str, int]:
-    """Return the process ids of what is run, by subcommand."""
-    said = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True, check=True
-    ).stdout
-    words = [line.split() for line in said.splitlines()]
-    return {each[each.index("sotto.cli") + 1]: int(each[0]) for each in words}
+    """Return the process ids of what is run, by subcommand, once all three of it are."""
+
+    def found() -> dict[str, int]:
+        listed = ["ps", "-o", "pid=,args=", "--ppid", str(pid)]
+        said = subprocess.run(listed, capture_output=True, text=True, check=False).stdout
+        words = [line.split() for line in said.splitlines()]
+        # Amid its start a child has the command line of the parent.
+        started = [each for each in words if "sotto.cli" in each]
+        return {each[each.index("sotto.cli") + 1]: int(each[0]) for each in started}
+
+    wait_until(lambda: len(found()) == 3)
+    return found()
 
 
 @pytest.mark.slow
@@ -80,7 +86,7 @@ def children(pid: int) -> dict[str, int]:
 def test_reports_come_to_estimates_through_tls_and_an_interrupt_ends_all(tmp_path: Path) -> None:
     with served(tmp_path, PLAN) as (process, url):
         context = ssl.create_default_context(cafile=tmp_path / "build/serve/keys/authority.pem")
-        sent = report(HttpPublisher(url, context=context, timeout=60))
+        sent = report(HttpPublisher(url, context=context, timeout=300))
         state = tmp_path / "build/serve/state"
         wait_until(lambda: counted(state) == [sent] * 3)
         said = (tmp_path / "serve.log").read_text("utf-8")
@@ -254,7 +260,7 @@ def test_the_commands_of_the_containers_work_behind_caddy(tmp_path: Path) -> Non
     with here.start("collect", "--origin https://app.example"):
         wait_until(lambda: status(here.port) == 200)
         with here.start("aggregate"), caddy(tmp_path, here.port) as (url, context):
-            sent = report(HttpPublisher(url, context=context, timeout=60))
+            sent = report(HttpPublisher(url, context=context, timeout=300))
             wait_until(lambda: counted(tmp_path / "state") == [sent] * 3)
 
 

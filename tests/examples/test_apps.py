@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import pytest
 
 from clientsdk import MemoryPublisher, Settings
 from clientsdk.client import Client
+from deploy.ports import free_ports
 from examples.apps import usage
 from sotto.log.writer import LogReader, partitions
 from sotto.plan.compile import load_plan
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 #: Seconds to wait for what is to happen, on a machine that has other things to do.
-PATIENCE = 60.0
+PATIENCE = 600.0
 
 
 def environment(home):
@@ -165,17 +165,14 @@ def answered(address):
 def use(address):
     """Agree and ask until two workers have answered; return how often was asked."""
     until(lambda: answered(address) is not None)
+    end = time.monotonic() + PATIENCE
     workers, asked = set(), 0
+    # One worker may begin long before the other.
     while len(workers) < 2 or asked < 12:
         workers.add(ask(address, ("/resize", "/convert")[asked % 2]))
         asked += 1
-        assert asked < 2000, "one worker does all"
+        assert time.monotonic() < end, "one worker does all"
     return asked
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
 
 
 SERVERS = {
@@ -193,7 +190,7 @@ SERVERS = {
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_workers_share_one_ledger_and_what_they_recorded_is_sent(tmp_path, server):
-    port = free_port()
+    (port,) = free_ports(1)
     # Supervisors leave their own sockets to the end of the process.
     quiet = () if server == "fork" else ("-W", "ignore::ResourceWarning")
     with serving(tmp_path, *quiet, "-m", *SERVERS[server].format(port=port).split()):

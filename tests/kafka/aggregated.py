@@ -24,14 +24,16 @@ from sotto.kafka.topics import ReportTopic
 
 #: Reports that a run of these tests takes at most.
 MAX_REPORTS = 30
+#: Seconds for anything that a broker does, on a machine that has much else to do.
+PATIENCE = 300
 _numbers = itertools.count()
 
 
 def produce(broker: Broker, topic: ReportTopic, *values: bytes | None, partition: int = 0) -> None:
-    producer = KafkaProducer(**broker.options(10))
+    producer = KafkaProducer(**broker.options(PATIENCE))
     for value in values:
         producer.send(str(topic), value, key=b"key", partition=partition)
-    producer.flush(10)
+    producer.flush(PATIENCE)
     producer.close()
 
 
@@ -54,7 +56,7 @@ def contents(state: Path) -> tuple[dict[str, bytes], dict[str, list[dict[str, ob
 
 @contextlib.contextmanager
 def admin(broker: Broker) -> Iterator[KafkaAdminClient]:
-    made = KafkaAdminClient(**broker.options(10))
+    made = KafkaAdminClient(**broker.options(PATIENCE))
     try:
         yield made
     finally:
@@ -78,8 +80,12 @@ def new_topic(broker: Broker, partitions: int = 4) -> ReportTopic:
 
 def read_all(broker: Broker, topic: object, group: str | None = None) -> list[Any]:
     """Return all records of a topic, partition by partition."""
-    reading = {"group_id": group, "enable_auto_commit": False, "request_timeout_ms": 10_000}
-    consumer = KafkaConsumer(**broker.options(10), **reading)
+    reading = {
+        "group_id": group,
+        "enable_auto_commit": False,
+        "request_timeout_ms": PATIENCE * 1000,
+    }
+    consumer = KafkaConsumer(**broker.options(PATIENCE), **reading)
     try:
         # Of a topic that may not be seen there is none, and reading says why.
         numbers = consumer.partitions_for_topic(str(topic)) or {0}
@@ -90,7 +96,7 @@ def read_all(broker: Broker, topic: object, group: str | None = None) -> list[An
         ends = consumer.end_offsets(partitions)
         if group is not None:
             consumer.committed(partitions[0])
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + PATIENCE
         while any(consumer.position(at) < end for at, end in ends.items()):
             assert time.monotonic() < deadline
             for partition, records in consumer.poll(timeout_ms=200).items():

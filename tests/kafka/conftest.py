@@ -12,13 +12,16 @@ import multiprocessing
 from pathlib import Path
 
 import pytest
-from aggregated import new_topic
+from aggregated import PATIENCE, new_topic
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from deploy import jars
 from deploy.errors import MissingToolError, UnavailableError
 from deploy.kafka.broker import SOURCE, LocalBroker
+from pipelines.sinks import kafka as sink
+from pipelines.sources import kafka_reader
+from sotto.kafka import admin
 
 HEAP = 192
 #: A broker that lives for seconds starts sooner where Java optimizes less.
@@ -30,6 +33,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patience():
+    """Give a broker that has to wait for the machine more time than one of a user's gets."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(admin, "PATIENCE", float(PATIENCE))
+        patch.setattr(admin, "_PATIENCE_MS", PATIENCE * 1000)
+        for module in (kafka_reader, sink):
+            patch.setattr(module, "PATIENCE", float(PATIENCE))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from aggregated import admin, read_all
+from aggregated import PATIENCE, admin, read_all
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -42,19 +42,19 @@ def broker_of(files, who):
     return Broker.from_file(files[who])
 
 
-def write(broker, topic, idempotent=False):
-    producer = make_producer(
-        broker, 5, compression="zstd", batch=1 << 14, largest=1 << 20, enable_idempotence=idempotent
-    )
+def write(broker, topic, idempotent=False, seconds=5):
+    """Write a record; who does not see the topic looks for it for a third of these seconds."""
+    options = {"batch": 1 << 14, "largest": 1 << 20, "enable_idempotence": idempotent}
+    producer = make_producer(broker, seconds, compression="zstd", **options)
     try:
-        producer.send(topic, value=b"x", partition=0).get(5)
+        producer.send(topic, value=b"x", partition=0).get(seconds)
     finally:
         end_producer(producer)
 
 
 def test_a_device_writes_reports_and_can_do_nothing_else(files, plan_file, capsys):
     broker = broker_of(files, "devices")
-    publisher = KafkaPublisher(broker, REPORTS, timeout=120)
+    publisher = KafkaPublisher(broker, REPORTS, timeout=600)
     for shard in range(4):
         publisher.publish(shard, message(bytes([shard])))
     publisher.close()
@@ -88,7 +88,7 @@ def test_what_a_device_may_not_see_does_not_exist_for_it(files):
 def send_reports(files):
     """Let devices send their reports, and something that is no report."""
     publish(broker_of(files, "devices"), ReportTopic.parse(REPORTS), 6)
-    publisher = KafkaPublisher(broker_of(files, "devices"), REPORTS, timeout=120)
+    publisher = KafkaPublisher(broker_of(files, "devices"), REPORTS, timeout=600)
     publisher.publish(0, message())
     publisher.close()
 
@@ -115,7 +115,7 @@ def test_everybody_else_does_his_part(files, plan_file, tmp_path, capsys):
     for who, topic in (("aggregator", REPORTS), ("aggregator", REQUEUE), ("reader", ESTIMATES)):
         with pytest.raises(KafkaError):
             write(broker_of(files, who), topic)
-    write(broker_of(files, "operator"), REQUEUE, idempotent=True)
+    write(broker_of(files, "operator"), REQUEUE, idempotent=True, seconds=PATIENCE)
 
 
 def test_an_aggregator_reads_without_a_group(files):

@@ -150,7 +150,7 @@ def test_the_engine_that_aggregates_counts_what_devices_send(contained, tmp_path
     assert here.run("topics") == 0
     clock = FakeClock(time.time_ns() // 1_000_000 - 120_000)
     device = Broker.from_file(contained.client_file_of("devices"))
-    publisher = KafkaPublisher(device, topic, timeout=120)
+    publisher = KafkaPublisher(device, topic, timeout=600)
     plan = load_plan(PLAN).compile()
     sent = send(plan, publisher, DEVICES, clock, lambda s: clock.advance(ms=int(s * 1000)))
     publisher.close()

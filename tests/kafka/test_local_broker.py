@@ -28,7 +28,7 @@ def test_it_keeps_what_it_holds_and_needs_no_network_to_start_again(
     local, broker, topic, monkeypatch
 ):
     monkeypatch.setattr(jars, "fetch", lambda *_: pytest.fail("a network would be needed"))
-    publisher = KafkaPublisher(broker, topic, timeout=120)
+    publisher = KafkaPublisher(broker, topic, timeout=600)
     publisher.publish(1, message(b"kept"))
     publisher.close()
     servers = local.servers

@@ -62,7 +62,7 @@ def largest_message():
 def test_each_message_is_in_its_shards_partition_with_the_brokers_time(profile, request):
     broker = Broker.from_file(request.getfixturevalue(profile).client_file)
     topic = new_topic(broker)
-    publisher = KafkaPublisher(broker, topic, timeout=120)
+    publisher = KafkaPublisher(broker, topic, timeout=600)
     before = time.time_ns() // 1_000_000
     for shard in range(64):
         publisher.publish(shard, message(bytes([shard]) * 30))
@@ -92,7 +92,7 @@ def open_to(broker):
 
 def test_a_connection_without_messages_is_closed_and_opened_again(broker, topic, monkeypatch):
     monkeypatch.setattr(kafka_connections, "_IDLE", 1000)
-    publisher = KafkaPublisher(broker, topic, timeout=120)
+    publisher = KafkaPublisher(broker, topic, timeout=600)
     for each in (1, 2):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
     publisher.sync()
@@ -106,7 +106,7 @@ def test_a_connection_without_messages_is_closed_and_opened_again(broker, topic,
 
 
 def test_the_largest_message_passes(broker, topic):
-    publisher = KafkaPublisher(broker, topic, compression=None, timeout=120)
+    publisher = KafkaPublisher(broker, topic, compression=None, timeout=600)
     # Runs are of at most 65,535 bytes a payload: the largest message has many rows.
     largest = largest_message()
     publisher.publish(0, largest)
@@ -158,21 +158,12 @@ class _Bursts(threading.Thread):
         number = 0
         while not self.enough.is_set():
             burst = [message((number + at).to_bytes(8, "big")) for at in range(200)]
-            while not self._sent(burst):
+            while not sent(self._publisher, *burst):
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             self.acknowledged.update(burst)
             number += len(burst)
         self._publisher.close()
-
-    def _sent(self, burst):
-        try:
-            for at, each in enumerate(burst):
-                self._publisher.publish(at, each)
-            self._publisher.sync()
-        except PublishError:
-            return False
-        return True
 
 
 def test_a_broker_killed_while_it_is_sent_to_loses_nothing_acknowledged(local, broker, topic):
@@ -220,6 +211,17 @@ def test_a_broker_killed_while_it_is_sent_to_loses_nothing_acknowledged(local, b
     assert {record.value for record in read_all(broker, bursts_topic)} == bursts.acknowledged
 
 
+def sent(publisher, *messages):
+    """Whether messages have been acknowledged."""
+    try:
+        for at, each in enumerate(messages):
+            publisher.publish(at, each)
+        publisher.sync()
+    except PublishError:
+        return False
+    return True
+
+
 def wait_until_stopped(process):
     """Wait until no thread of a process that was sent SIGSTOP runs any more."""
     deadline = time.monotonic() + 300
@@ -235,8 +237,9 @@ def test_a_slow_broker_costs_the_timeout_and_what_it_took_comes_again_as_the_sam
     local, broker, topic
 ):
     publisher = KafkaPublisher(broker, topic, timeout=6)
-    publisher.publish(0, message(b"connected"))
-    publisher.sync()
+    deadline = time.monotonic() + 300
+    while not sent(publisher, message(b"connected")):
+        assert time.monotonic() < deadline
     client = device(7, publisher)
     local.signal(signal.SIGSTOP)
     try:
@@ -244,7 +247,7 @@ def test_a_slow_broker_costs_the_timeout_and_what_it_took_comes_again_as_the_sam
         started = time.monotonic()
         result = client.flush()
         # However busy the machine is; the client would try for two minutes by itself.
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 100
         assert (result.sent, result.remaining) == (0, 1)
         assert isinstance(result.error, PublishError)
     finally:
@@ -302,7 +305,7 @@ def test_a_process_leaves_within_a_second_whatever_the_broker_does(local, broker
             process.stdin.flush()
             assert process.stdout.readline() == "leaving\n"
             # Within a second if the machine has time, and long before the timeout.
-            process.wait(60)
+            process.wait(300)
         finally:
             local.signal(signal.SIGCONT)
         assert (process.returncode, process.stderr.read()) == (0, "")
@@ -313,7 +316,7 @@ import os, sys
 from clientsdk import Broker, KafkaPublisher
 from clientsdk.publishers import kafka_connections
 from messages import message
-publisher = KafkaPublisher(Broker.from_file(sys.argv[1]), sys.argv[2], timeout=120)
+publisher = KafkaPublisher(Broker.from_file(sys.argv[1]), sys.argv[2], timeout=600)
 
 def send(sent):
     publisher.publish(0, message(sent))

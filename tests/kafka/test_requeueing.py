@@ -77,7 +77,7 @@ def test_a_streaming_job_is_given_back_what_it_rejected(
     (state / QUARANTINE_NOTE).unlink()
     published(broker, topic, state)
     sent = rejects(state)
-    producer = KafkaProducer(**broker.options(10))
+    producer = KafkaProducer(**broker.options(300))
     producer.send(str(origin), b"poison", key=b"poison")
     producer.send(str(origin), None, key=b"poison", headers=[("append", b"soon")])
     impossible = ((1 << 80, 1), (-5, 1), (1 << 62, 1), (5, -1))
@@ -85,7 +85,7 @@ def test_a_streaming_job_is_given_back_what_it_rejected(
         said = Reject(Reason.UNKNOWN_PLAN, sent[0].message, append, rows)
         record = quarantine_record(said, "poison", b"%d" % number)
         producer.send(str(origin), record.value, key=record.key, headers=list(record.headers))
-    producer.flush(10)
+    producer.flush(300)
     producer.close()
     command = given(tmp_path, "--broker", str(local.client_file), "--topic", str(topic))
     assert main([*command, "--dry-run"]) == 0

@@ -20,7 +20,7 @@ from deploy.process import start_seconds
 
 USER, PASSWORD = "sotto", "a password of tests"
 #: How long the server may take to start or to stop on a quiet machine, s.
-PATIENCE = 30
+PATIENCE = 300
 
 
 def installation() -> Path:
@@ -82,7 +82,7 @@ class LocalPostgres:
         deadline = time.monotonic() + start_seconds(PATIENCE)
         while True:
             try:
-                psycopg.connect(self.dsn("postgres"), connect_timeout=5).close()
+                psycopg.connect(self.dsn("postgres"), connect_timeout=60).close()
                 return
             except psycopg.OperationalError:
                 assert self._process.poll() is None, (self._folder / "log").read_text()

@@ -105,7 +105,7 @@ def test_several_writers_make_the_views_at_once(reader: ResultsReader, url: sql.
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(600)
     assert failures == []
     project(url)
     assert len(reader.windows()) == 7

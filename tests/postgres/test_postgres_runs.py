@@ -88,7 +88,7 @@ def test_a_run_killed_within_the_transaction_leaves_nothing_of_it(
         target=killed, args=(log, tmp_path / "state", url)
     )
     process.start()
-    process.join(60)
+    process.join(600)
     assert process.exitcode == 9
     assert not any(projected(text(url)).values())
     aggregate(log, tmp_path / "state", plans(), url, max_reports=MAX_REPORTS)
@@ -117,7 +117,7 @@ def test_who_reads_sees_whole_generations(log: Path, url: sql.URL, tmp_path: Pat
 
     def look(step: str) -> None:
         """Go on when somebody has read something, so that one generation more is seen."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while step == "projected" and not seen:
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -67,7 +67,7 @@ def serving(files):
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         for thread in threads:
-            thread.join(30)
+            thread.join(300)
 
 
 def of(pseudonym: bytes) -> bytes:

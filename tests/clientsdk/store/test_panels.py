@@ -121,7 +121,7 @@ print(*sorted(outcomes))
     workers = [start(code, path) for _ in range(2)]
     accepted = []
     for worker in workers:
-        out, err = worker.communicate(timeout=100)
+        out, err = worker.communicate(timeout=600)
         assert worker.returncode == 0, err
         numbers, outcomes = out.split("\n")[:2]
         accepted += map(int, numbers.split())

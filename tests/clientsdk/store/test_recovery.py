@@ -540,7 +540,7 @@ client.close()
     workers = [start(code, path) for _ in range(3)]
     said = set()
     for worker in workers:
-        out, err = worker.communicate(timeout=60)
+        out, err = worker.communicate(timeout=600)
         assert worker.returncode == 0, err
         said.add(out)
     assert len(said) == 1

@@ -105,7 +105,7 @@ def test_a_fork_of_the_process_cannot_go_on() -> None:
     state, answers = state_of("grr2", 0, SeededSource(1)), context.SimpleQueue()
     child = context.Process(target=_relax_in_child, args=(state, answers))
     child.start()
-    child.join(120)
+    child.join(600)
     assert child.exitcode == 0
     assert "process" in answers.get()
 

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import hmac
 import json
-import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from aiosmtpd.smtp import AuthResult
 from certificates import Authority
 from moving_results import MovingResults, when
 
+from deploy.ports import free_ports
 from pipelines.alerts.configuration import Configuration, EmailFile, MetricWatched, WebhookFile
 from pipelines.alerts.kept import Alert
 from pipelines.alerts.notifiers import Email, NotificationError, Webhook, payload
@@ -172,8 +172,7 @@ def mailbox(authority):
         right = (given.login, given.password) == (b"sotto", b"open sesame")
         return AuthResult(success=right, handled=False)
 
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        box.port = free.getsockname()[1]
+    (box.port,) = free_ports(1)
     controller = Controller(
         box,
         hostname="127.0.0.1",
@@ -182,6 +181,7 @@ def mailbox(authority):
         require_starttls=True,
         auth_required=True,
         authenticator=authenticate,
+        ready_timeout=300,
     )
     controller.start()
     yield box
@@ -312,7 +312,7 @@ def test_a_watch_that_runs_sends_what_comes(tmp_path):
         # There are no results yet, which is said once and not the end.
         results.write({"red": [(0.2, 0.02)] * 20})
         results.write({"red": [(0.5, 0.02)]}, first=20)
-        assert arrived.wait(60)
+        assert arrived.wait(600)
     finally:
         stopped.set()
         thread.join()

@@ -76,12 +76,12 @@ def shown(program: str, profile: str, script: str) -> str:
                 *(program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
                 *("--disable-background-networking", "--disable-component-update"),
                 *("--disable-dev-shm-usage", f"--user-data-dir={profile}"),
-                *("--virtual-time-budget=20000", "--timeout=60000", "--dump-dom"),
+                *("--virtual-time-budget=20000", "--timeout=300000", "--dump-dom"),
                 f"http://127.0.0.1:{server.server_port}/",
             ],
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=900,
             check=False,
         )
     finally:

@@ -14,10 +14,21 @@ import subprocess
 import threading
 import time
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 from certificates import Authority
-from live_collector import PLAN, LiveCollector, body, message, received, request, wait_for
+from live_collector import (
+    NO_MIDNIGHT,
+    PATIENCE,
+    PLAN,
+    LiveCollector,
+    body,
+    message,
+    received,
+    request,
+    wait_for,
+)
 
 from pipelines.collector.keys import drop_key, new_key
 from sotto.cli import main
@@ -87,7 +98,7 @@ def hostile(canary: str) -> list[bytes]:
 
 
 def test_nothing_of_a_request_but_its_messages_is_printed_or_stored(tmp_path):
-    with LiveCollector(tmp_path) as collector:
+    with LiveCollector(tmp_path, prelude=NO_MIDNIGHT) as collector:
         for each in hostile(CANARY):
             with collector.connect(ADDRESS) as connection:
                 # The others are answered, or not, and wait for more.
@@ -95,6 +106,7 @@ def test_nothing_of_a_request_but_its_messages_is_printed_or_stored(tmp_path):
                 with suppress(TimeoutError):
                     connection.sendall(each)
                     received(connection)
+        wait_for(lambda: not connections_of(collector.port))
         # A disk that is full: what is printed then says nothing of a request either.
         size = max(path.stat().st_size for path in collector.log.rglob("*.seg"))
         limit = resource.prlimit(collector.process.pid, resource.RLIMIT_FSIZE, (size, -1))
@@ -113,8 +125,15 @@ def test_nothing_of_a_request_but_its_messages_is_printed_or_stored(tmp_path):
                 assert text not in str(path)
 
 
+def connections_of(port: int) -> int:
+    """Return how many connections to a port are open at its end."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    # Established, or closed at the other end alone.
+    return sum(row[1].endswith(f":{port:04X}") and row[3] in ("01", "08") for row in rows)
+
+
 def test_what_is_stored_has_no_time_finer_than_a_second(tmp_path):
-    with LiveCollector(tmp_path) as collector:
+    with LiveCollector(tmp_path, prelude=NO_MIDNIGHT) as collector:
         sent = [message() for _ in range(20)]
         for each in sent:
             assert collector.post(body(each)) == 204
@@ -163,13 +182,13 @@ def test_messages_of_one_connection_lie_among_others(tmp_path):
 def test_who_sends_no_whole_head_is_cut_off(impatient, sent):
     begin = time.monotonic()
     assert impatient.ask(sent) == b""
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 300
 
 
 def cut_off(connection: socket.socket, part: bytes, pause: float) -> int:
     """Send a part over and over until the connection breaks; return how often."""
     begin, sent = time.monotonic(), 0
-    while time.monotonic() < begin + 60:
+    while time.monotonic() < begin + 300:
         try:
             connection.sendall(part)
         except ConnectionError:
@@ -275,9 +294,8 @@ def test_a_connection_lives_for_many_requests_and_ends_when_idle(collector, impa
         for _ in range(20):
             connection.sendall(request(body()))
             assert connection.recv(1000).startswith(b"HTTP/1.1 204 ")
-    with impatient.connect() as connection:
-        connection.sendall(request(body()))
-        assert received(connection).startswith(b"HTTP/1.1 204 ")
+    # Unless it was cut off before, since this process had to wait amid a request.
+    wait_for(lambda: impatient.ask(request(body())).startswith(b"HTTP/1.1 204 "))
 
 
 def test_more_connections_than_there_may_be_are_answered(impatient):
@@ -326,7 +344,8 @@ limits.Limits = partial(limits.Limits, connections=8)
         with context.wrap_socket(collector.connect()) as idle:
             collector.process.send_signal(signal.SIGTERM)
             assert received(idle) == b""
-        assert collector.stop() == 0
+        # Another SIGTERM amid its last moments would kill it.
+        assert collector.process.wait(PATIENCE) == 0
         assert [received(each) for each in others] == [b""] * 3
         assert collector.output().count("\n") == 1
         for each in (*held, *others):
@@ -349,13 +368,13 @@ GroupCommit.write = noted
             collector.process.send_signal(signal.SIGTERM)
             assert received(connection).startswith(b"HTTP/1.1 204 ")
             assert received(idle) == b""
-        assert collector.stop() == 0
+        assert collector.process.wait(PATIENCE) == 0
         assert len(collector.records()) == 1
         assert collector.output().count("\n") == 2
 
 
 def test_a_full_disk_is_a_503_until_there_is_room(tmp_path):
-    with LiveCollector(tmp_path) as collector:
+    with LiveCollector(tmp_path, prelude=NO_MIDNIGHT) as collector:
         assert collector.post(body()) == 204
         (segment,) = collector.log.rglob("*.seg")
         # In the middle of the next record.
@@ -406,12 +425,19 @@ def test_keys_and_plans_are_read_again(tmp_path):
 
         later = json.loads(PLAN.to_json()) | {"version": PLAN.version + 1}
         text = json.dumps(later, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        (folder / "later.json").write_text(text)
+        put(folder / "later.json", text)
         wait_for(lambda: b'"version":2' in collector.ask(get("/v1/plans/fleet.example")))
-        (folder / "wrong.json").write_text(text[:50])
+        put(folder / "wrong.json", text[:50])
         wait_for(lambda: "wrong.json is left out" in collector.output())
         time.sleep(1.5)
         assert collector.output().count("\n") == 3
+
+
+def put(path: Path, text: str) -> None:
+    """Write a file that nobody finds before it is whole."""
+    written = path.with_suffix(".new")
+    written.write_text(text)
+    written.replace(path)
 
 
 def get(target: str) -> bytes:
@@ -464,7 +490,7 @@ def test_curl(collector, tmp_path):
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=600,
         )
         assert int(done.stdout) == status, name
     assert sent in [each.body for each in collector.records()]

@@ -127,10 +127,10 @@ def test_sotto_serve_sends_what_it_finds_and_ends_when_it_is_told(results, tmp_p
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
             try:
-                assert arrived.wait(120)
+                assert arrived.wait(600)
             finally:
                 process.send_signal(signal.SIGTERM)
-                process.wait(60)
+                process.wait(600)
         assert process.returncode == 0
     finally:
         server.shutdown()

@@ -207,7 +207,7 @@ def test_a_page_that_is_kept_waits_for_none_that_is_made(url, monkeypatch):
 
     def slowly(*given):
         begun.release()
-        assert go_on.wait(60)
+        assert go_on.wait(600)
         return make(*given)
 
     monkeypatch.setattr(rendering, "make", slowly)
@@ -216,10 +216,10 @@ def test_a_page_that_is_kept_waits_for_none_that_is_made(url, monkeypatch):
     with ThreadPoolExecutor(3) as pool:
         try:
             asked = [pool.submit(ask, app, THEME)]
-            assert begun.acquire(timeout=60)
-            assert pool.submit(ask, app, "/").result(60).text == kept
+            assert begun.acquire(timeout=600)
+            assert pool.submit(ask, app, "/").result(600).text == kept
             asked.append(pool.submit(ask, crowded, THEME))
-            assert begun.acquire(timeout=60)
+            assert begun.acquire(timeout=600)
             busy = ask(crowded, "/")
             assert (busy.status, busy.headers["retry-after"]) == (503, "5")
             assert "This page tries again." in busy.text

@@ -22,8 +22,14 @@ ROOT = Path(__file__).parents[3]
 THEME = "/metrics/app.example/look/1/theme"
 PAGES = ("/", "/plans", "/health", "/plans/app.example/look/1", THEME,
          "/metrics/app.example/look/1/speed", "/metrics/app.example/look/1/page")  # fmt: skip
+#: Keeps what is said to who cannot see, for two seconds each time, until the page is loaded again.
+NOTES = """() => {
+    window.said = [];
+    const note = () => window.said.push(document.getElementById("live").textContent);
+    new MutationObserver(note).observe(document.body, { childList: true, subtree: true });
+}"""
 #: Milliseconds that a page may take to become what is waited for.
-PATIENCE = 60_000
+PATIENCE = 300_000
 
 
 @contextmanager
@@ -83,18 +89,19 @@ def open_page(browser):
 def test_an_analyst_clicks_from_the_overview_to_an_earlier_window(open_page, address):
     page = open_page(address)
     page.get_by_role("link", name="theme").click()
-    assert page.get_by_role("heading", level=1).inner_text() == "theme"
+    page.get_by_role("heading", level=1, name="theme").wait_for()
+    page.wait_for_load_state()
     assert page.get_by_role("img").count() >= 5
     page.get_by_label("Window", exact=True).select_option("2 Jan 2025")
     page.get_by_role("button", name="Show").click()
     page.wait_for_url("**?window=1735776000000")
-    assert page.get_by_text("2 Jan 2025 to 9 Jan 2025").is_visible()
+    page.get_by_text("2 Jan 2025 to 9 Jan 2025").wait_for()
     page.get_by_role("link", name="later ›").click()
     page.wait_for_url("**?window=1736380800000")
     page.get_by_role("link", name="look 1").click()
-    assert page.get_by_role("heading", level=1).inner_text() == "Plan look, version 1"
+    page.get_by_role("heading", level=1, name="Plan look, version 1").wait_for()
     page.get_by_role("link", name="Data health").click()
-    assert page.get_by_role("row", name="late older than any report may be 4,321").is_visible()
+    page.get_by_role("row", name="late older than any report may be 4,321").wait_for()
 
 
 def test_the_keyboard_reaches_the_content_and_what_figures_mean(open_page, address):
@@ -110,7 +117,7 @@ def test_the_keyboard_reaches_the_content_and_what_figures_mean(open_page, addre
         if page.evaluate("document.activeElement.tagName") == "SUMMARY":
             break
     page.keyboard.press("Enter")
-    assert sentence.is_visible()
+    sentence.wait_for()
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
 
 
@@ -137,7 +144,7 @@ def test_without_a_script_windows_can_be_chosen(open_page, address):
     page = open_page(f"{address}{THEME}", java_script_enabled=False)
     page.get_by_label("Window", exact=True).select_option("9 Jan 2025")
     page.get_by_role("button", name="Show").click()
-    assert page.get_by_text("9 Jan 2025 to 16 Jan 2025").is_visible()
+    page.get_by_text("9 Jan 2025 to 16 Jan 2025").wait_for()
 
 
 def test_a_page_shows_new_results_without_being_loaded_again(open_page, tmp_path):
@@ -145,13 +152,14 @@ def test_a_page_shows_new_results_without_being_loaded_again(open_page, tmp_path
     write_results(tmp_path)
     with serving(tmp_path) as address:
         page = open_page(f"{address}{THEME}")
-        page.evaluate("window.marked = true")
+        page.evaluate(NOTES)
         page.locator("summary").first.click()
         write_results(tmp_path, generation=2, windows=4)
         page.get_by_text("23 Jan 2025 to 30 Jan 2025").wait_for()
-        assert page.evaluate("window.marked")
+        assert "Updated: new results have been counted." in page.evaluate("window.said")
         assert page.locator("details[open]").count() == 1
-        assert page.get_by_role("status").inner_text() == "Updated: new results have been counted."
+        # It would ask a server that is not there any more, and say so.
+        page.close()
 
 
 def test_a_waiting_page_becomes_the_results(browser, tmp_path):
@@ -159,7 +167,7 @@ def test_a_waiting_page_becomes_the_results(browser, tmp_path):
         page = browser.new_page()
         page.set_default_timeout(PATIENCE)
         page.goto(address)
-        assert page.get_by_role("heading", level=1).inner_text() == "No results yet"
+        page.get_by_role("heading", level=1, name="No results yet").wait_for()
         write_results(tmp_path)
         page.get_by_role("link", name="theme").wait_for()
         page.close()
@@ -176,10 +184,10 @@ def test_the_token_is_asked_for_once(browser, tmp_path):
         page.goto(f"{address}{THEME}")
         page.get_by_label("Token").fill("wrong")
         page.get_by_role("button", name="Sign in").click()
-        assert page.get_by_role("alert").is_visible()
+        page.get_by_role("alert").wait_for()
         page.get_by_label("Token").fill(token.read_text("utf-8"))
         page.get_by_role("button", name="Sign in").click()
         page.get_by_role("link", name="theme").click()
         page.get_by_role("button", name="Sign out").click()
-        assert page.get_by_label("Token").is_visible()
+        page.get_by_label("Token").wait_for()
         page.close()

@@ -307,7 +307,7 @@ def command(*arguments, **options):
     return subprocess.run(
         [sys.executable, "-m", "sotto.cli", *map(str, arguments)],
         capture_output=True,
-        timeout=60,
+        timeout=600,
         check=False,
         **options,
     )
@@ -321,7 +321,7 @@ def test_a_reader_that_goes_away_is_no_error(plan_file):
             [sys.executable, "-m", "sotto.cli", "plan", "check", plan_file],
             stdout=closed,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=600,
             check=False,
         )
     assert (done.returncode, done.stderr) == (141, b"")
@@ -340,7 +340,7 @@ def test_an_interrupt_is_quiet(tmp_path):
         # signal have come just before that began.
         with open(fifo, "wb"):
             waiting.send_signal(signal.SIGINT)
-        assert waiting.wait(timeout=60) == 130
+        assert waiting.wait(timeout=600) == 130
         assert waiting.stderr is not None
         assert waiting.stderr.read() == b""
 

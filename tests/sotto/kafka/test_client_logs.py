@@ -33,7 +33,7 @@ def rude() -> Iterator[str]:
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}"
         server.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
+        thread.join(300)
 
 
 def aggregate(rude: str, folder: Path, level: str | None = None) -> subprocess.Popen[str]:
@@ -55,7 +55,7 @@ def errors(process: subprocess.Popen[str]) -> list[str]:
     """Return what a run prints on standard error."""
     with process:
         try:
-            return process.communicate(timeout=120)[1].splitlines()
+            return process.communicate(timeout=600)[1].splitlines()
         finally:
             process.kill()
 

@@ -188,7 +188,7 @@ def test_ruff_leaves_it_as_it_is(folder):
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
@@ -204,7 +204,7 @@ def test_a_wrong_value_is_an_error_of_mypy(folder):
         env={"MYPYPATH": str(ROOT), "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=900,
         check=False,
     )
     errors = [line for line in done.stdout.splitlines() if ": error:" in line]
