@@ -214,8 +214,8 @@ def _levels(mechanism: Mechanism, strata: Ints, pairs: Ints, context: Context) -
         together[False].append((n, 1 - low))
     if len(each) > 1:
         # Pairs of one chain depend on each other, but each has these bounds given the others.
-        n, equal = (sum(look[column] for look in looks) for column in (1, 2))
-        looks.append(("successive levels", n, equal, together))
+        every = (sum(look[1] for look in looks), sum(look[2] for look in looks))
+        looks.append(("successive levels", *every, together))
     parts = [1.0]
     if len(each) > 1:
         parts = [*[(1 - _TOGETHER) / len(each)] * len(each), _TOGETHER]
@@ -261,10 +261,8 @@ def _kept(mechanism: Mechanism, strata: Ints, lower: int, upper: int, n: int) ->
     for many, end in ends.items():
         shares = np.minimum(np.ceil((known if many else 1 - known) * _FINE) / _FINE, end)
         values, place = np.unique(-shares, return_inverse=True)
-        seen = np.zeros(values.size)
-        if known.size:
-            reports = chain.hits(strata)[0].sum(axis=1)[upper:]
-            seen = np.bincount(place, reports.reshape(-1), values.size)
+        reports = chain.hits(strata)[0].sum(axis=1)[upper:].reshape(-1)[: known.size]
+        seen = np.bincount(place, reports, values.size)
         taken = np.diff(np.minimum(np.cumsum(seen), n), prepend=0.0)
         found[many] = [*zip(taken.tolist(), (-values).tolist(), strict=True)]
         found[many].append((n - float(taken.sum()), end))
