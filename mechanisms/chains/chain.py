@@ -104,6 +104,13 @@ class Chain(ABC):
         Given the output of the ``upper`` level, whichever it is: the same for most chains.
         """
 
+    def kept(self, lower: int, upper: int, newest: int) -> Floats | None:
+        """Return the same given each output of a level that is not below ``upper``: ``(k,)``.
+
+        None where that is :meth:`repeats`, whichever the output is; as here.
+        """
+        return None
+
     @abstractmethod
     def hits(self, table: Ints) -> tuple[Ints, Ints]:
         """Return what ``(..., cells)`` counts say: ``(..., k)`` hits and ``(...,)`` of how many.
@@ -114,6 +121,13 @@ class Chain(ABC):
     @abstractmethod
     def limits(self, level: int) -> tuple[Floats, Floats]:
         """Return the smallest and largest probability of each hit, over all inputs: ``(k,)``."""
+
+    def mixed(self, level: int) -> Floats | None:
+        """Return the probability of each hit by input, ``(inputs, k)``, or None.
+
+        None where every share of hits within :meth:`limits` is that of some values.
+        """
+        return None
 
 
 class SymbolOutputs(Chain):

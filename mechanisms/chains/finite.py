@@ -116,16 +116,32 @@ class FiniteChain(StepChain):
 
     def repeats(self, lower: int, upper: int) -> tuple[float, float]:
         """Return the bounds over the outputs of the ``upper`` level that occur."""
-        between = np.eye(self.size)
-        for step in reversed(self.steps[lower:upper]):
-            between = between @ _floats(step)
-        occurs = self.matrix(upper).max(axis=0) > 0
-        kept = np.diagonal(between)[occurs]
+        kept = np.diagonal(self._between(lower, upper))[self.matrix(upper).max(axis=0) > 0]
         return float(kept.min()), float(kept.max())
+
+    def kept(self, lower: int, upper: int, newest: int) -> Floats | None:
+        if all(isinstance(step, SymbolDraw) for step in self.steps[lower:upper]):
+            return None
+        return self._between(upper, newest) @ np.diagonal(self._between(lower, upper))
+
+    def _between(self, lower: int, upper: int) -> Floats:
+        """Return the probabilities of outputs of a level given those of one above."""
+        between = np.eye(self.size)
+        for step in reversed(self._degradations[lower:upper]):
+            between = between @ step
+        return between
+
+    @cached_property
+    def _degradations(self) -> list[Floats]:
+        """The steps as floats: they are asked for whenever a window is looked at."""
+        return [_floats(step) for step in self.steps]
 
     def limits(self, level: int) -> tuple[Floats, Floats]:
         matrix = self.matrix(level)
         return matrix.min(axis=0), matrix.max(axis=0)
+
+    def mixed(self, level: int) -> Floats | None:
+        return self.matrix(level) if self.size > 2 else None
 
     def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         outputs, logs = self.symbols(reports), self.log_matrices[level]

@@ -150,11 +150,18 @@ class PackedChain(Chain):
         low, high = self.single.repeats(lower, upper)
         return low**self.answers, high**self.answers
 
+    def kept(self, lower: int, upper: int, newest: int) -> Floats | None:
+        # Counts do not say which answers a report of several has.
+        return self.single.kept(lower, upper, newest) if self.answers == 1 else None
+
     def hits(self, table: Ints) -> tuple[Ints, Ints]:
         return self.single.hits(table)
 
     def limits(self, level: int) -> tuple[Floats, Floats]:
         return self.single.limits(level)
+
+    def mixed(self, level: int) -> Floats | None:
+        return self.single.mixed(level)
 
     def log_ratios(self, one: Any, other: Any, reports: Bytes, level: int) -> Floats:
         symbols, width = self.symbols(reports), self.single.payload_width

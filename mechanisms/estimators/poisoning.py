@@ -28,13 +28,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechanisms.arrays import Ints
+from mechanisms.arrays import Bools, Ints
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
+from mechanisms.estimators.expectation import GAP, ROUNDING, largest_likelihood
 from mechanisms.estimators.frequency import count_table
 from mechanisms.estimators.tails import (
     binomial_tail,
@@ -55,6 +57,13 @@ _NEGLIGIBLE = 0.001
 #: most so much (:func:`pipelines.aggregation.table.payload_tags`).
 _COMPARED, _SHARED_TAG = 4, 2.0**-32
 _LOG_RATE = math.log(FALSE_ALARM)
+#: Probabilities that depend on a report are rounded up to such a part, to be looked at together.
+_FINE = 4000
+#: So much of the false alarms that are allowed is that of all pairs of levels together.
+_TOGETHER = 0.9
+
+#: Numbers of trials, each with the probability of a yes.
+Groups: TypeAlias = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -67,8 +76,8 @@ class Finding:
         ``coins``, ``levels``, ``bits`` or ``cells``.
     statistic, expected, threshold : float
         A share that was seen, the nearest one that honest devices have on average, and the one from
-        which on it is an alarm. For ``coins``, where no single one of them stands out, the relative
-        entropy of their shares to the law, in nats, times the reports.
+        which on it is an alarm. For ``coins`` and ``cells``, where no single one of them stands
+        out, the relative entropy of their shares to the (nearest) law, in nats, times the reports.
     p_value : float
         Bound of the probability that honest devices show as much, by chance.
     n : int
@@ -137,7 +146,7 @@ def findings(
     strata = table.reshape(mechanism.levels, mechanism.strata, -1)
     for found in (
         _coins(mechanism, strata, context),
-        _levels(mechanism, seen, context),
+        _levels(mechanism, strata, seen, context),
         _bits(mechanism, strata, context, together),
         _cells(mechanism, table, context, together),
     ):
@@ -183,23 +192,40 @@ def _coins(mechanism: Mechanism, strata: Ints, context: Context) -> Finding | No
     return Finding("coins", found, share, limit, _probability(log_p), n, message)
 
 
-def _levels(mechanism: Mechanism, pairs: Ints, context: Context) -> Finding | None:
-    groups: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
-    n = equal = 0
-    for upper in range(1, mechanism.levels):
-        for lower in range(upper):
-            number, same = pairs[upper, 2 * lower : 2 * lower + 2].tolist()
-            if number:
-                low, high = mechanism.chain.repeats(lower, upper)
-                if mechanism.payload_width > _COMPARED:
-                    high += (1 - high) * _SHARED_TAG
-                groups[True].append((number, high))
-                groups[False].append((number, 1 - low))
-                n, equal = n + number, equal + same
+def _levels(mechanism: Mechanism, strata: Ints, pairs: Ints, context: Context) -> Finding | None:
+    each = [
+        (upper, lower)
+        for upper in range(1, mechanism.levels)
+        for lower in range(upper)
+        if pairs[upper, 2 * lower]
+    ]
     # A chain has a pair for each level but its first, so that pairs are of fewer chains.
     chains = int(pairs[:, ::2].sum(axis=1).max(initial=0))
-    if chains < context.least or not n:
+    if chains < context.least or not each:
         return None
+    looks: list[tuple[str, int, int, dict[bool, Groups]]] = []
+    together: dict[bool, Groups] = {True: [], False: []}
+    for upper, lower in each:
+        n, equal = pairs[upper, 2 * lower : 2 * lower + 2].tolist()
+        which = f"levels {lower + 1} and {upper + 1}"
+        looks.append((which, n, equal, _kept(mechanism, strata, lower, upper, n)))
+        low, high = mechanism.chain.repeats(lower, upper)
+        together[True].append((n, _or_same_tag(mechanism, high)))
+        together[False].append((n, 1 - low))
+    if len(each) > 1:
+        # Pairs of one chain depend on each other, but each has these bounds given the others.
+        every = (sum(look[1] for look in looks), sum(look[2] for look in looks))
+        looks.append(("successive levels", *every, together))
+    parts = [1.0]
+    if len(each) > 1:
+        parts = [*[(1 - _TOGETHER) / len(each)] * len(each), _TOGETHER]
+    logs = [
+        min(sum_tail(groups[True], equal), sum_tail(groups[False], n - equal)) + math.log(2 / part)
+        for part, (_, n, equal, groups) in zip(parts, looks, strict=True)
+    ]
+    worst = min(range(len(looks)), key=logs.__getitem__)
+    which, n, equal, groups = looks[worst]
+    tests = math.log(2 / parts[worst])
     ends = {many: sum(number * p for number, p in groups[many]) / n for many in groups}
     many = equal / n > ends[True]
     expected = ends[True] if many else max(1 - ends[False], 0.0)
@@ -207,18 +233,46 @@ def _levels(mechanism: Mechanism, pairs: Ints, context: Context) -> Finding | No
         expected = equal / n
 
     def bound(share: float) -> float:
-        return sum_tail(groups[many], n * (share if many else 1 - share)) + math.log(2)
+        return sum_tail(groups[many], n * (share if many else 1 - share)) + tests
 
     limit = first_below(bound, expected, float(many), _LOG_RATE)
     if many:
         limit = max(limit, expected + _NEGLIGIBLE * (1 - expected))
     what = "devices repeat answers" if many else "devices draw every level from the value"
     message = (
-        f"{_percent(equal / n)} of {n:,} pairs of successive levels of a chain are equal, "
+        f"{_percent(equal / n)} of {n:,} pairs of {which} of a chain are equal, "
         f"not {_percent(expected)}: {what}"
     )
-    log_p = bound(equal / n)
-    return Finding("levels", equal / n, expected, limit, _probability(log_p), n, message)
+    return Finding("levels", equal / n, expected, limit, _probability(logs[worst]), n, message)
+
+
+def _kept(mechanism: Mechanism, strata: Ints, lower: int, upper: int, n: int) -> dict[bool, Groups]:
+    """Return of how many of ``n`` pairs of two levels which share is equal, at most, and is not.
+
+    Where it depends on the report that counts, the shares are those of the reports that there are:
+    of the ``n`` of them that have most, where some have no pair.
+    """
+    chain = mechanism.chain
+    low, high = chain.repeats(lower, upper)
+    ends = {True: _or_same_tag(mechanism, high), False: 1 - low}
+    newest = [chain.kept(lower, upper, level) for level in range(upper, mechanism.levels)]
+    known = np.concatenate([each for each in newest if each is not None] or [np.empty(0)])
+    found: dict[bool, Groups] = {}
+    for many, end in ends.items():
+        shares = np.minimum(np.ceil((known if many else 1 - known) * _FINE) / _FINE, end)
+        values, place = np.unique(-shares, return_inverse=True)
+        reports = chain.hits(strata)[0].sum(axis=1)[upper:].reshape(-1)[: known.size]
+        seen = np.bincount(place, reports, values.size)
+        taken = np.diff(np.minimum(np.cumsum(seen), n), prepend=0.0)
+        found[many] = [*zip(taken.tolist(), (-values).tolist(), strict=True)]
+        found[many].append((n - float(taken.sum()), end))
+    return found
+
+
+def _or_same_tag(mechanism: Mechanism, equal: float) -> float:
+    """Return the probability that payloads look equal."""
+    wide = mechanism.payload_width > _COMPARED
+    return equal + (1 - equal) * _SHARED_TAG if wide else equal
 
 
 def _bits(mechanism: Mechanism, strata: Ints, context: Context, together: int) -> Finding | None:
@@ -235,7 +289,7 @@ def _bits(mechanism: Mechanism, strata: Ints, context: Context, together: int) -
         ends = [true * p + (width - true) * q for true in mechanism.true_bits]
         many = ones / n > ends[1]
         true = mechanism.true_bits[many]
-        groups: list[tuple[float, float]] = [(n * true, p), (n * (width - true), q)]
+        groups: Groups = [(n * true, p), (n * (width - true), q)]
         if not many:
             groups = [(number, 1 - share) for number, share in groups]
         expected = min(max(ones / n, ends[0]), ends[1])
@@ -253,7 +307,7 @@ def _bits(mechanism: Mechanism, strata: Ints, context: Context, together: int) -
 
 
 def _bits_bound(
-    groups: list[tuple[float, float]],
+    groups: Groups,
     n: int,
     width: int,
     many: bool,
@@ -273,7 +327,9 @@ def _cells(mechanism: Mechanism, table: Ints, context: Context, together: int) -
         return None
     low, high = (np.broadcast_to(end, hits.shape) for end in ends)
     trials = np.maximum(reports, 1)[..., None]
-    tests = math.log(2 * hits.size)
+    # Where all answers of a level are looked at together, too, each has half of the false alarms.
+    whole = mechanism.chain.mixed(0) is not None
+    tests = math.log(2 * hits.size * (1 + whole))
     logs = binomial_tail(hits, trials, low, high) / together + tests
     logs[~looked] = math.inf
     at = np.unravel_index(int(logs.argmin()), logs.shape)
@@ -291,7 +347,45 @@ def _cells(mechanism: Mechanism, table: Ints, context: Context, together: int) -
         f"{_percent(nearest)} would"
     )
     limit = _limit(found, least, most, n, together, tests)
-    return Finding("cells", found, nearest, limit, _probability(float(logs[at])), n, message)
+    cell_alone = Finding("cells", found, nearest, limit, _probability(float(logs[at])), n, message)
+    mixed = _mixture(mechanism, hits, looked, together)
+    return cell_alone if mixed is None or cell_alone.p_value <= mixed.p_value else mixed
+
+
+def _mixture(mechanism: Mechanism, hits: Ints, looked: Bools, together: int) -> Finding | None:
+    """Look at all answers of a level at once: do any values have such shares of them?
+
+    The likelihood of the closest shares is proved to be the largest but for a small gap. The bound
+    of :func:`multinomial_tail` holds for values that differ, too: a product of log-convex functions
+    of the numbers of answers is largest on average where all reports have the average law.
+    """
+    worst: Finding | None = None
+    for level in np.flatnonzero(looked.any(axis=1)).tolist():
+        matrix = mechanism.chain.mixed(level)
+        if matrix is None:
+            continue
+        possible = matrix.max(axis=0) > 0
+        every = np.where(looked[level, :, None], hits[level], 0).sum(axis=0)
+        seen, n, outcomes = every[possible], int(every.sum()), int(possible.sum())
+        values, _, proved = largest_likelihood(matrix[:, possible], seen)
+        if not proved or n > seen.sum():
+            continue
+        known = seen > 0
+        law = (values @ matrix[:, possible])[known]
+        evidence = float((seen[known] * np.log(seen[known] / n / law)).sum())
+        evidence = max(evidence - max(GAP, n * ROUNDING), 0.0)
+        bound = partial(_mixture_bound, outcomes, together, math.log(2 * mechanism.levels))
+        p_value = _probability(bound(evidence))
+        if worst is not None and p_value >= worst.p_value:
+            continue
+        end = first_below(bound, outcomes - 1.0, 100.0 * (outcomes + 1) * together, _LOG_RATE)
+        message = f"no values have the shares of answers in {n:,} reports of level {level + 1}"
+        worst = Finding("cells", evidence, (outcomes - 1) / 2, end, p_value, n, message)
+    return worst
+
+
+def _mixture_bound(outcomes: int, together: int, tests: float, evidence: float) -> float:
+    return multinomial_tail(evidence, outcomes) / together + tests
 
 
 def _limit(found: float, low: float, high: float, n: int, together: int, tests: float) -> float:

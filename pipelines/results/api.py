@@ -68,6 +68,7 @@ class _Route(APIRoute):
 
         async def handled(request: Request) -> Response:
             try:
+                _check_once(request)
                 return await handle(request)
             except ProblemError as error:
                 return error.response()
@@ -95,6 +96,13 @@ def _words(error: RequestValidationError) -> str:
     return f"{name}: {first['msg'].removeprefix('Value error, ')}"
 
 
+def _check_once(request: Request) -> None:
+    """Refuse a parameter that is given again, of which all but the last would be left out."""
+    for name in request.query_params:
+        if name != "item" and len(request.query_params.getlist(name)) > 1:
+            raise ProblemError(422, f"{name}: it is given more than once")
+
+
 def _is_storable(text: str) -> bool:
     """Return whether every database takes a text."""
     return "\0" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
@@ -119,10 +127,14 @@ _Time: TypeAlias = Annotated[
 ]
 
 
-class _Asked(BaseModel):
-    """What may be asked of every view."""
+class _Nothing(BaseModel):
+    """What may be asked of what is no view."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class _Asked(_Nothing):
+    """What may be asked of every view."""
 
     format: Format | None = Field(None, description="before what Accept says", examples=["csv"])
     limit: int = Field(ROWS, ge=1, le=MOST_ROWS, description="rows of a page")
@@ -246,7 +258,7 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
         summary="the plans, as far as they are known here",
         responses=answers("plans", PLAN),
     )
-    def plans(request: Request) -> Response:
+    def plans(request: Request, given: Annotated[_Nothing, Query()]) -> Response:
         return _document(request, "plans", [_plan(each) for each in reader.plans()])
 
     if not public:
@@ -258,7 +270,7 @@ def create_router(reader: ResultsReader, *, public: bool = False) -> APIRouter:
             summary="by collector: how far its results are, and how its job is",
             responses=answers("collectors", HEALTH),
         )
-        def health(request: Request) -> Response:
+        def health(request: Request, given: Annotated[_Nothing, Query()]) -> Response:
             return _document(request, "collectors", [_health(each) for each in reader.health()])
 
     return router

@@ -379,7 +379,7 @@ def _without_results(request: Request, error: SottoError | OSError, site: Site) 
         text = f"The results cannot be read just now{shown}. This page tries again."
         return _notice(request, 503, "Not now", text, site.problems, waiting=True)
     text = f"The results cannot be read{shown or '; the owner can see why'}."
-    return _notice(request, 500, "The results cannot be read", text)
+    return _notice(request, 503, "The results cannot be read", text)
 
 
 def _page(request: Request, content: bytes) -> Response:

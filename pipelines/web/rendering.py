@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
@@ -222,8 +223,11 @@ def write_static_file(
     """Write all pages to one HTML file, of which nobody ever sees half.
 
     ``state``: the state directory, if there is one. Raises AggregationError if there are no
-    results, or they cannot be read.
+    results, or they cannot be read, and OSError where the file cannot be written.
     """
+    if path.is_dir() or not path.parent.is_dir():
+        code = errno.EISDIR if path.is_dir() else errno.ENOENT
+        raise OSError(code, os.strerror(code), str(path))
     text = static_file(Snapshot(reader, reader.revision(), state), public=public)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:

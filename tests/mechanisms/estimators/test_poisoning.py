@@ -13,6 +13,7 @@ from mechanisms.chains.packed import PackedChain
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.poisoning import alarms, findings
 from mechanisms.items import Context
+from mechanisms.number.gridded import HybridMechanism
 from mechanisms.string.rappor import Rappor
 from mechanisms.testing import SeededSource
 
@@ -44,6 +45,17 @@ def test_laws_are_those_of_the_chain(name):
         low, high = chain.repeats(lower, upper)
         assert min(kept) == pytest.approx(low, rel=1e-9)
         assert max(kept) == pytest.approx(high, rel=1e-9)
+    for lower, upper, newest in [(0, 1, 1), (0, 1, 2), (0, 2, 2), (1, 2, 2)]:
+        given: dict[int, list] = {}
+        for law in joint:
+            for outputs, chance in law.items():
+                found = given.setdefault(outputs[newest], [0, 0])
+                found[0] += chance * (outputs[lower] == outputs[upper])
+                found[1] += chance
+        known = chain.kept(lower, upper, newest)
+        for output, (equal, whole) in given.items():
+            law = chain.repeats(lower, upper)[0] if known is None else known[output]
+            assert not whole or float(equal / whole) == pytest.approx(law, rel=1e-9)
     for level in range(3):
         shares = np.array([_hits(chain, level_law(law, level)) for law in joint])
         low, high = chain.limits(level)
@@ -97,7 +109,7 @@ def test_repeated_answers_are_found_at_the_stated_share():
     honest, caught = pairs(100_000, 0), pairs(100_000, 0)
     for row, column, share in ((1, 1, kept[0]), (2, 3, kept[1])):
         honest[row, column] = round(100_000 * share)
-        caught[row, column] = round(100_000 * (share + 0.0182 * (1 - share)))
+        caught[row, column] = round(100_000 * (share + 0.0183 * (1 - share)))
     assert not [*alarms(GRR, NOTHING, honest, Context())]
     [found] = alarms(GRR, NOTHING, caught, Context())
     assert (found.kind, found.n) == ("levels", 200_000)
@@ -116,6 +128,38 @@ def test_a_tag_that_different_payloads_share_is_no_alarm(number):
     assert number * 2.0**-32 > 1e-9
     assert [*alarms(rappor, nothing, one, Context())] == []
     assert [each.kind for each in alarms(rappor, nothing, two, Context())] == ["levels"]
+
+
+HYBRID = HybridMechanism((0.5, 1.0, 2.0), points=17, missing=False)
+
+
+@pytest.mark.parametrize(
+    ("attack", "kinds"),
+    [("none", []), ("repeat", ["levels"]), ("cancel", ["levels", "cells"]), ("highest", ["cells"])],
+)
+def test_what_depends_on_the_report_is_known_of_the_reports_there_are(attack, kinds):
+    """20,000 numbers, of which one in ten is forged; one in five has no weakest level."""
+    n, bad, source = 20_000, 2_000, SeededSource(31)
+    values = np.random.default_rng(31).beta(2, 5, n)
+    ids = source.words(2 * n).reshape(n, 2)
+    payloads = HYBRID.randomize(values, ids, ids, source)
+    forged = payloads[:bad]
+    if attack == "repeat":
+        forged[:] = forged[:, -1:]
+    elif attack == "cancel":
+        # Equal too often at one pair of levels, too seldom at the other.
+        forged[:, 0], forged[:, 2] = forged[:, 1], (forged[:, 1] + 1) % HYBRID.chain.size
+    elif attack == "highest":
+        last = int(np.argmax(HYBRID.chain.matrix(2)[-1]))
+        forged[:, :2, 0] = [HYBRID.chain.weaker(last, source) for _ in range(bad)]
+        forged[:, 2] = last
+    same = (payloads[:, 1:] == payloads[:, :-1])[..., 0]
+    whole = np.arange(n) % 5 > 0
+    seen = np.zeros((3, 6), dtype=np.int64)
+    seen[1, :2] = whole.sum(), (same[:, 0] & whole).sum()
+    seen[2, 2:4] = n, same[:, 1].sum()
+    counts = HYBRID.tally(payloads[:, -1])
+    assert [each.kind for each in alarms(HYBRID, counts, seen, Context())] == kinds
 
 
 def test_few_reports_are_left_alone():

@@ -102,6 +102,8 @@ def test_what_has_not_changed_is_not_sent_again(api: Api, file: Path) -> None:
     ("path", "status", "title"),
     [
         ("shares?metirc=colour", 422, "there is no parameter metirc"),
+        ("health?metirc=colour", 422, "there is no parameter metirc"),
+        ("shares?metric=a&metric=b", 422, "metric: it is given more than once"),
         ("windows?kind=share", 422, "there is no parameter kind"),
         ("shares?since=7", 422, "since: a time must be such as 2013-06-01"),
         ("shares?limit=0", 422, "limit: "),

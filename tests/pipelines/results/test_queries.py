@@ -43,13 +43,14 @@ def test_documented_queries_give_the_same_rows_in_sqlite_and_duckdb(
     assert lengths == [4, 3, 3, 0, 0, 3]
 
 
-def test_the_notebook_goes_from_a_job_to_plots(
-    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.slow
+def test_the_notebook_goes_from_a_job_of_its_own_to_plots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs or cell.execution_count for cell in cells), "strip its outputs"
-    monkeypatch.setenv("SOTTO_STATE", str(state))
+    monkeypatch.setenv("SOTTO_STATE", str(tmp_path / "job" / "state"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     options = {"timeout": 900, "startup_timeout": 900}
