@@ -333,8 +333,8 @@ def _models(
     unit = float(np.median(errors[there[:LEARNED]]))
     if drift is not None:
         spreads = unit * np.sqrt(_steps(_FINE, _FURTHEST) ** 2 - 1) if spread is None else spread
-        spreads = np.atleast_1d(spreads)
-        return _Models(np.full(len(spreads), drift), spreads, _evenly(len(spreads)))
+        tried: Floats = np.atleast_1d(np.asarray(spreads, np.float64))
+        return _Models(np.full(len(tried), drift), tried, _evenly(len(tried)))
     noise = unit if spread is None else math.hypot(unit, spread)
     drifts = noise * _drifts(_steps(_FINE, _FURTHEST))
     if spread is not None:
