@@ -14,8 +14,8 @@ from pipelines.sources.kafka import PartitionName
 from pipelines.sources.kafka_reader import PartitionId, Reader
 from sotto.kafka.brokers import Broker
 
-#: A partition is silent when none of its records is of the last hour of its topic, ms ...
-PAUSE = 3_600_000
+#: A partition is silent when none of its records is of the last ten minutes of its topic, ms ...
+PAUSE = 600_000
 #: ... and since its newest one the other partitions have got so many, on average. If no device
 #: sends more than 40 of them, 25 devices are expected in it; chance leaves it empty with
 #: probability exp(-25), which is 1.4e-11.
