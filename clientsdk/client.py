@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from clientsdk import diagnostics, disabled
 from clientsdk.clock import EARLIEST, if_known, plausible
@@ -19,8 +17,7 @@ from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.recorder import Recorder
 from clientsdk.sending.outgoing import Outgoing
 from clientsdk.sending.sender import Sender, bare
-from clientsdk.sending.tasks import Result, run_in_thread
-from clientsdk.sending.worker import Worker
+from clientsdk.sending.tasks import run_in_thread
 from clientsdk.settings import (
     ClientOptions,
     Forgetful,
@@ -41,14 +38,12 @@ from clientsdk.store.recovery import open_store
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
-from sotto.errors import SottoError, StoreError, UnknownMetricError, ValueTypeError
+from sotto.errors import SottoError, UnknownMetricError, ValueTypeError
 from sotto.plan.compiled import Ceilings, CompiledPlan
 from sotto.plan.segments import given_segments
 from sotto.wire.signatures import require_signatures
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from clientsdk.preview import Preview
 
 #: As a name of a module it is found sooner than as one of an Enum.
@@ -131,12 +126,6 @@ class Client:
     #: Before which reading of the clock it cannot be right (ms).
     _earliest = EARLIEST
     _kind_of_store: type[Store] = Store
-    #: Whether errors are counted, why nothing is recorded, and whether a withdrawal is not written.
-    _lenient = False
-    _why: str | None = None
-    _owes_withdrawal = False
-    #: Whether nobody knows where the device's file is: the app gave no path that could be one.
-    _file_unknown = False
 
     def __init__(
         self,
@@ -170,6 +159,7 @@ class Client:
         ceilings: Ceilings,
         path: str | None,
         publisher: Publisher,
+        why: str | None = None,
     ) -> None:
         self.plan, self.settings, self._file = plan, settings, path
         if settings.log is not None:
@@ -181,31 +171,23 @@ class Client:
             path = None
         elif path is None:
             self._warn_that_it_forgets()
-        now, kind = if_known(self._now), self._kind_of_store
-        self._store = open_store(path, plan, ceilings, now, source, quota, kind)
-        self._refusals = self._store.refusals
+        known, kind = if_known(self._now), self._kind_of_store
+        self._store = store = open_store(path, plan, ceilings, known, source, quota, kind)
+        self._refusals = store.refusals
         if settings.disabled:
-            self._why = self._why or disabled.SWITCHED_OFF
-            self._refusals = disabled.refusals(plan)
+            why, self._refusals = why or disabled.SWITCHED_OFF, disabled.refusals(plan)
         else:
-            warn_if_nothing_fits(plan, self._store.ceilings)
-        self._recorder = Recorder(self._store, plan, source)
-        counter = self._recorder.counter
-        self._consent = ConsentKeeper(self._store, plan, settings, counter, self._now)
+            warn_if_nothing_fits(plan, store.ceilings)
+        self._recorder = Recorder(store, plan, source)
+        counter, now, file = self._recorder.counter, self._now, self._file
+        self._consent = ConsentKeeper(store, plan, settings, counter, now, file, source)
         self._tally = Tally(self._metrics)
         self._outcomes = self._tally.outcomes
-        self._sender = Sender(self._store, publisher, quota.age)
-        self._outgoing = Outgoing(
-            self._store, self._sender, counter, self._consent, self._tally, self._now
-        )
-        self._flush, next_due = self._outgoing.flush, self._outgoing.next_due
-        self._worker = (
-            Worker(self._store, plan.resolution, self._now, next_due, self._flush)
-            if settings.background and not settings.disabled
-            else None
-        )
-        if self._worker is not None and self._store.waiting:
-            self._worker.start()
+        self._errors = disabled.ErrorPolicy(self._tally, why)
+        sender = Sender(store, publisher, quota.age)
+        self._outgoing = Outgoing(store, sender, counter, self._consent, self._tally, now)
+        background = settings.background and not settings.disabled
+        self._worker = self._outgoing.in_background(plan.resolution) if background else None
 
     @staticmethod
     def open(
@@ -234,16 +216,15 @@ class Client:
                 raise
             client = Client.__new__(Client)
             client._disable(disabled.reason_of(error), plan, state)
-        client._lenient = not raises
+        client._errors.lenient = not raises
         return client
 
     def _disable(self, reason: str, plan: object, state: object) -> None:
         diagnostics.warn("disabled", "telemetry is disabled: %s", reason)
-        self._why = reason
         known, path = disabled.plan_if_readable(plan), disabled.path_if_usable(state)
-        self._file_unknown = path is None and state is not Forgetful.NO_LIFETIME_BOUND
         off = Settings(disabled=True)
-        self._set_up(known, off, now_ms, known.ceilings, path, MemoryPublisher())
+        self._set_up(known, off, now_ms, known.ceilings, path, MemoryPublisher(), reason)
+        self._consent.file_unknown = path is None and state is not Forgetful.NO_LIFETIME_BOUND
 
     def _source(self) -> Source:
         return SystemSource()
@@ -294,8 +275,8 @@ class Client:
             unhashable = isinstance(error, TypeError) and metric.__hash__ is None
             del metric, value
             drop_locals(error)
-            if self._lenient and isinstance(error, Exception):
-                return self._invalid(name, disabled.reason_of(error))
+            if self._errors.lenient and isinstance(error, Exception):
+                return self._errors.count_invalid(name, disabled.reason_of(error))
             if not unhashable:
                 raise
         raise ValueTypeError("metric must be the name of one, a str; got a list, dict or the like")
@@ -318,7 +299,7 @@ class Client:
         try:
             self._recorder.segments = given_segments(self.plan.segments, segments)
         except SottoError as error:
-            if not self._lenient:
+            if not self._errors.lenient:
                 raise
             diagnostics.warn("segments", "segments are left as they are: %s", str(error))
 
@@ -332,28 +313,7 @@ class Client:
         """
         if self.settings.disabled:
             return None
-        return self._attempt(lambda: self._recorder.arm(experiment), lambda error: None)
-
-    def _invalid(self, metric: str, reason: str) -> Outcome:
-        """Count a recording that an app should not have made, or that failed unexpectedly."""
-        if self.settings.disabled:
-            return self._tally.count(Outcome.DISABLED, metric)
-        # Of each metric once: another one's mistake is another.
-        cause = f"invalid {metric}"
-        diagnostics.warn(cause, "a value is not recorded: %s", reason, quiet=math.inf)
-        return self._tally.count(Outcome.INVALID, metric)
-
-    def _attempt(
-        self, call: Callable[[], Result], instead: Callable[[SottoError], Result]
-    ) -> Result:
-        """Return what a call returns, and where the app asked for no errors something instead."""
-        try:
-            return call()
-        except SottoError as error:
-            if not self._lenient:
-                raise
-            diagnostics.warn("store", "telemetry does not work now: %s", str(error))
-            return instead(error)
+        return self._errors.attempt(lambda: self._recorder.arm(experiment), lambda error: None)
 
     @property
     def consent(self) -> Consent:
@@ -362,13 +322,13 @@ class Client:
         Where the kill switch is on no file is read, and it is ``NEVER_GIVEN``. Raises StoreError if
         the store cannot be read.
         """
-        return self._attempt(self._consent.read, lambda error: Consent.NEVER_GIVEN)
+        return self._errors.attempt(self._consent.read, lambda error: Consent.NEVER_GIVEN)
 
     @property
     def group_consent(self) -> dict[str, Consent]:
         """What the person has said of each of the plan's groups; errors are as of ``consent``."""
         groups = [name for name, _ in self.plan.groups]
-        return self._attempt(
+        return self._errors.attempt(
             self._consent.groups, lambda error: dict.fromkeys(groups, Consent.NEVER_GIVEN)
         )
 
@@ -384,9 +344,8 @@ class Client:
         guard beside the file cannot be written, values are recorded and not sent; after a
         withdrawal that is an error. Raises StoreError, and records nothing, if it was not written.
         """
-        consent = self._consent
-        return self._attempt(
-            lambda: consent.give(None, again, consent.named(groups)), lambda error: False
+        return self._errors.attempt(
+            lambda: self._consent.give(None, again, groups), lambda error: False
         )
 
     def renew_consent(self, ceilings: Ceilings | None = None, *, again: bool = False) -> bool:
@@ -397,7 +356,9 @@ class Client:
         client was made with give way to these. The rest is as for :meth:`give_consent`, but what is
         said of groups stays; without ``again`` a withdrawal stands, and no ceiling changes.
         """
-        return self._attempt(lambda: self._consent.renew(ceilings, again), lambda error: False)
+        return self._errors.attempt(
+            lambda: self._consent.renew(ceilings, again), lambda error: False
+        )
 
     def withdraw_consent(self, *, groups: Iterable[str] | None = None) -> bool:
         """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
@@ -420,16 +381,9 @@ class Client:
         client is switched off and the file is of another budget.
         """
         named = self._consent.named(groups)
-        if not self.settings.disabled:
-            return (
-                self._consent.withdraw() if named is None else self._consent.withdraw_groups(named)
-            )
-        if self._file_unknown:
-            raise StoreError("the withdrawal cannot be written: state is not the path of a file")
-        self._owes_withdrawal = True
-        erased = self._consent.withdraw_though_disabled(self._file, self._source(), named)
-        self._owes_withdrawal = False
-        return erased
+        if self.settings.disabled:
+            return self._consent.withdraw_though_disabled(named)
+        return self._consent.withdraw() if named is None else self._consent.withdraw_groups(named)
 
     def flush(self, timeout: float | None = None) -> FlushResult:
         """Send every report that is due now; of a chain with several levels due, the newest alone.
@@ -454,9 +408,9 @@ class Client:
         if timeout is not None:
             checked_timeout(timeout)
         if self.settings.disabled:
-            self._withdraw_if_owed()
+            self._consent.withdraw_if_owed()
             return FlushResult(0, 0)
-        return self._attempt(
+        return self._errors.attempt(
             lambda: self._outgoing.flush_within(timeout),
             lambda error: FlushResult(0, 0, error=bare(error)),
         )
@@ -477,8 +431,8 @@ class Client:
         """
         timeout = self.settings.close_timeout if timeout is None else timeout
         checked_timeout(timeout)
-        self._withdraw_if_owed()
-        return self._outgoing.close(self._worker, timeout)
+        self._consent.withdraw_if_owed()
+        return self._outgoing.close(timeout)
 
     async def aclose(self, timeout: float | None = None) -> FlushResult:
         """Do what :meth:`close` does, while the event loop of asyncio goes on."""
@@ -504,7 +458,7 @@ class Client:
         """
         if self.settings.disabled:
             return None
-        return self._attempt(self._outgoing.next_due, lambda error: None)
+        return self._errors.attempt(self._outgoing.next_due, lambda error: None)
 
     def ledger(self) -> Ledger:
         """Return what was reserved and spent, period by period, and the chains still to be sent.
@@ -512,7 +466,7 @@ class Client:
         Those of items counted in a period that is over are among them: they are drawn and stored
         first. Raises StoreError if the store cannot be read, or the kill switch is on.
         """
-        self._refuse_if_disabled("the ledger cannot be read")
+        self._errors.refuse_if_switched_off("the ledger cannot be read")
         if self.settings.disabled and self._file is not None and os.path.exists(self._file):
             return read_file(self._file)
         self._outgoing.settle(self._now())
@@ -523,7 +477,7 @@ class Client:
 
         It raises nothing. :mod:`clientsdk.prometheus` exposes the same to Prometheus.
         """
-        return self._tally.stats(self._outgoing.totals(), self._why)
+        return self._tally.stats(self._outgoing.totals(), self._errors.why)
 
     def preview(self, at: int | None = None) -> Preview:
         """Return exactly what would be sent, byte for byte, if nothing more were recorded.
@@ -536,16 +490,9 @@ class Client:
         """
         from clientsdk.preview import preview
 
-        self._refuse_if_disabled("what would be sent cannot be read")
+        self._errors.refuse_if_switched_off("what would be sent cannot be read")
         now = self._now()
         self._outgoing.settle(now)
-        return preview(self._store, self._sender, checked_time(at, now), once=at is not None)
-
-    def _refuse_if_disabled(self, what: str) -> None:
-        if self._why == disabled.SWITCHED_OFF:
-            raise StoreError(f"{what}: {disabled.SWITCHED_OFF}")
-
-    def _withdraw_if_owed(self) -> None:
-        if self._owes_withdrawal:
-            with suppress(SottoError):
-                self.withdraw_consent()
+        return preview(
+            self._store, self._outgoing.sender, checked_time(at, now), once=at is not None
+        )

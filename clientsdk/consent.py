@@ -19,7 +19,7 @@ from clientsdk.store.database import DURABLE, READ
 from clientsdk.store.rollback_guard import GuardError
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source
-from sotto.errors import ParameterError, PlanError, StoreError, wrong_type
+from sotto.errors import ParameterError, PlanError, SottoError, StoreError, wrong_type
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
 _SWITCHED_OFF = (
@@ -38,7 +38,11 @@ _ERASED_LATER = "consent is withdrawn; what the store holds is erased when it ca
 
 
 class ConsentKeeper:
-    """Writes consent for one client, which documents it; ``now`` returns ms since the epoch."""
+    """Writes consent for one client, which documents it; ``now`` returns ms since the epoch.
+
+    ``file`` is the device's, also where the client is switched off and its store in memory; None if
+    it has none. ``source`` is for a store that is opened to write a withdrawal then.
+    """
 
     def __init__(
         self,
@@ -47,6 +51,8 @@ class ConsentKeeper:
         settings: Settings,
         counter: ItemCounter,
         now: Callable[[], int],
+        file: str | None,
+        source: Source,
     ) -> None:
         self._store = store
         self._plan = plan
@@ -54,6 +60,11 @@ class ConsentKeeper:
         self._counter = counter
         self._now = now
         self._now_if_known = if_known(now)
+        self._file = file
+        self._source = source
+        #: Whether nobody knows where the file is: the app gave no path that could be one.
+        self.file_unknown = False
+        self._owed = False
 
     def read(self) -> Consent:
         store = self._store
@@ -89,19 +100,20 @@ class ConsentKeeper:
         return found
 
     def give(
-        self, ceilings: Ceilings | None, again: bool, groups: Collection[str] | None = None
+        self, ceilings: Ceilings | None, again: bool, groups: Iterable[str] | None = None
     ) -> bool:
         """Give consent, and pin ceilings if there are any, unless a withdrawal stands.
 
         A note of the withdrawal is erased only while the file says the same, in a durable commit:
         whatever stops this in between leaves consent withdrawn.
         """
+        named = self.named(groups)
         if not isinstance(again, bool):
             raise wrong_type("again", "True or False", again)
         if self._settings.disabled:
             diagnostics.warn("switched off", _SWITCHED_OFF, quiet=math.inf)
             return False
-        if groups is not None and not groups:
+        if named is not None and not named:
             # The person has agreed to none of them.
             return False
         self.finish_withdrawal()
@@ -116,7 +128,7 @@ class ConsentKeeper:
                 # What was noted alone is in the file now, and what it recorded is erased.
                 undone = store.consents
         try:
-            written = self._write_agreement(ceilings, note, undone, groups)
+            written = self._write_agreement(ceilings, note, undone, named)
         except GuardError as error:
             if store.consented:
                 diagnostics.warn(
@@ -125,7 +137,7 @@ class ConsentKeeper:
             return store.consented
         if not written and not again:
             return self._stay_withdrawn()
-        return self._given(groups) if ceilings is None else self.read() is Consent.GIVEN
+        return self._given(named) if ceilings is None else self.read() is Consent.GIVEN
 
     def _given(self, groups: Collection[str] | None) -> bool:
         """Whether consent is given to all that was asked for; warn if a group's no stands."""
@@ -239,12 +251,21 @@ class ConsentKeeper:
             return False
         return store.finish_erasure()
 
-    def withdraw_though_disabled(
-        self,
-        file: str | os.PathLike[str] | None,
-        source: Source,
-        groups: Collection[str] | None = None,
-    ) -> bool:
+    def withdraw_though_disabled(self, groups: Collection[str] | None) -> bool:
+        """Withdraw in the file of a client that is switched off; if that fails, it is owed."""
+        if self.file_unknown:
+            raise StoreError("the withdrawal cannot be written: state is not the path of a file")
+        self._owed = True
+        erased = self._withdraw_in_file(self._file, groups)
+        self._owed = False
+        return erased
+
+    def withdraw_if_owed(self) -> None:
+        if self._owed:
+            with suppress(SottoError):
+                self.withdraw_though_disabled(None)
+
+    def _withdraw_in_file(self, file: str | None, groups: Collection[str] | None) -> bool:
         if file is None or (groups is not None and not groups):
             return True
         path = os.path.realpath(file)
@@ -253,7 +274,7 @@ class ConsentKeeper:
             raise PlanError("this device's store is pinned to another collector or period")
         if known and groups is not None and _exists(path):
             with suppress(StoreError, OSError):
-                store = self._opened(path, source)
+                store = self._opened(path)
                 try:
                     self._write_group_withdrawal(store, groups)
                     return store.finish_erasure()
@@ -274,7 +295,7 @@ class ConsentKeeper:
                 raise StoreError("the withdrawal could not be noted beside the device's store")
             return False
         try:
-            store = self._opened(path, source)
+            store = self._opened(path)
             try:
                 with suppress(GuardError), store.transaction(DURABLE) as connection:
                     store.set_consent(connection, Consent.WITHDRAWN)
@@ -289,9 +310,9 @@ class ConsentKeeper:
                 return False
             raise error if isinstance(error, StoreError) else StoreError(str(error)) from error
 
-    def _opened(self, path: str, source: Source) -> Store:
-        ceilings = self._store.ceilings
-        return recovery.open_store(path, self._plan, ceilings, self._now_if_known, source)
+    def _opened(self, path: str) -> Store:
+        ceilings, now = self._store.ceilings, self._now_if_known
+        return recovery.open_store(path, self._plan, ceilings, now, self._source)
 
     def finish_withdrawal(self) -> None:
         """Write a withdrawal that could not be written, unless another thread has done it."""

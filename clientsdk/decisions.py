@@ -80,8 +80,6 @@ def terms_of(plan: CompiledPlan) -> dict[str, Terms]:
 
 
 class Decisions:
-    terms: dict[str, Terms]
-
     def __init__(
         self, store: Store, plan: CompiledPlan, source: Source, counter: ItemCounter
     ) -> None:

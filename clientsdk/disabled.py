@@ -1,15 +1,19 @@
-"""A client that could not be made, and does nothing instead: telemetry never stops an app."""
+"""Telemetry never stops an app: errors that are logged, and a client that could not be made."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
+from clientsdk import diagnostics
 from clientsdk.outcomes import Outcome, Refusal
+from clientsdk.sending.tasks import Result
 from clientsdk.settings import ClientOptions, checked_path, read_plan
-from sotto.errors import ParameterError, SottoError
+from clientsdk.stats import Tally
+from sotto.errors import ParameterError, SottoError, StoreError
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
 #: No setting, since an app decides it where it opens a client: ``raise`` alone counts.
@@ -32,6 +36,43 @@ NO_PLAN = CompiledPlan(
 )
 #: Under which recordings are counted whose metric the plan does not have: no metric's name.
 UNKNOWN_METRIC = "(unknown)"
+
+
+class ErrorPolicy:
+    """Whether one client raises its errors or, if it is ``lenient``, logs and counts them.
+
+    ``why`` says why the client is disabled, None if it is not.
+    """
+
+    def __init__(self, tally: Tally, why: str | None) -> None:
+        self._tally = tally
+        self.why = why
+        self.lenient = False
+
+    def attempt(
+        self, call: Callable[[], Result], instead: Callable[[SottoError], Result]
+    ) -> Result:
+        """Return what a call returns or, if it fails and that is not to be raised, another."""
+        try:
+            return call()
+        except SottoError as error:
+            if not self.lenient:
+                raise
+            diagnostics.warn("store", "telemetry does not work now: %s", str(error))
+            return instead(error)
+
+    def count_invalid(self, metric: str, reason: str) -> Outcome:
+        """Count a recording that an app should not have made, or that failed unexpectedly."""
+        if self.why is not None:
+            return self._tally.count(Outcome.DISABLED, metric)
+        # Of each metric once: another one's mistake is another.
+        cause = f"invalid {metric}"
+        diagnostics.warn(cause, "a value is not recorded: %s", reason, quiet=math.inf)
+        return self._tally.count(Outcome.INVALID, metric)
+
+    def refuse_if_switched_off(self, what: str) -> None:
+        if self.why == SWITCHED_OFF:
+            raise StoreError(f"{what}: {SWITCHED_OFF}")
 
 
 def raises(on_error: str) -> bool:

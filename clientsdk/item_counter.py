@@ -26,12 +26,6 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 class Count:
     """The items of one metric in one period; its ``repr`` never shows them."""
 
-    period: int
-    holder: bytes
-    jitter: int
-    event: int
-    due: int
-
     def __init__(
         self,
         store: Store,
@@ -44,17 +38,17 @@ class Count:
         self.metric = metric
         self._cell = cell
         self.tally = tally
-        self.period = store.period
+        self.period: int = store.period
         self._plan_id = store.plans.number
         self._identity = store.identity
         source = draws.for_one(source)
         self._id = draws.identifier(source)
         #: Under which the claim is held.
-        self.holder = draws.identifier(source)
-        self.jitter = draws.below(source, plan.resolution)
+        self.holder: bytes = draws.identifier(source)
+        self.jitter: int = draws.below(source, plan.resolution)
         end = (store.period + 1) * plan.period
-        self.event = end - plan.resolution
-        self.due = end + self.jitter + metric.delays[0]
+        self.event: int = end - plan.resolution
+        self.due: int = end + self.jitter + metric.delays[0]
         #: What was drawn, until it is stored; the count is gone then.
         self.chain: Chain | None = None
         self._counts = [0] * len(metric.labels)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
@@ -100,12 +101,15 @@ class Preview:
 def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
     """Return what flushes would send: one now, or unless ``once`` one whenever something is due."""
     # Opened before the transaction: a fork keeps new stores away, and waits for transactions.
-    copy = store.blank_copy(SystemSource())
+    copy = _blank(store.plans.opened, store.own, store.clock)
     try:
         with store.transaction(READ) as connection:
             if store.stopped or not store.consented:
                 return Preview(())
-            copy.fill_from(store, connection)
+            connection.backup(copy.database.connected())
+            copy.plans = store.plans.copy()
+        with copy.transaction(READ) as memory:
+            copy.adopt(memory)
         publisher = MemoryPublisher()
         return _played(copy, original.over(copy, publisher), publisher, now, once=once)
     finally:
@@ -131,8 +135,7 @@ def preview_file(path: str | os.PathLike[str], now: int) -> Preview:
             if not numbers or rollback_guard.withdrawal(os.path.realpath(path)):
                 return Preview(())
             plan = stored_plan(connection, int(numbers[0][0]))
-            copy = Store(None, plan, Ceilings(*ceilings), SystemSource(), lambda: now)
-            copy.database.open(copy)
+            copy = _blank(plan, Ceilings(*ceilings), lambda: now)
             connection.backup(copy.database.connected())
         # A file that no app has opened since an older version lacks tables.
         with copy.transaction(WRITE) as memory:
@@ -148,6 +151,13 @@ def preview_file(path: str | os.PathLike[str], now: int) -> Preview:
     finally:
         if copy is not None:
             copy.close()
+
+
+def _blank(plan: CompiledPlan, own: Ceilings, clock: Callable[[], int]) -> Store:
+    """Return an empty store in memory, for what another one holds."""
+    copy = Store(None, plan, own, SystemSource(), clock)
+    copy.database.open(copy)
+    return copy
 
 
 def _played(

@@ -30,9 +30,6 @@ _BAD_CLOCK = "values are being dropped: the clock says a time before 2020, or fr
 
 
 class Recorder:
-    counter: ItemCounter
-    decisions: Decisions
-
     def __init__(self, store: Store, plan: CompiledPlan, source: Source) -> None:
         self._store = store
         self._plan = plan

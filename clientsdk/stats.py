@@ -61,11 +61,6 @@ class Tally(Forkable):
     Threads may count at once: on an interpreter without a global lock a count may then be lost.
     """
 
-    outcomes: dict[Outcome, dict[str, int]]
-    sent: int
-    lapses: Lapses
-    send_errors: int
-
     def __init__(self, metrics: Iterable[str]) -> None:
         self._metrics = tuple(metrics)
         self.last_send: int | None

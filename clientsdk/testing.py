@@ -38,10 +38,8 @@ class FakeClock:
     82800000
     """
 
-    now: int
-
     def __init__(self, now: int = 1_750_000_000_000) -> None:
-        self.now = now
+        self.now: int = now
 
     def __call__(self) -> int:
         return self.now
@@ -68,9 +66,6 @@ class SeededClient(Client):
     (<Outcome.ACCEPTED: 'accepted'>, <Outcome.PERIOD_FULL: 'period_full'>)
     """
 
-    clock: FakeClock
-    publisher: Publisher
-
     def __init__(
         self,
         plan: CompiledPlan | bytes | str | os.PathLike[str],
@@ -91,7 +86,7 @@ class SeededClient(Client):
             raise wrong_type("seed", "an int", seed)
         self._seeded = SeededSource(seed)
         self.clock = FakeClock() if clock is None else clock
-        self.publisher = MemoryPublisher() if publisher is None else publisher
+        self.publisher: Publisher = MemoryPublisher() if publisher is None else publisher
         if not leaks_values and not isinstance(self.publisher, MemoryPublisher):
             raise ParameterError(
                 f"publisher must be a MemoryPublisher, not {type(self.publisher).__name__}: what a "

@@ -20,7 +20,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.frozen import types_of
 from mechanisms.levels import Amounts, Probabilities, certify, check_ladder
-from mechanisms.randomness import Source, SystemSource
+from mechanisms.randomness import NO_SOURCE, Source, SystemSource
 
 if TYPE_CHECKING:
     from mechanisms.experiments import Scored, Scores
@@ -483,19 +483,6 @@ class Mechanism(ABC):
         if self.symbolic:
             return cast(SymbolOutputs, self.chain).symbols(payloads)[:, :, None]
         return np.empty((*payloads.shape[:2], 0), dtype=np.int64)
-
-
-class _NoSource:
-    """Refuses: a value that is rounded at random has more than one encoding."""
-
-    def bits(self, n: int) -> Any:
-        raise NotImplementedError("a mechanism that rounds at random must define its prior")
-
-    words = bits
-
-
-#: For a value that is not rounded at random.
-NO_SOURCE = _NoSource()
 
 
 def check_columns(symbols: Any, chains: Words, pseudonyms: Words) -> None:

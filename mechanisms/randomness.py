@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import Any, Protocol
 
 from mechanisms.arrays import Words, np
 
@@ -34,3 +34,16 @@ class SystemSource:
 
     def words(self, n: int) -> Words:
         return np.frombuffer(os.urandom(8 * n), dtype="<u8").astype(np.uint64, copy=False)
+
+
+class _NoSource:
+    """Refuses: a value that is rounded at random has more than one encoding."""
+
+    def bits(self, n: int) -> Any:
+        raise NotImplementedError("a mechanism that rounds at random must define its prior")
+
+    words = bits
+
+
+#: For a value that is not rounded at random.
+NO_SOURCE = _NoSource()

@@ -43,18 +43,17 @@ def running(
         process.wait(PATIENCE)
 
 
-def answers(url: str, context: ssl.SSLContext | None = None) -> bool:
-    """Whether a collector does."""
-    port = int(url.rpartition(":")[2])
+def status(port: int, path: str = "/healthz", context: ssl.SSLContext | None = None) -> int:
+    """Return the status that is answered; 0 if nothing is."""
     if context is None:
-        connection = http.client.HTTPConnection(HOST, port, timeout=5)
+        connection = http.client.HTTPConnection(HOST, port, timeout=60)
     else:
-        connection = http.client.HTTPSConnection("localhost", port, timeout=5, context=context)
+        connection = http.client.HTTPSConnection("localhost", port, timeout=60, context=context)
     try:
-        connection.request("GET", "/healthz")
-        return connection.getresponse().status == 200
+        connection.request("GET", path)
+        return connection.getresponse().status
     except OSError:
-        return False
+        return 0
     finally:
         connection.close()
 
@@ -80,5 +79,5 @@ def served(folder: Path, plan: Path) -> Iterator[tuple[subprocess.Popen[bytes], 
         keys = folder / "build/serve/keys/authority.pem"
         wait_until(lambda: process.poll() is not None or keys.exists())
         context = ssl.create_default_context(cafile=keys)
-        wait_until(lambda: process.poll() is not None or answers(url, context))
+        wait_until(lambda: process.poll() is not None or status(port, context=context) == 200)
         yield process, url

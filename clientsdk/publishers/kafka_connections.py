@@ -100,8 +100,7 @@ class Connection:
 class Connections:
     """The connections of one publisher, by pseudonym; the least recently used one makes room."""
 
-    def __init__(self, limit: int = LIMIT) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._changed = threading.Condition()
         self._open: OrderedDict[bytes, Connection] = OrderedDict()
 
@@ -114,7 +113,7 @@ class Connections:
             while True:
                 found = self._open.get(pseudonym)
                 room = self._room() if found is None else None
-                if found is not None or room is not None or len(self._open) < self._limit:
+                if found is not None or room is not None or len(self._open) < LIMIT:
                     break
                 if time.monotonic() >= deadline:
                     raise PublishError("the broker has not answered on any connection yet")
@@ -153,7 +152,7 @@ class Connections:
             connection.leave()
 
     def _room(self) -> bytes | None:
-        if len(self._open) < self._limit:
+        if len(self._open) < LIMIT:
             return None
         return next((each for each, known in self._open.items() if known.idle), None)
 

@@ -35,7 +35,8 @@ class Outgoing:
         now: Callable[[], int],
     ) -> None:
         self._store = store
-        self._sender = sender
+        self.sender = sender
+        self._worker: Worker | None = None
         self._counter = counter
         self._consent = consent
         self._tally = tally
@@ -46,7 +47,7 @@ class Outgoing:
             self._consent.finish_withdrawal()
             now = self._now()
             self.settle(now)
-            result = self._sender.flush(now, task)
+            result = self.sender.flush(now, task)
         except Exception:
             self._tally.failed()
             raise
@@ -59,6 +60,14 @@ class Outgoing:
         )
         return result
 
+    def in_background(self, resolution: int) -> Worker:
+        """Return a thread that sends what is due, started if something waits."""
+        store = self._store
+        self._worker = worker = Worker(store, resolution, self._now, self.next_due, self.flush)
+        if store.waiting:
+            worker.start()
+        return worker
+
     def flush_within(self, seconds: float | None) -> FlushResult:
         """Flush, and return in time whatever the publisher does."""
         if seconds is None:
@@ -67,7 +76,7 @@ class Outgoing:
         call = start_call(lambda: self.flush(task))
         if call is not None and call.wait(seconds):
             return call.result()
-        return self._sender.unfinished(self._now(), task)
+        return self.sender.unfinished(self._now(), task)
 
     def next_due(self) -> int | None:
         self.settle(self._now())
@@ -93,10 +102,10 @@ class Outgoing:
         if now >= self._store.plans.next_expiry:
             self._consent.keep_up(now)
 
-    def close(self, worker: Worker | None, seconds: float) -> FlushResult:
+    def close(self, seconds: float) -> FlushResult:
         """End the worker in time, and close the store with all that is left in it."""
         until = time.monotonic() + seconds
-        sent, error = 0, None
+        sent, error, worker = 0, None, self._worker
         if worker is not None:
             before = worker.sent
             worker.end(until)
@@ -110,7 +119,7 @@ class Outgoing:
             with suppress(StoreError):
                 self._counter.release()
             with suppress(StoreError):
-                remaining = self._sender.remaining(now)
+                remaining = self.sender.remaining(now)
             store.erasure.scrub(compact=False)
             store.finish_erasure()
         except BaseException:

@@ -27,14 +27,6 @@ class FlushTask:
     it forward to end the flush early.
     """
 
-    lapses: Lapses
-    one_pseudonym: bool
-    patience: float
-    rest: float
-    sent: int
-    until: float
-    window: int
-
     __slots__ = ("lapses", "one_pseudonym", "patience", "rest", "sent", "until", "window")
 
     def __init__(
@@ -45,13 +37,13 @@ class FlushTask:
         window: int = 0,
         patience: float = 0.0,
     ) -> None:
-        self.until = time.monotonic() + seconds
-        self.one_pseudonym = one_pseudonym
-        self.window = window
-        self.patience = patience
-        self.rest = 0.0
-        self.sent = 0
-        self.lapses = NO_LAPSES
+        self.until: float = time.monotonic() + seconds
+        self.one_pseudonym: bool = one_pseudonym
+        self.window: int = window
+        self.patience: float = patience
+        self.rest: float = 0.0
+        self.sent: int = 0
+        self.lapses: Lapses = NO_LAPSES
 
     @property
     def left(self) -> float:

@@ -30,13 +30,8 @@ class Accounts:
     drawn from a permanent response is left out, and the response counted instead.
     """
 
-    period: int
-    reserved: int
-    lifetime_reserved: int
-    lifetime_spent: int
-
     def __init__(self) -> None:
-        self.period = 0
+        self.period: int = 0
         self.reserved = self.lifetime_reserved = self.lifetime_spent = 0
         self.tallies: dict[str, int] = {}
         # The tallies as JSON, piece by piece: only the one that changes is written anew.

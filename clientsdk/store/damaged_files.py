@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import suppress
 
 from clientsdk.store import rollback_guard, schema
@@ -47,18 +48,21 @@ def found(path: str) -> list[str]:
     return []
 
 
-def erase_older(path: str, now: int, age: int) -> None:
-    """Overwrite and remove files that were set aside more than ``age`` milliseconds ago.
+def erase_older(path: str, now: int, age: Callable[[], int]) -> None:
+    """Overwrite and remove files that were set aside more than ``age()`` milliseconds ago.
 
     A clock that was set back since then makes a file look as if it came from the future: then its
-    time begins anew. What cannot be erased now is tried again.
+    time begins anew. What cannot be erased or listed now is tried again.
     """
-    for file in found(path):
+    files: list[str] = []
+    with suppress(OSError):
+        files = found(path)
+    for file in files:
         with suppress(OSError):
             since = os.stat(file).st_mtime_ns // 1_000_000
             if since > now:
                 _set_time(file, now)
-            elif now - since > age:
+            elif now - since > age():
                 _erase(file)
 
 

@@ -63,18 +63,12 @@ class Database(lifecycle.Forkable):
     what lies beside the file has one place, by whatever name it is opened.
     """
 
-    path: str | None
-    sending: threading.RLock
-    flushing: bool
-    process: int
-    look_again: float
-
     def __init__(self, path: str | None) -> None:
-        self.path = None if path is None else os.path.realpath(path)
+        self.path: str | None = None if path is None else os.path.realpath(path)
         #: Held by the thread that sends, so that one process sends one batch at a time.
         self.sending = threading.RLock()
         #: Whether the holder of ``sending`` is sending.
-        self.flushing = False
+        self.flushing: bool = False
         # Reentrant so that an interrupted thread never waits for itself; ``_holder`` is what
         # keeps a thread from using the store in the middle of a use of its own.
         self._lock = threading.RLock()
@@ -82,14 +76,14 @@ class Database(lifecycle.Forkable):
         #: The number of the :class:`Hold` that has the lock.
         self.use: int | None = None
         self._suspended = False
-        self.process = getpid()
+        self.process: int = getpid()
         self._unforked = lifecycle.wiped_by_forks()
         self._unusable: str | None = None
         #: Of the file, as far as memory agrees with it; None if it may not.
         self.version: int | None = None
         self._synchronous = WRITE
         #: When to look next for a note beside the file, on the monotonic clock.
-        self.look_again = 0.0
+        self.look_again: float = 0.0
         #: Device and inode of the file that was opened.
         self.place: tuple[int, int] | None = None
         self.connection: Connection | None = None
@@ -342,12 +336,9 @@ class Hold:
 
     __slots__ = ("_database", "_use")
 
-    _database: Database
-    _use: int
-
     def __init__(self, database: Database) -> None:
-        self._use = next(_uses)
-        self._database = database
+        self._use: int = next(_uses)
+        self._database: Database = database
 
     def __enter__(self) -> object:
         self._database.hold(self._use)
@@ -423,9 +414,6 @@ def _unusable(error: BaseException) -> StoreError:
 
 class Erasure:
     """What is still to be erased from one file: how often erasing was owed, and is done."""
-
-    owed: int
-    done: int
 
     def __init__(self, database: Database) -> None:
         self._database = database

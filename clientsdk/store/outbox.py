@@ -68,18 +68,14 @@ class Recording(NamedTuple):
 class Outbox:
     """What this process knows of the outbox of one store, whose file may have so many bytes."""
 
-    soonest: int
-    room: int
-    named: bool
-
     def __init__(self, bytes: int) -> None:
         self._bytes = bytes
         #: When the first report that this process knows of is due (ms): never later than that.
-        self.soonest = NEVER
+        self.soonest: int = NEVER
         #: Bytes that may be added before the file is measured again.
-        self.room = 0
+        self.room: int = 0
         #: Whether the store has kept the identity of its period.
-        self.named = False
+        self.named: bool = False
 
     def full(self, connection: Connection) -> bool:
         if self.room <= 0:

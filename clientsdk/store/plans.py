@@ -33,15 +33,12 @@ def stored_plan(connection: Connection, number: int) -> CompiledPlan:
 class Plans:
     """The plans of one store. All methods with a connection belong in a transaction."""
 
-    number: int
-    next_expiry: int
-
     def __init__(self, plan: CompiledPlan) -> None:
         #: The plan that the store was opened with, and its number in the store.
         self.opened = plan
-        self.number = 0
+        self.number: int = 0
         #: When the next plan expires whose chains are to be erased then (ms).
-        self.next_expiry = NEVER
+        self.next_expiry: int = NEVER
         self._expired_until = -NEVER
         self._count = 0
         self._known: dict[int, CompiledPlan] = {}

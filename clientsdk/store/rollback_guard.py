@@ -88,10 +88,6 @@ def budget_of(collector: str, period_ms: int) -> bytes:
 class RollbackGuard:
     """The guard of one open store. Methods with a connection belong in a transaction."""
 
-    generation: int
-    damaged: int
-    restored: int
-
     def __init__(self, path: str | None, budget: bytes) -> None:
         self.path = path
         self.budget = budget

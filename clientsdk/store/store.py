@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
 from sqlite3 import Connection
 from time import monotonic
 
@@ -69,20 +68,6 @@ class Store:
     """
 
     kind_of_database = Database
-    database: Database
-    path: str | None
-    accounts: Accounts
-    outbox: Outbox
-    erasure: Erasure
-    guard: RollbackGuard
-    plans: Plans
-    consent: Consent
-    consents: int
-    ceilings: Ceilings
-    identity: Identity
-    lapsed: int
-    withdrew: bool
-    stop_number: int
 
     def __init__(
         self,
@@ -93,9 +78,9 @@ class Store:
         clock: Callable[[], int],
         quota: Quota | None = None,
     ) -> None:
-        self.database = self.kind_of_database(path)
-        self._clock = clock
-        self.path = self.database.path
+        self.database: Database = self.kind_of_database(path)
+        self.clock = clock
+        self.path: str | None = self.database.path
         #: Whether recordings may wait in memory before they come into the tables.
         self.buffers = self.path is None
         self.accounts = Accounts()
@@ -106,17 +91,17 @@ class Store:
         self.plans = Plans(plan)
         self.own = own
         self.refusals: dict[str, Refusal] = {}
-        self.consent = Consent.NEVER_GIVEN
-        self.consents = 0
+        self.consent: Consent = Consent.NEVER_GIVEN
+        self.consents: int = 0
         self.said: consent_groups.Said = {}
-        self.ceilings = own
+        self.ceilings: Ceilings = own
         self.identity = Identity(b"")
         self.panel: panels.Panel
         #: The secret by which an experiment's arm is known; empty while consent is not given.
         self.arm_secret = b""
         self.buffer: list[Recording] = []
         self.lapsed = self.misdated = 0
-        self.withdrew = False
+        self.withdrew: bool = False
         self.stop_number = self._done = 0
         self._requests = itertools.count(1)
         self._source = source
@@ -264,21 +249,6 @@ class Store:
         (self.guard.identity,) = connection.execute("SELECT store FROM device").fetchone()
         self._ready = True
         self.refresh(connection)
-
-    def blank_copy(self, source: Source) -> Store:
-        """Return an empty store in memory, for :meth:`fill_from`."""
-        copy = Store(None, self.plans.opened, self.own, source, self._clock)
-        copy.database.open(copy)
-        return copy
-
-    def fill_from(self, original: Store, connection: Connection) -> None:
-        """Become what another store is at this moment, in a transaction on that."""
-        connection.backup(self.database.connected())
-        self.guard.identity, self.plans = original.guard.identity, original.plans.copy()
-        self._ready = True
-        # Its beginning reads all of it into memory.
-        with self.transaction(READ):
-            pass
 
     def _check_identity(self, connection: Connection) -> None:
         """Refuse a file that has taken the place of the one that was opened."""
@@ -442,7 +412,7 @@ class Store:
         period = self.period_at(now)
         if period < self.accounts.period:
             # This process may have been stopped since the first.
-            period = self.period_at(self._clock())
+            period = self.period_at(self.clock())
         if period < self.accounts.period:
             # What was recorded in periods that have not come has times that are not true.
             self.misdated += outbox.erase_after(connection, period)
@@ -512,13 +482,11 @@ class Store:
 
     def erase_old_copies(self, connection: Connection, now: int) -> None:
         """Erase damaged files in which nothing can be that an aggregator would take."""
-        if self.path is None:
-            return
-        # Of a folder that cannot be listed now it is tried again.
-        with suppress(OSError):
-            if damaged_files.found(self.path):
-                age = self.plans.longest_horizon(connection, self._budget[1])
-                damaged_files.erase_older(self.path, now, age)
+        if self.path is not None:
+            length = self._budget[1]
+            damaged_files.erase_older(
+                self.path, now, lambda: self.plans.longest_horizon(connection, length)
+            )
 
     def ledger(self) -> Ledger:
         with self.transaction(READ) as connection:

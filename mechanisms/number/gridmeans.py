@@ -173,11 +173,10 @@ def _distribution(
     return Cdf(grid, np.minimum(rising / rising[-1], 1.0), np.full(points, math.inf))
 
 
-def grid_variance(shape: Shape, law: Law, values: ArrayLike, missing: float = 0.0) -> float:
+def grid_variance(shape: Shape, law: Law, values: ArrayLike) -> float:
     """Return the variance of the mean of a mechanism on a grid, times the number of reports.
 
-    All reports are of one level; ``values``, those present, lie in [0, 1]. With a share ``missing``
-    in [0, 1) of missing values the variance is that of one report of any kind.
+    All reports are of one level; ``values`` lie in [0, 1], and none is missing.
     """
     x = np.asarray(values, dtype=np.float64)
     exact, channel = contributions(shape, law), matrix(shape, law)
@@ -185,9 +184,7 @@ def grid_variance(shape: Shape, law: Law, values: ArrayLike, missing: float = 0.
     each = np.array(exact.value, dtype=float) - centre * np.array(exact.present, dtype=float)
     squares = channel @ each**2
     inputs = np.linspace(0.0, 1.0, shape.points)
-    present = np.interp(x, inputs, squares[: shape.points]).mean() - x.var()
-    gone = float(squares[-1]) if missing else 0.0
-    return ((1 - missing) * float(present) + missing * gone) / (1 - missing) ** 2
+    return float(np.interp(x, inputs, squares[: shape.points]).mean() - x.var())
 
 
 def worst_pictures(shape: Shape) -> list[Floats]:

@@ -42,11 +42,6 @@ def k_push_variance(value: float, epsilon: float, draws: int) -> float:
     return (4 * answer_noise(epsilon / draws) + (1 - value) * (1 + value)) / draws
 
 
-def optimal_draws(epsilon: float, most: int = 32) -> int:
-    """Return the number of sampled bits with the least variance in the worst case, x = 0."""
-    return min(range(1, most + 1), key=lambda draws: k_push_variance(0.0, epsilon, draws))
-
-
 def sampled_vector_variance(
     dimensions: int, sampled: int, epsilon: float, spread: float = UNIFORM_SPREAD
 ) -> float:

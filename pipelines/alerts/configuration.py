@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from sotto.errors import ParameterError
+from sotto.plan.document import yaml_reason
 from sotto.plan.scalars import Duration
 
 #: Kinds of estimates that can be watched, and those that are unless others are named.
@@ -135,10 +136,7 @@ def load_configuration(path: Path) -> Configuration:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
-        what = getattr(error, "problem", None) or "not YAML"
-        raise ParameterError(f"{path} cannot be read as YAML: {where}{what}") from None
+        raise ParameterError(f"{path} cannot be read as YAML: {yaml_reason(error)}") from None
     except UnicodeDecodeError:
         raise ParameterError(f"{path} cannot be read as YAML: it is not UTF-8") from None
     if not isinstance(document, dict):

@@ -54,16 +54,13 @@ class Notifier(Protocol):
         ...
 
 
-def notifiers(configured: NotifyFile, context: ssl.SSLContext | None = None) -> list[Notifier]:
-    """Return those that are configured; a secret that cannot be read is an error at once.
-
-    ``context``: for a certificate authority of your own.
-    """
+def notifiers(configured: NotifyFile) -> list[Notifier]:
+    """Return those that are configured; a secret that cannot be read is an error at once."""
     found: list[Notifier] = []
     if configured.webhook is not None:
-        found.append(Webhook(configured.webhook, context))
+        found.append(Webhook(configured.webhook))
     if configured.email is not None:
-        found.append(Email(configured.email, context))
+        found.append(Email(configured.email))
     return found
 
 

@@ -8,13 +8,10 @@ its messages is kept or logged: no address, header, cookie or user agent.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
-import os
-import traceback
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -26,6 +23,7 @@ from pipelines.collector.commits import GroupCommit
 from pipelines.collector.keys import AppKeys
 from pipelines.collector.limits import Limits, OverloadError, Room, Share, TokenBucket
 from pipelines.collector.plans import Plans
+from pipelines.http import problems
 from sotto.errors import FormatError, PublishError
 from sotto.wire.batch import split_messages
 from sotto.wire.format import HEADER, pseudonym_of
@@ -38,16 +36,6 @@ _WHO = "anybody"
 _MESSAGE_BYTES = 1024
 
 _logger = logging.getLogger(__name__)
-
-_PROBLEM: dict[str, Any] = {
-    "application/problem+json": {
-        "schema": {
-            "type": "object",
-            "properties": {"title": {"type": "string"}, "status": {"type": "integer"}},
-            "required": ["title", "status"],
-        }
-    }
-}
 
 
 class ProblemError(Exception):
@@ -70,7 +58,9 @@ def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
         429: "too many requests of this app",
         503: "overloaded, or the disk or broker has failed",
     }
-    return {status: {"description": texts[status], "content": _PROBLEM} for status in statuses}
+    return {
+        status: {"description": texts[status], "content": problems.CONTENT} for status in statuses
+    }
 
 
 def application(
@@ -99,7 +89,7 @@ def application(
     """
     bounds = limits or Limits()
     buckets: dict[str, TokenBucket] = {}
-    faults: set[str] = set()
+    faults = problems.Faults(warn, "collector")
     room = Room(bounds.waiting_bytes)
 
     def admit(request: Request) -> None:
@@ -162,23 +152,17 @@ def application(
             headers["retry-after"] = str(max(1, math.ceil(problem.retry_after)))
         if problem.status == 401:
             headers["www-authenticate"] = "Bearer"
-        return _answer(problem.status, problem.title, headers)
+        return problems.problem(problem.status, problem.title, headers)
 
     @app.exception_handler(HTTPException)
     async def _refusal(_: Request, error: HTTPException) -> Response:
         """Answer what no route takes."""
-        return _answer(error.status_code, str(error.detail), dict(error.headers or {}))
+        return problems.problem(error.status_code, str(error.detail), error.headers or {})
 
     @app.exception_handler(Exception)
     async def _fault(_: Request, error: Exception) -> Response:
-        """Answer after an error in the collector; its text may hold what was sent."""
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{type(error).__name__}, {os.path.basename(place.filename)}:{place.lineno}"
-        if where not in faults:
-            faults.add(where)
-            with suppress(OSError):
-                warn(f"an error in the collector ({where})")
-        return _answer(500, "an error in the collector", {"cache-control": "no-store"})
+        faults.note(error)
+        return problems.problem(500, "an error in the collector", {"cache-control": "no-store"})
 
     @app.post(
         "/v1/reports",
@@ -244,12 +228,6 @@ def application(
         return Response("ok\n", media_type="text/plain")
 
     return app
-
-
-def _answer(status: int, title: str, headers: Mapping[str, str]) -> Response:
-    """Return a problem document (RFC 9457)."""
-    body = json.dumps({"title": title, "status": status})
-    return Response(body, status, headers, "application/problem+json")
 
 
 async def _body(request: Request, limits: Limits, share: Share) -> bytes:

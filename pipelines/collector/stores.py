@@ -31,6 +31,11 @@ _BATCH_BYTES = 256 << 10
 #: A record's own time in Kafka: none. Brokers note when they append it.
 _NO_TIME = 0
 _DAY = 86_400_000
+#: Milliseconds to which append times are truncated: messages of one slice of time differ in nothing
+#: but their order, which is random within a group.
+_GRANULARITY = 1000
+#: Seconds within which a group of messages is acknowledged by the brokers, or has failed.
+_TIMEOUT = 10.0
 
 
 class Store(Protocol):
@@ -60,9 +65,6 @@ class LogStore:
         The log.
     name : str
         The partition's. Two collectors that write to one log have two names.
-    granularity : int
-        Milliseconds to which append times are truncated: messages of one slice of time differ in
-        nothing but their order, which is random within a group.
     clock : callable
         Returns milliseconds since the epoch.
 
@@ -76,12 +78,10 @@ class LogStore:
         self,
         directory: str | os.PathLike[str],
         name: str = PARTITION,
-        granularity: int = 1000,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self._directory = directory
         self._name = name
-        self._granularity = granularity
         self._clock = clock
         #: Whether the next segment must be a new one: the system has failed at forcing the last one
         #: to disk, or another day has begun, so that segments can be removed by age.
@@ -97,7 +97,7 @@ class LogStore:
             self.close()
         if self._writer is None:
             self._writer = self._open()
-        append_time = now - now % self._granularity
+        append_time = now - now % _GRANULARITY
         try:
             for _, message in messages:
                 self._writer.append(message, append_time)
@@ -135,21 +135,18 @@ class KafkaStore:
     ----------
     broker : Broker
     topic : ReportTopic
-    timeout : float
-        Seconds within which a group of messages is acknowledged, or has failed.
     """
 
-    def __init__(self, broker: Broker, topic: ReportTopic, timeout: float = 10.0) -> None:
+    def __init__(self, broker: Broker, topic: ReportTopic) -> None:
         self._broker = broker
         self._topic = topic
-        self._timeout = timeout
         self._producer: KafkaProducer | None = None
 
     def write(self, messages: Sequence[tuple[int, bytes]]) -> None:
         """Send all messages, each to the partition of its shard, and wait for the brokers."""
         from kafka.errors import KafkaError
 
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + _TIMEOUT
         try:
             producer = self._producer = self._producer or self._connect()
             sent = [
@@ -187,7 +184,7 @@ class KafkaStore:
 
         producer = make_producer(
             self._broker,
-            self._timeout,
+            _TIMEOUT,
             compression="zstd",
             batch=_BATCH_BYTES,
             largest=MAX_BATCH,

@@ -65,7 +65,7 @@ def retain(
     directory = StateDirectory(state_dir)
     if dry_run:
         manifest = directory.manifest()
-        return _removable(manifest, _registry(directory, manifest), log, keep, clock())
+        return _removable(manifest, directory.plans.registry(manifest.plans), log, keep, clock())
     directory.manifest()  # Refuses what no run has made.
     with opened(state_dir, (), None, database, lambda step: None, wait=wait) as (driver, _):
         now = clock()
@@ -89,10 +89,6 @@ def remove_segments(found: Removable, progress: Progress = lambda done, total: N
         # Before the next one: nobody finds a gap.
         files.sync_directory(path.parent)
         progress(done, found.size)
-
-
-def _registry(directory: StateDirectory, manifest: Manifest) -> Registry:
-    return Registry([directory.plans.load(fingerprint) for fingerprint in manifest.plans])
 
 
 def _removable(

@@ -25,6 +25,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from pipelines.http.problems import problem
 from pipelines.results.database import NoResultsError, ResultsError
 from pipelines.results.encode import WRITERS, objects, time_text
 from pipelines.results.openapi import HEALTH, MEDIA_TYPES, PLAN, Format, answers, page_of
@@ -56,9 +57,7 @@ class ProblemError(Exception):
 
     def response(self) -> Response:
         """Return the problem document."""
-        body = json.dumps({"title": self.title, "status": self.status})
-        headers = {"cache-control": "no-store", **self.headers}
-        return Response(body, self.status, headers, "application/problem+json")
+        return problem(self.status, self.title, {"cache-control": "no-store", **self.headers})
 
 
 class _Route(APIRoute):
@@ -70,8 +69,8 @@ class _Route(APIRoute):
         async def handled(request: Request) -> Response:
             try:
                 return await handle(request)
-            except ProblemError as problem:
-                return problem.response()
+            except ProblemError as error:
+                return error.response()
             except RequestValidationError as error:
                 return ProblemError(422, _words(error)).response()
             except NoResultsError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
+from pipelines.http.problems import CONTENT
 from pipelines.sinks.views import Column, Kind, View
 
 Schema: TypeAlias = dict[str, Any]
@@ -67,14 +68,8 @@ _SAMPLES_BY_KIND: Mapping[Kind, object] = {
     "texts": ["AA"],
 }
 _PROBLEM = {
-    "application/problem+json": {
-        "schema": {
-            "type": "object",
-            "properties": {"title": {"type": "string"}, "status": {"type": "integer"}},
-            "required": ["title", "status"],
-        },
-        "example": {"title": "there are no results yet", "status": 503},
-    }
+    name: {**said, "example": {"title": "there are no results yet", "status": 503}}
+    for name, said in CONTENT.items()
 }
 
 #: A plan and the health of a job, as JSON has them.

@@ -12,8 +12,8 @@ from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """A window of a metric that has reports, in all or in one segment of them."""
+class _OfWindow:
+    """What names a window of a metric: with all reports, or with those of one segment."""
 
     collector: str
     plan: str
@@ -22,6 +22,12 @@ class Window:
     window_start: datetime
     window_end: datetime
     segment: str  #: empty for all reports, else such as ``os=linux,app_version=2``
+
+
+@dataclass(frozen=True, slots=True)
+class Window(_OfWindow):
+    """A window of a metric that has reports, in all or in one segment of them."""
+
     type: str
     mechanism: str
     reports: int  #: that count: the newest level of each chain
@@ -32,16 +38,9 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(_OfWindow):
     """An estimate of a window."""
 
-    collector: str
-    plan: str
-    version: int
-    metric: str
-    window_start: datetime
-    window_end: datetime
-    segment: str
     position: int  #: order within the window
     kind: str  #: ``share``, ``mean``, ``quantile`` ...
     item: str  #: symbol, probability, point ..., by kind
@@ -63,16 +62,9 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
+class Alarm(_OfWindow):
     """Reports of a window that are not those of honest devices."""
 
-    collector: str
-    plan: str
-    version: int
-    metric: str
-    window_start: datetime
-    window_end: datetime
-    segment: str
     kind: str  #: ``coins``, ``levels``, ``bits`` or ``cells``
     statistic: float  #: what was seen
     expected: float  #: what honest devices have on average

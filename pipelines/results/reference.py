@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TypeAlias
 
 import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
@@ -13,6 +16,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from pipelines.sinks.schema import VERSION
 from pipelines.sinks.tables import METADATA, SINK_METADATA
 from pipelines.sinks.views import VIEWS, View
+
+#: Of a column: its name, what it holds, and what it means.
+_Row: TypeAlias = tuple[str, str, str]
 
 _HEAD = """\
 # Views and tables of results
@@ -32,6 +38,8 @@ are in the answers of `/api/v1` and in the files of `sotto export`.
 A release that changes views makes them anew; in PostgreSQL, grant them again after it. The view
 `{VERSION}` has a digest of the whole schema, by which a writer knows.
 
+What columns of these names mean, unless a view says otherwise:
+
 """
 _TABLES = """\
 ## Tables, for machines
@@ -45,7 +53,7 @@ since the epoch, and amounts of privacy are micro-epsilon.
 
 def page() -> str:
     """Return the page."""
-    parts = [_HEAD, _VIEWS, *map(_view, VIEWS), _TABLES]
+    parts = [_HEAD, _VIEWS, _columns(_COMMON), "\n", *map(_view, VIEWS), _TABLES]
     parts += [_table(table) for table in METADATA.sorted_tables]
     parts.append("A sink's database also has these:\n\n")
     parts += [_table(table) for table in SINK_METADATA.sorted_tables]
@@ -55,8 +63,18 @@ def page() -> str:
 def _view(view: View) -> str:
     said = view.comment[0].upper() + view.comment[1:]
     private = " For operators: not in the public mode of `sotto serve`." if view.private else ""
-    rows = [(each.name, each.kind, each.comment) for each in view.columns]
-    return f"### `{view.name}`\n\n{said}.{private}\n\n{_columns(rows)}\n"
+    names = ", ".join(f"`{each.name}`" for each in view.columns)
+    own = [each for each in _described(view) if each not in _COMMON]
+    table = f"{_columns(own)}\n" if own else ""
+    return f"### `{view.name}`\n\n{said}.{private}\n\nColumns: {names}.\n\n{table}"
+
+
+def _described(view: View) -> list[_Row]:
+    return [(each.name, each.kind, each.comment) for each in view.columns]
+
+
+#: What several views have in common.
+_COMMON = [row for row, times in Counter(chain(*map(_described, VIEWS))).items() if times > 1]
 
 
 def _table(table: sql.Table) -> str:
@@ -80,7 +98,7 @@ def _type(column: sql.Column[object]) -> str:
     return f"{one}{null}" if one == other else f"{one} (PostgreSQL: {other}){null}"
 
 
-def _columns(rows: Sequence[tuple[str, str, str]]) -> str:
+def _columns(rows: Sequence[_Row]) -> str:
     def lines() -> Iterator[str]:
         yield "| column | type | |"
         yield "|---|---|---|"

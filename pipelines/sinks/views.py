@@ -192,20 +192,23 @@ _SAID = {
 }
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("version", "reports", "minimum_reports", "revision", "position"), "integer"),
-    **dict.fromkeys(("window_start", "window_end"), "time"),
+    **dict.fromkeys(("pseudonyms", "chains", "over_budget", "equivocation"), "integer"),
+    **dict.fromkeys(("window_start", "window_end", "period_start", "period_end"), "time"),
     **dict.fromkeys(("value", "low", "high", "standard_error", "shown"), "number"),
     **dict.fromkeys(("detection_floor", "p_value"), "number"),
+    **dict.fromkeys(("statistic", "expected", "threshold"), "number"),
     "reports_by_level": "integers",
     "confounded_with": "texts",
-    "significant": "boolean",
+    **dict.fromkeys(("significant", "closed"), "boolean"),
 }
 _RENAMED_COLUMNS = {"reports": "n", "shown": "display"}
 
 
-def _of(table: sql.Table, *names: str) -> Iterator[Column]:
-    for name in names:
+def _of(table: sql.Table, *names: str, **comments: str) -> Iterator[Column]:
+    """Yield columns that several views have, and some of these with a comment of their own."""
+    for name in (*names, *comments):
         source = table.c[_RENAMED_COLUMNS.get(name, name)]
-        yield Column(name, _KINDS.get(name, "text"), source, _SAID[name])
+        yield Column(name, _KINDS.get(name, "text"), source, comments.get(name) or _SAID[name])
 
 
 _KEY = ("collector", "plan", "version", "metric", "window_start", "window_end", "segment")
@@ -228,10 +231,6 @@ def _epsilon(name: str, comment: str) -> Column:
 def _total(column: sql.ColumnElement[Any]) -> sql.ColumnElement[int]:
     # PostgreSQL's sum is of another type.
     return sql.cast(sql.func.sum(column), sql.BigInteger)
-
-
-def _period(name: str, kind: Kind, comment: str) -> Column:
-    return Column(name, kind, PERIODS.c[name], comment)
 
 
 VIEW_WINDOWS = View(
@@ -304,18 +303,16 @@ VIEW_ALARMS = View(
     ALARMS,
     (
         *_of(ALARMS, *_KEY),
-        Column("kind", "text", ALARMS.c.kind, "coins, levels, bits or cells"),
-        Column("statistic", "number", ALARMS.c.statistic, "what was seen"),
-        Column("expected", "number", ALARMS.c.expected, "what honest devices have on average"),
-        Column("threshold", "number", ALARMS.c.threshold, "from where on it is an alarm"),
-        Column(
-            "p_value",
-            "number",
-            ALARMS.c.p_value,
-            "bound of the probability that honest devices show as much, by chance",
+        *_of(
+            ALARMS,
+            kind="coins, levels, bits or cells",
+            statistic="what was seen",
+            expected="what honest devices have on average",
+            threshold="from where on it is an alarm",
+            p_value="bound of the probability that honest devices show as much, by chance",
+            reports="reports, or pairs of levels, it is seen in",
+            message="the same in words",
         ),
-        Column("reports", "integer", ALARMS.c.n, "reports, or pairs of levels, it is seen in"),
-        Column("message", "text", ALARMS.c.message, "the same in words"),
         *_of(ALARMS, "revision"),
     ),
     private=True,
@@ -326,23 +323,15 @@ VIEW_EXPERIMENTS = View(
     "first arm",
     ESTIMATES,
     (
-        *_of(ESTIMATES, *_KEY, "kind", "item", "value"),
-        Column(
-            "low", "number", ESTIMATES.c.low, "lower end of the interval, for all looks together"
-        ),
-        Column("high", "number", ESTIMATES.c.high, "upper end of it"),
-        Column(
-            "p_value",
-            "number",
-            ESTIMATES.c.p_value,
-            "p-value at all looks together: that there is no effect; of an arm_share, that arms "
-            "are as even as planned",
-        ),
-        Column(
-            "significant",
-            "boolean",
-            ESTIMATES.c.significant,
-            "whether the interval excludes zero; of an arm_share, whether arms are not as planned",
+        *_of(
+            ESTIMATES,
+            *(*_KEY, "kind", "item", "value"),
+            low="lower end of the interval, for all looks together",
+            high="upper end of it",
+            p_value="p-value at all looks together: that there is no effect; of an arm_share, that "
+            "arms are as even as planned",
+            significant="whether the interval excludes zero; of an arm_share, whether arms are not "
+            "as planned",
         ),
         *_of(ESTIMATES, "unit", "reports", "reports_by_level", "withheld", "revision"),
     ),
@@ -353,8 +342,7 @@ VIEW_REJECTIONS = View(
     "reports that were rejected, by reason",
     QUARANTINE,
     (
-        Column("collector", "text", QUARANTINE.c.collector, "who collects"),
-        Column("reason", "text", QUARANTINE.c.reason, "why they were rejected"),
+        *_of(QUARANTINE, "collector", reason="why they were rejected"),
         Column("reports", "integer", _total(QUARANTINE.c.rows), "reports rejected for this reason"),
         Column(
             "requeued",
@@ -371,18 +359,24 @@ VIEW_BUDGETS = View(
     "the audit of every budget period, over the pseudonyms that reported in it",
     PERIODS,
     (
-        _period("collector", "text", "who collects"),
-        _period("period_start", "time", "when the budget period begins"),
-        _period("period_end", "time", "when it ends; the end is not part of it"),
-        _period("closed", "boolean", "whether nothing more is accepted for it"),
-        _period("pseudonyms", "integer", "pseudonyms that reported"),
-        _period("chains", "integer", "recorded values that reports are about"),
+        *_of(
+            PERIODS,
+            "collector",
+            period_start="when the budget period begins",
+            period_end="when it ends; the end is not part of it",
+            closed="whether nothing more is accepted for it",
+            pseudonyms="pseudonyms that reported",
+            chains="recorded values that reports are about",
+        ),
         _epsilon("accepted", "epsilon of all reports that count, summed over pseudonyms"),
         _epsilon("observed", "epsilon of all reports that arrived, summed over pseudonyms"),
         _epsilon("most_accepted", "largest accepted epsilon of a single pseudonym"),
         _epsilon("most_observed", "largest observed epsilon of a single pseudonym"),
-        _period("over_budget", "integer", "pseudonyms revoked for sending more than their budget"),
-        _period("equivocation", "integer", "pseudonyms revoked for contradicting themselves"),
+        *_of(
+            PERIODS,
+            over_budget="pseudonyms revoked for sending more than their budget",
+            equivocation="pseudonyms revoked for contradicting themselves",
+        ),
     ),
     private=True,
 )

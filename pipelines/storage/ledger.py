@@ -19,7 +19,6 @@ from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest
 from pipelines.storage.states import StoredStates
 from sotto.errors import ParameterError
-from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
 
 #: A commit between reading the manifest and reading a state makes both be read again.
@@ -73,7 +72,7 @@ def period_totals(state_dir: str | os.PathLike[str]) -> dict[int, Totals]:
     """Return the audit of every budget period, open or closed, by the period's start in ms."""
     directory = StateDirectory(state_dir)
     manifest = directory.manifest()
-    length = _registry(directory, manifest).period if manifest.plans else 0
+    length = directory.plans.registry(manifest.plans).period if manifest.plans else 0
     return {period * length: totals for period, totals in sorted(manifest.audit().items())}
 
 
@@ -82,7 +81,7 @@ def _ledgers(
 ) -> tuple[PseudonymLedger, ...]:
     if not manifest.plans:
         return ()
-    registry = _registry(directory, manifest)
+    registry = directory.plans.registry(manifest.plans)
     shard = shard_of(pseudonym, registry.shards)
     states = StoredStates(directory.files, registry, manifest.key)
     found: list[PseudonymLedger] = []
@@ -90,10 +89,6 @@ def _ledgers(
         if part == shard % manifest.parts[period]:
             found += _of_state(states.read(period, part, held), pseudonym)
     return tuple(found)
-
-
-def _registry(directory: StateDirectory, manifest: Manifest) -> Registry:
-    return Registry([directory.plans.load(fingerprint) for fingerprint in manifest.plans])
 
 
 def _of_state(state: State, pseudonym: bytes) -> Iterator[PseudonymLedger]:

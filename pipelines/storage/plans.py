@@ -8,7 +8,7 @@ candidates of its string metrics. A plan's fingerprint leaves out its owner, dat
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,10 @@ class StoredPlans:
 
     def load_all(self) -> list[CompiledPlan]:
         return [self.load(path.stem) for path in sorted(self._folder.glob("*.json"))]
+
+    def registry(self, fingerprints: Iterable[str]) -> Registry:
+        """Return the registry of the plans of some fingerprints."""
+        return Registry([self.load(fingerprint) for fingerprint in fingerprints])
 
     def candidates(self, fingerprint: str) -> Mapping[str, Sequence[str]]:
         path = self._candidates_path(fingerprint)

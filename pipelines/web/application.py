@@ -9,10 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 import threading
-import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +25,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.alerts.watch import AlertWatch
+from pipelines.http.problems import Faults, problem
 from pipelines.results.database import NoResultsError, UnreadableError
 from pipelines.results.reader import ResultsReader
 from pipelines.web import rendering, views
@@ -176,7 +175,7 @@ def application(
         Is called once for each place at which an error has come up.
     """
     access, links = site.access, rendering.ServedLinks()
-    faults: set[str] = set()
+    faults = Faults(warn, "web page")
 
     def page_of(page: Page) -> Callable[[Request], Response]:
         def show(request: Request) -> Response:
@@ -283,11 +282,7 @@ def application(
 
     @app.exception_handler(Exception)
     async def _fault(request: Request, error: Exception) -> Response:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{type(error).__name__}, {os.path.basename(place.filename)}:{place.lineno}"
-        if where not in faults:
-            faults.add(where)
-            warn(f"an error in the web page ({where})")
+        where = faults.note(error)
         answer = _notice(request, 500, "An error", f"The page could not be made ({where}).")
         # This answer is made outside of all that the application is wrapped in.
         answer.headers.update(SECURITY_HEADERS)
@@ -325,10 +320,10 @@ class _Guard:
                 "This server is asked for under a name that is not its own. Behind a proxy, give "
                 "the public name with --site."
             )
-            return _answer(scope, 421, text)
+            return _answer(421, text)
         if not path.startswith(_OPEN) and not self._access.admits(headers):
             if _is_for_programs(path):
-                return _answer(scope, 401, "a token is needed: Authorization: Bearer TOKEN")
+                return _answer(401, "a token is needed: Authorization: Bearer TOKEN")
             return _login()
         return self._app
 
@@ -337,13 +332,11 @@ def _is_for_programs(path: str) -> bool:
     return path == "/revision" or path.startswith("/api/")
 
 
-def _answer(scope: Scope, status: int, text: str) -> Response:
-    """Return a problem document (RFC 9457)."""
-    body = json.dumps({"title": text, "status": status})
+def _answer(status: int, text: str) -> Response:
     headers = {"cache-control": "no-store"}
     if status == 401:
         headers["www-authenticate"] = "Bearer"
-    return Response(body, status, headers, "application/problem+json")
+    return problem(status, text, headers)
 
 
 def _login(bad: str = "") -> Response:
@@ -363,7 +356,7 @@ def _notice(
     waiting: bool = False,
 ) -> Response:
     if _is_for_programs(request.url.path):
-        return _answer(request.scope, status, text)
+        return _answer(status, text)
     headers = {"cache-control": "no-store"} | ({"retry-after": _AGAIN} if waiting else {})
     html = rendering.notice(title, [text], problems=problems, waiting=waiting)
     return Response(html, status, headers, "text/html")

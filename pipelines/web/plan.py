@@ -104,15 +104,11 @@ def levels_of(metric: CompiledMetric) -> Iterator[Level]:
     for at, level in enumerate(metric.ladder):
         yield Level(
             at + 1,
-            _sent(level.after) if at < metric.sent else "never",
+            facts.when(level.after) if at < metric.sent else "never",
             formats.epsilon(level.epsilon / _MICRO),
             formats.epsilon(metric.mechanism.certified(at) / _MICRO),
             metric.mechanism.influence(at),
         )
-
-
-def _sent(after: int) -> str:
-    return f"after {facts.span(after)}" if after else "at once"
 
 
 def ceilings(view: PlanView) -> Mapping[str, object]:

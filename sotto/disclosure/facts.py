@@ -53,6 +53,11 @@ def span(milliseconds: int) -> str:
     return f"{count:,} {name}{'s' * (count != 1)}"
 
 
+def when(after: int) -> str:
+    """Return in words when a level is sent: milliseconds after the value was recorded."""
+    return f"after {span(after)}" if after else "at once"
+
+
 def sentence(text: str) -> str:
     """Return a text with a full stop, if it has no end.
 

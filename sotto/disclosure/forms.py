@@ -208,13 +208,9 @@ def _answers(plan: CompiledPlan) -> list[list[str]]:
 
 def _levels(metric: CompiledMetric) -> str:
     return "; ".join(
-        f"{amount(metric.mechanism.certified(level))} {_when(after)}"
+        f"{amount(metric.mechanism.certified(level))} {facts.when(after)}"
         for level, after in enumerate(metric.delays)
     )
-
-
-def _when(after: int) -> str:
-    return f"after {facts.span(after)}" if after else "at once"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -121,6 +122,31 @@ def are_words(text: str | None) -> bool:
     return text is None or (
         0 < len(text) <= MAX_WORDS and " ".join(text.split()) == text and stays_in_line(text)
     )
+
+
+def group_problems(
+    groups: Sequence[tuple[str, str]], metrics: Sequence[CompiledMetric]
+) -> list[str]:
+    """Of groups, each a name and a text: a plan that has some puts each of its metrics into one."""
+    named = dict(groups)
+    problems = []
+    for name, text in groups:
+        if not NAME.fullmatch(name):
+            problems.append(f"group {name!r} must be a name: {NAME_RULE}")
+        if not are_words(text):
+            problems.append(
+                f"group {name!r}: its text must be on one line, of 1 to {MAX_WORDS} characters"
+            )
+        if all(metric.group != name for metric in metrics):
+            problems.append(f"group {name!r} has no metric")
+    if named or any(metric.group is not None for metric in metrics):
+        problems += [
+            f"metric {metric.name!r}: group {metric.group!r} must be one of the plan's groups, "
+            f"{', '.join(named) or 'of which there are none'}"
+            for metric in metrics
+            if metric.group not in named
+        ]
+    return problems
 
 
 def stays_in_line(text: str) -> bool:

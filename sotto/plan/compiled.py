@@ -23,13 +23,12 @@ from sotto.plan.checks import (
     MAX_DURATION,
     MAX_MINIMUM_REPORTS,
     MAX_TIME,
-    MAX_WORDS,
     MIN_PERIOD,
     MIN_RESOLUTION,
     NAME,
     NAME_RULE,
     amount,
-    are_words,
+    group_problems,
     mechanism_problems,
     metric_problems,
     stays_in_line,
@@ -434,7 +433,7 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
             f"lifetime {amount(plan.ceilings.lifetime)}, itself at most {amount(MAX_CEILING)}"
         )
     problems += words_problems(description=plan.description, purpose=plan.purpose)
-    problems += _group_problems(plan)
+    problems += group_problems(plan.groups, plan.metrics)
     problems += segment_problems(plan.segments, plan.experiment)
     if plan.authentication not in ("none", "required"):
         problems.append(f"authentication {plan.authentication!r} must be none or required")
@@ -447,29 +446,6 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
     names = [metric.name for metric in plan.metrics]
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.append(f"metric {name!r} is given twice")
-    return problems
-
-
-def _group_problems(plan: CompiledPlan) -> list[str]:
-    """Of groups: a plan that has some puts each of its metrics into one."""
-    named = dict(plan.groups)
-    problems = []
-    for name, text in plan.groups:
-        if not NAME.fullmatch(name):
-            problems.append(f"group {name!r} must be a name: {NAME_RULE}")
-        if not are_words(text):
-            problems.append(
-                f"group {name!r}: its text must be on one line, of 1 to {MAX_WORDS} characters"
-            )
-        if all(metric.group != name for metric in plan.metrics):
-            problems.append(f"group {name!r} has no metric")
-    if named or any(metric.group is not None for metric in plan.metrics):
-        problems += [
-            f"metric {metric.name!r}: group {metric.group!r} must be one of the plan's groups, "
-            f"{', '.join(named) or 'of which there are none'}"
-            for metric in plan.metrics
-            if metric.group not in named
-        ]
     return problems
 
 

@@ -350,6 +350,13 @@ class PlanFile(_Model):
     metrics: dict[Text, Annotated[_AnyMetric, Field(discriminator="type")]]
 
 
+def yaml_reason(error: yaml.YAMLError) -> str:
+    """Return what is wrong with a text of YAML, and where."""
+    mark = getattr(error, "problem_mark", None)
+    where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+    return where + (getattr(error, "problem", None) or "not YAML")
+
+
 def read_plan(text: str) -> PlanFile:
     """Read the text of a plan.
 
@@ -359,10 +366,7 @@ def read_plan(text: str) -> PlanFile:
     try:
         document = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
-        what = getattr(error, "problem", None) or "not YAML"
-        raise PlanError(f"the plan cannot be read as YAML: {where}{what}") from None
+        raise PlanError(f"the plan cannot be read as YAML: {yaml_reason(error)}") from None
     except (ValueError, RecursionError) as error:
         raise PlanError(f"the plan cannot be read as YAML: {error}") from None
     if not isinstance(document, dict):

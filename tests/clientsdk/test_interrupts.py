@@ -160,7 +160,7 @@ def test_an_interrupt_at_any_instant_of_a_flush_keeps_nobody_from_flushing(path,
     [
         ("close", "remaining"),
         ("preview", "_charge"),
-        ("withdraw_consent", "withdraw_though_disabled"),
+        ("withdraw_consent", "_withdraw_in_file"),
     ],
 )
 def test_an_interrupt_amid_a_transaction_stays_one(path, use, function):

@@ -102,7 +102,7 @@ def test_a_delivery_does_not_count_for_a_level_that_another_client_charged_meanw
     client.flush()
     (chain,) = client.ledger().pending
     assert (chain.charged, chain.delivered) == (2, 0)
-    client._sender._publisher = publisher = MemoryPublisher()
+    client._outgoing.sender._publisher = publisher = MemoryPublisher()
     clock.advance(days=1)
     assert client.flush().sent == 1
     assert [report.level for report in reports(publisher.messages)] == [1]

@@ -18,6 +18,7 @@ from itertools import cycle
 
 import pytest
 from device_plans import HOUR, START, WEEK
+from plan_texts import plan_head
 from scripts import ROOT, run
 
 from clientsdk import Client, EmbeddedLogPublisher, MemoryPublisher, Outcome, Settings
@@ -29,16 +30,9 @@ from sotto.plan.compile import parse_plan
 OURS = tuple(str(ROOT / package) for package in ("clientsdk", "sotto", "mechanisms"))
 MARK = "Qzx7-marked-value"
 FIGURE = 7.123456789012345
-PLAN = """\
-collector: fleet.example
-plan: planted
-version: 1
-owner: owner@fleet.example
-expires: 2036-12-31
-period: 7d
-ceilings: {period: 900, lifetime: 1800}
-resolution: 1h
-metrics:
+PLAN = (
+    plan_head("planted", (900, 1800))
+    + """\
   category: &category
     type: category
     domain: [a, b]
@@ -58,6 +52,7 @@ metrics:
   place: {type: vector, range: [0, 10], dimensions: 2, outside: clip, window: 28d, ladder: *ladder}
   app: {type: top_item, domain: [map, list], outside: other, clip: 9, window: 28d, ladder: *ladder}
 """
+)
 TEXTS = ("category", "once", "always", "grade", "word", "app")
 NUMBERS = ("point", "size", "bits")
 OF_WRONG_TYPE = (

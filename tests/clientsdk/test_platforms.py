@@ -62,7 +62,7 @@ for lifetime in range(3):
         client.clock.advance(days=2)
         result = client.flush()
         assert (result.sent, result.remaining, result.error) == (1, 0, None), result
-        client._sender._publisher.close()
+        client._outgoing.sender._publisher.close()
     assert len(written()) == lifetime + 1
 assert not os.path.exists("log/lock")
 with Device(EmbeddedLogPublisher("log")) as client:

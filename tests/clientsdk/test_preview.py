@@ -19,6 +19,7 @@ from device_plans import (
     string,
     tables,
 )
+from plan_texts import plan_head
 from slow_publishers import Failing
 
 from clientsdk import Ceilings, PendingChain, Settings
@@ -112,7 +113,7 @@ def test_what_was_charged_and_not_delivered_is_shown_as_it_will_be_sent_again(tm
     fill(client)
     client.clock.now = START + 2 * DAY
     whole = client.preview(at=client.clock.now)
-    client._sender._charge(client.clock.now, None)
+    client._outgoing.sender._charge(client.clock.now, None)
     assert client.preview(at=client.clock.now) == whole
 
 
@@ -283,17 +284,7 @@ def test_the_command_shows_what_was_sent_and_what_is_to_be(tmp_path, capsys, mon
     assert main(["preview", str(tmp_path / "none.db")]) == 2
 
 
-MECHANISMS = """
-collector: fleet.example
-plan: all
-version: 1
-owner: owner@fleet.example
-expires: 2036-12-31
-period: 7d
-ceilings: {period: 100, lifetime: 1000}
-resolution: 1h
-metrics:
-"""
+MECHANISMS = plan_head("all", (100, 1000), collector="fleet.example")
 CATEGORY = "{type: category, domain: [a, b, c, d], outside: other, mechanism: NAME, TIMES}"
 NUMBER = (
     "{type: number, range: [0, 10], outside: clip, unit: s, missing: true, mechanism: NAME, TIMES}"

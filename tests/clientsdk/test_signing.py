@@ -411,7 +411,7 @@ def test_two_pseudonyms_of_a_period_are_not_sent_together(path, monkeypatch):
         clock.advance(hours=3)
 
         def alone():
-            return client._flush(FlushTask(one_pseudonym=True, window=3_600_000)).sent
+            return client._outgoing.flush(FlushTask(one_pseudonym=True, window=3_600_000)).sent
 
         assert alone() == 1
         assert alone() == 0

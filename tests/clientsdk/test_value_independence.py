@@ -18,6 +18,7 @@ from fractions import Fraction
 
 import pytest
 from device_plans import DAY, START, WEEK
+from plan_texts import plan_head
 
 from clientsdk import (
     NO_LIFETIME_BOUND,
@@ -39,17 +40,7 @@ try:
 except ImportError:  # pragma: no cover
     np = None
 
-HEAD = """\
-collector: fleet.example
-plan: trial
-version: 1
-owner: owner@fleet.example
-expires: 2026-01-29
-period: 7d
-ceilings: {period: 900, lifetime: 9000}
-resolution: 1h
-metrics:
-"""
+HEAD = plan_head("trial", (900, 9000), expires="2026-01-29")
 TYPES = {
     "category": "type: category, domain: [a, b, c], outside: other",
     "maybe": "type: category, domain: [a, b, c], outside: other, missing: true",

@@ -184,7 +184,7 @@ class Runner:
             mock.patch.object(backoff, "chance", return_value=chance),
             mock.patch.object(sender.draws, "below", lambda _, bound: step["choice"] % bound),
         ):
-            result = self.device._flush(task)
+            result = self.device._outgoing.flush(task)
         return {**_result(result), "rest": round(1000 * task.rest)}
 
     def _copy(self, step: Step) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from plan_texts import plan_head
 from report_logs import Sent, write
 from statistical import check_normal
 from step_plans import DAY, HOUR, PERIOD
@@ -43,21 +44,13 @@ if TYPE_CHECKING:
 SEED, DEVICES = 20261122, 400
 START = 2800 * PERIOD + DAY
 COLOURS = ("red", "green", "blue", "grey")
-PLAN = """\
-collector: tests.example
-plan: new
-version: 1
-owner: nobody@tests.example
-expires: 2100-01-01
-period: 7d
-resolution: 1h
-shards: 2
-minimum_reports: 1
-ceilings: {period: 1000, lifetime: 100000}
-metrics:
+PLAN = (
+    plan_head("new", (1000, 100000), shards=2, minimum_reports=1)
+    + """\
   colour: {type: category, domain: [red, green, blue, grey], outside: grey, mechanism: rotated,
            window: 7d, ladder: [{epsilon: 1}, {epsilon: 4, after: 1d}]}
 """
+)
 
 
 @frozen

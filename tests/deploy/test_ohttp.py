@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from oblivious import Relay, served
+from plan_texts import plan_head
 
 from clientsdk.publishers.encapsulation import KeyConfiguration
 from clientsdk.publishers.ohttp import ObliviousPublisher
@@ -28,20 +29,14 @@ pytestmark = pytest.mark.slow
 
 ORIGIN = "telemetry.example"
 HOUR = 3_600_000
-PLAN = """\
-collector: fleet.example
-plan: trial
-version: 1
-owner: telemetry@fleet.example
-expires: 2090-01-01
-period: 7d
-ceilings: {period: 12, lifetime: 12}
-resolution: 1h
-metrics:
+PLAN = (
+    plan_head("trial", (12, 12))
+    + """\
   colour:
     {type: category, domain: [red, blue], outside: other, window: 364d, repeat: {once: first},
      ladder: [{epsilon: 4}]}
 """
+)
 DEVICES, CLOUDFLARE_DEVICES = 60, 20
 
 

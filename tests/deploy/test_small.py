@@ -24,7 +24,7 @@ import jsonschema
 import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
-from serving import PATIENCE, answers, counted, running, served, wait_until
+from serving import PATIENCE, counted, running, served, status, wait_until
 
 from clientsdk.publishers.http import HttpPublisher
 from clientsdk.testing import FakeClock
@@ -178,20 +178,9 @@ def caddy(folder: Path, upstream: int) -> Iterator[tuple[str, ssl.SSLContext]]:
         root = folder / "caddy/pki/authorities/local/root.crt"
         wait_until(root.exists)
         context = ssl.create_default_context(cafile=root)
-        wait_until(lambda: reached(port, context))
+        # An answer, be it that nobody is behind the proxy.
+        wait_until(lambda: status(port, context=context))
         yield f"https://localhost:{port}", context
-
-
-def reached(port: int, context: ssl.SSLContext) -> bool:
-    """Whether there is an answer, be it that nobody is behind the proxy."""
-    connection = http.client.HTTPSConnection("localhost", port, timeout=5, context=context)
-    try:
-        connection.request("GET", "/healthz")
-        return connection.getresponse().status > 0
-    except OSError:
-        return False
-    finally:
-        connection.close()
 
 
 @needs_caddy
@@ -260,7 +249,7 @@ def test_the_commands_of_the_containers_work_behind_caddy(tmp_path: Path) -> Non
     here = Here(tmp_path)
     # Devices are no pages, and send no origin.
     with here.start("collect", "--origin https://app.example"):
-        wait_until(lambda: answers(f"http://{HOST}:{here.port}"))
+        wait_until(lambda: status(here.port) == 200)
         with here.start("aggregate"), caddy(tmp_path, here.port) as (url, context):
             sent = report(HttpPublisher(url, context=context, timeout=60))
             wait_until(lambda: counted(tmp_path / "state") == [sent] * 3)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from plan_texts import plan_head
 from report_logs import Sent, write
 from step_plans import DAY, HOUR, PERIOD
 
@@ -20,19 +21,7 @@ from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 START = 2800 * PERIOD + DAY
-HEAD = """\
-collector: tests.example
-plan: every
-version: 1
-owner: nobody@tests.example
-expires: 2100-01-01
-period: 7d
-resolution: 1h
-shards: 2
-minimum_reports: 1
-ceilings: {period: 1000, lifetime: 100000}
-metrics:
-"""
+HEAD = plan_head("every", (1000, 100000), shards=2, minimum_reports=1)
 LADDER = "window: 7d, ladder: [{epsilon: 1}, {epsilon: 4, after: 1d}]"
 THREE = "window: 7d, ladder: [{epsilon: 1}, {epsilon: 4, after: 1d}, {epsilon: 6}]"
 COLOURS = ("red", "green", "blue", "grey")

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+from plan_texts import plan_head
+
 from pipelines.results.reader import ResultsReader
 from pipelines.sinks.sql import Projection, Results, of_state
 from sotto.plan.compile import parse_plan
@@ -18,19 +20,13 @@ WEEK = 7 * DAY
 START = 1_700_000_000_000 - 1_700_000_000_000 % WEEK
 #: A window is ripe a day and an hour after its end.
 RIPE = DAY + 3_600_000
-PLAN = """
-collector: tests.example
-plan: moving
-version: 1
-owner: tests@tests.example
-expires: 2099-01-01
-period: 7d
-resolution: 1h
-ceilings: {period: 9, lifetime: 9000}
-metrics:
+PLAN = (
+    plan_head("moving", (9, 9000))
+    + """\
   colour: {type: category, domain: [red, blue], outside: blue, window: 7d, repeat: {once: first},
            ladder: [{epsilon: 1}, {epsilon: 2, after: 1d}]}
 """
+)
 
 
 @cache

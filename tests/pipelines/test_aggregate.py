@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from fake_kafka import FakeCluster, install
+from plan_texts import plan_head
 from report_logs import START, Device, append, write
 
 from pipelines.bounded.run import RunResult
@@ -30,17 +31,9 @@ from sotto.plan.compile import load_plan
 
 pytestmark = pytest.mark.slow
 
-PLAN = """\
-collector: tests.example
-plan: command
-version: 1
-owner: nobody@tests.example
-expires: 2100-01-01
-period: 7d
-resolution: 1h
-shards: 2
-ceilings: {period: 20, lifetime: 640}
-metrics:
+PLAN = (
+    plan_head("command", (20, 640), shards=2)
+    + """\
   colour:
     {type: category, domain: [red, blue, green], outside: other, window: 7d, ladder: [{epsilon: 2}]}
   delay:
@@ -50,6 +43,7 @@ metrics:
     {type: string, bits: 64, hashes: 2, cohorts: 2, candidates: c.txt, window: 7d,
      ladder: [{epsilon: 8}]}
 """
+)
 
 
 @pytest.fixture(scope="module")

@@ -435,7 +435,7 @@ def test_connections_that_come_to_nothing_are_few(monkeypatch):
     going_on = threading.Event()
     monkeypatch.setattr("socket.getaddrinfo", lambda *_: going_on.wait() or [])
     publisher = KafkaPublisher("broker.example:9092", TOPIC, timeout=0.5)
-    publisher._connections._limit = 2
+    monkeypatch.setattr(kafka_connections, "LIMIT", 2)
     before = set(threading.enumerate())
     for each in range(4):
         with pytest.raises(PublishError, match="has not answered"):

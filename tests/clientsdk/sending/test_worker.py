@@ -133,11 +133,11 @@ def test_a_round_sends_the_reports_of_one_pseudonym():
     chosen = set()
     for _ in range(40):
         with due_twice(MemoryPublisher()) as client:
-            result = client._flush(FlushTask(one_pseudonym=True, window=HOUR))
+            result = client._outgoing.flush(FlushTask(one_pseudonym=True, window=HOUR))
             assert (result.sent, result.remaining, result.error) == (1, 1, None)
             chosen |= {report.metric for report in reports(client.publisher.messages)}
             client.clock.advance(hours=1)
-            assert client._flush(FlushTask(one_pseudonym=True, window=HOUR)).remaining == 0
+            assert client._outgoing.flush(FlushTask(one_pseudonym=True, window=HOUR)).remaining == 0
             sent = {report.pseudonym for report in reports(client.publisher.messages)}
             assert len(sent) == 2
     assert chosen == {0, 1}
@@ -165,7 +165,7 @@ def test_a_random_while_passes_between_two_pseudonyms(monkeypatch):
 def alone(client, window=HOUR):
     """Send as the background does; return how many reports went, and the rest in seconds."""
     errand = FlushTask(one_pseudonym=True, window=window)
-    result = client._flush(errand)
+    result = client._outgoing.flush(errand)
     return result.sent, errand.rest
 
 
@@ -241,7 +241,7 @@ def test_what_is_too_late_takes_the_rest_from_nobody(monkeypatch, first, age, re
     with due_of_three(first, 6 * WEEK - DAY, 6 * WEEK, quota=Quota(age=age)) as client:
         client.clock.now = START + 6 * WEEK + 4 * HOUR
         errand = FlushTask(one_pseudonym=True, window=HOUR)
-        result = client._flush(errand)
+        result = client._outgoing.flush(errand)
         assert (result.sent, result.remaining, errand.rest) == (1, 1, 1800.0)
         assert getattr(result.lapses, reason) == 1
         assert alone(client) == (0, 1800.0)
@@ -377,7 +377,7 @@ def test_close_returns_in_time_and_what_remains_is_sent_by_the_next(path):
     assert not stuck.is_alive()
     with device(MemoryPublisher(), state=path, compiled=compiled, background=False) as client:
         assert client.flush().sent == 1
-        assert client._sender._publisher.messages == publisher.messages
+        assert client._outgoing.sender._publisher.messages == publisher.messages
 
 
 def test_close_ends_a_long_wait_at_once(monkeypatch):
@@ -424,7 +424,7 @@ def test_no_message_is_begun_once_the_time_is_up():
     publisher = MemoryPublisher()
     client = due_twice(publisher)
     late = FlushTask(0.0)
-    result = client._flush(late)
+    result = client._outgoing.flush(late)
     assert (result.sent, result.remaining, publisher.messages) == (0, 2, [])
     assert client.flush(timeout=PATIENCE).sent == 2
     for wrong in (-1, float("nan")):
@@ -582,7 +582,7 @@ if sys.argv[2] != "before":
         # A fork without hooks amid a transaction leaves the child without a store.
         wait_until(lambda: client._worker._asleep_until > 0)
 def work():
-    mine = client._sender._publisher = Noting()
+    mine = client._outgoing.sender._publisher = Noting()
     assert threading.active_count() == 1 or sys.argv[-1] == "no hooks"
     assert client.record("colour", "b") is Outcome.ACCEPTED
     if sys.argv[2] == "amid":

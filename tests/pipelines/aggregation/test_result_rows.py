@@ -25,6 +25,7 @@ from committed_states import counted
 from crashes import Killed, kill_at
 from every_type import KINDS, counts_of, first_payload, plan_text
 from numpy.typing import NDArray
+from plan_texts import plan_head
 from report_logs import START, Device, Sent, write
 from sink_documents import Feed
 from step_plans import DAY, HOUR
@@ -58,21 +59,14 @@ FROM_PAYLOADS = (
     *("value", "standard_error", "low", "high", "display", "detection_floor"),
     *("significant", "p_value", "confounded_with"),
 )
-COLOUR = """\
-collector: tests.example
-plan: small
-version: 1
-owner: nobody@tests.example
-expires: 2100-01-01
-period: 7d
-resolution: 1h
-shards: 4
-ceilings: {period: 100, lifetime: 1000}
-metrics:
+COLOUR = (
+    plan_head("small", (100, 1000), shards=4)
+    + """\
   colour:
     {type: category, domain: [red, green], outside: other, mechanism: grr, window: 7d,
      ladder: [{epsilon: 1}, {epsilon: 2, after: 1d}]}
 """
+)
 
 
 def every_plan() -> CompiledPlan:

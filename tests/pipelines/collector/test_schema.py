@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from described_interfaces import check_described, needs_schemathesis
 from live_collector import LiveCollector
 
 pytestmark = pytest.mark.slow
 
 
+@needs_schemathesis
 def test_the_collector_keeps_to_its_description(tmp_path):
-    program = Path(sys.executable).parent / "schemathesis"
-    if not program.exists():
-        pytest.skip("schemathesis is not installed")
     with LiveCollector(tmp_path) as collector:
-        done = subprocess.run(
-            [
-                *(str(program), "--no-color", "run", f"{collector.url}/openapi.json"),
-                *("--url", collector.url, "--seed", "14", "--generation-deterministic"),
-                *("--max-examples", "50"),
-                *("--phases", "examples,coverage,fuzzing", "--checks", "all"),
-                # No schema says which bytes are messages.
-                *("--exclude-checks", "positive_data_acceptance"),
-            ],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONWARNINGS": "default"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        answer = collector.ask(b"GET /openapi.json HTTP/1.1\r\nConnection: close\r\n\r\n")
+        described = json.loads(answer.partition(b"\r\n\r\n")[2])
+        selected = len(described["paths"])
+        check_described(collector.url, tmp_path, seed=14, examples=50, selected=selected)
         assert "warning" not in collector.output(), collector.output()
-        # That it has tried all that there is.
-        described = json.loads(
-            collector.ask(b"GET /openapi.json HTTP/1.1\r\nConnection: close\r\n\r\n").partition(
-                b"\r\n\r\n"
-            )[2]
-        )
-        assert f"{len(described['paths'])} selected" in done.stdout, done.stdout

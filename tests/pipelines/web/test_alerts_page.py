@@ -10,7 +10,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from invented_results import Html, ask
+from html_pages import Html
+from invented_results import ask
 from moving_results import MovingResults, compiled
 
 from pipelines.alerts.configuration import Configuration

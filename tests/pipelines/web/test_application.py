@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
-from invented_results import NASTY, Html, app_of, ask, write_results
+from html_pages import Html
+from invented_results import NASTY, app_of, ask, write_results
 
 from pipelines.results.reader import ResultsReader
 from pipelines.web import rendering

@@ -7,7 +7,8 @@ import hashlib
 import re
 
 import pytest
-from invented_results import NASTY, PLAN, Html, write_results
+from html_pages import Html
+from invented_results import NASTY, PLAN, write_results
 
 from pipelines.results.reader import ResultsReader
 from pipelines.web import metric, rendering, views, words

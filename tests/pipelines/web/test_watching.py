@@ -10,7 +10,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from invented_results import Html, ask
+from html_pages import Html
+from invented_results import ask
 from moving_results import MovingResults
 from report_logs import honest, write
 from step_plans import plans

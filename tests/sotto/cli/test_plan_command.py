@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from plan_texts import plan_head
 
 from mechanisms.noise import Noise
 from mechanisms.registry import build
@@ -13,16 +14,9 @@ from sotto import cli
 from sotto.cli.plan import detection_floor, what_reports_show
 from sotto.plan.compile import parse_plan
 
-PLAN = """\
-collector: fleet.example
-plan: types
-version: 1
-owner: telemetry@fleet.example
-expires: 2027-06-30
-period: 7d
-ceilings: {period: 40, lifetime: 640}
-resolution: 1h
-metrics:
+PLAN = (
+    plan_head("types", (40, 640), expires="2027-06-30")
+    + """\
   grade:
     {type: ordinal, values: [a, b, c, d], window: 28d,
      ladder: &ladder [{epsilon: 0.5}, {epsilon: 2, after: 7d}]}
@@ -40,6 +34,7 @@ metrics:
     {type: boolean, window: 28d, repeat: {constant: true},
      ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 4}]}
 """
+)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from plan_texts import plan_head
 
 from sotto.cli import main
 from sotto.cli.replay.devices import Schedule, SortedLog
@@ -37,17 +38,7 @@ HOUR = 3_600_000
 DAY = 24 * HOUR
 WEEK = 7 * DAY
 
-FRAME = """
-collector: test.example
-plan: replayed
-version: 1
-owner: test@test.example
-expires: 2030-01-01
-period: 7d
-ceilings: {period: 33, lifetime: 900}
-resolution: 1h
-metrics:
-"""
+FRAME = plan_head("replayed", (33, 900))
 PLAN = f"""{FRAME}
   colour:
     type: category

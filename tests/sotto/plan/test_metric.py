@@ -10,23 +10,14 @@ import pytest
 from agreed_plans import DAY, canonical
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plan_texts import plan_head
 
 from pipelines.aggregation.result_rows import estimate
 from sotto.errors import PlanError, ValueTypeError
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 
-PLAN = """\
-collector: fleet.example
-plan: types
-version: 1
-owner: telemetry@fleet.example
-expires: 2027-06-30
-period: 7d
-ceilings: {period: 40, lifetime: 640}
-resolution: 1h
-metrics:
-"""
+PLAN = plan_head("types", (40, 640), expires="2027-06-30")
 LADDER = "window: 28d, ladder: [{epsilon: 0.5}, {epsilon: 2, after: 7d}]"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from plan_texts import plan_head
 
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.compile import parse_plan
@@ -10,18 +11,12 @@ from sotto.plan.compiled import CompiledPlan
 from sotto.plan.development import development_plan
 from sotto.plan.segments import Attribute, Experiment, cell_label, cell_of, given_segments
 
-PLAN = """
-collector: fleet.example
-plan: departures
-version: 1
-owner: telemetry@fleet.example
-expires: 2036-06-30
-period: 7d
-ceilings: {period: 2, lifetime: 104}
-resolution: 1h
-metrics:
+PLAN = (
+    plan_head("departures", (2, 104), collector="fleet.example")
+    + """\
   late: {type: boolean, window: 28d, ladder: [{epsilon: 0.5}, {epsilon: 2, after: 7d}]}
 """
+)
 SEGMENTS = 'segments: {os: [linux, mac], app_version: ["1", "2"]}\n'
 EXPERIMENT = "experiment: {name: onboarding, arms: [control, treatment], share: 0.2}\n"
 

@@ -7,6 +7,7 @@ import gzip
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from plan_texts import plan_head
 
 from sotto.cli import main
 from sotto.cli.replay.cells import has_offset, is_in_1970, time_parser
@@ -14,19 +15,13 @@ from sotto.cli.replay.table import Columns, read_recordings
 from sotto.errors import FormatError, ParameterError
 from sotto.plan.compile import parse_plan
 
-PLAN = """
-collector: test.example
-plan: replayed
-version: 1
-owner: test@test.example
-expires: 2036-01-01
-period: 7d
-ceilings: {period: 33, lifetime: 900}
-resolution: 1h
-metrics:
+PLAN = (
+    plan_head("replayed", (33, 900))
+    + """\
   colour: {type: category, domain: [red], outside: other, window: 7d, ladder: [{epsilon: 1}]}
   size: {type: number, range: [0, 9], outside: clip, window: 7d, ladder: [{epsilon: 1}]}
 """
+)
 HEAD = b"who,when,colour,size\n"
 GOOD = b"good,2025-06-02T00:00Z,red,1\n"
 TIME = 1_748_822_400

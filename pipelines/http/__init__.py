@@ -1,0 +1,1 @@
+"""What the collector's interface and the pages of results have in common."""

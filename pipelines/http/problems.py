@@ -1,0 +1,49 @@
+"""What a server answers and notes where something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from fastapi import Response
+
+_MEDIA_TYPE = "application/problem+json"
+#: An answer's content as OpenAPI describes it.
+CONTENT: dict[str, Any] = {
+    _MEDIA_TYPE: {
+        "schema": {
+            "type": "object",
+            "properties": {"title": {"type": "string"}, "status": {"type": "integer"}},
+            "required": ["title", "status"],
+        }
+    }
+}
+
+
+def problem(status: int, title: str, headers: Mapping[str, str]) -> Response:
+    """Return a problem document (RFC 9457)."""
+    body = json.dumps({"title": title, "status": status})
+    return Response(body, status, headers, _MEDIA_TYPE)
+
+
+class Faults:
+    """Warns once of each place at which an error comes up; its text may hold what was sent."""
+
+    def __init__(self, warn: Callable[[str], None], server: str) -> None:
+        self._warn = warn
+        self._server = server
+        self._known: set[str] = set()
+
+    def note(self, error: Exception) -> str:
+        """Warn unless the place is known; return it, with the kind of error."""
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__name__}, {os.path.basename(place.filename)}:{place.lineno}"
+        if where not in self._known:
+            self._known.add(where)
+            with suppress(OSError):
+                self._warn(f"an error in the {self._server} ({where})")
+        return where
