@@ -20,7 +20,7 @@ from clientsdk.store.panels import Panel
 from clientsdk.store.store import Store
 from mechanisms.frozen import NamedTuple
 from mechanisms.randomness import Source
-from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.compiled import CompiledMetric, CompiledPlan, made_once
 
 GIVEN = Consent.GIVEN
 
@@ -90,7 +90,7 @@ class Decisions:
         self._counter = counter
         self._turn_of: tuple[Panel, int, int] | None = None
         self._turn = False
-        self.terms = plan.once(terms_of)
+        self.terms = made_once(plan, terms_of)
 
     def ignore_panels(self) -> None:
         """Answer in every period, for trials of a plan: what is sent is sent under that plan."""
@@ -200,7 +200,7 @@ class Decisions:
         seen = store.accounts.tallies.get(terms.tally, 0) + 1
         if seen > terms.limit:
             return self._refuse(terms, Outcome.PERIOD_FULL)
-        binding = self._plan.once(permanent.bindings_of)[metric.name]
+        binding = made_once(self._plan, permanent.bindings_of)[metric.name]
         response = permanent.response(connection, binding)
         once = 0 if response else metric.permanent
         if not self._affordable(terms.cost, once):

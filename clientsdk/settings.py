@@ -19,7 +19,7 @@ from clientsdk import diagnostics
 from clientsdk.publishers import Publisher
 from mechanisms.frozen import frozen, replace
 from sotto.errors import ParameterError, PlanError, is_int, is_number, wrong_type
-from sotto.plan.compiled import Ceilings, CompiledPlan
+from sotto.plan.compiled import Ceilings, CompiledPlan, made_once
 
 #: Micro-epsilon; no plan has a use for less.
 LEAST_CEILING = 1_000
@@ -395,7 +395,7 @@ def warn_that_it_forgets() -> None:
 
 def warn_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings) -> None:
     """Warn that no value of a plan can be recorded under the ceilings that are pinned."""
-    least, least_in_life = plan.once(_least_costs)
+    least, least_in_life = made_once(plan, _least_costs)
     if least > ceilings.period or least_in_life > ceilings.lifetime:
         diagnostics.warn(
             "ceilings",

@@ -11,7 +11,6 @@ from clientsdk.outcomes import NO_LAPSES, FlushResult, Lapses, Outcome
 from clientsdk.sending.lock import SentElsewhereError
 from mechanisms.frozen import frozen
 
-
 _OUTCOMES = tuple(Outcome)
 
 

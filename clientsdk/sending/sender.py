@@ -31,7 +31,7 @@ from mechanisms.coins import shard_of
 from mechanisms.frozen import NamedTuple
 from mechanisms.randomness import SystemSource
 from sotto.errors import PublishError, SottoError, StoreError
-from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
+from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan, made_once
 from sotto.wire.format import GROUP, HEADER, MAX_MESSAGE, TRAILER, Row, encode_message, row_size
 from sotto.wire.signatures import SEED_BYTES, Signer, require_signatures
 
@@ -460,7 +460,7 @@ def _messages(batch: Batch) -> Iterator[tuple[int, bytes, list[Report]]]:
         signer = batch.signers[period] if group[0].plan.signed else None
         group.sort(key=_by_metric)
         least = HEADER.size + (0 if signer is None else TRAILER)
-        if least + len(group) * group[0].plan.once(_most_of_one) <= MAX_MESSAGE:
+        if least + len(group) * made_once(group[0].plan, _most_of_one) <= MAX_MESSAGE:
             yield _message(group, signer)
             continue
         part: list[Report] = []

@@ -306,15 +306,9 @@ class CompiledPlan:
         """Micro-epsilon that a full period takes from the lifetime's: without constant metrics."""
         return sum(metric.cost for metric in self.metrics if not metric.permanent)
 
-    def once(self, make: Callable[[CompiledPlan], Made]) -> Made:
-        """Return what a function makes of the plan, made once and kept with it."""
-        made: Made | None = self._made.get(make)
-        if made is None:
-            made = self._made[make] = make(self)
-        return made
-
     @cached_property
     def _made(self) -> dict[object, Any]:
+        """What :func:`made_once` has made."""
         return {}
 
     def period_of(self, time: int) -> int:
@@ -341,6 +335,14 @@ class CompiledPlan:
     def expired(self, time: int) -> bool:
         """Whether nothing may be recorded or newly released any more at ``time`` (ms)."""
         return time >= self.expires
+
+
+def made_once(plan: CompiledPlan, make: Callable[[CompiledPlan], Made]) -> Made:
+    """Return what a function makes of a plan, made once and kept with the plan."""
+    made: Made | None = plan._made.get(make)
+    if made is None:
+        made = plan._made[make] = make(plan)
+    return made
 
 
 def _segment(document: object) -> tuple[str, tuple[str, ...]]:
@@ -481,4 +483,5 @@ __all__ = [
     "brought_forward",
     "canonical",
     "check",
+    "made_once",
 ]

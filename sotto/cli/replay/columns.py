@@ -1,4 +1,4 @@
-"""Reads the columns of a CSV or Parquet file, whatever is in their cells.
+"""Reads the columns of a CSV file, whatever is in their cells.
 
 Every distinct cell of a column is kept once. A cell whose bytes are no UTF-8 text has surrogates in
 the place of these bytes, until :mod:`sotto.cli.replay.cells` sees them.
@@ -16,17 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
 
-from sotto.errors import FormatError, ParameterError
+from sotto.errors import FormatError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ENDINGS = (".csv", ".csv.gz", ".parquet")
-#: What Arrow raises where a file is damaged; its own message may quote a cell.
-_ARROW = (pa.ArrowException, OSError, ValueError)
 #: Characters of one cell. A quote that is never closed ends there.
 _LONGEST_CELL = 1 << 20
 
@@ -56,19 +51,11 @@ class Table:
     ragged: list[int] = field(default_factory=list)
 
 
-def read_columns(path: Path, used: Sequence[str], check: Callable[[Sequence[str]], None]) -> Table:
+def read_csv(path: Path, used: Sequence[str], check: Callable[[Sequence[str]], None]) -> Table:
     """Read the columns named ``used``; ``check`` is given the names of all that there are.
 
-    Raises ParameterError if there is no such file or its name ends in none of ``ENDINGS``, and
-    FormatError if it is not what its name says.
+    Raises FormatError if it is not what its name says.
     """
-    name = path.name.lower()
-    if not path.is_file():
-        raise ParameterError(f"no such file: {path}")
-    if not name.endswith(ENDINGS):
-        raise ParameterError(f"{path} must end in one of {', '.join(ENDINGS)}")
-    if name.endswith(".parquet"):
-        return _read_parquet(path, used, check)
     try:
         return _read_csv(path, used, check)
     except (OSError, EOFError, zlib.error) as error:
@@ -140,53 +127,3 @@ def is_text(cell: str) -> bool:
     except UnicodeEncodeError:
         return False
     return "\0" not in cell
-
-
-def _read_parquet(path: Path, used: Sequence[str], check: Callable[[Sequence[str]], None]) -> Table:
-    try:
-        with pa.parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-    except _ARROW as error:
-        raise FormatError(f"{path} cannot be read as Parquet: it is damaged or cut off") from error
-    check(names)
-    try:
-        with pa.parquet.ParquetFile(path) as file:
-            table = file.read(columns=list(used))
-    except _ARROW as error:
-        raise FormatError(f"{path} cannot be read to its end: it is damaged or cut off") from error
-    columns = {name: _column(name, table[name]) for name in used}
-    return Table(columns, np.arange(1, len(table) + 1, dtype=np.int64), "row")
-
-
-def _column(name: str, cells: pa.ChunkedArray) -> Column:
-    try:
-        if not pa.types.is_dictionary(cells.type):
-            cells = cells.dictionary_encode()
-        chunks = cells.unify_dictionaries().chunks
-        if not chunks:
-            return Column([], _none())
-        distinct, kind = chunks[0].dictionary, cells.type.value_type
-        timestamps = bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
-        if timestamps:
-            # A timestamp with a zone is stored in UTC already; one without is taken as UTC.
-            stamps = distinct.cast(pa.timestamp("ms", getattr(kind, "tz", None)), safe=False)
-            distinct = stamps.cast(pa.int64())
-        values: list[object] = _texts(distinct) if _is_text(kind) else distinct.to_pylist()
-        last = len(values)
-        codes = np.concatenate([chunk.indices.fill_null(last).to_numpy() for chunk in chunks])
-    except _ARROW as error:
-        raise ParameterError(
-            f"the cells of column {name!r} are of a type that no metric has"
-        ) from error
-    return Column([*values, None], codes.astype(np.int64), timestamps)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _texts(distinct: pa.Array) -> list[object]:
-    return [
-        None if cell is None else cell.decode(errors="surrogateescape")
-        for cell in distinct.cast(pa.large_binary()).to_pylist()
-    ]

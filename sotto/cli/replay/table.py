@@ -26,7 +26,7 @@ from sotto.cli.replay.cells import (
     time_parser,
     value_parser,
 )
-from sotto.cli.replay.columns import Column, Table, read_columns
+from sotto.cli.replay.columns import Column, Table, read_csv
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from sotto.plan.compiled import CompiledPlan
 
+_ENDINGS = (".csv", ".csv.gz", ".parquet")
 NO_DEVICE = "no device id"
 NO_TIME = "no time"
 BAD_TIME = "unparsable time"
@@ -193,7 +194,7 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
     ParameterError if a column is absent or the name of the file ends otherwise, FormatError if it
     is not what its name says. What is wrong with single rows and cells is in ``problems``.
     """
-    table = read_columns(path, columns.used, columns.check)
+    table = _read(path, columns)
     found = _Problems(table)
     found.add_lines(RAGGED, _ROWS, None, table.ragged)
     skipped = Counter({RAGGED: len(table.ragged)} if table.ragged else {})
@@ -243,6 +244,20 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
     problems = tuple(found.problems)
     found_in = kept[order], when[order], starts, values, rows, skipped, problems
     return Recordings(*found_in, segments)
+
+
+def _read(path: Path, columns: Columns) -> Table:
+    name = path.name.lower()
+    if not path.is_file():
+        raise ParameterError(f"no such file: {path}")
+    if not name.endswith(_ENDINGS):
+        raise ParameterError(f"{path} must end in one of {', '.join(_ENDINGS)}")
+    if name.endswith(".parquet"):
+        # Not before: processes that play devices back need no Arrow.
+        from sotto.cli.replay.parquet import read_parquet
+
+        return read_parquet(path, columns.used, columns.check)
+    return read_csv(path, columns.used, columns.check)
 
 
 def _doubt_times(
