@@ -17,10 +17,11 @@ from clientsdk.settings import BEGINNING
 from clientsdk.store import claims, permanent, reservoirs
 from clientsdk.store.database import READ
 from clientsdk.store.panels import Panel
+from clientsdk.store.plans import made_once
 from clientsdk.store.store import Store
 from mechanisms.frozen import NamedTuple
 from mechanisms.randomness import Source
-from sotto.plan.compiled import CompiledMetric, CompiledPlan, made_once
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 GIVEN = Consent.GIVEN
 

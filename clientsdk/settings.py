@@ -17,9 +17,10 @@ from typing import Any, TypedDict
 
 from clientsdk import diagnostics
 from clientsdk.publishers import Publisher
+from clientsdk.store.plans import made_once
 from mechanisms.frozen import frozen, replace
 from sotto.errors import ParameterError, PlanError, is_int, is_number, wrong_type
-from sotto.plan.compiled import Ceilings, CompiledPlan, made_once
+from sotto.plan.compiled import Ceilings, CompiledPlan
 
 #: Micro-epsilon; no plan has a use for less.
 LEAST_CEILING = 1_000

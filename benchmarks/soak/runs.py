@@ -43,7 +43,6 @@ REFUSED = 3
 KILLED = -signal.SIGKILL
 #: How long a run may take, in seconds, on a machine that has much else to do: more is a fault.
 PATIENCE = 900
-_LONG = 20
 #: Reports that a run takes at most: so few that a run commits several times.
 MAX_REPORTS, _FEW = 2_000, 1_000
 #: Where a run may be killed: at a step of its commit, or in the middle of writing a file.
@@ -72,8 +71,8 @@ def run(orders: Orders) -> None:
     log = os.open(own, os.O_WRONLY | os.O_CREAT | begun, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    # A run that takes long says where it is.
-    faulthandler.dump_traceback_later(_LONG, repeat=True, file=log)
+    # A run that takes too long is told to end, and says where it was.
+    faulthandler.register(signal.SIGTERM, log, chain=True)
     if orders.file_bytes:
         resource.setrlimit(resource.RLIMIT_FSIZE, (orders.file_bytes, resource.RLIM_INFINITY))
     seen = 0
@@ -168,6 +167,8 @@ class Runs(Play):
         process.join(PATIENCE)
         status = process.exitcode
         if status is None:
+            process.terminate()
+            process.join(10)
             process.kill()
             process.join()
         process.close()

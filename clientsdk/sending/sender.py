@@ -25,13 +25,14 @@ from clientsdk.sending.tasks import FlushTask
 from clientsdk.store import outbox
 from clientsdk.store.database import DURABLE, READ, WRITE
 from clientsdk.store.outbox import Chain
+from clientsdk.store.plans import made_once
 from clientsdk.store.pseudonyms import Identity
 from clientsdk.store.store import Store
 from mechanisms.coins import shard_of
 from mechanisms.frozen import NamedTuple
 from mechanisms.randomness import SystemSource
 from sotto.errors import PublishError, SottoError, StoreError
-from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan, made_once
+from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.wire.format import GROUP, HEADER, MAX_MESSAGE, TRAILER, Row, encode_message, row_size
 from sotto.wire.signatures import SEED_BYTES, Signer, require_signatures
 

@@ -6,12 +6,25 @@ later one prolongs what was promised of a chain.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from sqlite3 import Connection
+from typing import Any, TypeVar
 
 from clientsdk.store.schema import NEVER
 from mechanisms.digests import sha256
 from sotto.errors import PlanError, StoreError
 from sotto.plan.compiled import CompiledPlan, brought_forward
+
+Made = TypeVar("Made")
+
+
+def made_once(plan: CompiledPlan, make: Callable[[CompiledPlan], Made]) -> Made:
+    """Return what a function makes of a plan, made once for all clients that share the object."""
+    kept: dict[object, Any] = vars(plan).setdefault("_made", {})
+    made: Made | None = kept.get(make)
+    if made is None:
+        made = kept[make] = make(plan)
+    return made
 
 
 def stored_plan(connection: Connection, number: int) -> CompiledPlan:

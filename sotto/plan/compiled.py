@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen
@@ -38,8 +38,6 @@ from sotto.plan.durations import duration_text
 from sotto.plan.metric import CompiledMetric, Fields, Level
 from sotto.plan.segments import Attribute, Experiment, attributes_of, cells
 from sotto.plan.segments import problems as segment_problems
-
-Made = TypeVar("Made")
 
 #: Of compiled plans.
 FORMAT = 2
@@ -306,11 +304,6 @@ class CompiledPlan:
         """Micro-epsilon that a full period takes from the lifetime's: without constant metrics."""
         return sum(metric.cost for metric in self.metrics if not metric.permanent)
 
-    @cached_property
-    def _made(self) -> dict[object, Any]:
-        """What :func:`made_once` has made."""
-        return {}
-
     def period_of(self, time: int) -> int:
         """Return the number of the budget period that contains ``time`` (ms)."""
         return time // self.period
@@ -335,14 +328,6 @@ class CompiledPlan:
     def expired(self, time: int) -> bool:
         """Whether nothing may be recorded or newly released any more at ``time`` (ms)."""
         return time >= self.expires
-
-
-def made_once(plan: CompiledPlan, make: Callable[[CompiledPlan], Made]) -> Made:
-    """Return what a function makes of a plan, made once and kept with the plan."""
-    made: Made | None = plan._made.get(make)
-    if made is None:
-        made = plan._made[make] = make(plan)
-    return made
 
 
 def _segment(document: object) -> tuple[str, tuple[str, ...]]:
@@ -483,5 +468,4 @@ __all__ = [
     "brought_forward",
     "canonical",
     "check",
-    "made_once",
 ]

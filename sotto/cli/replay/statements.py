@@ -142,6 +142,8 @@ def _spend(tables: Tables, cost: int, period: int, again: int, ceiling: int) -> 
 def _unfolded(tables: Tables, current: int) -> Result:
     chains = tables.chains
     periods = [each for each in tables.unfolded if each != current and each not in chains]
+    if not periods:
+        return _NOTHING
     return Result([(each, tables.ledger[each][2]) for each in sorted(periods)])
 
 
