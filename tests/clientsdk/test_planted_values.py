@@ -31,7 +31,7 @@ OURS = tuple(str(ROOT / package) for package in ("clientsdk", "sotto", "mechanis
 MARK = "Qzx7-marked-value"
 FIGURE = 7.123456789012345
 PLAN = (
-    plan_head("planted", (900, 1800))
+    plan_head("planted", (900, 1800), expires="2036-12-31")
     + """\
   category: &category
     type: category
