@@ -432,7 +432,7 @@ class Client:
         timeout = self.settings.close_timeout if timeout is None else timeout
         checked_timeout(timeout)
         self._consent.withdraw_if_owed()
-        return self._outgoing.close(timeout)
+        return self._outgoing.close(self._worker, timeout)
 
     async def aclose(self, timeout: float | None = None) -> FlushResult:
         """Do what :meth:`close` does, while the event loop of asyncio goes on."""

@@ -293,7 +293,8 @@ def _pending(
         if number not in plans:
             plans[number] = plan(connection, number)
         recorded_under = plans[number]
-        if not 0 <= index < len(recorded_under.metrics):
+        known = 0 <= index < len(recorded_under.metrics)
+        if not known or not 0 <= charged <= recorded_under.metrics[index].sent:
             raise StoreError("a chain in the device's store does not fit its plan")
         metric = recorded_under.metrics[index]
         name, costs = tally_name(recorded_under.plan, metric.name), metric.costs

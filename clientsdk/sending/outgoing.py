@@ -36,7 +36,6 @@ class Outgoing:
     ) -> None:
         self._store = store
         self.sender = sender
-        self._worker: Worker | None = None
         self._counter = counter
         self._consent = consent
         self._tally = tally
@@ -61,9 +60,12 @@ class Outgoing:
         return result
 
     def in_background(self, resolution: int) -> Worker:
-        """Return a thread that sends what is due, started if something waits."""
+        """Return a thread that sends what is due, started if something waits.
+
+        It is not kept here: of that cycle a client that is dropped would stay, with its file open.
+        """
         store = self._store
-        self._worker = worker = Worker(store, resolution, self._now, self.next_due, self.flush)
+        worker = Worker(store, resolution, self._now, self.next_due, self.flush)
         if store.waiting:
             worker.start()
         return worker
@@ -102,10 +104,10 @@ class Outgoing:
         if now >= self._store.plans.next_expiry:
             self._consent.keep_up(now)
 
-    def close(self, seconds: float) -> FlushResult:
+    def close(self, worker: Worker | None, seconds: float) -> FlushResult:
         """End the worker in time, and close the store with all that is left in it."""
         until = time.monotonic() + seconds
-        sent, error, worker = 0, None, self._worker
+        sent, error = 0, None
         if worker is not None:
             before = worker.sent
             worker.end(until)

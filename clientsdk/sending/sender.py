@@ -251,10 +251,14 @@ class Sender:
                 for chain in of_one:
                     reason = self._lapse(chain, plan, moment) if whole else "damaged"
                     if reason is None:
-                        found.append((chain, _newest_due(chain, plan, identity.pseudonym, now)))
-                    else:
-                        reasons.append(reason)
-                        lapsed.append(chain)
+                        report = _newest_due(chain, plan, identity.pseudonym, now)
+                        if report.chain.charged:
+                            found.append((chain, report))
+                            continue
+                        # It says that it is due, and none of its levels is.
+                        reason = "damaged"
+                    reasons.append(reason)
+                    lapsed.append(chain)
                 if self._pay(connection, period, found, ceilings):
                     reports += [report for _, report in found]
                     continue
@@ -283,7 +287,8 @@ class Sender:
             return "damaged"
         metric = plan.metrics[chain.metric]
         width = metric.sent * metric.payload_width
-        if not (len(chain.payloads) == width and 0 <= chain.cell < plan.cells):
+        fits = len(chain.payloads) == width and 0 <= chain.cell < plan.cells
+        if not (fits and 0 <= chain.charged <= metric.sent):
             # It cannot be one that was drawn under the plan.
             return "damaged"
         if moment >= plan.expires:

@@ -160,7 +160,8 @@ class LogWriter:
     def append_all(self, records: Iterable[tuple[int, bytes]]) -> None:
         """Write records, append times (ms) and bodies, many at once.
 
-        Errors are as for :meth:`append`; those of the records that were written by then remain.
+        Errors are as for :meth:`append`; the records that were written whole by then remain, since
+        a reader may have seen them.
         """
         self._check_usable()
         pending: list[bytes] = []
@@ -170,13 +171,13 @@ class LogWriter:
                 record = frame(body, append_time)
                 full = self._is_full(size, len(record))
                 if full or size > _AT_ONCE:
-                    self._write(b"".join(pending))
+                    self._write(b"".join(pending), pending)
                     pending, size = [], 0
                 if full:
                     self._roll()
                 pending.append(record)
                 size += len(record)
-            self._write(b"".join(pending))
+            self._write(b"".join(pending), pending)
             if self._fsync == "always":
                 self._force(self._segment)
         except OSError as error:
@@ -319,17 +320,23 @@ class LogWriter:
         self._segment = following
         self._base, self._size = self.position, len(HEADER)
 
-    def _write(self, record: bytes) -> None:
+    def _write(self, data: bytes, records: Iterable[bytes] = ()) -> None:
+        """Write all of the data or, of the records that it consists of, as many as is possible."""
         try:
-            _write_all(self._segment, record, self._size)
+            _write_all(self._segment, data, self._size)
         except BaseException:
             # Whatever happened, nothing but whole records stays behind.
             try:
+                end = os.fstat(self._segment).st_size
+                for record in records:
+                    if self._size + len(record) > end:
+                        break
+                    self._size += len(record)
                 os.ftruncate(self._segment, self._size)
             except OSError:
                 self._fault = "a torn record could not be cut off"
             raise
-        self._size += len(record)
+        self._size += len(data)
 
     def _force(self, segment: int) -> None:
         try:

@@ -103,9 +103,10 @@ def test_a_file_that_was_left_by_a_crash_says_the_same_before_and_after(path):
     ledger = read_file(path)
     assert len(ledger.pending) == 1
     assert read_file(path) == ledger
-    alter(path, "UPDATE chain SET metric = 9")
-    with pytest.raises(StoreError, match="does not fit its plan"):
-        read_file(path)
+    for damage in ("metric = 9", "metric = 0, charged = 4", "charged = -1"):
+        alter(path, f"UPDATE chain SET {damage}")
+        with pytest.raises(StoreError, match="does not fit its plan"):
+            read_file(path)
     alter(path, "DELETE FROM plan")
     with pytest.raises(StoreError, match="is not in the device's store"):
         read_file(path)

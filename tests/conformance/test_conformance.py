@@ -119,9 +119,9 @@ def _bits_highest_first(planes: Any, width: int, source: Any) -> int:
 
 def _goes_back_unasked(store: Store, connection: Any, now: int) -> None:
     """Follow the clock without a second reading."""
-    reading, store._clock = store._clock, lambda: now
+    reading, store.clock = store.clock, lambda: now
     _FOLLOW(store, connection, now)
-    store._clock = reading
+    store.clock = reading
 
 
 _FOLLOW = Store.follow

@@ -11,6 +11,7 @@ from device_plans import (
     VAST,
     WEEK,
     Calling,
+    alter,
     counted,
     metric,
     plan,
@@ -324,6 +325,21 @@ def test_lateness_an_aggregator_would_refuse_is_not_sent_nor_charged():
     result = client.flush()
     assert (result.sent, result.lapsed, client.ledger().spent) == (0, 1, 0)
     assert client.next_due() is None
+
+
+@pytest.mark.parametrize("damage", ["charged = 4", "charged = -1", f"event = event + {2 * HOUR}"])
+def test_a_chain_with_a_level_that_cannot_be_does_not_hold_up_the_others(path, damage):
+    client = device(metric("colour"), metric("shape"), state=path)
+    client.record("colour", "a")
+    client.record("shape", "a")
+    client.close()
+    alter(path, f"UPDATE chain SET {damage} WHERE metric = 0")
+    client = device(
+        metric("colour"), metric("shape"), state=path, clock=FakeClock(START + 2 * HOUR)
+    )
+    result = client.flush()
+    assert (result.sent, result.lapses.damaged, result.error) == (1, 1, None)
+    assert client.ledger().pending[0].charged == 1
 
 
 @pytest.mark.parametrize("low", [(1_500_000, 100_000_000), (1_500_000, 1_500_000)])

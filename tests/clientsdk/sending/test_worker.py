@@ -65,6 +65,20 @@ assert threading.active_count() == 1
     run(code, path)
 
 
+@pytest.mark.parametrize("background", [False, True])
+def test_a_client_that_is_dropped_before_anything_waits_is_gone_at_once(path, background):
+    code = """
+import gc, weakref
+gc.disable()
+clients = [Client(plan(), state=path, publisher=MemoryPublisher(), background=BACKGROUND)]
+clients[0].give_consent()
+store = weakref.ref(clients[0]._store)
+clients.clear()
+assert store() is None
+"""
+    run(code.replace("BACKGROUND", str(background)), path)
+
+
 def test_three_lines_send_by_themselves(path):
     publisher = Noting()
     with device(publisher, state=path) as client:

@@ -409,6 +409,30 @@ def test_a_full_disk_leaves_whole_records(tmp_path, monkeypatch, written):
     assert read(tmp_path) == [Record(16, 0, b"first"), Record(37, 2, b"second")]
 
 
+@pytest.mark.parametrize("room", [0, 15, 21, 41, 42, 62])
+def test_what_a_reader_saw_of_many_records_stays_where_the_disk_fills_up(
+    tmp_path, monkeypatch, room
+):
+    with LogWriter(tmp_path, "a") as log:
+        real, seen = os.pwrite, []
+
+        def full(descriptor, data, offset):
+            left = 16 + room - offset
+            if left <= 0:
+                seen.extend(read(tmp_path))
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(descriptor, bytes(data)[:left], offset)
+
+        monkeypatch.setattr(os, "pwrite", full)
+        with pytest.raises(PublishError, match="No space left"):
+            log.append_all((at, b"%05d" % at) for at in range(3))
+        assert bodies_of(seen) == [b"%05d" % at for at in range(room // 21)]
+        assert read(tmp_path) == seen
+        monkeypatch.undo()
+        log.append(b"after", 3)
+        assert read(tmp_path) == [*seen, Record(16 + room // 21 * 21, 3, b"after")]
+
+
 @pytest.mark.parametrize("written", [0, 1, 15])
 def test_a_disk_that_fills_up_at_a_new_segment_leaves_the_partition_valid(
     tmp_path, monkeypatch, written
