@@ -14,7 +14,7 @@ import pytest
 import yaml
 from aggregated import read_all
 from kafka.errors import TopicAuthorizationFailedError
-from serving import answers, running, wait_until
+from serving import running, status, wait_until
 
 from clientsdk import Broker, KafkaPublisher
 from clientsdk.testing import FakeClock
@@ -171,7 +171,7 @@ def test_the_engine_that_aggregates_counts_what_devices_send(contained, tmp_path
     serve = [sys.executable, "-m", "sotto.cli", *here.words("aggregate-serve")]
     with running(serve, tmp_path / "serve.log"):
         url = f"http://{HOST}:{here.port}"
-        wait_until(lambda: answers(url))
+        wait_until(lambda: status(here.port))
         asked = urllib.request.Request(
             f"{url}/health", headers={"Authorization": f"Bearer {token}"}
         )

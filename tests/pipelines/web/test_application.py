@@ -173,14 +173,14 @@ def test_what_is_wrong_with_a_database_is_said_but_not_to_the_public(tmp_path):
     file.write_bytes(b"no database" * 1000)
     url = f"sqlite:///{file}"
     damaged = ask(app_of(url), "/")
-    assert (damaged.status, "not a database" in damaged.text) == (500, True)
+    assert (damaged.status, "not a database" in damaged.text) == (503, True)
     assert "not a database" not in ask(app_of(url, Access(public=True)), "/").text
     file.unlink()
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("CREATE TABLE meta (id INTEGER, state TEXT)")
         connection.execute("INSERT INTO meta VALUES (1, 'mine')")
     older = ask(app_of(url), "/")
-    assert (older.status, "older Sotto" in older.text) == (500, True)
+    assert (older.status, "older Sotto" in older.text) == (503, True)
 
 
 def test_an_error_in_the_page_says_where_and_nothing_of_what(tmp_path):
