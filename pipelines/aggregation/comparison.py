@@ -9,6 +9,10 @@ So who reads them knows sums of the last level's reports by arm. Whatever is com
 from published slices depends, in every cell of an arm, on all reports of the last level or on all
 of those below. An arm's smaller ones of both have at least the plan's minimum of reports together,
 or else nothing of the arm is below the last level, or the difference is withheld.
+
+Some devices of an arm are nearly always late. If they are fewer than the minimum, their reports
+below the last level are left out of all that the window's results are made of
+(:func:`late_cells`), and so nothing of them follows from anything.
 """
 
 from __future__ import annotations
@@ -56,25 +60,28 @@ class Arms:
     """The arms of a plan's experiment in one window of a metric.
 
     ``counts`` are ``(levels, count_length)``, of each cell that has any; ``reports``,
-    ``(cells, levels)``, the reports in all cells; ``few`` the slices of which nothing is published;
-    ``least`` is the plan's ``minimum_reports``.
+    ``(cells, levels)``, the reports in all cells; ``arrived`` the same with those that are left
+    out; ``few`` the slices of which nothing is published; ``least`` is the plan's
+    ``minimum_reports``.
     """
 
     plan: CompiledPlan
     metric: CompiledMetric
     counts: Mapping[int, Matrix]
     reports: NDArray[np.int64]
+    arrived: NDArray[np.int64]
     few: Set[str]
     least: int
 
     def compared(self) -> Iterator[Compared]:
         """Yield the rows of all arms that have reports, in their order."""
         first, *others = arms = arms_of(self.plan)
-        totals = [self._total(each) for each in arms]
+        by_level = [self.arrived[[*each.cells]].sum(axis=0) for each in arms]
+        totals = [int(each.sum()) for each in by_level]
         p_value = sample_ratio(totals, self.plan.most_reports(self.metric))
-        for arm, total in zip(arms, totals, strict=True):
+        for arm, total, levels in zip(arms, totals, by_level, strict=True):
             if total:
-                share = Estimate(total / sum(totals), math.inf, total, self._by_level([arm]))
+                share = Estimate(total / sum(totals), math.inf, total, tuple(levels.tolist()))
                 wrong = p_value < SAMPLE_RATIO_ERROR
                 item = Item("arm_share", "", share, p_value=p_value, significant=wrong)
                 yield Compared(arm.name, item)
@@ -84,7 +91,7 @@ class Arms:
     def _differences(self, first: Slice, arm: Slice, number: int) -> Iterator[Compared]:
         metric, why = self.metric, self._few(first) or self._few(arm)
         pairs = list(zip(self._scored(first), self._scored(arm), strict=True))
-        by_level = self._by_level((first, arm), last=True)
+        by_level = self._by_level((first, arm))
         if not pairs:
             why = f"{metric.mechanism.name}: no estimate is an average over reports"
             nothing = Estimate(math.nan, math.inf, sum(by_level), by_level)
@@ -107,18 +114,11 @@ class Arms:
 
     def _scored(self, arm: Slice) -> list[Scored]:
         """Return what is scored at the last level, of estimates that are right on average."""
-        metric, last = self.metric, self.metric.sent - 1
+        metric = self.metric
         matrices = [self.counts[cell] for cell in arm.cells if cell in self.counts]
         shape = (len(metric.ladder), metric.mechanism.count_length)
         counts = np.sum([np.zeros(shape, dtype=np.int64), *matrices], axis=0)
-        context = metric.context(())
-        unbiased = {
-            (item.kind, item.item)
-            for item in metric.mechanism.estimate(np.zeros(shape, dtype=np.int64), context)
-            if item.method is Method.UNBIASED
-        }
-        scored = metric.mechanism.scored(counts[last], last, context)
-        return [each for each in scored if (each.kind, each.item) in unbiased]
+        return _scored(metric, counts)
 
     def _few(self, arm: Slice) -> str | None:
         """Return why the reports of an arm's last level are withheld, or None."""
@@ -135,15 +135,50 @@ class Arms:
             )
         return None
 
-    def _total(self, arm: Slice) -> int:
-        return int(self.reports[[*arm.cells]].sum())
-
-    def _by_level(self, arms: Sequence[Slice], *, last: bool = False) -> tuple[int, ...]:
+    def _by_level(self, arms: Sequence[Slice]) -> tuple[int, ...]:
         cells = [cell for arm in arms for cell in arm.cells]
-        levels = self.reports[cells].sum(axis=0)
-        if last:
-            levels[np.arange(len(levels)) != self.metric.sent - 1] = 0
-        return tuple(levels.tolist())
+        return tuple(last_alone(self.metric, self.reports[cells].sum(axis=0)).tolist())
+
+
+def late_cells(
+    plan: CompiledPlan,
+    metric: CompiledMetric,
+    counts: Mapping[int, Matrix],
+    reports: NDArray[np.int64],
+    least: int,
+) -> list[int]:
+    """Return the cells of arms of which too few reports are below the last level.
+
+    They would keep differences withheld, and so are left out until their last level comes, or
+    enough others are below it. That depends on the numbers of reports alone; ``reports`` are
+    ``(cells, levels)``. Of arms with too few of the last level, and of metrics that are not
+    compared, there are none.
+    """
+    if plan.experiment is None or not _scored(metric, next(iter(counts.values()))):
+        return []
+    found: list[int] = []
+    for arm in arms_of(plan):
+        of_arm = reports[[*arm.cells]].sum(axis=0)
+        last = int(of_arm[metric.sent - 1])
+        if last >= least > int(of_arm.sum()) - last:
+            found += arm.cells
+    return found
+
+
+def last_alone(metric: CompiledMetric, by_level: Matrix) -> Matrix:
+    """Return what is by level, ``(levels, ...)``, with zeros for all levels but the last."""
+    found = np.zeros_like(by_level)
+    found[metric.sent - 1] = by_level[metric.sent - 1]
+    return found
+
+
+def _scored(metric: CompiledMetric, counts: Matrix) -> list[Scored]:
+    """Return what is scored at the last level, of estimates that are right on average."""
+    last, context = metric.sent - 1, metric.context(())
+    nothing = metric.mechanism.estimate(np.zeros_like(counts), context)
+    unbiased = {(item.kind, item.item) for item in nothing if item.method is Method.UNBIASED}
+    scored = metric.mechanism.scored(counts[last], last, context)
+    return [each for each in scored if (each.kind, each.item) in unbiased]
 
 
 def arms_of(plan: CompiledPlan) -> list[Slice]:

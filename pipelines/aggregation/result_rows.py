@@ -18,12 +18,13 @@ from math import sqrt
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.estimate import Estimate
 from mechanisms.estimators.poisoning import alarms
 from mechanisms.items import Item
 from pipelines.aggregation.breakdown import broken_down, withheld
-from pipelines.aggregation.comparison import Arms
+from pipelines.aggregation.comparison import Arms, last_alone, late_cells
 from pipelines.aggregation.counts import Matrix, Window, WindowKey
 from pipelines.aggregation.pairs import split
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -158,13 +159,17 @@ class _Rows:
         self.estimates: list[dict[str, object]] = []
         parts = {cell: split(self.metric.mechanism, each.counts) for cell, each in cells.items()}
         counts = {cell: part for cell, (part, _) in parts.items()}
+        arrived = self._by_level(counts)
+        late = late_cells(self.plan, self.metric, counts, arrived, self.least)
+        for cell in counts.keys() & late:
+            counts[cell] = last_alone(self.metric, counts[cell])
         whole = np.sum([*counts.values()], axis=0)
         self._add("", whole, None)
         (total,) = self.windows
         pairs = np.sum([part for _, part in parts.values()], axis=0)
         total["alarms"] = [] if total["withheld"] else self._alarms(whole, pairs)
         if self.plan.attributes:
-            self._break_down(counts)
+            self._break_down(counts, arrived, late)
 
     def _alarms(self, counts: Matrix, pairs: Matrix) -> list[dict[str, object]]:
         """Return the rows of the table ``alarms`` of all reports, without its key."""
@@ -173,11 +178,20 @@ class _Rows:
         found = alarms(self.metric.mechanism, counts, pairs, context, together)
         return [asdict(each) for each in found]
 
-    def _break_down(self, counts: Mapping[int, Matrix]) -> None:
-        by_level = np.zeros((self.plan.cells, len(self.metric.ladder)), dtype=np.int64)
-        for cell, matrix in counts.items():
+    def _by_level(self, counts: Mapping[int, Matrix]) -> NDArray[np.int64]:
+        """Return how many reports of each level there are by cell; nothing without attributes."""
+        found = np.zeros((self.plan.cells, len(self.metric.ladder)), dtype=np.int64)
+        for cell, matrix in counts.items() if self.plan.attributes else ():
             items = [*estimate(self.metric, matrix, ())]
-            by_level[cell] = self.metric.mechanism.reports_by_level(matrix, items)
+            found[cell] = self.metric.mechanism.reports_by_level(matrix, items)
+        return found
+
+    def _break_down(
+        self, counts: Mapping[int, Matrix], arrived: NDArray[np.int64], late: Sequence[int]
+    ) -> None:
+        by_level = arrived.copy()
+        for cell in late:
+            by_level[cell] = last_alone(self.metric, arrived[cell])
         reports = by_level.sum(axis=1)
         few = withheld(self.plan.attributes, reports, self.least)
         names, experiment = [str(row["item"]) for row in self.estimates], self.plan.experiment
@@ -191,7 +205,7 @@ class _Rows:
                 inside = [counts[cell] for cell in each.cells if cell in counts]
                 self._add(each.name, np.sum(inside, axis=0), why)
         if self.plan.experiment is not None:
-            arms = Arms(self.plan, self.metric, counts, by_level, few, self.least)
+            arms = Arms(self.plan, self.metric, counts, by_level, arrived, few, self.least)
             self._compare(arms)
 
     def _compare(self, arms: Arms) -> None:

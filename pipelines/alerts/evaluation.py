@@ -48,7 +48,8 @@ def judge(series: Sequence[Series], configuration: Configuration) -> list[Judgem
     for each in series:
         windows = _YEAR / each.figure.length * len(series)
         run = min(max(windows / configuration.false_alarms_per_year, LEAST_RUN), MOST_RUN)
-        watched = watch(each.values, each.errors, threshold_of(run), each.drift)
+        threshold = threshold_of(run, learned=True)
+        watched = watch(each.values, each.errors, threshold, each.drift)
         found.append(Judgement(each, watched, run))
     return found
 

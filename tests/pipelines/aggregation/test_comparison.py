@@ -144,7 +144,6 @@ def test_what_is_no_average_is_not_compared() -> None:
     [
         ([0, 19], [0, 500], "onboarding=control has 19 of the last level, the plan asks for 20"),
         ([0, 500], [500, 0], "onboarding=treatment has 0 of the last level, the plan asks for 20"),
-        ([0, 500], [3, 500], "onboarding=treatment has too few of other levels"),
     ],
 )
 def test_few_reports_are_not_told_from_others(
@@ -156,6 +155,38 @@ def test_few_reports_are_not_told_from_others(
     for row in differences:
         assert row["withheld"].startswith(why)
         assert {row[name] for name in ("value", "low", "high", "p_value", "significant")} == {None}
+
+
+def test_a_few_that_are_late_do_not_withhold_a_difference_and_nothing_follows_of_them() -> None:
+    """Every row but the number that has come is what it is without their reports."""
+    given = windows(PLAN, "dark", np.array([[19, 500], [3, 500], [7, 500]]))
+    few = rows_of_windows(given, Registry([PLAN]), {})
+    for _, window in given[:2]:
+        window.counts[0] = 0
+    none = rows_of_windows(given, Registry([PLAN]), {})
+    assert few[0] == none[0]
+    for late, punctual in zip(few[1], none[1], strict=True):
+        if late["kind"] == "arm_share":
+            assert late["reports_by_level"] in ([19, 500], [3, 500])
+        else:
+            assert late == punctual
+            assert late["withheld"] is None
+    # From 20 on they count.
+    rows, _ = rows_of_windows(
+        windows(PLAN, "dark", np.array([[20, 500]] * 3)), Registry([PLAN]), {}
+    )
+    assert [row["n"] for row in rows] == [1560, 520, 520, 520]
+
+
+def test_late_reports_that_are_few_beside_those_of_the_last_level_in_a_segment_withhold() -> None:
+    # Cells are by segment and arm: of treatment 40 are late, where four are of the last level.
+    reports = [[0, 500], [0, 500], [0, 500], [0, 500], [40, 4], [0, 500], [0, 500]]
+    rows = compared(SEGMENTED, "dark", [*reports, [0, 500], [0, 500]])
+    differences = [row for row in rows if row["kind"] == "difference"]
+    assert {row["withheld"] for row in differences} == {
+        "onboarding=treatment has too few of other levels: their estimate could be computed from it"
+    }
+    assert {row["value"] for row in differences} == {None}
 
 
 def test_a_difference_does_not_give_a_withheld_arm_away() -> None:
@@ -172,7 +203,7 @@ def test_an_arm_without_reports_has_no_rows() -> None:
 
 def test_nothing_of_few_reports_follows_from_differences_and_slices() -> None:
     """Whatever is computed of published sums depends on 20 reports: no combination on fewer."""
-    random, least, published = np.random.default_rng(SEED), 20, 0
+    random, least, published, without = np.random.default_rng(SEED), 20, 0, 0
     metric, attributes = SEGMENTED.metric("dark"), SEGMENTED.attributes
     registry = Registry([SEGMENTED])
     for trial in range(50):
@@ -181,7 +212,15 @@ def test_nothing_of_few_reports_follows_from_differences_and_slices() -> None:
         )
         if trial % 2:
             reports[:, 0] = 0
+        if trial % 3 == 1:
+            reports[:, 0] = random.choice([0, 1, 4], SEGMENTED.cells, p=[0.6, 0.3, 0.1])
         rows_of, estimates = rows_of_windows(windows(SEGMENTED, "dark", reports), registry, {})
+        for arm in arms_of(SEGMENTED):
+            early, last = reports[[*arm.cells]].sum(axis=0)
+            if early < least <= last:
+                reports[[*arm.cells], 0] = 0
+                without += early > 0
+        assert rows_of[0]["n"] == reports.sum()
         shown = {row["segment"] for row in rows_of if row["withheld"] is None}
         known = [
             np.isin(np.arange(SEGMENTED.cells), each.cells)
@@ -211,6 +250,7 @@ def test_nothing_of_few_reports_follows_from_differences_and_slices() -> None:
                 rest = np.delete(matrix, left_out, axis=1)
                 assert np.linalg.matrix_rank(rest) == rank, (reports.tolist(), left_out)
     assert published > 5
+    assert without > 5
 
 
 @pytest.fixture
