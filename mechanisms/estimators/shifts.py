@@ -17,7 +17,9 @@ the windows of a year often make a drift look smaller than it is, or like none.
 What is learned, is learned from all windows, also from those of an alarm: to leave these out would
 make the drift look smaller after each false alarm, so that the next one comes sooner. Instead, a
 window teaches only so much: for learning, a normal variate is taken to be ten times as large in one
-of a hundred windows (Tukey's contaminated normal). So a real shift, or a spike, is no drift.
+of a hundred windows (Tukey's contaminated normal), and in one of ten thousand to have Cauchy's law,
+under which a window that is hundreds of standard errors off hardly speaks for any drift or spread.
+So a real shift, or a spike, is no drift.
 
 References
 ----------
@@ -47,8 +49,9 @@ LEARNED = 8
 _FURTHEST, _FINE, _COARSE = 128.0, 1.05, 1.21
 #: With spread, the prediction is further off than a window by this factor at most.
 _RATIO = 2.5
-#: For learning, one of so many windows is so many times as far off as it should be.
-_OUTLIERS, _OUTLYING = 100, 10.0
+#: For learning, one of so many windows is so many times as far off as it should be; and one of so
+#: many anywhere, by a law whose tail hardly falls.
+_OUTLIERS, _OUTLYING, _ANYWHERE = 100, 10.0, 10_000
 #: By how much more often than known ones learned models raise false alarms, at most, as simulated.
 _LEARNING = 1.25
 #: Run lengths that thresholds are given for, in windows between two false alarms.
@@ -374,9 +377,11 @@ def _drifts(ratios: Floats) -> Floats:
 
 def _learned(standard: Floats) -> Floats:
     """Return the logarithms of how likely surprises are, in their standard deviations."""
-    usual = math.log1p(-1 / _OUTLIERS) - standard**2 / 2
-    outlying = -math.log(_OUTLIERS * _OUTLYING) - (standard / _OUTLYING) ** 2 / 2
-    found: Floats = np.logaddexp(usual, outlying)
+    outlying = standard / _OUTLYING
+    usual = math.log1p(-1 / _OUTLIERS - 1 / _ANYWHERE) - standard**2 / 2
+    contaminated = np.logaddexp(usual, -math.log(_OUTLIERS * _OUTLYING) - outlying**2 / 2)
+    cauchy = math.log(math.sqrt(2 / math.pi) / (_ANYWHERE * _OUTLYING)) - np.log1p(outlying**2)
+    found: Floats = np.logaddexp(contaminated, cauchy)
     return found
 
 
