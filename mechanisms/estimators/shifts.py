@@ -60,6 +60,8 @@ LEAST_RUN, MOST_RUN = 10.0, 1e8
 FOUND = 0.9
 #: Windows for which that is predicted, and series that are drawn for it.
 _AHEAD, _DRAWN = 26, 1000
+#: Models that are judged by for it, at most.
+_STAND = 100
 #: Nodes and weights of the quadrature of the integral equation.
 _NODES = np.polynomial.legendre.leggauss(64)
 #: Half the width of an interval of 95 %, in standard errors.
@@ -220,14 +222,25 @@ class _Models:
         return found
 
     def likely(self) -> _Models:
-        """Return the models that matter, of one series: all but those of a billionth together."""
+        """Return the models that matter, of one series: all but those of a billionth together.
+
+        Of many, the average of some neighbours stands for them, so that there are at most
+        :data:`_STAND`.
+        """
         shares = self.probabilities()[0]
         order = np.argsort(shares)[::-1]
-        kept = order[: 1 + int(np.searchsorted(np.cumsum(shares[order]), 1 - 1e-9))]
+        kept = np.sort(order[: 1 + int(np.searchsorted(np.cumsum(shares[order]), 1 - 1e-9))])
+        starts = np.linspace(0, len(kept), min(len(kept), _STAND), endpoint=False).astype(np.intp)
+        sums = np.add.reduceat(shares[kept], starts)
+
+        def average(of: Floats) -> Floats:
+            found: Floats = np.add.reduceat(shares[kept] * of[kept], starts) / sums
+            return found
+
         other = object.__new__(_Models)
-        other.drifts, other.spreads = self.drifts[kept], self.spreads[kept]
-        other.weights, other.levels = self.weights[:, kept], self.levels[:, kept]
-        other.variances = self.variances[kept]
+        other.drifts, other.spreads = average(self.drifts), average(self.spreads)
+        other.weights, other.levels = np.log(sums)[None], average(self.levels[0])[None]
+        other.variances = average(self.variances)
         return other
 
     def predicted(self, error: float) -> Floats:
@@ -343,7 +356,8 @@ def _models(
     if spread is not None:
         return _Models(drifts, np.full(len(drifts), spread), _evenly(len(drifts)))
     # One half without any spread.
-    noises, ratios = np.meshgrid(_steps(_COARSE, _FURTHEST)[1:], _steps(_FINE, _RATIO))
+    steps = _steps(_COARSE, _FURTHEST)[1:], _steps(_FINE, _RATIO)
+    noises, ratios = np.meshgrid(*steps, indexing="ij")
     drifts_of_spread = unit * (noises * _drifts(ratios)).ravel()
     spreads = unit * np.sqrt(noises**2 - 1).ravel()
     return _Models(
@@ -377,11 +391,13 @@ def _drifts(ratios: Floats) -> Floats:
 
 def _learned(standard: Floats) -> Floats:
     """Return the logarithms of how likely surprises are, in their standard deviations."""
-    outlying = standard / _OUTLYING
-    usual = math.log1p(-1 / _OUTLIERS - 1 / _ANYWHERE) - standard**2 / 2
-    contaminated = np.logaddexp(usual, -math.log(_OUTLIERS * _OUTLYING) - outlying**2 / 2)
-    cauchy = math.log(math.sqrt(2 / math.pi) / (_ANYWHERE * _OUTLYING)) - np.log1p(outlying**2)
-    found: Floats = np.logaddexp(contaminated, cauchy)
+    square = standard**2
+    outlying = square / _OUTLYING**2
+    density = (1 - 1 / _OUTLIERS - 1 / _ANYWHERE) * np.exp(-square / 2)
+    density += np.exp(-outlying / 2) / (_OUTLIERS * _OUTLYING)
+    # Cauchy's, in units of the others: by the square root of 2π.
+    density += math.sqrt(2 / math.pi) / (_ANYWHERE * _OUTLYING) / (1 + outlying)
+    found: Floats = np.log(density)
     return found
 
 
