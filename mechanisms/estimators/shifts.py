@@ -368,7 +368,8 @@ def _models(
 
 
 def _steps(factor: float, most: float) -> Floats:
-    found: Floats = factor ** np.arange(1 + math.floor(math.log(most) / math.log(factor)))
+    number = 1 + math.floor(math.log(most) / math.log(factor))
+    found: Floats = np.power(factor, np.arange(number), dtype=np.float64)
     return found
 
 
