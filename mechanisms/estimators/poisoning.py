@@ -135,7 +135,8 @@ def findings(
     -----
     The exponent of a bound is divided by the number of reports that depend on each other: by
     Hölder's inequality, a sum of that many parts, each of independent reports, has at most the
-    corresponding root of the tail that independence would give.
+    corresponding root of the tail that independence would give. Of relative entropy it is the
+    evidence that is divided, since each part shows some of it by chance.
     """
     table = count_table(mechanism, counts)
     seen = np.asarray(pairs, dtype=np.int64)
@@ -385,7 +386,9 @@ def _mixture(mechanism: Mechanism, hits: Ints, looked: Bools, together: int) -> 
 
 
 def _mixture_bound(outcomes: int, together: int, tests: float, evidence: float) -> float:
-    return multinomial_tail(evidence, outcomes) / together + tests
+    # Relative entropy is convex: that of all reports is at most the sum of its parts'. By Hölder's
+    # inequality, a part of independent reports then has so much less of it to show.
+    return multinomial_tail(evidence / together, outcomes) + tests
 
 
 def _limit(found: float, low: float, high: float, n: int, together: int, tests: float) -> float:

@@ -17,7 +17,9 @@ the windows of a year often make a drift look smaller than it is, or like none.
 What is learned, is learned from all windows, also from those of an alarm: to leave these out would
 make the drift look smaller after each false alarm, so that the next one comes sooner. Instead, a
 window teaches only so much: for learning, a normal variate is taken to be ten times as large in one
-of a hundred windows (Tukey's contaminated normal). So a real shift, or a spike, is no drift.
+of a hundred windows (Tukey's contaminated normal), and in one of ten thousand to have Cauchy's law,
+under which a window that is hundreds of standard errors off hardly speaks for any drift or spread.
+So a real shift, or a spike, is no drift.
 
 References
 ----------
@@ -47,8 +49,9 @@ LEARNED = 8
 _FURTHEST, _FINE, _COARSE = 128.0, 1.05, 1.21
 #: With spread, the prediction is further off than a window by this factor at most.
 _RATIO = 2.5
-#: For learning, one of so many windows is so many times as far off as it should be.
-_OUTLIERS, _OUTLYING = 100, 10.0
+#: For learning, one of so many windows is so many times as far off as it should be; and one of so
+#: many anywhere, by a law whose tail hardly falls.
+_OUTLIERS, _OUTLYING, _ANYWHERE = 100, 10.0, 10_000
 #: By how much more often than known ones learned models raise false alarms, at most, as simulated.
 _LEARNING = 1.25
 #: Run lengths that thresholds are given for, in windows between two false alarms.
@@ -57,6 +60,8 @@ LEAST_RUN, MOST_RUN = 10.0, 1e8
 FOUND = 0.9
 #: Windows for which that is predicted, and series that are drawn for it.
 _AHEAD, _DRAWN = 26, 1000
+#: Models that are judged by for it, at most.
+_STAND = 100
 #: Nodes and weights of the quadrature of the integral equation.
 _NODES = np.polynomial.legendre.leggauss(64)
 #: Half the width of an interval of 95 %, in standard errors.
@@ -217,14 +222,25 @@ class _Models:
         return found
 
     def likely(self) -> _Models:
-        """Return the models that matter, of one series: all but those of a billionth together."""
+        """Return the models that matter, of one series: all but those of a billionth together.
+
+        Of many, the average of some neighbours stands for them, so that there are at most
+        :data:`_STAND`.
+        """
         shares = self.probabilities()[0]
         order = np.argsort(shares)[::-1]
-        kept = order[: 1 + int(np.searchsorted(np.cumsum(shares[order]), 1 - 1e-9))]
+        kept = np.sort(order[: 1 + int(np.searchsorted(np.cumsum(shares[order]), 1 - 1e-9))])
+        starts = np.linspace(0, len(kept), min(len(kept), _STAND), endpoint=False).astype(np.intp)
+        sums = np.add.reduceat(shares[kept], starts)
+
+        def average(of: Floats) -> Floats:
+            found: Floats = np.add.reduceat(shares[kept] * of[kept], starts) / sums
+            return found
+
         other = object.__new__(_Models)
-        other.drifts, other.spreads = self.drifts[kept], self.spreads[kept]
-        other.weights, other.levels = self.weights[:, kept], self.levels[:, kept]
-        other.variances = self.variances[kept]
+        other.drifts, other.spreads = average(self.drifts), average(self.spreads)
+        other.weights, other.levels = np.log(sums)[None], average(self.levels[0])[None]
+        other.variances = average(self.variances)
         return other
 
     def predicted(self, error: float) -> Floats:
@@ -340,7 +356,8 @@ def _models(
     if spread is not None:
         return _Models(drifts, np.full(len(drifts), spread), _evenly(len(drifts)))
     # One half without any spread.
-    noises, ratios = np.meshgrid(_steps(_COARSE, _FURTHEST)[1:], _steps(_FINE, _RATIO))
+    steps = _steps(_COARSE, _FURTHEST)[1:], _steps(_FINE, _RATIO)
+    noises, ratios = np.meshgrid(*steps, indexing="ij")
     drifts_of_spread = unit * (noises * _drifts(ratios)).ravel()
     spreads = unit * np.sqrt(noises**2 - 1).ravel()
     return _Models(
@@ -352,7 +369,7 @@ def _models(
 
 def _steps(factor: float, most: float) -> Floats:
     number = 1 + math.floor(math.log(most) / math.log(factor))
-    found: Floats = np.power(factor, np.arange(number, dtype=np.float64))
+    found: Floats = np.power(factor, np.arange(number), dtype=np.float64)
     return found
 
 
@@ -375,9 +392,13 @@ def _drifts(ratios: Floats) -> Floats:
 
 def _learned(standard: Floats) -> Floats:
     """Return the logarithms of how likely surprises are, in their standard deviations."""
-    usual = math.log1p(-1 / _OUTLIERS) - standard**2 / 2
-    outlying = -math.log(_OUTLIERS * _OUTLYING) - (standard / _OUTLYING) ** 2 / 2
-    found: Floats = np.logaddexp(usual, outlying)
+    square = standard**2
+    outlying = square / _OUTLYING**2
+    density = (1 - 1 / _OUTLIERS - 1 / _ANYWHERE) * np.exp(-square / 2)
+    density += np.exp(-outlying / 2) / (_OUTLIERS * _OUTLYING)
+    # Cauchy's, in units of the others: by the square root of 2π.
+    density += math.sqrt(2 / math.pi) / (_ANYWHERE * _OUTLYING) / (1 + outlying)
+    found: Floats = np.log(density)
     return found
 
 

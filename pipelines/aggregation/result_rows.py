@@ -161,13 +161,17 @@ class _Rows:
         counts = {cell: part for cell, (part, _) in parts.items()}
         arrived = self._by_level(counts)
         late = late_cells(self.plan, self.metric, counts, arrived, self.least)
+        pairs = {cell: part for cell, (_, part) in parts.items()}
         for cell in counts.keys() & late:
+            # Pairs of what is left out are, too: these are with the last level of reports that are
+            # counted, as alarms compare them.
             counts[cell] = last_alone(self.metric, counts[cell])
+            pairs[cell] = last_alone(self.metric, pairs[cell])
         whole = np.sum([*counts.values()], axis=0)
         self._add("", whole, None)
         (total,) = self.windows
-        pairs = np.sum([part for _, part in parts.values()], axis=0)
-        total["alarms"] = [] if total["withheld"] else self._alarms(whole, pairs)
+        seen = np.sum([*pairs.values()], axis=0)
+        total["alarms"] = [] if total["withheld"] else self._alarms(whole, seen)
         if self.plan.attributes:
             self._break_down(counts, arrived, late)
 

@@ -191,6 +191,20 @@ def test_reports_that_depend_on_each_other_weigh_less():
     assert alone["coins"].p_value < 1e-9 < dependent["coins"].p_value
 
 
+@pytest.mark.parametrize("together", [1, 2, 13, 52])
+def test_the_same_answers_sent_again_are_no_more_evidence(together):
+    """Of an impossible mixture, seen alone and as often as a permanent response may be sent."""
+    counts = np.zeros((3, HYBRID.count_length), dtype=np.int64)
+    shares = HYBRID.chain.matrix(2).mean(axis=0)
+    counts[2] = np.round(10_000 * shares * (1 + 0.3 * np.cos(np.arange(len(shares)))))
+    none = np.zeros((3, 6), dtype=np.int64)
+    (alone,) = findings(HYBRID, counts, none, Context())
+    (again,) = findings(HYBRID, together * counts, none, Context(), together)
+    assert 1e-30 < alone.p_value < 1e-3
+    assert again.p_value == pytest.approx(alone.p_value, rel=0.01)
+    assert again.threshold == pytest.approx(alone.threshold * together, rel=0.01)
+
+
 def test_what_are_no_pairs_is_refused():
     for bad in (np.zeros((3, 4)), -pairs(1, 1)):
         with pytest.raises(ParameterError, match="pairs must be"):

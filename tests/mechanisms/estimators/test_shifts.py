@@ -105,6 +105,33 @@ def test_a_spike_and_a_shift_do_not_hide_the_next_shift():
     check_at_least(found, 40, FOUND, label=14)
 
 
+@pytest.mark.parametrize("far", [100, 300, 1e6])
+@pytest.mark.parametrize("lasting", [False, True])
+def test_what_is_hundreds_of_errors_off_says_little_of_the_drift(far, lasting):
+    """Of very many reports, a figure may move by hundreds of its standard errors at once."""
+    values, errors = quiet(np.random.default_rng(50), 104, 0.0, 1.0), np.ones(104)
+    before = watch(values[:90], errors[:90], threshold_of(520, learned=True))
+    values[40 : 90 if lasting else 41] += far
+    after = watch(values[:90], errors[:90], threshold_of(520, learned=True))
+    assert [each.window for each in after.shifts] == [40]
+    assert after.drift < 0.3
+    assert after.smallest(4) < 1.2 * before.smallest(4)
+
+
+@pytest.mark.parametrize("windows", [9, 10])
+def test_a_hundred_models_predict_what_all_of_them_do(windows, monkeypatch):
+    """Of a young figure hundreds are likely, and each is judged by a thousand times over."""
+    watched = watch(quiet(np.random.default_rng(51), windows, 0.2, 1.0), np.ones(windows), 4.0)
+    models, *_ = watched._next
+    few = models.likely()
+    assert len(few.drifts) == 100
+    assert few.probabilities().sum() == pytest.approx(1)
+    smallest = watched.smallest(2)
+    monkeypatch.setattr(shifts, "_STAND", 10_000)
+    assert len(models.likely().drifts) > 200
+    assert smallest == pytest.approx(watched.smallest(2), rel=0.03)
+
+
 @pytest.mark.slow
 def test_a_quiet_year_is_silent_where_drift_and_spread_are_learned():
     """200 figures with a false alarm in ten years each: at most so many have one in a year."""

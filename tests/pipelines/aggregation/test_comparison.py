@@ -178,6 +178,38 @@ def test_a_few_that_are_late_do_not_withhold_a_difference_and_nothing_follows_of
     assert [row["n"] for row in rows] == [1560, 520, 520, 520]
 
 
+def test_alarms_do_not_tell_of_late_reports_that_are_left_out() -> None:
+    """Their pairs are left out with them; those with the last level are compared as ever."""
+    text = TEXT.replace("after: 1d}]", "after: 1d}, {epsilon: 3, after: 2d}]")
+    plan = parse_plan(text).compile()
+    given = windows(plan, "dark", np.array([[5, 14, 9000], [0, 0, 9000], [0, 0, 9000]]))
+
+    def alarms(lower: list[int], last: list[int]) -> list[Mapping[str, Any]]:
+        """Return what is told of 5,000 pairs by cell, equal ones of each two levels in some."""
+        cells = []
+        for key, window in given:
+            pairs = np.zeros((3, 6), dtype=np.int64)
+            pairs[1, :2] = 5000, lower[key.cell]
+            pairs[2, 2:4] = 5000, last[key.cell]
+            whole = np.concatenate([window.counts, pairs], axis=1)
+            cells.append((key, Window(1, whole)))
+        (total, *_), _ = rows_of_windows(cells, Registry([plan]), {})
+        found = total["alarms"]
+        assert isinstance(found, list)
+        return found
+
+    metric = plan.metric("dark")
+    honest = [
+        [round(5000 * metric.mechanism.chain.repeats(level, level + 1)[0])] * 3 for level in (0, 1)
+    ]
+    assert alarms(*honest) == []
+    # Of control's late reports the pairs with a level below the last are not looked at.
+    assert alarms([5000, *honest[0][1:]], honest[1]) == []
+    told = [*alarms([honest[0][0], 5000, 5000], honest[1])]
+    told += alarms(honest[0], [5000, *honest[1][1:]])
+    assert [each["kind"] for each in told] == ["levels"] * 2
+
+
 def test_late_reports_that_are_few_beside_those_of_the_last_level_in_a_segment_withhold() -> None:
     # Cells are by segment and arm: of treatment 40 are late, where four are of the last level.
     reports = [[0, 500], [0, 500], [0, 500], [0, 500], [40, 4], [0, 500], [0, 500]]

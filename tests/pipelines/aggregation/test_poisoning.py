@@ -87,7 +87,8 @@ def page(url, *, public):
     """Return the page of the metric of a database."""
     reader = ResultsReader(url)
     snapshot = Snapshot(reader, reader.revision())
-    ((key, [shown]),) = snapshot.newest.items()
+    (key,) = snapshot.newest
+    (shown,) = snapshot.windows(key)
     view = MetricView(snapshot, rendering.ServedLinks(), public, key=key, shown=shown)
     return rendering.served_page(rendering.make(METRIC, view), leave=False)
 
