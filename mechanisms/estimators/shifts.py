@@ -9,23 +9,10 @@ earlier ones: whatever the errors, also where they differ, and where windows are
 threshold holds for all figures, and the rate of false alarms is a property of a CUSUM of standard
 normal variates alone, which has an integral equation.
 
-Drift and spread are learned unless they are given: the prediction is averaged over a grid of them,
-each weighted by how well it has predicted so far. To plug in the most likely drift instead gave up
+Drift and spread are learned unless they are given: the prediction is averaged over several hundred
+models (:mod:`mechanisms.estimators.level_models`). To plug in the most likely drift instead gave up
 to 15 times the stated rate of false alarms in simulations (``python -m benchmarks alerts``), since
 the windows of a year often make a drift look smaller than it is, or like none.
-
-What is learned, is learned from all windows, also from those of an alarm: to leave these out would
-make the drift look smaller after each false alarm, so that the next one comes sooner. Instead, a
-window teaches only so much: for learning, a normal variate is taken to be ten times as large in one
-of a hundred windows (Tukey's contaminated normal), and in one of ten thousand to have Cauchy's law,
-under which a window that is hundreds of standard errors off hardly speaks for any drift or spread.
-So a real shift, or a spike, is no drift.
-
-References
-----------
-Harrison and Stevens, "Bayesian forecasting", JRSS B 38 (1976): several models, averaged. West and
-Harrison, "Bayesian Forecasting and Dynamic Models", 2nd ed. (1997), chapters 11 and 12: outliers
-and shifts. Tukey, "A survey of sampling from contaminated distributions" (1960).
 """
 
 from __future__ import annotations
@@ -35,23 +22,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from mechanisms.arrays import Floats
 from mechanisms.errors import ParameterError
+from mechanisms.estimators.level_models import LevelModels, candidates
 
 #: The CUSUM's allowance, in standard deviations of a score: best for shifts of twice as much.
 ALLOWANCE = 1.0
 #: Windows of a figure that are learned from before any is judged; 1 where nothing is to be learned.
 LEARNED = 8
-#: Models that are averaged over: by up to how many times a window, and the prediction of it, are
-#: further off than by a window's standard error; and in which steps.
-_FURTHEST, _FINE, _COARSE = 128.0, 1.05, 1.21
-#: With spread, the prediction is further off than a window by this factor at most.
-_RATIO = 2.5
-#: For learning, one of so many windows is so many times as far off as it should be; and one of so
-#: many anywhere, by a law whose tail hardly falls.
-_OUTLIERS, _OUTLYING, _ANYWHERE = 100, 10.0, 10_000
 #: By how much more often than known ones learned models raise false alarms, at most, as simulated.
 _LEARNING = 1.25
 #: Run lengths that thresholds are given for, in windows between two false alarms.
@@ -60,8 +40,6 @@ LEAST_RUN, MOST_RUN = 10.0, 1e8
 FOUND = 0.9
 #: Windows for which that is predicted, and series that are drawn for it.
 _AHEAD, _DRAWN = 26, 1000
-#: Models that are judged by for it, at most.
-_STAND = 100
 #: Nodes and weights of the quadrature of the integral equation.
 _NODES = np.polynomial.legendre.leggauss(64)
 #: Half the width of an interval of 95 %, in standard errors.
@@ -160,7 +138,7 @@ class Watched:
     spread: float = math.nan
     level: float = math.nan
     error: float = math.nan
-    _next: tuple[_Models, float, float] | None = field(default=None, repr=False, compare=False)
+    _next: tuple[LevelModels, float, float] | None = field(default=None, repr=False, compare=False)
 
     def windows_to_find(self, change: float) -> int | None:
         """Return within how many windows a shift of this size is found from now on.
@@ -192,86 +170,6 @@ class Watched:
             middle = (low + high) / 2
             low, high = (low, middle) if found(middle) else (middle, high)
         return high
-
-
-class _Models:
-    """Local level models on one or more series at a time: levels and weights of each, (s, m)."""
-
-    def __init__(self, drifts: Floats, spreads: Floats, shares: Floats) -> None:
-        self.drifts, self.spreads = drifts**2, spreads**2
-        self.weights = np.log(shares)[None]  # logarithms
-        self.forget()
-
-    def forget(self) -> None:
-        """Take nothing for known of the level; the weights stay."""
-        self.levels = np.zeros((1, len(self.drifts)))
-        self.variances = np.full(len(self.drifts), np.inf)
-
-    def copy(self, series: int = 1) -> _Models:
-        other = object.__new__(_Models)
-        other.drifts, other.spreads = self.drifts, self.spreads
-        other.levels = np.repeat(self.levels, series, axis=0)
-        other.weights = np.repeat(self.weights, series, axis=0)
-        other.variances = self.variances
-        return other
-
-    def probabilities(self) -> Floats:
-        shares = np.exp(self.weights - self.weights.max(axis=1, keepdims=True))
-        shares /= shares.sum(axis=1, keepdims=True)
-        found: Floats = shares
-        return found
-
-    def likely(self) -> _Models:
-        """Return the models that matter, of one series: all but those of a billionth together.
-
-        Of many, the average of some neighbours stands for them, so that there are at most
-        :data:`_STAND`.
-        """
-        shares = self.probabilities()[0]
-        order = np.argsort(shares)[::-1]
-        kept = np.sort(order[: 1 + int(np.searchsorted(np.cumsum(shares[order]), 1 - 1e-9))])
-        starts = np.linspace(0, len(kept), min(len(kept), _STAND), endpoint=False).astype(np.intp)
-        sums = np.add.reduceat(shares[kept], starts)
-
-        def average(of: Floats) -> Floats:
-            found: Floats = np.add.reduceat(shares[kept] * of[kept], starts) / sums
-            return found
-
-        other = object.__new__(_Models)
-        other.drifts, other.spreads = average(self.drifts), average(self.spreads)
-        other.weights, other.levels = np.log(sums)[None], average(self.levels[0])[None]
-        other.variances = average(self.variances)
-        return other
-
-    def predicted(self, error: float) -> Floats:
-        """Return the variance, by model, of a next window's value around its level."""
-        total: Floats = self.variances + self.drifts + self.spreads + error**2
-        return total
-
-    def skip(self) -> None:
-        """Take it that a window is missing."""
-        self.variances = self.variances + self.drifts
-
-    def take(self, values: Floats, error: float) -> Floats:
-        """Learn from a window of each series, shape (s,); return its scores, 0 of a first one."""
-        noise = self.spreads + error**2
-        if np.isinf(self.variances[0]):
-            self.levels, self.variances = self.levels + (values[:, None] - self.levels), noise
-            return np.zeros(len(values))
-        self.variances = self.variances + self.drifts
-        total = self.variances + noise
-        surprise = values[:, None] - self.levels
-        standard = surprise / np.sqrt(total)
-        shares = self.probabilities()
-        # Of the tail on the value's own side, so that no digits are lost.
-        side = np.where((shares * standard).sum(axis=1) < 0, -1.0, 1.0)
-        tail = (shares * ndtr(-side[:, None] * standard)).sum(axis=1)
-        self.weights = self.weights + _learned(standard) - 0.5 * np.log(total)
-        gain = self.variances / total
-        self.levels = self.levels + gain * surprise
-        self.variances = gain * noise
-        scores: Floats = -side * ndtri(np.maximum(tail, 1e-300))
-        return scores
 
 
 def watch(
@@ -336,7 +234,7 @@ def _watched(finder: _Finder, judged: int, error: float) -> Watched:
 
 def _models(
     values: Floats, errors: Floats, drift: float | None, spread: float | None
-) -> _Models | None:
+) -> LevelModels | None:
     """Return the models that a series is compared with; None if it has no window."""
     there = np.flatnonzero(np.isfinite(values))
     if not len(there):
@@ -347,72 +245,20 @@ def _models(
         if given is not None and not 0 <= given < math.inf:
             raise ParameterError(f"{name} must lie in [0, inf), not {given}")
     unit = float(np.median(errors[there[:LEARNED]]))
-    if drift is not None:
-        spreads = unit * np.sqrt(_steps(_FINE, _FURTHEST) ** 2 - 1) if spread is None else spread
-        tried: Floats = np.atleast_1d(np.asarray(spreads, np.float64))
-        return _Models(np.full(len(tried), drift), tried, _evenly(len(tried)))
-    noise = unit if spread is None else math.hypot(unit, spread)
-    drifts = noise * _drifts(_steps(_FINE, _FURTHEST))
-    if spread is not None:
-        return _Models(drifts, np.full(len(drifts), spread), _evenly(len(drifts)))
-    # One half without any spread.
-    steps = _steps(_COARSE, _FURTHEST)[1:], _steps(_FINE, _RATIO)
-    noises, ratios = np.meshgrid(*steps, indexing="ij")
-    drifts_of_spread = unit * (noises * _drifts(ratios)).ravel()
-    spreads = unit * np.sqrt(noises**2 - 1).ravel()
-    return _Models(
-        np.r_[drifts, drifts_of_spread],
-        np.r_[np.zeros(len(drifts)), spreads],
-        np.r_[_evenly(len(drifts)), _evenly(len(spreads))] / 2,
-    )
-
-
-def _steps(factor: float, most: float) -> Floats:
-    number = 1 + math.floor(math.log(most) / math.log(factor))
-    found: Floats = np.power(factor, np.arange(number), dtype=np.float64)
-    return found
-
-
-def _evenly(number: int) -> Floats:
-    return np.full(number, 1 / number)
-
-
-def _drifts(ratios: Floats) -> Floats:
-    """Return the drifts by which predictions are so many times further off than windows are.
-
-    In units of the latter. In the long run the filter's variance F of a surprise, for windows of
-    variance 1, solves ``drift**2 = (F - 1)**2 / F``. Equal steps of its logarithm are as easily
-    told apart; small drifts hardly matter, and their steps are wide.
-
-    >>> _drifts(np.array([1.0, 2.0]))
-    array([0. , 1.5])
-    """
-    return ratios - 1 / ratios
-
-
-def _learned(standard: Floats) -> Floats:
-    """Return the logarithms of how likely surprises are, in their standard deviations."""
-    square = standard**2
-    outlying = square / _OUTLYING**2
-    density = (1 - 1 / _OUTLIERS - 1 / _ANYWHERE) * np.exp(-square / 2)
-    density += np.exp(-outlying / 2) / (_OUTLIERS * _OUTLYING)
-    # Cauchy's, in units of the others: by the square root of 2π.
-    density += math.sqrt(2 / math.pi) / (_ANYWHERE * _OUTLYING) / (1 + outlying)
-    found: Floats = np.log(density)
-    return found
+    return candidates(unit, drift, spread)
 
 
 class _Finder:
     """The two sums over one series, and what was known before each window of an excursion."""
 
-    def __init__(self, models: _Models, threshold: float) -> None:
+    def __init__(self, models: LevelModels, threshold: float) -> None:
         self.models = models
         self.threshold = threshold
         self.shifts: list[Shift] = []
         #: Of the upper and the lower side: the sum, and since it was at zero, the windows that are
         #: there with the models before each.
         self._sums = [0.0, 0.0]
-        self._since: list[dict[int, _Models]] = [{}, {}]
+        self._since: list[dict[int, LevelModels]] = [{}, {}]
         self.alarm: tuple[int, int] | None = None  #: side and window
 
     def skip(self) -> None:
@@ -453,7 +299,9 @@ class _Finder:
         self._sums, self._since, self.alarm = [0.0, 0.0], [{}, {}], None
 
 
-def _change(models: _Models, values: Floats, errors: Floats, windows: range) -> tuple[float, float]:
+def _change(
+    models: LevelModels, values: Floats, errors: Floats, windows: range
+) -> tuple[float, float]:
     """Return by how much the level has changed at the first window, and the standard error.
 
     Generalized least squares within each model: a change of one adds ``missed`` to a window's
@@ -487,7 +335,7 @@ def _median(shares: Floats, values: Floats) -> float:
 
 
 def windows_to_find(
-    models: _Models, change: float, error: float, threshold: float, most: int = _AHEAD
+    models: LevelModels, change: float, error: float, threshold: float, most: int = _AHEAD
 ) -> int | None:
     """Return within how many windows a shift is found, with probability :data:`FOUND`.
 

@@ -10,7 +10,7 @@ from scipy import stats
 from statistical import check_at_least, check_counts, check_normal, check_variance
 
 from mechanisms.errors import ParameterError
-from mechanisms.estimators import shifts
+from mechanisms.estimators import level_models, shifts
 from mechanisms.estimators.shifts import ALLOWANCE, FOUND, run_length, threshold_of, watch
 
 
@@ -127,7 +127,7 @@ def test_a_hundred_models_predict_what_all_of_them_do(windows, monkeypatch):
     assert len(few.drifts) == 100
     assert few.probabilities().sum() == pytest.approx(1)
     smallest = watched.smallest(2)
-    monkeypatch.setattr(shifts, "_STAND", 10_000)
+    monkeypatch.setattr(level_models, "_STAND", 10_000)
     assert len(models.likely().drifts) > 200
     assert smallest == pytest.approx(watched.smallest(2), rel=0.03)
 
