@@ -78,9 +78,9 @@ class Method(StrEnum):
     """How far an estimate can be relied on.
 
     ``unbiased``: right on average (a ratio, to order 1/n), and its interval covers what it says.
-    ``monotone``: isotonic regression, biased where it evens out; its interval covers at least what
-    it says: of a ``cdf`` its average over the stratum of thresholds around the point, and not the
-    share at the point, which may lie anywhere between its neighbours. ``smoothed``: biased toward
+    ``monotone``: isotonic regression, biased where it evens out; its interval covers what it says
+    of the distribution evened out over each stratum of thresholds: the share at a point, and a
+    quantile, may lie anywhere between their neighbours. ``smoothed``: biased toward
     a smooth law, without an interval. ``em``: the most likely shares; biased near zero, and the
     interval, from the curvature of the likelihood, holds only for many reports and away from zero
     and one. ``biased``: of what was reported, and not of what was true. ``always``: a difference

@@ -39,8 +39,8 @@ class RandomThreshold(AnswerMechanism):
 
     Use
     ---
-    For means up to epsilon 1.9, and for quantiles with intervals that hold for every distribution;
-    above that the Hybrid Mechanism has the better mean. It needs a coin that both sides compute.
+    For means up to epsilon 1.9, and for quantiles with intervals; above that the Hybrid Mechanism
+    has the better mean. It needs a coin that both sides compute.
 
     References
     ----------

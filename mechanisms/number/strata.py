@@ -18,17 +18,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from mechanisms.arrays import Floats, Ints, NDArray, np
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate, kept_interval, two_sided
-from mechanisms.estimators.isotonic import falling_fit
+from mechanisms.estimators.isotonic import falling_fit, rising_squares
 
 #: Reports without which a stratum has no variance of its own.
 LEAST_REPORTS = 2
 #: Confidence of an interval that reaches one standard error to each side.
 _ONE_ERROR = 0.6826894921370859
+#: Points between two middles at which the test of a quantile is carried out.
+GRID = 64
+#: A share is taken for the quantile's own where the fit is within so much of it.
+_NEAR = 0.15
+#: Levels, and the critical value of a monotone function at a point by the chi-square quantile.
+_LIMIT = ((0.8, 0.9, 0.95, 0.99), (0.601, 0.593, 0.591, 0.572))
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +68,19 @@ class Strata:
         both[1] = np.einsum("bi,tbij,bj->tb", contrast, self.floors, contrast).min(axis=0)
         return both
 
-    def hypothetical(self, yes: float, present: float) -> Floats:
-        """Return the covariance, ``(B, 2, 2)``, of ``means`` if ``yes`` of those here said so."""
+    def hypothetical(self, yes: float | Floats, present: float) -> Floats:
+        """Return the covariance, ``(B, 2, 2)``, of ``means`` if ``yes`` of those here said so.
+
+        ``yes`` is one share for all strata, or has shape ``(B,)``.
+        """
         # The truths are no, yes and, where there is one, missing.
-        shares = np.array([present * (1 - yes), present * yes, 1 - present])[: len(self.floors)]
+        yes = np.broadcast_to(yes, len(self.weights))
+        shares = np.stack([present * (1 - yes), present * yes, np.full_like(yes, 1 - present)])
+        shares = shares[: len(self.floors)]
         truths = np.array([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])[: len(self.floors)]
-        centred = truths - shares @ truths
-        spread = np.einsum("t,ti,tj->ij", shares, centred, centred)
-        noise: Floats = np.einsum("t,tbij->bij", shares, self.floors)
+        centred = truths - (shares.T @ truths)[:, None]
+        spread = np.einsum("tb,bti,btj->bij", shares, centred, centred)
+        noise: Floats = np.einsum("tb,tbij->bij", shares, self.floors)
         noise += spread / self.reports[:, None, None]
         return noise
 
@@ -201,6 +213,13 @@ class Survival:
         edges[-1] = 1.0
         return edges
 
+    @property
+    def middles(self) -> Floats:
+        """The middles of the strata, shape ``(B,)``."""
+        edges = self.edges
+        middles: Floats = (edges[:-1] + edges[1:]) / 2
+        return middles
+
     def falling(self) -> Floats:
         """Return the isotonic estimate of survival in each stratum, shape ``(B,)``."""
         fit = falling_fit(
@@ -222,18 +241,15 @@ class Survival:
         return float(max(square.sum() - (width @ survival) ** 2, 0.0))
 
     def cdf(self) -> Cdf:
-        edges = self.edges
-        middle = (edges[:-1] + edges[1:]) / 2
         shares = self.strata.means[:, 0] / self.present
         contrast = np.stack((np.ones_like(shares), -shares), axis=1)
         errors = np.sqrt(self.strata.variances(contrast).max(axis=0)) / self.present
-        grid = self.low + (self.high - self.low) * middle
+        grid = self.low + (self.high - self.low) * self.middles
         return Cdf(grid, 1 - self.falling(), errors)
 
     def quantile(self, tau: float, reports_by_level: tuple[int, ...]) -> Estimate:
         """Estimate the value below which a share ``tau`` of the values present lies."""
-        edges = self.edges
-        knots = np.concatenate(([0.0], (edges[:-1] + edges[1:]) / 2, [1.0]))
+        knots = np.concatenate(([0.0], self.middles, [1.0]))
         shares = np.concatenate(([0.0], 1 - self.falling(), [1.0]))
         # Where the estimated distribution is flat at tau, the middle of the flat.
         ends = []
@@ -241,60 +257,95 @@ class Survival:
             after = int(np.searchsorted(shares, tau, side=side))
             rise = (tau - shares[after - 1]) / (shares[after] - shares[after - 1])
             ends.append(knots[after - 1] + rise * (knots[after] - knots[after - 1]))
-        value = self.low + (self.high - self.low) * float(sum(ends)) / 2
-        region = QuantileRegion(self, tau, value)
+        at = float(sum(ends)) / 2
+        region = QuantileRegion(self, tau, at)
         below, above = region.interval(_ONE_ERROR)
         n = sum(reports_by_level)
+        value = self.low + (self.high - self.low) * at
         return Estimate(value, (above - below) / 2, n, reports_by_level, region=region)
 
 
 @dataclass(frozen=True, eq=False)
 class QuantileRegion:
-    """The values that a two-sided test does not reject as the quantile ``tau``.
+    """The values that a likelihood ratio test does not reject as the quantile ``tau``.
 
-    A value is rejected when survival, averaged over 1, 2, 4, ... strata next to the stratum that
-    holds the value, is too high above it or too low below it to be ``1 - tau`` at the value; the
-    variance is that of this hypothesis, the error is divided by the number of such averages.
-    Nothing but monotony is assumed, so that the interval covers more often than stated.
+    At the middle of a stratum the test compares the isotonic fit with the one that is ``tau``
+    there, no larger to the left and no smaller to the right. The signed root of the ratio is made
+    increasing and interpolated between middles, with the estimate ``at``, in [0, 1], as a point of
+    its own. The critical value is that of a monotone function at a point where the fit rises by
+    little of a standard error from stratum to stratum, and the chi-square quantile, less what
+    interpolation takes from the variance, where it rises by one.
+
+    The quantile is that of the distribution evened out over each stratum, as :class:`Cdf` is: of
+    values of which many are alike, the quantile itself may lie anywhere in its stratum.
+
+    References
+    ----------
+    M. Banerjee, J. A. Wellner, "Likelihood Ratio Tests for Monotone Functions", Annals of
+    Statistics 29 (2001), whose limit the critical value is.
     """
 
     survival: Survival
     tau: float
-    value: float
+    at: float
 
     def interval(self, level: float) -> tuple[float, float]:
         survival = self.survival
-        count = len(survival.strata.weights)
-        windows = max(1, (count - 1).bit_length())
-        z = two_sided(1 - (1 - level) / windows)
-        kept = np.ones(count, dtype=bool)
-        for length in (1 << k for k in range(windows)):
-            excess = self._excess(length)
-            kept[: count - length] &= excess[1:] <= z
-            kept[length:] &= excess[:-1] >= -z
-        edges = survival.low + (survival.high - survival.low) * survival.edges
-        inside = np.flatnonzero(kept)
-        if not inside.size:
-            return self.value, self.value
-        first, last = float(edges[inside[0]]), float(edges[inside[-1] + 1])
-        return min(first, self.value), max(last, self.value)
+        middles, roots, critical = survival.middles, self._roots, self._critical(level)
+        pieces = max(len(middles) - 1, 0) * GRID
+        grid = np.interp(np.arange(pieces + 1) / GRID, np.arange(len(middles)), middles)
+        at = np.searchsorted(middles, self.at)
+        signed = np.interp(grid, np.insert(middles, at, self.at), np.insert(roots, at, 0.0))
+        kept = np.flatnonzero(signed**2 <= critical)
+        # The estimate, which is kept, may lie between two points or beyond all of them.
+        after = int(np.searchsorted(grid, self.at))
+        first = min(int(kept[0]) if kept.size else after, after) - 1
+        last = max(int(kept[-1]) if kept.size else after - 1, after - 1) + 1
+        low = grid[first] if first >= 0 else 0.0
+        high = grid[last] if last <= pieces else 1.0
+        width = survival.high - survival.low
+        return survival.low + width * float(low), survival.low + width * float(high)
 
-    def _excess(self, length: int) -> Floats:
-        """Return, in standard errors, how far mean survival is above ``1 - tau``, by window."""
-        strata, at = self.survival.strata, 1 - self.tau
+    @cached_property
+    def _weighted(self) -> tuple[Floats, Floats]:
+        """The shares below each stratum's thresholds, unbiased, and their inverse variances."""
+        survival, strata = self.survival, self.survival.strata
+        fit = 1 - survival.falling()
+        shares = np.where(np.abs(fit - self.tau) <= _NEAR, self.tau, fit)
+        covariance = strata.hypothetical(1 - shares, min(survival.present, 1.0))
+        contrast = np.array([-1.0, 1.0])
+        variances = np.einsum("i,bij,j->b", contrast, covariance, contrast)
+        below = strata.means @ contrast / survival.present
+        return below, survival.present**2 / variances
 
-        def windows(values: Floats) -> Floats:
-            sums = np.concatenate(([0.0], np.cumsum(values)))
-            differences: Floats = sums[length:] - sums[:-length]
-            return differences
+    @cached_property
+    def _roots(self) -> Floats:
+        """The signed roots of the likelihood ratio at the middles, shape ``(B,)``, increasing."""
+        shares, weights = self._weighted
+        left = rising_squares(shares, weights, self.tau)[:-1]
+        right = rising_squares(-shares[::-1], weights[::-1], -self.tau)[-2::-1]
+        free = rising_squares(shares, weights, math.inf)[-1]
+        ratios = weights * (shares - self.tau) ** 2 + left + right - free
+        signs = np.sign(self.survival.middles - self.at)
+        roots: Floats = signs * np.sqrt(np.maximum(ratios, 0.0))
+        return -falling_fit(-roots, np.ones_like(roots))
 
-        weights = strata.weights
-        covariance = strata.hypothetical(at, min(self.survival.present, 1.0))
-        total = windows(weights)
-        variance = windows(weights**2 * covariance[:, 0, 0]) / total**2
-        variance -= 2 * at * windows(weights**2 * covariance[:, 0, 1]) / total
-        variance += at**2 * float((weights**2 * covariance[:, 1, 1]).sum())
-        distance = windows(weights * strata.means[:, 0]) / total
-        distance -= at * float(weights @ strata.means[:, 1])
-        excess: Floats = distance / np.sqrt(variance)
-        return excess
+    def _critical(self, level: float) -> Floats:
+        """Return the critical value at each point of the grid between the first and last middle."""
+        shares, weights = self._weighted
+        chi_square = two_sided(level) ** 2
+        limit = chi_square * float(np.interp(level, *_LIMIT))
+        count = len(shares)
+        pieces = max(count - 1, 0) * GRID
+        if not pieces:
+            return np.full(pieces + 1, limit)
+        fit = -falling_fit(-shares, weights)
+        steps = np.diff(fit) * np.sqrt((weights[:-1] + weights[1:]) / 2)
+        around = np.convolve(steps, np.ones(5), "same") / np.convolve(
+            np.ones_like(steps), np.ones(5), "same"
+        )
+        part = np.clip((around - 0.2) / 0.8, 0.0, 1.0)
+        gap = np.minimum(np.arange(pieces + 1) // GRID, count - 2)
+        u = np.arange(pieces + 1) / GRID - gap
+        critical: Floats = limit + part[gap] * (chi_square * ((1 - u) ** 2 + u**2) - limit)
+        return critical

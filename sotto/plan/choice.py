@@ -36,6 +36,8 @@ class Asked(NamedTuple):
     constant: bool = False
     #: How long a count vector may be, for all that are open at a time to fit.
     counts: int | None = None
+    #: Whether a number's quantiles are wanted, with intervals.
+    quantiles: bool = False
 
     @property
     def level(self) -> int:
@@ -194,6 +196,9 @@ def choose_number(asked: Asked) -> Choice:
     ...     return choose_number(asked).spec["name"]
     >>> name(500_000, 1_900_000), name(500_000, 2_000_000), name(500_000, 1_000_000, constant=True)
     ('threshold', 'hybrid', 'hybrid')
+    >>> asked = Asked("number", {"missing": False}, (2_000_000,), "delay", quantiles=True)
+    >>> choose_number(asked).spec["name"]
+    'threshold'
     """
     if asked.constant:
         return Choice(
@@ -202,6 +207,9 @@ def choose_number(asked: Asked) -> Choice:
             "cannot have",
         )
     threshold, hybrid = spec_of("threshold", asked), spec_of("hybrid", asked)
+    if asked.quantiles:
+        compared = _compared(threshold, hybrid, asked)
+        return Choice(threshold, "quantiles with intervals, which the plan asks for" + compared)
     if asked.epsilon <= THRESHOLD_LIMIT:
         return Choice(
             threshold,
@@ -236,7 +244,7 @@ def choose_vector(asked: Asked) -> Choice:
     >>> choose_vector(Asked("vector", {"dimensions": 16}, (1_000_000, 8_000_000), "v")).spec["name"]
     'sampled_hybrid'
     """
-    grid = asked.epsilon >= GRID_VECTOR
+    grid = asked.epsilon >= GRID_VECTOR and not asked.quantiles
     spec = spec_of("sampled_hybrid" if grid else "sampled_vector", asked)
     what = "on a grid" if grid else "by a random threshold"
     return Choice(

@@ -18,7 +18,14 @@ from sotto.errors import ParameterError, PlanError
 from sotto.plan.checks import MAX_OPEN_COUNTS, open_windows
 from sotto.plan.choice import Asked, Choice, choose, spec_of
 from sotto.plan.compiled import FORMAT, CompiledPlan, check
-from sotto.plan.document import LevelFile, MetricFile, PlanFile, StringFile, read_plan
+from sotto.plan.document import (
+    LevelFile,
+    MetricFile,
+    NumberFile,
+    PlanFile,
+    StringFile,
+    read_plan,
+)
 from sotto.plan.metric import WORDS, Parameter
 from sotto.plan.segments import Experiment, attributes_of, cells
 
@@ -140,7 +147,8 @@ def _mechanism(file: PlanFile, metric: MetricFile, name: str) -> Choice:
     ladder = tuple(level.epsilon for level in metric.ladder)
     constant = metric.repeat.kind == "constant"
     counts = _counts(file, metric)
-    asked = Asked(metric.type, metric.given, ladder, name, constant, counts)
+    quantiles = isinstance(metric, NumberFile) and metric.quantiles
+    asked = Asked(metric.type, metric.given, ladder, name, constant, counts, quantiles)
     try:
         if metric.mechanism is None:
             return choose(asked)

@@ -255,6 +255,18 @@ class NumberFile(MetricFile):
     range: tuple[Number, Number]
     unit: StrictStr | None = None
     outside: Literal["clip"]
+    #: Whether the mechanism that is chosen must show quantiles with intervals.
+    quantiles: StrictBool = False
+
+    @model_validator(mode="after")
+    def _chosen_for_quantiles(self) -> NumberFile:
+        if self.quantiles and self.mechanism is not None:
+            raise ValueError("quantiles: true chooses the mechanism; leave out one of the two")
+        if self.quantiles and self.repeat.kind == "constant":
+            raise ValueError(
+                "quantiles need a public coin, which a constant metric cannot have; leave them out"
+            )
+        return self
 
 
 class VectorFile(NumberFile):

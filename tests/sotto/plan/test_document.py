@@ -124,6 +124,24 @@ def test_amounts_are_exactly_what_is_written(written, micro):
     assert parse_plan(text).compile().metric("dep_delay").ladder[0].epsilon == micro
 
 
+def test_a_plan_that_asks_for_quantiles_gets_thresholds():
+    def chosen(metric):
+        head = PLAN_YAML[: PLAN_YAML.index("  carrier")]
+        text = f"range: [0, 1], outside: clip, window: 28d, {metric}"
+        return parse_plan(f"{head}  m: {{{text}}}").compile().metric("m").mechanism.name
+
+    ladder = "ladder: [{epsilon: 4}]"
+    assert chosen(f"type: number, {ladder}") == "hybrid"
+    assert chosen(f"type: number, quantiles: true, {ladder}") == "threshold"
+    vector = f"type: vector, dimensions: 4, {ladder}"
+    assert chosen(vector) == "sampled_hybrid"
+    assert chosen(f"{vector}, quantiles: true") == "sampled_vector"
+    with pytest.raises(PlanError, match="leave out one of the two"):
+        chosen(f"type: number, quantiles: true, mechanism: hybrid, {ladder}")
+    with pytest.raises(PlanError, match="constant metric cannot have"):
+        chosen(f"type: number, quantiles: true, repeat: {{constant: true}}, {ladder}")
+
+
 def test_a_false_discovery_rate_is_of_strings_and_not_of_the_wire():
     def with_rate(rate):
         said = f"type: string, false_discovery_rate: {rate},"
