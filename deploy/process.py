@@ -163,39 +163,6 @@ def start_seconds(quiet: float) -> float:
     return seconds
 
 
-def together(programs: Mapping[str, Sequence[str]]) -> int:
-    """Run programs, by name, until one of them ends or this process is told to end; end them all.
-
-    Returns the status of the first that ended; 0 if SIGINT (Ctrl-C), SIGTERM or SIGHUP came. A
-    terminal's signals reach this process alone, so that each program is told once.
-    """
-    running: dict[str, subprocess.Popen[bytes]] = {}
-    told: list[int] = []
-
-    def end(*_: object) -> None:
-        told.append(1)
-        for process in running.values():
-            process.terminate()
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
-    status = 0
-    for name, command in programs.items():
-        if not told:
-            running[name] = subprocess.Popen(command, process_group=0)
-    while not told:
-        for name, process in running.items():
-            code = process.poll()
-            if code is not None and not told:
-                print(f"{name} has ended with status {code}: the others end too", file=sys.stderr)
-                status = code
-                end()
-        time.sleep(0.1)
-    for process in running.values():
-        process.wait()
-    return status
-
-
 def _command_line(pid: int) -> bytes:
     """Return what a process was started with, words separated by spaces; empty if it has ended."""
     if Path("/proc/self/cmdline").exists():

@@ -19,8 +19,9 @@ from pathlib import Path
 from deploy import certificates
 from deploy.errors import DeployError, MissingToolError
 from deploy.ports import HOST, require_free
-from deploy.process import together
+from deploy.supervisor import together
 from pipelines.collector.plans import PlanFiles
+from pipelines.storage.directory import StateDirectory
 from sotto.errors import SottoError
 
 CADDYFILE = Path(__file__).with_name("caddy") / "Caddyfile"
@@ -44,12 +45,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it until one part ends, or until it is told to end."""
+    """Run it until it is told to end; a part that ends by itself is started again."""
     args = parser().parse_args(arguments)
     try:
         programs, said = prepare(args)
         print(said, flush=True)
-        return 1 if together(programs) else 0
+        return together(programs, restart=True)
     except (DeployError, OSError) as error:
         print(f"serve: error: {error}", file=sys.stderr)
         return 2
@@ -61,7 +62,7 @@ def prepare(args: argparse.Namespace) -> tuple[dict[str, list[str]], str]:
     require_free(args.page_port)
     if not args.plan.exists():
         raise DeployError(f"--plan {args.plan}: there is no such file or folder")
-    _require_plans(args.plan)
+    _require_plans(args.plan, args.data / "state")
     args.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     programs = commands(args.plan, args.data, args.port)
     programs["sotto serve"] = _page(args.data, args.page_port)
@@ -113,14 +114,15 @@ def _page(data: Path, port: int) -> list[str]:
     return [sys.executable, "-m", "sotto.cli", "serve", *given]
 
 
-def _require_plans(given: Path) -> None:
-    """Raise DeployError unless there is a plan that can be used."""
+def _require_plans(given: Path, state: Path) -> None:
+    """Raise DeployError unless there is a plan that can be used, also beside those of the state."""
     try:
         # What cannot be used of a folder the collector says.
         if given.is_dir():
             PlanFiles([], given, lambda warning: None)
         else:
-            PlanFiles([given], None, lambda warning: None)
+            named = PlanFiles([given], None, lambda warning: None).known.plans
+            StateDirectory(state).plans.with_given(named, {})
     except (SottoError, UnicodeError) as error:
         # A plan's faults have a line each, and some begin with the file's name.
         said = "; ".join(str(error).splitlines()).removeprefix(f"{given}: ")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from deploy.flink import settings
 from deploy.flink.archives import archives
-from deploy.process import together
+from deploy.supervisor import together
 from sotto.errors import SottoError
 
 #: Ports: of clients and of task managers at the job manager, of the job server, of the pool.

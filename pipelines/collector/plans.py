@@ -21,6 +21,7 @@ class Plans:
     Attributes
     ----------
     collector : str
+    plans : sequence of CompiledPlan
     fingerprints : set of bytes
         Of the plans whose messages are taken.
     body : bytes
@@ -37,6 +38,7 @@ class Plans:
     def __init__(self, plans: Sequence[CompiledPlan]) -> None:
         registry = Registry(plans)
         self.collector = registry.collector
+        self.plans = registry.plans
         self.fingerprints = set(registry.by_fingerprint)
         documents = [plan.to_json() for plan in registry.plans]
         self.body = b'{"plans":[' + b",".join(documents) + b"]}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from deploy import ports
 from deploy.errors import DeployError
 from deploy.flink.cluster import LocalFlink
-from deploy.process import START_VARIABLE, Process, start_seconds, together, wait_until_ready
+from deploy.process import START_VARIABLE, Process, start_seconds, wait_until_ready
 
 WAITS = "import sys; sys.stdin.read(); import time; time.sleep(600)"
 
@@ -95,36 +94,3 @@ def test_checkpoints_are_nobody_elses(tmp_path: Path) -> None:
     LocalFlink(tmp_path / "flink")._configure(None)
     for name in ("checkpoints", "savepoints", "tmp"):
         assert (tmp_path / "flink" / name).stat().st_mode & 0o007 == 0
-
-
-@pytest.fixture
-def kept_signals():
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-def test_programs_that_run_together_end_together(tmp_path, capsys, kept_signals):
-    """The status is that of the one that ended by itself."""
-    waits = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
-    ends = (
-        "import sys, time\n"
-        "while True:\n"
-        "    time.sleep(0.05)\n"
-        "    try:\n"
-        "        text = open(sys.argv[1]).read()\n"
-        "    except FileNotFoundError:\n"
-        "        continue\n"
-        "    if text: sys.exit(3)\n"
-    )
-    file = tmp_path / "pid"
-    programs = {
-        name: [sys.executable, "-c", code, str(file)]
-        for name, code in (("one", waits), ("another", ends))
-    }
-    assert together(programs) == 3
-    assert "another has ended with status 3" in capsys.readouterr().err
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(file.read_text()), 0)

@@ -31,9 +31,10 @@ from serving import PATIENCE, counted, running, served, status, wait_until
 from clientsdk.publishers.http import HttpPublisher
 from clientsdk.testing import FakeClock
 from deploy import serve
-from deploy.errors import MissingToolError
-from deploy.ports import HOST, free_ports
+from deploy.errors import DeployError, MissingToolError
+from deploy.ports import HOST, free_ports, require_free
 from examples.compose.__main__ import PLAN, send
+from pipelines.storage.directory import StateDirectory
 from sotto.cli import _parsed
 from sotto.plan.compile import load_plan
 
@@ -89,9 +90,8 @@ def test_reports_come_to_estimates_through_tls_and_an_interrupt_ends_all(tmp_pat
         sent = report(HttpPublisher(url, context=context, timeout=300))
         state = tmp_path / "build/serve/state"
         wait_until(lambda: counted(state) == [sent] * 3)
-        said = (tmp_path / "serve.log").read_text("utf-8")
-        (page,) = re.findall(r"^results +(\S+) , on this machine$", said, re.MULTILINE)
-        wait_until(lambda: "Nothing is wrong with the job" in text_of(f"{page}health"))
+        health = f"{page_of(tmp_path)}health"
+        wait_until(lambda: "Nothing is wrong with the job" in text_of(health))
         started = children(process.pid)
         assert set(started) == {"collect", "aggregate", "serve"}
         process.send_signal(signal.SIGINT)
@@ -105,14 +105,39 @@ def test_reports_come_to_estimates_through_tls_and_an_interrupt_ends_all(tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")
-def test_where_one_part_dies_all_end_and_it_says_which(tmp_path: Path) -> None:
-    with served(tmp_path, PLAN) as (process, _):
-        started = children(process.pid)
-        os.kill(started["collect"], signal.SIGKILL)
-        assert process.wait(PATIENCE) == 1
-        assert not Path(f"/proc/{started['aggregate']}").exists()
-    said = (tmp_path / "serve.log").read_text("utf-8")
-    assert "sotto collect has ended with status -9: the others end too" in said
+def test_a_part_that_is_killed_is_started_again_and_none_outlives_the_supervisor(
+    tmp_path: Path,
+) -> None:
+    with served(tmp_path, PLAN) as (process, url):
+        context = ssl.create_default_context(cafile=tmp_path / "build/serve/keys/authority.pem")
+        port, page = int(url.rpartition(":")[2]), int(page_of(tmp_path).split(":")[2].strip("/"))
+        before = children(process.pid)
+        for pid in before.values():
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not set(children(process.pid).values()) & set(before.values()))
+        wait_until(lambda: status(port, context=context) == 200)
+        sent = report(HttpPublisher(url, context=context, timeout=300))
+        wait_until(lambda: counted(tmp_path / "build/serve/state") == [sent] * 3)
+        said = (tmp_path / "serve.log").read_text("utf-8")
+        for name in before:
+            assert f"sotto {name} has ended with status -9: it is started again" in said
+        process.kill()
+        process.wait(PATIENCE)
+        wait_until(lambda: is_free(port) and is_free(page))
+
+
+def page_of(folder: Path) -> str:
+    """Return the address of the page that ``make serve`` has printed."""
+    said = (folder / "serve.log").read_text("utf-8")
+    return re.findall(r"^results +(\S+) , on this machine$", said, re.MULTILINE)[0]
+
+
+def is_free(port: int) -> bool:
+    try:
+        require_free(port)
+    except DeployError:
+        return False
+    return True
 
 
 def ports() -> list[str]:
@@ -134,6 +159,12 @@ def test_what_is_missing_is_said_before_anything_starts(tmp_path, monkeypatch, c
         assert said in told.err
         assert not told.out
         assert not (tmp_path / "build").exists()
+    plan = load_plan(PLAN).compile()
+    (tmp_path / "build/serve/state/plans").mkdir(parents=True)
+    StateDirectory(tmp_path / "build/serve/state").plans.keep([plan], {})
+    (tmp_path / "changed.yaml").write_text(PLAN.read_text().replace("collector: ", "collector: x"))
+    assert serve.main(["--plan", "changed.yaml", *ports()]) == 2
+    assert "changed.yaml: " in capsys.readouterr().err
     monkeypatch.setattr(serve.shutil, "which", lambda name: None)
     arguments = ["--plan", str(PLAN), "--site", "x.example", *ports()]
     with pytest.raises(MissingToolError, match="apt-get install caddy"):
