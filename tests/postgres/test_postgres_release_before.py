@@ -1,0 +1,47 @@
+"""A PostgreSQL database of the release before goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import release_before as before
+import sqlalchemy as sql
+
+from pipelines.bounded.run import aggregate
+from pipelines.results.reader import ResultsReader
+from pipelines.sinks.sql import of_state
+from pipelines.sources.log import EmbeddedLog
+
+pytestmark = pytest.mark.slow
+
+
+def fill(url: sql.URL, state: Path) -> None:
+    """Make the tables as the release before made them, with the rows of a state directory."""
+    source, target = sql.create_engine(of_state(state)), sql.create_engine(url)
+    with target.begin() as connection:
+        for statement in before.postgres_statements():
+            connection.exec_driver_sql(statement.replace("%", "%%"))
+    made = sql.MetaData()
+    made.reflect(target)
+    with source.connect() as old, target.begin() as connection:
+        for table in made.sorted_tables:
+            if sql.inspect(old).has_table(table.name):
+                rows = [dict(row) for row in old.execute(sql.select(table)).mappings()]
+                if rows:
+                    connection.execute(sql.insert(table), rows)
+    source.dispose()
+    target.dispose()
+
+
+def test_results_are_kept_and_continued(url: sql.URL, tmp_path: Path) -> None:
+    state, log = before.unpacked("state", tmp_path), before.unpacked("log", tmp_path)
+    fill(url, state)
+    with ResultsReader.of_state(state) as reader:
+        earlier = {(each.metric, each.window_start, each.segment) for each in reader.windows()}
+    aggregate(EmbeddedLog(log), state, [], url)
+    with ResultsReader(url, state) as reader:
+        later = {(each.metric, each.window_start, each.segment) for each in reader.windows()}
+        (health,) = reader.health()
+    assert health.generation == 3
+    assert {key for key in earlier if key[2] == ""} <= later

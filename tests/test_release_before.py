@@ -1,0 +1,154 @@
+"""Everything that the release before has written is read: plans, reports, devices, results.
+
+A test here fails where this version refuses or loses it. Then this version has to read it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import release_before as before
+import sqlalchemy as sql
+
+from clientsdk import MemoryPublisher, Outcome
+from clientsdk.testing import FakeClock, SeededClient
+from pipelines.bounded.run import RunResult, aggregate
+from pipelines.results.reader import ResultsReader
+from pipelines.sinks.documents import parse
+from pipelines.sinks.jobs import Advance
+from pipelines.sinks.sql import DocumentDatabase
+from pipelines.sources.log import EmbeddedLog
+from sotto.log.writer import LogWriter
+from sotto.plan.compile import load_plan
+
+#: Metrics whose text compiles to another mechanism than in 0.4.0, by plan, and why. Devices then
+#: do something else, so that the plan needs a new version.
+CHOSEN_ANEW = {
+    ("chosen", "top_item"): "top_response is the default: its estimates are unbiased",
+    ("fleet", "screen"): "top_response is the default: its estimates are unbiased",
+}
+
+
+@pytest.mark.parametrize("name", before.names())
+def test_a_compiled_plan_keeps_its_fingerprint(name: str) -> None:
+    assert before.compiled(name).fingerprint_hex == before.fingerprints()[name]
+
+
+@pytest.mark.parametrize("name", before.names())
+def test_the_text_of_a_plan_compiles_to_what_devices_have(name: str) -> None:
+    old, new = before.compiled(name), load_plan(before.text(name)).compile()
+    anew = {metric for plan, metric in CHOSEN_ANEW if plan == name}
+    if not anew:
+        assert new.to_json() == old.to_json()
+        return
+    assert [metric.name for metric in new.metrics] == [metric.name for metric in old.metrics]
+    for was, metric in zip(old.metrics, new.metrics, strict=True):
+        if metric.name not in anew:
+            assert metric.document() == was.document()
+    assert {**new.document(), "metrics": ()} == {**old.document(), "metrics": ()}
+
+
+def windows(reader: ResultsReader) -> dict[tuple[object, ...], int]:
+    """Return how many reports each window has, of all reports and of segments."""
+    return {
+        (each.metric, each.window_start, each.segment): each.reports for each in reader.windows()
+    }
+
+
+def aggregated(state: Path, log: Path) -> RunResult:
+    return aggregate(EmbeddedLog(log), state, [])
+
+
+def test_results_are_read_before_anything_is_aggregated(tmp_path: Path) -> None:
+    state = before.unpacked("state", tmp_path)
+    with closing(sqlite3.connect(state / "results.db")) as connection:
+        counted = connection.execute(
+            "SELECT metric, window_start, segment, n FROM stored_windows"
+        ).fetchall()
+        estimated = connection.execute("SELECT count(*) FROM stored_estimates").fetchone()
+    with ResultsReader.of_state(state) as reader:
+        found = {
+            (metric, int(start.timestamp() * 1000), segment): reports
+            for (metric, start, segment), reports in windows(reader).items()
+        }
+        assert found == {(metric, start, segment): n for metric, start, segment, n in counted}
+        assert (len(reader.estimates()),) == estimated
+        assert [plan.plan for plan in reader.plans()] == ["fleet"]
+
+
+def test_a_state_directory_goes_on_and_keeps_its_history(tmp_path: Path) -> None:
+    state, log = before.unpacked("state", tmp_path), before.unpacked("log", tmp_path)
+    with ResultsReader.of_state(state) as reader:
+        earlier = windows(reader)
+    result = aggregated(state, log)
+    assert result.rejects == {}
+    tally = result.tally
+    assert (tally.counted, tally.superseded, tally.duplicates) == (36, 72, 6)
+    with ResultsReader.of_state(state) as reader:
+        later = windows(reader)
+        rejected = {each.reason: each.reports for each in reader.rejections()}
+    totals = {key: reports for key, reports in earlier.items() if key[2] == ""}
+    assert {key: later[key] for key in totals} == totals
+    assert sum(n for key, n in later.items() if key[2] == "") == sum(totals.values()) + 36
+    assert rejected == {"malformed": 1, "unknown_plan": 1}
+
+
+def test_a_device_goes_on_and_its_reports_count(tmp_path: Path) -> None:
+    state, log = before.unpacked("state", tmp_path), before.unpacked("log", tmp_path)
+    device = before.unpacked("device-fleet", tmp_path)
+    clock = FakeClock(before.UPGRADED + 2 * before.DAY)
+    with SeededClient(
+        before.compiled("fleet"), seed=6, state=device / "device.db", clock=clock, consent=False
+    ) as client:
+        ledger = client.ledger()
+        assert (ledger.reserved, ledger.spent) == (32_000_000, 6_000_000)
+        assert len(ledger.pending) == 6
+        assert client.record("colour", "red") is Outcome.PERIOD_FULL
+        client.flush()
+        assert client.ledger().spent == 28_000_000
+        publisher = client.publisher
+        assert isinstance(publisher, MemoryPublisher)
+        with LogWriter(log, "old-device") as writer:
+            for _, message in publisher.messages:
+                writer.append(message, clock.now)
+    result = aggregated(state, log)
+    assert result.rejects == {}
+    assert result.tally.counted == 36 + 6
+
+
+def test_a_device_with_everything_goes_on(tmp_path: Path) -> None:
+    """A signed plan with groups, segments, an experiment, a permanent response and a top item."""
+    device = before.unpacked("device-attributes", tmp_path)
+    plan = before.compiled("attributes")
+    clock = FakeClock(2800 * plan.period + 3 * before.DAY)
+    with SeededClient(
+        plan, seed=6, state=device / "device.db", clock=clock, consent=False
+    ) as client:
+        ledger = client.ledger()
+        assert (ledger.reserved, ledger.spent) == (16_000_000, 7_000_000)
+        assert [each.metric for each in ledger.permanent] == ["attributes/constant"]
+        assert client.arm("onboarding") in (None, "control", "treatment")
+        assert client.record("constant", "red") is Outcome.PERIOD_FULL
+        clock.advance(days=9)
+        client.flush()
+        ledger = client.ledger()
+        assert ledger.reserved == 16_000_000
+
+
+def test_documents_are_read_and_a_sink_goes_on(tmp_path: Path) -> None:
+    url = sql.URL.create("sqlite", database=str(before.sink_database(tmp_path)))
+    with ResultsReader(url) as reader:
+        earlier = windows(reader)
+    records = before.documents()
+    newest = [parse(*each) for each in records]
+    with DocumentDatabase(url) as database:
+        offsets = database.offsets(before.TOPIC, before.TOPIC_ID)
+        assert offsets == {0: len(records)}
+        read = [Advance(0, len(records), 2 * len(records))]
+        applied = database.apply(before.TOPIC, before.TOPIC_ID, read, newest)
+    assert (applied.written, applied.stale) == (0, len(records))
+    with ResultsReader(url) as reader:
+        assert windows(reader) == earlier
