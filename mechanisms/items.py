@@ -81,9 +81,9 @@ class Method(StrEnum):
     ``monotone``: isotonic regression, biased where it evens out; its interval covers what it says
     of the distribution evened out over each stratum of thresholds: the share at a point, and a
     quantile, may lie anywhere between their neighbours. ``smoothed``: biased toward
-    a smooth law, without an interval. ``em``: the most likely shares; biased near zero, and the
-    interval, from the curvature of the likelihood, holds only for many reports and away from zero
-    and one. ``biased``: of what was reported, and not of what was true. ``always``: a difference
+    a smooth law. ``em``: the most likely shares, biased near zero; the standard error, from the
+    curvature of the likelihood, holds only for many reports and away from zero and one.
+    ``biased``: of what was reported, and not of what was true. ``always``: a difference
     between arms whose interval holds at all looks together (:mod:`mechanisms.experiments`).
     """
 
@@ -93,6 +93,14 @@ class Method(StrEnum):
     EM = "em"
     BIASED = "biased"
     ALWAYS = "always"
+
+    @property
+    def biased(self) -> bool:
+        """Whether an estimate is known to be off by more than its interval covers.
+
+        Such an estimate is published without a standard error and without an interval.
+        """
+        return self in (Method.SMOOTHED, Method.EM, Method.BIASED)
 
 
 @dataclass(frozen=True)

@@ -279,7 +279,10 @@ def _reasons(items: Sequence[Item], least: int) -> Iterator[str | None]:
 
 
 def _row(item: Item, by_level: Sequence[int], withheld: str | None) -> dict[str, object]:
-    """Return the row of an estimate; where it is withheld, nothing in it is of payloads."""
+    """Return the row of an estimate; where it is withheld, nothing in it is of payloads.
+
+    An estimate that is known to be biased has no standard error and no interval.
+    """
     found = item.estimate
     row: dict[str, object] = {
         "kind": item.kind,
@@ -293,12 +296,8 @@ def _row(item: Item, by_level: Sequence[int], withheld: str | None) -> dict[str,
         "withheld": withheld,
     }
     if withheld is None:
-        low, high = found.interval()
         row |= {
             "value": found.value,
-            "standard_error": found.standard_error,
-            "low": low,
-            "high": high,
             "display": item.display,
             "detection_floor": found.detection_floor,
             "reach": None if found.reach is None else [list(each) for each in found.reach],
@@ -306,6 +305,9 @@ def _row(item: Item, by_level: Sequence[int], withheld: str | None) -> dict[str,
             "p_value": item.p_value,
             "confounded_with": list(item.confounded_with) or None,
         }
+        if not item.method.biased:
+            low, high = found.interval()
+            row |= {"standard_error": found.standard_error, "low": low, "high": high}
     return row
 
 

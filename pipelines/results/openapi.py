@@ -49,6 +49,7 @@ _SAMPLES: Mapping[str, object] = {
     "unit": "share",
     "position": 2,
     "method": "unbiased",
+    "biased": False,
     "significant": None,
     "p_value": None,
     "confounded_with": None,

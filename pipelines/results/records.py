@@ -52,6 +52,7 @@ class Estimate(_OfWindow):
     detection_floor: float | None  #: smallest true share that is distinguished from zero
     unit: str | None
     method: str | None
+    biased: bool  #: known to be off by more than noise; then there is no interval
     significant: bool | None  #: of a candidate string
     p_value: float | None
     confounded_with: tuple[str, ...] | None

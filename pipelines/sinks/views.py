@@ -17,7 +17,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from mechanisms.items import OF_EXPERIMENTS
+from mechanisms.items import OF_EXPERIMENTS, Method
 from pipelines.sinks.tables import ALARMS, ESTIMATES, PERIODS, QUARANTINE, WINDOWS
 
 #: What a column holds: a time is in UTC, the last two are lists of JSON.
@@ -247,13 +247,22 @@ def _of(table: sql.Table, *names: str, **comments: str) -> Iterator[Column]:
 
 _KEY = ("collector", "plan", "version", "metric", "window_start", "window_end", "segment")
 _ENDS = ("low", "high", "standard_error")
-_ESTIMATE_COLUMNS = tuple(
-    _of(
+_BIASED = Column(
+    "biased",
+    "boolean",
+    sql.func.coalesce(ESTIMATES.c.method, Method.UNBIASED.value).in_(
+        [each.value for each in Method if each.biased]
+    ),
+    "whether the estimate is known to be off by more than noise: it then has no interval",
+)
+_ESTIMATE_COLUMNS = (
+    *_of(
         ESTIMATES,
         *(*_KEY, "position", "kind", "item", "value", *_ENDS, "shown", "detection_floor"),
         *("unit", "method", "significant", "p_value", "confounded_with"),
         *("reports", "reports_by_level", "withheld", "revision"),
-    )
+    ),
+    _BIASED,
 )
 _KNOWN = ESTIMATES.c.value.is_not(None)
 
@@ -300,6 +309,7 @@ VIEW_SHARES = View(
         *_of(ESTIMATES, *_KEY, "kind", "item"),
         Column("share", "number", ESTIMATES.c.value, _SAID["value"]),
         *_of(ESTIMATES, *_ENDS, "shown", "detection_floor", "significant", "method", "reports"),
+        _BIASED,
     ),
     (ESTIMATES.c.kind.in_(("share", "group", "string", "missing", "unexplained")), _KNOWN),
 )
@@ -311,6 +321,7 @@ VIEW_MEANS = View(
         *_of(ESTIMATES, *_KEY, "item"),
         Column("mean", "number", ESTIMATES.c.value, _SAID["value"]),
         *_of(ESTIMATES, *_ENDS, "unit", "method", "reports"),
+        _BIASED,
     ),
     (ESTIMATES.c.kind == "mean", _KNOWN),
 )
@@ -328,6 +339,7 @@ VIEW_QUANTILES = View(
         ),
         Column("quantile", "number", ESTIMATES.c.value, _SAID["value"]),
         *_of(ESTIMATES, *_ENDS, "unit", "method", "reports"),
+        _BIASED,
     ),
     (ESTIMATES.c.kind == "quantile", _KNOWN),
 )

@@ -16,7 +16,7 @@ from mechanisms.planner.targets import Assumed
 from pipelines.results.records import Estimate, Window
 from pipelines.web import charts, formats, overview, plan, words
 from pipelines.web.snapshot import MOST_WINDOWS
-from pipelines.web.views import MetricView, name_of
+from pipelines.web.views import MetricView, ends_of, name_of
 from sotto.design.questions import question_of_metric
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -35,8 +35,8 @@ def said(row: Estimate) -> str:
     """Return an estimate in a sentence."""
     value = f"{name_of(row)}: {formats.quantity(row.value, row.unit)}"
     if row.low is None:
-        return value
-    return f"{value}, interval of 95 % {formats.interval(row.low, row.high, row.unit)}"
+        return f"{value}, {words.BIASED}" if row.biased else value
+    return f"{value}, interval of 95 % {ends_of(row)}"
 
 
 def charted(row: Estimate) -> Value:

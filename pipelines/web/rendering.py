@@ -62,6 +62,7 @@ def environment() -> jinja2.Environment:
     made.globals.update(
         quantity=formats.quantity,
         interval=formats.interval,
+        ends_of=views.ends_of,
         name_of=views.name_of,
         title_of=views.title_of,
         words=words,

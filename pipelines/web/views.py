@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Protocol
 
 from pipelines.results.records import Estimate, Window
-from pipelines.web import formats
+from pipelines.web import formats, words
 from pipelines.web.snapshot import HEADLINES, MetricKey, Snapshot
 from sotto.disclosure import facts
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -114,6 +114,11 @@ def headlines(rows: list[Estimate]) -> list[Estimate]:
     strings = [row for row in by_kind.get("string", []) if row.significant]
     named = shares or strings or by_kind.get("group", []) or by_kind.get("unexplained", [])
     return sorted(named, key=lambda row: -(row.value or 0))[:HEADLINES]
+
+
+def ends_of(row: Estimate) -> str:
+    """Return an estimate's interval of 95 %, or that it is biased and so has none."""
+    return words.BIASED if row.biased else formats.interval(row.low, row.high, row.unit)
 
 
 def name_of(row: Estimate) -> str:

@@ -47,11 +47,12 @@ SHOWN = (
     "least error that is predicted of such sets. It is for charts: it is not right on average, and "
     "the interval does not belong to it."
 )
+BIASED = "biased, no interval"
 METHODS = {
     "monotone": "made to rise; biased where it evens out",
     "smoothed": "biased toward a smooth distribution; has no interval",
-    "em": "the most likely shares, biased near zero; interval not valid near 0 or 1",
-    "biased": "of what devices sent, which need not be what was true",
+    "em": "the most likely shares, biased near 0 and 1; has no interval",
+    "biased": "of what devices sent, which need not be what was true; has no interval",
     "always": "the interval holds at all looks together",
 }
 HISTORY = (

@@ -5,9 +5,9 @@ interval covers the truth about the reports counted with 95 % probability over t
 'shown' is the closest set of shares that can be: for charts, without an interval. 'floor' is the
 smallest true share that would be noticed. 'method' names what is not unbiased: 'monotone'
 (isotonic regression; the interval covers at least as much, of a 'cdf' its average over the part
-of the range in whose middle the point is, at best 1/64), 'smoothed' (toward a smooth law, with
-no interval), 'em' (the most likely shares; the interval is good only for many reports and away
-from 0 and 1) or 'biased' (of what was reported, not of what was true).
+of the range in whose middle the point is, at best 1/64), or that an estimate is known to be biased
+and so has no interval: 'biased' (of what was reported, not of what was true), 'biased (smoothed)'
+(toward a smooth law) or 'biased (em)' (the most likely shares).
 
 A warning under a window says that its reports are not those of honest devices: which check failed,
 what was seen, and what honest devices would have sent (docs/poisoning.md).
@@ -43,7 +43,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from mechanisms.estimate import forged
-from mechanisms.items import OF_EXPERIMENTS
+from mechanisms.items import OF_EXPERIMENTS, Method
 from sotto.cli.format import aligned
 from sotto.cli.options import add, warn
 from sotto.errors import ParameterError
@@ -102,6 +102,8 @@ def run(args: argparse.Namespace) -> int:
         if args.metric and not found:
             _check_metric(args.metric, results.estimates())
         marked = results.table(ALARMS)
+    biased = {each.value for each in Method if each.biased}
+    found = [{**row, "biased": row["method"] in biased} for row in found]
     if args.experiment:
         rows = [row for row in found if row["kind"] in OF_EXPERIMENTS]
     else:
@@ -268,6 +270,8 @@ def _cells(row: Row, *, under: bool) -> tuple[str, ...]:
     numbers = (_number(row["value"]), *intervals, _number(row["display"]), _number(floor))
     method = row.get("method") or "unbiased"
     remark = "" if method == "unbiased" else str(method)
+    if row["biased"] and method != "biased":
+        remark = f"biased ({method})"
     if why := _withheld(row):
         remark = f"withheld: {why}"
     return (name.removeprefix("share "), *numbers, f"{row['n']:,}", remark)
@@ -294,7 +298,9 @@ def _write_csv(rows: Sequence[Row], more: Sequence[str]) -> None:
     """Print rows of the table of estimates."""
     from pipelines.sinks.tables import ESTIMATES
 
-    writer = csv.DictWriter(sys.stdout, [*ESTIMATES.columns.keys(), *more], lineterminator="\n")
+    writer = csv.DictWriter(
+        sys.stdout, [*ESTIMATES.columns.keys(), "biased", *more], lineterminator="\n"
+    )
     writer.writeheader()
     for row in rows:
         lists = {name: json.dumps(value) for name, value in row.items() if isinstance(value, list)}

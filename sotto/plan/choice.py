@@ -131,9 +131,9 @@ _ONLY = {
         "occurs",
     ),
     "top_item": (
-        "permute_and_flip",
-        "selects a near tie as readily as the best; top_response, where it is to be counted of how "
-        "many devices an item is the most frequent",
+        "top_response",
+        "estimates without bias of what share of devices an item is the most frequent; what "
+        "permute_and_flip shows is biased",
     ),
     "survey": ("warner", "of the survey designs the one with the least variance at any epsilon"),
 }

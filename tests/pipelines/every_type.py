@@ -103,9 +103,9 @@ def position_means(values: Sequence[object]) -> dict[tuple[str, str], float]:
 GRADES = ("bad", "ok", "good")
 
 
-def ordinal(mechanism: str) -> Kind:
+def ordinal(mechanism: str, kind: str) -> Kind:
     line = f"type: ordinal, values: [{', '.join(GRADES)}], mechanism: {mechanism}"
-    return Kind(line, choice(GRADES, (2, 3, 4)), shares(*GRADES))
+    return Kind(line, choice(GRADES, (2, 3, 4)), shares(*GRADES, kind=kind))
 
 
 def survey(mechanism: str) -> Kind:
@@ -162,8 +162,8 @@ KINDS: Mapping[str, Kind] = {
     "sampled_bit": number("{bit_aware: sampled, bits: 6}"),
     "sampled_bits": number("{bit_aware: sampled, bits: 6, count: 2}"),
     "split_bits": number("{bit_aware: split, bits: 4}"),
-    "ordinal_grr": ordinal("grr"),
-    "brr": ordinal("{brr: {subset_size: 1}}"),
+    "ordinal_grr": ordinal("grr", "share"),
+    "brr": ordinal("{brr: {subset_size: 1}}", "group"),
     "points": Kind(
         "type: ordinal, range: [0, 100], points: 11, outside: clip, "
         "mechanism: {brr: {subset_size: 3}}",

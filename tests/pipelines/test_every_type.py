@@ -12,7 +12,10 @@ from statistical import check_normal
 from mechanisms.registry import REGISTRY, mechanisms_for
 from mechanisms.top_item.permute_and_flip import PermuteAndFlip
 from pipelines.bounded.run import aggregate
+from pipelines.exporter.database import Database
+from pipelines.results.reader import ResultsReader
 from pipelines.sinks.sql import Results, of_state
+from sotto import cli
 from sotto.plan.metric import TYPES
 
 pytestmark = pytest.mark.slow
@@ -28,14 +31,20 @@ def sent():
 
 
 @pytest.fixture(scope="module")
-def rows(sent, tmp_path_factory):
+def state(sent, tmp_path_factory):
     folder, plan = tmp_path_factory.mktemp("every"), every_plan()
+    state = Path(folder / "state")
     result = aggregate(
-        logged(sent, folder), folder / "state", [plan], candidates={plan.fingerprint: CANDIDATES}
+        logged(sent, folder), state, [plan], candidates={plan.fingerprint: CANDIDATES}
     )
     assert result.rejects == {}
+    return state
+
+
+@pytest.fixture(scope="module")
+def rows(state):
     found: dict[str, dict[tuple[str, str], dict[str, object]]] = {}
-    with Results(of_state(Path(folder / "state"))) as results:
+    with Results(of_state(state)) as results:
         for row in results.estimates():
             key = str(row["kind"]), str(row["item"])
             found.setdefault(str(row["metric"]), {})[key] = row
@@ -83,10 +92,29 @@ def test_releases_have_the_law_of_permute_and_flip(sent, rows):
         expected = sum(chances[counts] * times for counts, times in laws.items())
         spread = sum(chances[c] * (1 - chances[c]) * times for c, times in laws.items())
         row = found["share", name]
-        assert (row["n"], row["method"], row["standard_error"]) == (n, "biased", 0.0)
+        assert (row["n"], row["method"]) == (n, "biased")
         # No share of devices that have an item most often is told from none.
         assert row["detection_floor"] is None
         check_normal(row["value"], expected / n, spread**0.5 / n, label=f"{name}, seed {SEED}")
+
+
+def test_an_estimate_that_is_known_to_be_biased_has_no_interval_and_is_marked(state, capsys):
+    with ResultsReader.of_state(state) as reader:
+        found = [row for row in reader.estimates() if row.value is not None]
+    biased = {(row.metric, row.kind) for row in found if row.biased}
+    assert {("permute_and_flip", "share"), ("brr", "share"), ("square_wave", "cdf")} <= biased
+    brr = {"brr", "points"}
+    assert {metric for metric, _ in biased} == {"permute_and_flip", "square_wave", *brr}
+    for row in found:
+        if row.biased:
+            assert (row.low, row.high, row.standard_error, row.detection_floor) == (None,) * 4
+    assert cli.main(["estimates", "--state", str(state)]) == 0
+    printed = capsys.readouterr().out
+    assert "biased (em)" in printed
+    assert "biased (smoothed)" in printed
+    exposed = Database(of_state(state), 1_000_000).read().popitem()[1].estimates
+    ends = {row.metric: row.low for row in exposed if row.method == "biased"}
+    assert set(ends.values()) == {None}
 
 
 def test_every_type_and_mechanism_is_there():

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
+import sqlite3
+from contextlib import closing
 from html import escape
 
 import pytest
 from html_pages import Html
-from invented_results import NASTY, PLAN, write_results
+from invented_results import NASTY, PLAN, app_of, ask, write_results
 
 from pipelines.results.reader import ResultsReader
 from pipelines.web import charts, metric, rendering, views, words
@@ -104,6 +107,25 @@ def test_what_is_withheld_is_named_with_its_reason(snapshot, file_html):
     html = Html(rendering.served_page(rendering.make(METRIC, view), leave=False))
     assert "Estimates are withheld: 7 reports, the plan asks for 20" in html.text
     assert "12.5" not in html.text
+
+
+def test_a_biased_estimate_says_so_and_has_no_interval_on_any_page(tmp_path):
+    url = write_results(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
+        connection.execute(
+            "UPDATE stored_estimates SET method = 'biased', standard_error = NULL, low = NULL, "
+            "high = NULL WHERE metric = 'theme' AND value IS NOT NULL"
+        )
+    reader = ResultsReader(url, plans=[PLAN])
+    biased = Snapshot(reader, reader.revision())
+    assert "light60 %biased, no interval" in Html(page(biased, OVERVIEW)).text
+    shown = Html(page(biased, METRIC, name="theme")).text
+    assert "60 % biased, no interval" in shown
+    assert "biased: of what devices sent, which need not be what was true" in shown
+    assert "interval of 95 % 5" not in shown
+    assert "biased" not in Html(page(biased, METRIC, name="page")).text
+    (row, *_) = json.loads(ask(app_of(url), "/api/v1/shares?metric=theme").text)["shares"]
+    assert (row["share"], row["low"], row["method"], row["biased"]) == (0.6, None, "biased", True)
 
 
 def test_the_public_has_estimates_and_plans_alone(snapshot, file_html):

@@ -29,7 +29,9 @@ PLAN = (
      window: 28d, ladder: *ladder}
   speed:
     {type: number, range: [0, 1], outside: clip, mechanism: duchi, window: 28d, ladder: *ladder}
-  named: {type: top_item, domain: [x, y, z], outside: x, clip: 9, window: 28d, ladder: *ladder}
+  named:
+    {type: top_item, domain: [x, y, z], outside: x, clip: 9, mechanism: permute_and_flip,
+     window: 28d, ladder: *ladder}
   model:
     {type: boolean, window: 28d, repeat: {constant: true},
      ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 4}]}

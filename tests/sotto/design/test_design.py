@@ -168,7 +168,10 @@ def test_the_command_answers_for_a_plan(capsys, tmp_path):
         ("--type boolean --epsilon 1 --confidence nan", "confidence"),
         ("--type string --epsilon 1", "strings need candidates"),
         ("--type boolean --epsilon 2 --period-ceiling 1", "pays for epsilon 1"),
-        ("--type top_item --domain 9 --epsilon 1", "top_response's is"),
+        (
+            "--type top_item --domain 9 --epsilon 1 --mechanism permute_and_flip",
+            "top_response's is",
+        ),
     ],
 )
 def test_what_cannot_be_is_one_line(capsys, options, message):

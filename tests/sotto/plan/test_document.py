@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mechanisms.registry import mechanisms_for
 from sotto.errors import ParameterError, PlanError
-from sotto.plan.choice import Asked, choose_category, choose_number, spec_of
+from sotto.plan.choice import Asked, choose, choose_category, choose_number, spec_of
 from sotto.plan.compile import load_plan, parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.durations import duration_text, parse_duration
@@ -210,6 +210,10 @@ class TestChooser:
         assert larger.why.startswith("least variance at the last level (n times")
 
     @pytest.mark.slow
+    def test_a_top_item_is_estimated_without_bias_unless_the_plan_says_otherwise(self):
+        asked = Asked("top_item", {"domain_size": 3, "clip": 9}, (1_000_000,), "screen")
+        assert choose(asked).spec == {"name": "top_response", "domain_size": 3, "clip": 9}
+
     def test_what_has_more_counts_than_fit_is_not_chosen(self):
         asked = category(100_000, 4_000_000)
         assert choose_category(asked).spec["name"] == "local_hashing"
