@@ -307,8 +307,9 @@ class Client:
         """Return the arm of the plan's experiment that this device is in; None if in none.
 
         It follows from a secret that the device draws when consent is given, and is sent with each
-        report. Without consent a device is in no arm, and after a withdrawal the secret is erased:
-        who agrees again draws again. Raises ParameterError if the plan has no such experiment, and
+        report. Without consent a device is in no arm. The secret is erased when the budget period
+        of a withdrawal is over: a person who agrees again within it is in the same arm, later the
+        arm is drawn again. Raises ParameterError if the plan has no such experiment, and
         StoreError if the store cannot be read.
         """
         if self.settings.disabled:

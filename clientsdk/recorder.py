@@ -212,7 +212,7 @@ class Recorder:
 
     def _arm(self) -> str | None:
         store, experiment = self._store, self._plan.experiment
-        if experiment is None or not store.arm_secret or not store.consented:
+        if experiment is None or not store.arm_secret or not store.agreed_to_any:
             return None
         return experiment.arm(store.arm_secret, self._plan.collector)
 

@@ -97,7 +97,7 @@ class Store:
         self.ceilings: Ceilings = own
         self.identity = Identity(b"")
         self.panel: panels.Panel
-        #: The secret by which an experiment's arm is known; empty while consent is not given.
+        #: The secret by which an experiment's arm is known; empty if there is none.
         self.arm_secret = b""
         self.buffer: list[Recording] = []
         self.lapsed = self.misdated = 0
@@ -135,6 +135,11 @@ class Store:
         return self.consent is GIVEN and (
             not self.said or consent_groups.of(self.said, group or self._alone) is GIVEN
         )
+
+    @property
+    def agreed_to_any(self) -> bool:
+        """Whether there may be a metric that consent is given to."""
+        return self.consent is GIVEN and consent_groups.anything(self.said)
 
     @property
     def group_withdrawn(self) -> bool:
@@ -332,8 +337,6 @@ class Store:
             connection.execute("UPDATE reservoir SET due = 0, chain = x'', cost = 0")
             claims.abandon(connection)
             permanent.erase(connection)
-            arms.erase(connection)
-            self.arm_secret = b""
             self.forget_periods(connection)
             self.outbox.named = False
             self.erasure.schedule(connection)
@@ -344,8 +347,7 @@ class Store:
 
     def draw_arm(self, connection: Connection) -> None:
         """Have a secret for an experiment's arm where consent is given and the plan has one."""
-        agreed = self.consented and consent_groups.anything(self.said)
-        if agreed and self.plans.opened.experiment is not None:
+        if self.agreed_to_any and self.plans.opened.experiment is not None:
             self.arm_secret = arms.prepare(connection, self._source)
 
     def agree(self, connection: Connection, groups: Collection[str] | None, *, again: bool) -> None:
@@ -370,12 +372,7 @@ class Store:
     def _say(self, connection: Connection, said: consent_groups.Said) -> None:
         consent_groups.write(connection, said)
         self.said = said
-        if consent_groups.anything(said):
-            self.draw_arm(connection)
-        else:
-            # Group by group everything was withdrawn.
-            arms.erase(connection)
-            self.arm_secret = b""
+        self.draw_arm(connection)
 
     def pin(self, connection: Connection, ceilings: Ceilings) -> None:
         if ceilings != self.ceilings:
@@ -435,6 +432,10 @@ class Store:
         connection.execute("UPDATE device SET period = ?", (period,))
         connection.execute("DELETE FROM reservoir")
         claims.forget(connection, period)
+        if not self.agreed_to_any:
+            # Kept while the pseudonym was: two arms under one would show the withdrawal.
+            arms.erase(connection)
+            self.arm_secret = b""
         self.accounts.refresh(connection, period)
         self._identify(connection, secret)
         self.refusals.clear()

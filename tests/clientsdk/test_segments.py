@@ -138,16 +138,57 @@ def test_what_is_sent_says_the_arm_that_the_app_was_told():
     assert set(told) == {None, "control", "treatment"}
 
 
-def test_a_withdrawal_erases_the_secret_and_who_agrees_again_draws_another(path):
+def in_file(secret, path):
+    files = [path, path.with_name(f"{path.name}-wal")]
+    return any(secret in file.read_bytes() for file in files if file.exists())
+
+
+def test_the_period_after_a_withdrawal_erases_the_secret_and_consent_then_draws_another(path):
     client = device(segmented(), state=path)
     secret = secret_of(client)
     client.withdraw_consent()
+    assert client.arm("onboarding") is None
+    client.clock.advance(days=7)
+    client.flush()
     assert (client.arm("onboarding"), secret_of(client)) == (None, b"")
-    files = [path, path.with_name(f"{path.name}-wal")]
-    assert not any(secret in file.read_bytes() for file in files if file.exists())
+    assert not in_file(secret, path)
     client.give_consent(again=True)
     assert len(secret_of(client)) == SECRET_BYTES
     assert secret_of(client) != secret
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_no_pseudonym_shows_two_arms_after_a_withdrawal(tmp_path, in_memory):
+    """The collector reads the arms under each pseudonym: two of them would be a withdrawal."""
+    arms_later = Counter()
+    for seed in range(30):
+        state = NO_LIFETIME_BOUND if in_memory else tmp_path / f"{seed}.db"
+        client = device(segmented(segments=[]), seed=seed, state=state)
+        for _ in range(3):
+            client.record("colour", "a")
+            client.clock.advance(hours=3)
+            client.flush()
+            client.withdraw_consent()
+            client.give_consent(again=True)
+        before = client.arm("onboarding")
+        client.withdraw_consent()
+        client.clock.advance(days=7)
+        client.give_consent(again=True)
+        arms_later[client.arm("onboarding") == before] += 1
+        client.record("colour", "a")
+        client.clock.advance(hours=3)
+        client.flush()
+        shown = {}
+        for _, body in client.publisher.messages:
+            message = decode_message(body)
+            for group in message.groups:
+                for row in group.rows:
+                    shown.setdefault(row.pseudonym, set()).add(message.cell)
+        assert len(shown) == 2
+        assert {len(found) for found in shown.values()} == {1}
+        client.close()
+    # In the next period the arm is drawn again.
+    assert arms_later[False] > 0
 
 
 def test_who_withdraws_group_by_group_is_in_no_arm_once_nothing_is_left(path):
@@ -159,11 +200,13 @@ def test_who_withdraws_group_by_group_is_in_no_arm_once_nothing_is_left(path):
     client.withdraw_consent(groups=["looks"])
     assert (client.arm("onboarding"), secret_of(client)) == (arm, secret)
     client.withdraw_consent(groups=["speed"])
-    assert (client.arm("onboarding"), secret_of(client)) == (None, b"")
+    assert client.arm("onboarding") is None
+    client.clock.advance(days=7)
+    client.flush()
+    assert secret_of(client) == b""
     client.close()
-    files = [path, path.with_name(f"{path.name}-wal")]
-    assert not any(secret in file.read_bytes() for file in files if file.exists())
-    client = device(compiled, state=path, seed=2, consent=False)
+    assert not in_file(secret, path)
+    client = device(compiled, state=path, seed=2, consent=False, clock=client.clock)
     assert secret_of(client) == b""
     client.give_consent(groups=["speed"], again=True)
     assert len(secret_of(client)) == SECRET_BYTES
