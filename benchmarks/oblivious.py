@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from benchmarks.harness import Table, cpu_seconds
 from clientsdk.publishers import Publisher
-from clientsdk.publishers.encapsulation import KeyConfiguration
+from clientsdk.publishers.ohttp import KeyConfiguration
 from clientsdk.publishers.http import HttpPublisher
 from clientsdk.publishers.ohttp import ObliviousPublisher
 from deploy.ohttp.service import LocalGateway

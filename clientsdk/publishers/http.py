@@ -13,18 +13,19 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from operator import itemgetter
 from urllib.parse import quote, urlsplit
 
 from clientsdk.publishers import pseudonym_in
 from sotto.errors import ParameterError, PlanError, PublishError, is_number, wrong_type
-from sotto.plan.compiled import CompiledPlan, canonical
+from sotto.plan.compiled import CompiledPlan, canonical, fingerprint_of
 from sotto.wire.batch import join_messages
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Bytes of an answer that are read: what is posted is answered with a line, plans are larger.
-ANSWER_BYTES, _PLANS_BYTES = 4096, 4 << 20
+_ANSWER_BYTES, _PLANS_BYTES = 4096, 4 << 20
 #: Seconds without a message after which a connection is not used again: the collector has closed
 #: it, or is about to.
 _IDLE = 10.0
@@ -125,13 +126,36 @@ class HttpPublisher:
             # The collector has closed it since.
         self._conclude(self._attempt(self._collector.connection(), body, deadline))
 
+    def _get(self, path: str, most: int, deadline: float) -> bytes:
+        """Return the first bytes, ``most``, of what the collector has at a path.
+
+        The request has a connection of its own and no key, so that it is joined to no message. It
+        ends by the deadline, on the monotonic clock. Raises PublishError.
+        """
+        request = self._request(self._collector.connection(), "GET", path, {}, None, most)
+        request.send(deadline)
+        request.connection.close()
+        request.require_success()
+        return request.answer
+
     def _attempt(
         self, connection: http.client.HTTPConnection, body: bytes, deadline: float
     ) -> Request:
-        path = self._collector.path + "/v1/reports"
-        request = Request(connection, "POST", path, body, self._headers, ANSWER_BYTES)
+        what = "POST", "/v1/reports", self._headers, body, _ANSWER_BYTES
+        request = self._request(connection, *what)
         request.send(deadline)
         return request
+
+    def _request(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        most: int,
+    ) -> Request:
+        return Request(connection, method, self._collector.path + path, body, headers, most)
 
     def _conclude(self, request: Request) -> None:
         """Keep the connection of a request that has succeeded; raise for any other."""
@@ -156,7 +180,7 @@ class HttpPublisher:
 
 
 def fetch_plan(
-    url: str,
+    url: str | HttpPublisher,
     collector: str,
     *,
     expect: str | Collection[str],
@@ -166,21 +190,25 @@ def fetch_plan(
     """Ask a collector for the newest document of a plan that the app was made for.
 
     The request has no key, no cookie and nothing that was served before: all devices send the same
-    bytes. What is served and not pinned is passed over.
+    bytes. What is served and not pinned is passed over: only a document that has an expected
+    fingerprint is read as a plan.
 
     Parameters
     ----------
-    url : str
-        As of :class:`HttpPublisher`.
+    url : str or HttpPublisher
+        The collector's, as of :class:`HttpPublisher`; or a publisher, whose way the request takes.
+        An app that reports through a relay gives its
+        :class:`~clientsdk.publishers.ohttp.ObliviousPublisher`: with a URL the collector would see
+        the device's address.
     collector : str
         Its name, as in the plan.
     expect : str or collection of str
         Fingerprints that the app was made for, 64 hexadecimal digits each, of which the plan with
         the highest version is returned.
     timeout : float, in [0.5, 600]
-        Seconds that all of it may take.
+        Seconds that all of it may take, from connecting to reading the plan.
     context : ssl.SSLContext, optional
-        As of :class:`HttpPublisher`.
+        As of :class:`HttpPublisher`; for a URL alone.
 
     Raises
     ------
@@ -200,32 +228,50 @@ def fetch_plan(
             "expect must be fingerprints, 64 hexadecimal digits each, as sotto plan fingerprint "
             "prints them"
         )
-    address = Address(url, timeout, context)
-    path = f"{address.path}/v1/plans/{quote(collector, safe='')}"
-    request = Request(address.connection(), "GET", path, None, {}, _PLANS_BYTES)
-    request.send(time.monotonic() + timeout)
-    request.connection.close()
-    request.require_success()
+    if isinstance(url, HttpPublisher):
+        check_timeout(timeout)
+        publisher = url
+    else:
+        publisher = HttpPublisher(url, timeout=timeout, context=context)
+    deadline = time.monotonic() + timeout
+    path = f"/v1/plans/{quote(collector, safe='')}"
+    answer = publisher._get(path, _PLANS_BYTES, deadline)
     try:
-        documents = list(json.loads(request.answer)["plans"])
+        documents = list(json.loads(answer)["plans"])
     except (ValueError, TypeError, KeyError, RecursionError):
         raise PublishError("the collector's answer is no list of plans") from None
-    wanted = {each.lower() for each in pinned}
-    found = [plan for plan in map(_plan, documents) if plan and plan.fingerprint_hex in wanted]
-    if not found:
+    found = _newest(documents, {each.lower() for each in pinned}, deadline)
+    if found is None:
         raise PlanError(
             f"the collector serves {len(documents)} plans, and none with a fingerprint that this "
             "app expects"
         )
-    return max(found, key=lambda plan: (plan.version, plan.expires))
+    return found
 
 
-def _plan(document: object) -> CompiledPlan | None:
-    """Return the plan that a document describes, None if this version of Sotto cannot read it."""
-    try:
-        return CompiledPlan.from_json(canonical(document))  # type: ignore[arg-type]
-    except (ValueError, TypeError, RecursionError):
-        return None
+def _newest(documents: list[object], wanted: set[str], deadline: float) -> CompiledPlan | None:
+    """Return the newest plan with a wanted fingerprint; PublishError once the deadline is over.
+
+    Fingerprints are compared before a document is read as a plan, which takes long.
+    """
+    found: list[tuple[int, int, object]] = []
+    for document in documents:
+        _require_time(deadline)
+        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            if fingerprint_of(document).hex() in wanted:  # type: ignore[arg-type]
+                version, expires = document["version"], document["expires"]  # type: ignore[index]
+                if type(version) is type(expires) is int:
+                    found.append((version, expires, document))
+    for _, _, document in sorted(found, key=itemgetter(0, 1), reverse=True):
+        _require_time(deadline)
+        with suppress(ValueError, TypeError, RecursionError):
+            return CompiledPlan.from_json(canonical(document))  # type: ignore[arg-type]
+    return None
+
+
+def _require_time(deadline: float) -> None:
+    if time.monotonic() >= deadline:
+        raise PublishError("the collector did not answer in time")
 
 
 class Request(threading.Thread):
@@ -240,7 +286,7 @@ class Request(threading.Thread):
         method: str,
         path: str,
         body: bytes | None,
-        headers: dict[str, str],
+        headers: Mapping[str, str],
         most: int,
     ) -> None:
         super().__init__(name="sotto-http", daemon=True)
@@ -326,6 +372,14 @@ def seconds(text: str | None) -> float | None:
     return float(text) if text is not None and text.isascii() and text.isdecimal() else None
 
 
+def check_timeout(timeout: object) -> None:
+    """Raise ParameterError unless a timeout is a number of seconds in [0.5, 600]."""
+    if not is_number(timeout):
+        raise wrong_type("timeout", "a number of seconds", timeout)
+    if not 0.5 <= timeout <= 600:
+        raise ParameterError(f"timeout {timeout} must be in [0.5, 600] seconds")
+
+
 class Address:
     """Where a collector is."""
 
@@ -334,12 +388,9 @@ class Address:
         expected = "url must be such as 'https://telemetry.example'"
         if not isinstance(url, str):
             raise wrong_type("url", "a text, such as 'https://telemetry.example'", url)
-        if not is_number(timeout):
-            raise wrong_type("timeout", "a number of seconds", timeout)
         if not isinstance(context, ssl.SSLContext | None):
             raise wrong_type("context", "an ssl.SSLContext, or None", context)
-        if not 0.5 <= timeout <= 600:
-            raise ParameterError(f"timeout {timeout} must be in [0.5, 600] seconds")
+        check_timeout(timeout)
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port

@@ -1,1 +1,1 @@
-"""Gateways of Oblivious HTTP: built with Go, and started on this machine."""
+"""The gateway of Oblivious HTTP: built with Go, and started on this machine."""

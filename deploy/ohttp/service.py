@@ -1,7 +1,4 @@
-"""A gateway on this machine: our own (``gateway/``), or Cloudflare's (``cloudflare/``).
-
-Both are built with ``go build``. Our own listens on loopback; Cloudflare's on all addresses.
-"""
+"""A gateway on this machine, on loopback: built with ``go build`` from ``gateway/``."""
 
 from __future__ import annotations
 
@@ -20,10 +17,6 @@ from deploy.ports import HOST, free_ports, require_free
 from deploy.process import Process, wait_until_ready
 
 SOURCE = Path(__file__).parent / "gateway"
-#: Pins the version of Cloudflare's gateway, and what that is built from.
-CLOUDFLARE = Path(__file__).parent / "cloudflare"
-#: How its module calls itself.
-CLOUDFLARE_MODULE = "github.com/cloudflare/app-gateway-go"
 #: The programs and Go's cache.
 BUILT = ROOT / "build" / "ohttp"
 #: How long fetching and building, and a start, may take, in seconds.
@@ -32,8 +25,8 @@ BUILD_SECONDS, START_SECONDS = 600, 60
 _USUAL = "/usr/local/go/bin"
 
 
-def program(source: Path = SOURCE, package: str = ".") -> Path:
-    """Return a package's program, built if it is not there yet; ``source`` has its ``go.mod``.
+def program(source: Path = SOURCE) -> Path:
+    """Return the program, built if it is not there yet; ``source`` has its ``go.mod``.
 
     Raises
     ------
@@ -46,11 +39,11 @@ def program(source: Path = SOURCE, package: str = ".") -> Path:
     built = BUILT / f"{source.name}-{hashlib.sha256(sources).hexdigest()[:12]}"
     with locked(BUILT / "lock"):
         if not built.exists():
-            _build(source, package, built)
+            _build(source, built)
     return built
 
 
-def _build(source: Path, package: str, to: Path) -> None:
+def _build(source: Path, to: Path) -> None:
     go = shutil.which("go") or shutil.which("go", path=_USUAL)
     if go is None:
         raise MissingToolError("Go is not installed: install Go 1.24 or newer (https://go.dev/dl)")
@@ -59,7 +52,7 @@ def _build(source: Path, package: str, to: Path) -> None:
     settings = {"GOCACHE": str(BUILT / "cache"), "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
     try:
         done = subprocess.run(
-            [go, "build", "-mod=readonly", "-trimpath", "-o", str(unfinished), package],
+            [go, "build", "-mod=readonly", "-trimpath", "-o", str(unfinished), "."],
             cwd=source,
             env={**os.environ, **settings},
             capture_output=True,
@@ -114,17 +107,13 @@ class LocalGateway:
         require_free(self.port)
         if not self.key_file.exists():
             self.write_keys({1: secrets.token_bytes(32)})
-        self._process.start(*self._command(origin, collector))
+        command = [str(program()), "-listen", f"{HOST}:{self.port}", "-keys", str(self.key_file)]
+        self._process.start([*command, "-origin", origin, "-collector", collector], {})
         try:
             wait_until_ready([self._process], lambda: bool(self._served()), START_SECONDS)
         except BaseException:
             self._process.kill()
             raise
-
-    def _command(self, origin: str, collector: str) -> tuple[list[str], dict[str, str]]:
-        """Return what starts it, and its environment."""
-        command = [str(program()), "-listen", f"{HOST}:{self.port}", "-keys", str(self.key_file)]
-        return [*command, "-origin", origin, "-collector", collector], {}
 
     def stop(self) -> bool:
         """Let it end; False if none was running."""
@@ -149,18 +138,3 @@ class LocalGateway:
                 return bytes(got.read())
         except (urllib.error.URLError, OSError):
             return b""
-
-
-class CloudflareGateway(LocalGateway):
-    """Cloudflare's gateway, for tests: it writes its seed to its log.
-
-    It takes the first seed of ``key_file``, derives identifiers of its own, and reaches the
-    collector under its ``origin``, with the scheme that apps use.
-    """
-
-    def _command(self, origin: str, collector: str) -> tuple[list[str], dict[str, str]]:
-        seed = self.key_file.read_text("ascii").split()[1]
-        settings = {"ALLOWED_TARGET_ORIGINS": origin, "SEED_SECRET_KEY": seed}
-        # It reads no arguments: the one here marks the process.
-        command = [str(program(CLOUDFLARE, CLOUDFLARE_MODULE)), str(self.key_file)]
-        return command, {**settings, "PORT": str(self.port)}

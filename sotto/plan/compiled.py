@@ -238,13 +238,7 @@ class CompiledPlan:
         They are in every message, so what they cover could distinguish devices that were given
         plans that differ. Plans that differ only in owner, dates or texts have one fingerprint.
         """
-        document = self.document()
-        covered: dict[str, object] = {key: document[key] for key in document if key in _ON_THE_WIRE}
-        covered["metrics"] = [
-            {key: value for key, value in metric.items() if key in _METRIC_ON_THE_WIRE}
-            for metric in document["metrics"]
-        ]
-        return sha256(_FINGERPRINT + canonical(covered))
+        return fingerprint_of(self.document())
 
     @property
     def fingerprint_hex(self) -> str:
@@ -342,6 +336,16 @@ def _experiment(document: dict[str, object] | None) -> Experiment | None:
     fields = Fields(document, "experiment")
     arms = fields.items("arms", (str,)) or ()
     return Experiment(fields.take("name", str), arms, fields.take("share", int))
+
+
+def fingerprint_of(document: Mapping[str, Any]) -> bytes:
+    """Return the fingerprint that a compiled plan's document has, if it is one."""
+    covered: dict[str, object] = {key: document[key] for key in document if key in _ON_THE_WIRE}
+    covered["metrics"] = [
+        {key: value for key, value in metric.items() if key in _METRIC_ON_THE_WIRE}
+        for metric in document["metrics"]
+    ]
+    return sha256(_FINGERPRINT + canonical(covered))
 
 
 def canonical(document: Mapping[str, object]) -> bytes:
@@ -468,4 +472,5 @@ __all__ = [
     "brought_forward",
     "canonical",
     "check",
+    "fingerprint_of",
 ]

@@ -6,7 +6,7 @@ import pytest
 
 from deploy.errors import MissingToolError, UnavailableError
 from deploy.ohttp import service
-from deploy.ohttp.service import CloudflareGateway, LocalGateway
+from deploy.ohttp.service import LocalGateway
 
 
 @pytest.fixture(scope="session")
@@ -24,14 +24,5 @@ def built(*of):
 @pytest.fixture
 def gateway(tmp_path, program):
     gateway = LocalGateway(tmp_path / "gateway")
-    yield gateway
-    gateway.stop()
-
-
-@pytest.fixture
-def cloudflare(tmp_path, monkeypatch):
-    monkeypatch.delenv("VERBOSE", raising=False)
-    built(service.CLOUDFLARE, service.CLOUDFLARE_MODULE)
-    gateway = CloudflareGateway(tmp_path / "gateway")
     yield gateway
     gateway.stop()

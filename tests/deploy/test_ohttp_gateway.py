@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 from oblivious import prefixed, served
 
-from clientsdk.publishers.binary_http import decode_response, encode_request
-from clientsdk.publishers.encapsulation import KeyConfiguration
+from clientsdk.publishers.ohttp import decode_response, encode_request
+from clientsdk.publishers.ohttp import KeyConfiguration
 from clientsdk.publishers.ohttp import ObliviousPublisher
 from deploy.errors import DeployError
 from deploy.ohttp import service
@@ -51,8 +51,11 @@ class _TargetHandler(BaseHTTPRequestHandler):
     server: Target
     protocol_version = "HTTP/1.1"
 
+    def do_GET(self) -> None:
+        self.do_POST()
+
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.asked.append((self.command, self.path, dict(self.headers), body))
         self.send_response(self.server.status)
         length = {} if self.server.status == 204 else {"Content-Length": len(self.server.content)}
@@ -95,7 +98,7 @@ def asked(gateway: LocalGateway, request: bytes, keys: bytes = b"", **headers: s
 
 
 def report(fields=(), authority: str = ORIGIN, path: str = "/v1/reports") -> bytes:
-    return encode_request("https", authority, path, fields, b"content")
+    return encode_request("POST", "https", authority, path, fields, b"content")
 
 
 def test_the_gateway_forwards_the_message_and_nothing_about_who_sent_it(gateway, target):
@@ -122,6 +125,19 @@ def test_the_gateway_forwards_the_message_and_nothing_about_who_sent_it(gateway,
             b"content",
         )
     ]
+
+
+def test_the_gateway_asks_for_plans_and_says_nothing_about_who_asks(gateway, target):
+    gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
+    target.status, target.content = 200, bytes(range(256)) * 4096
+    fields = [("authorization", "Bearer key"), ("if-none-match", "a"), ("cookie", "who=me")]
+    where = "GET", "https", ORIGIN, "/v1/plans/fleet.example"
+    answer = asked(gateway, encode_request(*where, fields, b""))
+    assert (answer.status, answer.content) == (200, target.content)
+    assert target.asked == [("GET", "/v1/plans/fleet.example", {"Host": ORIGIN}, b"")]
+    for path in ("/v1/reports", "/v1/plans/", "/v1/plans/a?b", "/v1/plans/../reports", "/metrics"):
+        assert asked(gateway, encode_request("GET", "https", ORIGIN, path, [], b"")).status == 403
+    assert len(target.asked) == 1
 
 
 def test_the_gateway_takes_chacha20_too(gateway, target):
@@ -154,10 +170,10 @@ def test_the_gateway_forwards_to_its_collector_alone_and_survives_what_is_damage
     for other in ("/v1/plans/x", "/", "/v1/reports?key=1", "/v1/../v1/reports"):
         assert asked(gateway, report(path=other)).status == 403, other
     control = prefixed(b"POST", b"https", ORIGIN.encode(), b"/v1/reports")
-    get = b"\0" + prefixed(b"GET", b"https", ORIGIN.encode(), b"/v1/reports") + b"\0\0\0"
+    put = b"\0" + prefixed(b"PUT", b"https", ORIGIN.encode(), b"/v1/reports") + b"\0\0\0"
     huge = b"\xff" * 8
     damaged = (
-        *(b"", b"\0", b"\1\x40\xc8", b"\2" + control, get, bytes(1024)),
+        *(b"", b"\0", b"\1\x40\xc8", b"\2" + control, put, bytes(1024)),
         *(b"\0" + huge, b"\0" + control + huge, b"\0" + control + b"\0" + huge),
         b"\0" + control + b"\0\1c" + huge,
         b"\0" + control + b"\0\1c" + prefixed(prefixed(b"trailer", b"text")),

@@ -1,8 +1,9 @@
 // A gateway of Oblivious HTTP (RFC 9458) for one collector.
 //
-// It decrypts requests that come through a relay, forwards the messages in them to the collector,
-// and encrypts the answers. It logs nothing about requests, keeps nothing, forwards to nobody else,
-// and passes on two header fields alone: the type of the content and the app's key.
+// It decrypts requests that come through a relay, forwards the messages in them, and requests for
+// plans, to the collector, and encrypts the answers. It logs nothing about requests, keeps nothing,
+// forwards to nobody else, and passes on two header fields of messages alone: the type of the
+// content and the app's key.
 package main
 
 import (
@@ -16,6 +17,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -26,10 +28,12 @@ import (
 )
 
 const (
-	// Bytes of a request, and of the collector's answer, at most.
+	// Bytes of a request, of the collector's answer, and of the plans that it serves, at most.
 	mostRequest = 4 << 20
 	mostAnswer  = 64 << 10
-	// Bytes of all requests that are not answered yet, and seconds after which to come again.
+	mostPlans   = 4 << 20
+	// Bytes of all requests that are not answered yet, room for the plans that they ask for
+	// included, and seconds after which to come again.
 	mostHeld = 64 << 20
 	busy     = "5"
 	// What a request begins with: key identifier, KEM, KDF, AEAD, and the encapsulated secret.
@@ -50,6 +54,9 @@ type gateway struct {
 	client    *http.Client
 	held      atomic.Int64
 }
+
+// plansOf is what a device may ask for: the plans of a collector.
+var plansOf = regexp.MustCompile(`^/v1/plans/[A-Za-z0-9][A-Za-z0-9_.\-]*$`)
 
 var errFull = errors.New("too many bytes wait")
 
@@ -222,26 +229,39 @@ func (g *gateway) ask(outer *http.Request, inner []byte) []byte {
 		return answerOf(http.StatusBadRequest, nil, nil)
 	}
 	asked, err := ohttp.UnmarshalBinaryRequest(inner)
-	if err != nil || asked.Method != http.MethodPost {
+	if err != nil || (asked.Method != http.MethodPost && asked.Method != http.MethodGet) {
 		return answerOf(http.StatusBadRequest, nil, nil)
 	}
-	if asked.Host != g.origin || asked.URL.Path != reports || asked.URL.RawQuery != "" {
+	most, names := int64(mostAnswer), []string{"Content-Type", "Authorization"}
+	allowed := asked.URL.EscapedPath() == reports
+	if asked.Method == http.MethodGet {
+		// Nothing but the collector's name goes on, so that all who ask for plans look alike.
+		most, names = mostPlans, nil
+		allowed = plansOf.MatchString(asked.URL.EscapedPath())
+	}
+	if asked.Host != g.origin || !allowed || asked.URL.RawQuery != "" {
 		return answerOf(http.StatusForbidden, nil, nil)
 	}
-	request, err := http.NewRequestWithContext(outer.Context(), http.MethodPost, g.collector.JoinPath(reports).String(), asked.Body)
+	if asked.Method == http.MethodGet {
+		defer g.held.Add(-mostPlans)
+		if g.held.Add(mostPlans) > mostHeld {
+			return answerOf(http.StatusServiceUnavailable, http.Header{"Retry-After": {busy}}, nil)
+		}
+	}
+	request, err := http.NewRequestWithContext(outer.Context(), asked.Method, g.collector.JoinPath(asked.URL.EscapedPath()).String(), asked.Body)
 	if err != nil {
 		return answerOf(http.StatusBadRequest, nil, nil)
 	}
 	request.ContentLength = asked.ContentLength
 	request.Host = g.origin
 	request.Header.Set("User-Agent", "")
-	copyFields(request.Header, asked.Header, "Content-Type", "Authorization")
+	copyFields(request.Header, asked.Header, names...)
 	response, err := g.client.Do(request)
 	if err != nil {
 		return answerOf(http.StatusBadGateway, nil, nil)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
+	body, err := io.ReadAll(io.LimitReader(response.Body, most))
 	if err != nil {
 		return answerOf(http.StatusBadGateway, nil, nil)
 	}

@@ -7,13 +7,13 @@ import random
 import pytest
 from oblivious import known, prefixed, varint
 
-from clientsdk.publishers.binary_http import Response, decode_response, encode_request
+from clientsdk.publishers.ohttp import Response, decode_response, encode_request
 from sotto.errors import FormatError
 
 
 def test_a_request_is_control_data_fields_content_and_padding():
     fields = [("content-type", "text/plain"), ("authorization", "Bearer k")]
-    request = encode_request("https", "example.com", "/path", fields, b"content")
+    request = encode_request("POST", "https", "example.com", "/path", fields, b"content")
     section = prefixed(b"content-type", b"text/plain", b"authorization", b"Bearer k")
     control = prefixed(b"POST", b"https", b"example.com", b"/path")
     expected = b"\0" + control + prefixed(section, b"content") + b"\0"
@@ -33,7 +33,7 @@ def test_a_request_is_control_data_fields_content_and_padding():
     ],
 )
 def test_the_length_of_a_request_is_a_power_of_two(content, length):
-    request = encode_request("https", "telemetry.example", "/v1/reports", [], b"\xff" * content)
+    request = encode_request("POST", "https", "telemetry.example", "/v1/reports", [], b"\xff" * content)
     assert len(request) == length
     assert b"\xff" * content in request
 

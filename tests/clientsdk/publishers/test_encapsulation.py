@@ -10,7 +10,7 @@ from oblivious import Gateway
 from pyhpke import AEADId, CipherSuite, KEMId, KEMKeyPair
 from scripts import ROOT
 
-from clientsdk.publishers.encapsulation import Exchange, KeyConfiguration
+from clientsdk.publishers.ohttp import Exchange, KeyConfiguration
 from sotto.errors import FormatError, ParameterError
 
 #: RFC 9458, appendix A.
@@ -70,7 +70,7 @@ def test_there_and_back(aead):
 
 FORKS = """\
 import os, sys
-from clientsdk.publishers.encapsulation import KeyConfiguration
+from clientsdk.publishers.ohttp import KeyConfiguration
 configuration = KeyConfiguration.parse(bytes.fromhex(sys.argv[1]))
 configuration.encapsulate(b"request")
 os.fork(), os.fork()

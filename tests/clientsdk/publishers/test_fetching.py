@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 from device_plans import metric, plan
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, fetch_plan
+from clientsdk.publishers import http
 from pipelines.collector.plans import Plans
 from sotto.errors import ParameterError, PlanError, PublishError
+from sotto.plan.compiled import CompiledPlan
 
 PLAN = plan(metric("colour"))
 NEXT = replace(PLAN, version=PLAN.version + 1)
@@ -30,7 +34,11 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Set-Cookie", "a=b")
         self.send_header("Retry-After", "7")
         self.end_headers()
-        self.wfile.write(self.server.content)
+        with contextlib.suppress(OSError):
+            self.wfile.write(self.server.content)
+            while self.server.drips and not self.server.ended.wait(0.05):
+                self.wfile.write(b" ")
+                self.wfile.flush()
 
     def log_message(self, *_: object) -> None:
         pass
@@ -45,6 +53,9 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.status, self.content, self.pause = 200, Plans([PLAN, LATER, OTHER]).body, 0.0
+        #: Whether an answer goes on, byte by byte, until the test has ended.
+        self.drips = False
+        self.ended = threading.Event()
         self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -53,6 +64,7 @@ class Server(ThreadingHTTPServer):
 def server():
     with Server() as server:
         yield server
+        server.ended.set()
         server.shutdown()
 
 
@@ -130,6 +142,63 @@ def test_size_and_time_are_bounded(server):
     with pytest.raises(PublishError, match="in time"):
         fetch(server, PLAN, timeout=0.5)
     assert time.monotonic() - begin < 300
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """The documents that were built as plans: with their mechanisms, which takes long."""
+    documents: list[bytes] = []
+    build = CompiledPlan.from_json
+
+    def counting(data: bytes, *name: str) -> CompiledPlan:
+        documents.append(data)
+        return build(data, *name)
+
+    monkeypatch.setattr(CompiledPlan, "from_json", counting)
+    return documents
+
+
+def many(number: int, **changes: object) -> list[object]:
+    document = json.loads(PLAN.to_json())
+    return [{**document, "expires": PLAN.expires + each, **changes} for each in range(number)]
+
+
+def test_no_document_is_built_but_one_with_an_expected_fingerprint(server, built):
+    strange = many(500, version=PLAN.version + 7)
+    documents = [*strange, json.loads(NEXT.to_json()), *many(20), json.loads(LATER.to_json())]
+    server.content = json.dumps({"plans": documents}).encode()
+    assert fetch(server, NEXT, PLAN) == LATER
+    assert built == [LATER.to_json()]
+    with pytest.raises(PlanError):
+        fetch(server, replace(PLAN, plan="another"))
+    assert len(built) == 1
+
+
+def test_documents_that_only_seem_to_be_the_newest_are_passed_over(server, built):
+    strange = [*many(3, owner=""), *many(2, extra=1), *many(2, expires="late"), *many(1, owner=7)]
+    server.content = json.dumps({"plans": [*strange, json.loads(PLAN.to_json())]}).encode()
+    assert fetch(server, PLAN) == PLAN
+    assert len(built) <= 7
+
+
+def test_the_deadline_also_ends_the_reading_of_what_was_served(server, built, monkeypatch):
+    """Time passes with every document that is built; one more is never begun after the deadline."""
+    server.content = json.dumps({"plans": many(500, owner="")}).encode()
+    passed = iter(range(10**6))
+    begun = time.monotonic()
+    clock = SimpleNamespace(monotonic=lambda: begun + (next(passed) / 10 if built else 0.0))
+    monkeypatch.setattr(http, "time", clock)
+    with pytest.raises(PublishError, match="in time"):
+        fetch(server, PLAN, timeout=1)
+    assert 1 <= len(built) <= 11
+
+
+def test_an_answer_that_never_ends_is_given_up_at_the_deadline(server):
+    server.drips = True
+    with pytest.raises(PublishError, match="in time"):
+        fetch(server, PLAN, timeout=0.5)
+    # Its end comes with the test's, not before: the deadline has ended the request.
+    assert not server.ended.is_set()
 
 
 @pytest.mark.parametrize("expect", ["", "12", [], ["0" * 63], "g" * 64])

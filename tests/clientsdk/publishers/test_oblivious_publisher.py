@@ -9,16 +9,18 @@ import threading
 import time
 
 import pytest
-from device_plans import reporter
-from oblivious import Gateway, Relay, known
+from device_plans import metric, plan, reporter
+from oblivious import Gateway, Relay, known, varint
 
-from clientsdk.publishers.encapsulation import KeyConfiguration
+from clientsdk import fetch_plan
+from clientsdk.publishers.ohttp import KeyConfiguration
 from clientsdk.publishers.ohttp import ObliviousPublisher
 from sotto.errors import ParameterError, PublishError
 from sotto.wire.batch import join_messages, split_messages
 from sotto.wire.format import Row, encode_message
 
 COLLECTOR = "https://telemetry.example"
+PLAN = plan(metric("colour"))
 
 
 def message(pseudonym: bytes = b"p" * 16, rows: int = 1) -> bytes:
@@ -63,6 +65,42 @@ def publisher(relay, behind):
     )
     yield publisher
     publisher.close()
+
+
+def test_a_plan_is_fetched_through_the_relay_and_no_connection_goes_past_it(
+    publisher, relay, behind, monkeypatch
+):
+    """The collector sees the relay's address alone, and the relay neither plan nor collector."""
+    served = b'{"plans":[' + PLAN.to_json() + b"]}"
+    section = varint(len(served)) + served
+    behind.answer = b"\1" + varint(200) + b"\0" + section + b"\0"
+    reached = []
+    connect = socket.create_connection
+
+    def noting(address, *more, **options):
+        reached.append(address)
+        return connect(address, *more, **options)
+
+    monkeypatch.setattr(socket, "create_connection", noting)
+    publisher.publish(3, message())
+    found = fetch_plan(publisher, PLAN.collector, expect=PLAN.fingerprint_hex, timeout=300)
+    assert found == PLAN
+    assert set(reached) == {("127.0.0.1", relay.server_port)}
+    path = b"/v1/plans/" + PLAN.collector.encode()
+    head = b"\0\3GET\5https\x11telemetry.example" + bytes([len(path)]) + path
+    # Neither fields, of which the app's key would be one, nor content.
+    assert behind.requests[1] == (head + b"\0\0\0").ljust(1024, b"\0")
+    # To the relay it is a request like that of a message, and has a connection of its own.
+    report, asked = relay.passed
+    assert (len(asked.body), asked.headers, asked.path) == (
+        len(report.body),
+        report.headers,
+        report.path,
+    )
+    assert asked.client != report.client
+    behind.answer = known(404)
+    with pytest.raises(PublishError, match="the collector answered with status 404$"):
+        fetch_plan(publisher, PLAN.collector, expect=PLAN.fingerprint_hex, timeout=300)
 
 
 def messages_in(request: bytes) -> list[bytes]:
