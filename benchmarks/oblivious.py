@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 from benchmarks.harness import Table, cpu_seconds
 from clientsdk.publishers import Publisher
-from clientsdk.publishers.ohttp import KeyConfiguration
 from clientsdk.publishers.http import HttpPublisher
-from clientsdk.publishers.ohttp import ObliviousPublisher
+from clientsdk.publishers.ohttp import KeyConfiguration, ObliviousPublisher
 from deploy.ohttp.service import LocalGateway
 from deploy.ports import HOST
 from sotto.wire.batch import join_messages

@@ -372,7 +372,7 @@ def seconds(text: str | None) -> float | None:
     return float(text) if text is not None and text.isascii() and text.isdecimal() else None
 
 
-def check_timeout(timeout: object) -> None:
+def check_timeout(timeout: float) -> None:
     """Raise ParameterError unless a timeout is a number of seconds in [0.5, 600]."""
     if not is_number(timeout):
         raise wrong_type("timeout", "a number of seconds", timeout)

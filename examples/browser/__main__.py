@@ -40,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def page(plan: CompiledPlan, url: str) -> str:
     """Return the page's HTML."""
     template = (FOLDER / "page.html").read_text(encoding="utf-8")
-    parts = {"REPORTER": reporter(), "PLAN": _script(pinned(plan)), "URL": _script(url)}
+    # As a text: a literal's __proto__ would be no category.
+    text = json.dumps(pinned(plan), indent=1)
+    parts = {"REPORTER": reporter(), "PLAN": _script(text), "URL": _script(url)}
     for name, text in parts.items():
         template = template.replace(f"@{name}@", text)
     return template
@@ -95,9 +97,9 @@ def _metric(metric: CompiledMetric) -> dict[str, Any]:
     }
 
 
-def _script(value: object) -> str:
+def _script(value: str) -> str:
     """Return a value as a literal that can stand in a script of a page."""
-    return json.dumps(value, indent=1).replace("<", "\\u003c")
+    return json.dumps(value).replace("<", "\\u003c")
 
 
 if __name__ == "__main__":

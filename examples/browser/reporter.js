@@ -78,11 +78,54 @@ function inPanel(panel, period, turns) {
   return period - cycle * panel === turns[panel].turn;
 }
 
+// What an object itself has by a name: never what all objects inherit, such as `constructor`.
+const own = (object, name) => (Object.hasOwn(object, name) ? object[name] : undefined);
+
+// Milliseconds to wait after so many failures in a row, and after what the collector asks for.
+function pause(failures, hint) {
+  const least = /^[0-9]+$/.test(hint ?? "") ? Math.min(Number(hint), 86_400) * 1000 : 0;
+  // The next attempt after a first failure is the page's to time.
+  return least + (failures > 1 || least ? Math.min(600_000, 1000 * 2 ** failures) * chance() : 0);
+}
+
+// Choose the messages that leave now, by pseudonym. Each pseudonym waits by itself after a failure:
+// no answer to one's message has a part in when another's leaves.
+function ready(state, now) {
+  const chosen = new Set();
+  for (const [pseudonym, wait] of Object.entries(state.waits)) {
+    if (!state.pending.some((each) => each.pseudonym === pseudonym)) delete state.waits[pseudonym];
+    // The page was closed meanwhile: several may be late, and do not leave together.
+    else if (wait.until < now - 60_000) wait.until = now + 60_000 * chance();
+    else if (wait.until <= now) chosen.add(pseudonym);
+  }
+  // Messages of two pseudonyms that were not tried yet leave at least a minute apart, whatever
+  // becomes of them. Whether over two connections is up to the browser.
+  const first = state.pending.find(
+    ({ due, pseudonym }) =>
+      due <= now &&
+      due > (state.waits[pseudonym]?.since ?? -Infinity) &&
+      (pseudonym === state.sent || now >= state.quiet),
+  );
+  if (first !== undefined) {
+    state.sent = first.pseudonym;
+    state.quiet = now + 60_000 * (1 + chance());
+    const wait = (state.waits[first.pseudonym] ??= { until: now, failures: 0 });
+    wait.since = now;
+    if (wait.until <= now) chosen.add(first.pseudonym);
+  }
+  return [...chosen].map((pseudonym) => [
+    pseudonym,
+    state.pending.filter((each) => each.due <= now && each.pseudonym === pseudonym),
+  ]);
+}
+
 class Reporter {
   constructor(plan, url) {
     this.plan = plan;
     this.url = url;
     this.key = `sotto ${plan.collector}`;
+    // By pseudonym, while its messages are being sent.
+    this.sending = new Map();
   }
 
   // What is stored of a browser: its ledger, and messages that are still to be sent.
@@ -97,6 +140,7 @@ class Reporter {
       turns: {},
       pending: [],
     };
+    state.waits ??= {};
     // A later plan may lower the ceilings, never raise them.
     state.ceilings.period = Math.min(state.ceilings.period, period);
     state.ceilings.lifetime = Math.min(state.ceilings.lifetime, lifetime);
@@ -117,15 +161,18 @@ class Reporter {
     return this.change((state) => void (state.consent = true));
   }
 
-  // What was spent stays: it has been, or may have been, sent.
+  // What was spent stays: it has been, or may have been, sent. Nothing leaves any more.
   withdrawConsent() {
-    return this.change((state) => void Object.assign(state, { consent: false, pending: [] }));
+    for (const request of this.sending.values()) request?.abort();
+    return this.change((state) => {
+      Object.assign(state, { consent: false, pending: [], waits: {} });
+    });
   }
 
   // Randomize a value, charge it, and store the reports: the value itself is forgotten here.
   record(name, value) {
     const { plan } = this;
-    const metric = plan.metrics[name];
+    const metric = own(plan.metrics, name);
     if (metric === undefined) throw new RangeError(`the page's plan has no metric ${name}`);
     return this.change((state) => {
       const now = Date.now();
@@ -145,7 +192,7 @@ class Reporter {
       state.inPeriod += metric.cost;
       state.spent += metric.cost;
       const words = crypto.getRandomValues(new BigUint64Array(metric.draws.length));
-      const outputs = chain(metric.draws, metric.symbols[value] ?? metric.outside, words);
+      const outputs = chain(metric.draws, own(metric.symbols, value) ?? metric.outside, words);
       const ids = { pseudonym: fromHex(state.pseudonym), chain: random(16) };
       outputs.forEach((payload, level) => {
         const due = event + plan.resolution * (1 + chance()) + metric.after[level];
@@ -158,38 +205,72 @@ class Reporter {
 
   // Send what is due, always as the same bytes; return how many reports the collector has taken.
   async flush() {
-    const batch = await this.change((state) => {
-      const now = Date.now();
-      // Messages of two pseudonyms leave at least a minute apart, so that no moment joins them.
-      // Whether over two connections is up to the browser.
-      const [first, ...rest] = state.pending.filter(
-        (each) => each.due <= now && (each.pseudonym === state.sent || now >= state.quiet),
-      );
-      if (first === undefined) return [];
-      state.sent = first.pseudonym;
-      state.quiet = now + 60_000 * (1 + chance());
-      return [first, ...rest.filter((each) => each.pseudonym === first.pseudonym)];
-    });
+    const lanes = await this.change((state) => (state.consent ? ready(state, Date.now()) : []));
+    const free = lanes.filter(([pseudonym]) => !this.sending.has(pseudonym));
+    free.forEach(([pseudonym]) => this.sending.set(pseudonym, null));
+    const ended = await Promise.allSettled(free.map((lane) => this.send(...lane)));
+    const failed = ended.find((each) => each.status === "rejected");
+    if (failed !== undefined) throw failed.reason;
+    return ended.reduce((sum, each) => sum + each.value, 0);
+  }
+
+  // Send messages of one pseudonym, until one fails or consent is withdrawn, in whatever tab.
+  async send(pseudonym, messages) {
     let sent = 0;
-    for (const { message } of batch) {
-      const bytes = fromHex(message);
-      const body = new Uint8Array(4 + bytes.length);
-      new DataView(body.buffer).setUint32(0, bytes.length, true);
-      body.set(bytes, 4);
-      const answer = await fetch(`${this.url}/v1/reports`, {
+    try {
+      for (const { message } of messages) {
+        // It leaves with the consent looked at and locked: a withdrawal comes before or after.
+        const begun = await navigator.locks.request(this.key, async () => {
+          const { consent, pending } = this.read();
+          const stays = consent && pending.some((each) => each.message === message);
+          return stays && { answer: this.post(pseudonym, fromHex(message)) };
+        });
+        if (!begun) break;
+        const answer = await begun.answer.catch((error) => ({ error }));
+        if (answer.status !== 204) {
+          await this.fail(pseudonym, answer.headers?.get("Retry-After"));
+          throw answer.error ?? new Error(`the collector answered ${answer.status}`);
+        }
+        await this.change((state) => {
+          state.pending = state.pending.filter((each) => each.message !== message);
+        });
+        sent += 1;
+      }
+      await this.change((state) => void delete state.waits[pseudonym]);
+      return sent;
+    } finally {
+      this.sending.delete(pseudonym);
+    }
+  }
+
+  async post(pseudonym, bytes) {
+    const body = new Uint8Array(4 + bytes.length);
+    new DataView(body.buffer).setUint32(0, bytes.length, true);
+    body.set(bytes, 4);
+    const request = new AbortController();
+    this.sending.set(pseudonym, request);
+    const late = setTimeout(() => request.abort(), 30_000);
+    try {
+      return await fetch(`${this.url}/v1/reports`, {
         method: "POST",
         body,
         headers: { "Content-Type": "application/octet-stream" },
         credentials: "omit",
         referrerPolicy: "no-referrer",
         cache: "no-store",
+        signal: request.signal,
       });
-      if (answer.status !== 204) throw new Error(`the collector answered ${answer.status}`);
-      await this.change((state) => {
-        state.pending = state.pending.filter((each) => each.message !== message);
-      });
-      sent += 1;
+    } finally {
+      clearTimeout(late);
     }
-    return sent;
+  }
+
+  fail(pseudonym, hint) {
+    return this.change((state) => {
+      const wait = state.waits[pseudonym];
+      if (wait === undefined) return;
+      wait.failures += 1;
+      wait.until = Date.now() + pause(wait.failures, hint);
+    });
   }
 }

@@ -20,9 +20,12 @@ from pathlib import Path
 import pytest
 from oblivious import prefixed, served
 
-from clientsdk.publishers.ohttp import decode_response, encode_request
-from clientsdk.publishers.ohttp import KeyConfiguration
-from clientsdk.publishers.ohttp import ObliviousPublisher
+from clientsdk.publishers.ohttp import (
+    KeyConfiguration,
+    ObliviousPublisher,
+    decode_response,
+    encode_request,
+)
 from deploy.errors import DeployError
 from deploy.ohttp import service
 from deploy.ohttp.service import LocalGateway

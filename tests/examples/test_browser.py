@@ -50,7 +50,11 @@ globalThis.localStorage = {
   setItem: (key, value) => void held.set(key, value),
 };
 Object.defineProperty(globalThis, "navigator", {
-  value: { locks: { request: (key, how) => how() } }, configurable: true });
+  value: { locks: { request: (key, how) => {
+    const turn = (navigator.turn ?? Promise.resolve()).then(how);
+    navigator.turn = turn.catch(() => {});
+    return turn;
+  } } }, configurable: true });
 let now = 1_800_000_000_000;
 Date.now = () => now;
 const posted = [];
@@ -230,6 +234,142 @@ def test_reports_of_two_periods_leave_at_different_times() -> None:
     assert [len(each) for each in posted] == [3, 0, 0, 3]
     (one,), (other,) = {*posted[0]}, {*posted[3]}
     assert one != other
+
+
+@needs_node
+@pytest.mark.parametrize("where", ["the same tab", "another tab"])
+def test_nothing_leaves_after_a_withdrawal_also_amid_a_batch(where) -> None:
+    posted, erased = node(
+        BROWSER
+        + """
+        const r = new Reporter(PLAN, "https://c.example");
+        const tab = given === "the same tab" ? r : new Reporter(PLAN, "https://c.example");
+        await r.giveConsent();
+        await r.record("theme", "dark");
+        now += 600_000;
+        const passed = fetch;
+        globalThis.fetch = async (...asked) => {
+          await tab.withdrawConsent();
+          return passed(...asked);
+        };
+        await r.flush().catch(() => {});
+        await r.giveConsent();
+        await r.flush().catch(() => {});
+        done([posted.length, r.read().pending]);
+        """,
+        where,
+    )
+    # Three levels were due.
+    assert (posted, erased) == (1, [])
+
+
+@needs_node
+def test_a_withdrawal_aborts_the_request_under_way() -> None:
+    aborted = node(
+        BROWSER
+        + """
+        const r = new Reporter(PLAN, "https://c.example");
+        await r.giveConsent();
+        await r.record("theme", "dark");
+        now += 600_000;
+        let begun;
+        const asked = new Promise((resolve) => { begun = resolve; });
+        globalThis.fetch = (url, { signal }) => new Promise((resolve, reject) => {
+          signal.onabort = () => reject(new Error("aborted"));
+          begun(signal);
+        });
+        const flushed = r.flush().catch((error) => error.message);
+        const signal = await asked;
+        await r.withdrawConsent();
+        done([signal.aborted, await flushed]);
+        """
+    )
+    assert aborted == [True, "aborted"]
+
+
+@needs_node
+def test_what_objects_inherit_is_neither_a_category_nor_a_metric() -> None:
+    inherited = ["constructor", "toString", "__proto__", "hasOwnProperty", "valueOf"]
+    payloads, refused = node(
+        BROWSER
+        + """
+        // The strongest level keeps every symbol, so that payloads are symbols.
+        const draws = PLAN.metrics.theme.draws.map(() => ({ keep: String(2n ** 64n), other: "1" }));
+        const plan = { ...PLAN, metrics: { theme: { ...PLAN.metrics.theme, draws } } };
+        const payloads = [], refused = [];
+        for (const word of [...given, "light", "dark"]) {
+          held.clear();
+          const r = new Reporter(plan, "");
+          await r.giveConsent();
+          await r.record("theme", word);
+          payloads.push(...r.read().pending.map(({ message }) => fromHex(message)[89]));
+          try { await r.record(word, "dark"); } catch (error) { refused.push(error.name); }
+        }
+        done([payloads, refused]);
+        """,
+        inherited,
+    )
+    symbols = [pinned(PLAN)["metrics"]["theme"]["outside"]] * len(inherited)
+    symbols += [THEME.symbols["light"], THEME.symbols["dark"]]
+    assert payloads == [symbol for symbol in symbols for _ in THEME.ladder]
+    assert refused == ["RangeError"] * len(symbols)
+
+
+@needs_node
+def test_a_category_of_any_name_comes_into_the_page() -> None:
+    text = TEXT.replace("[light, dark]", "[__proto__, constructor]")
+    compiled = parse_plan(text).compile()
+    html = page(compiled, "https://c.example")
+    script = html[html.index("const reporter") : html.index("const byId")]
+    found = node(script + "done(Object.entries(reporter.plan.metrics.theme.symbols));")
+    assert dict(found) == compiled.metric("theme").symbols
+
+
+#: Two pseudonyms with messages, a fixed chance, and a collector that answers the first one's
+#: messages as it likes; gives what left when, of which pseudonym.
+ANSWERED = (
+    BROWSER
+    + """
+    crypto.getRandomValues = ((draw, seed) => (array) => {
+      for (let at = 0; at < array.length; at++) {
+        seed = (seed * 6364136223846793005n + 1442695040888963407n) & MASK;
+        array[at] = typeof array[0] === "bigint" ? seed : Number(seed >> 40n);
+      }
+      return array;
+    })(0, 7n);
+    const left = [];
+    let target;
+    globalThis.fetch = async (url, { body }) => {
+      const pseudonym = toHex(body).slice(2 * 53, 2 * 69);
+      target ??= pseudonym;
+      left.push([now, pseudonym === target]);
+      if (pseudonym !== target || given === null) return { status: 204 };
+      if (given === "hangs up") throw new TypeError("failed to fetch");
+      return { status: given[0], headers: new Headers({ "Retry-After": given[1] }) };
+    };
+    const r = new Reporter(PLAN, "https://c.example");
+    await r.giveConsent();
+    await r.record("theme", "dark");
+    now += 3_600_000;
+    await r.record("theme", "light");
+    for (let second = 0; second < 4_000; second++) {
+      now += 1000;
+      // As the page does, which a person closes for a while.
+      if (second < 300 || second > 900) await r.flush().catch(() => {});
+    }
+    done(left);
+    """
+)
+
+
+@needs_node
+@pytest.mark.parametrize("answer", [[503, "1200"], [429, "86400"], [500, ""], "hangs up"])
+def test_no_answer_to_one_pseudonym_changes_when_another_s_messages_leave(answer) -> None:
+    """The attack: the collector puts one pseudonym off, and looks whose traffic pauses with it."""
+    undisturbed, disturbed = node(ANSWERED, None), node(ANSWERED, answer)
+    of_other = [at for at, target in undisturbed if not target]
+    assert len(of_other) == 3
+    assert [at for at, target in disturbed if not target] == of_other
 
 
 def test_a_page_is_made_of_a_plan_that_it_can_report(tmp_path, capsys) -> None:

@@ -33,7 +33,9 @@ def test_a_request_is_control_data_fields_content_and_padding():
     ],
 )
 def test_the_length_of_a_request_is_a_power_of_two(content, length):
-    request = encode_request("POST", "https", "telemetry.example", "/v1/reports", [], b"\xff" * content)
+    request = encode_request(
+        "POST", "https", "telemetry.example", "/v1/reports", [], b"\xff" * content
+    )
     assert len(request) == length
     assert b"\xff" * content in request
 

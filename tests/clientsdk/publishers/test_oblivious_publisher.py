@@ -13,8 +13,7 @@ from device_plans import metric, plan, reporter
 from oblivious import Gateway, Relay, known, varint
 
 from clientsdk import fetch_plan
-from clientsdk.publishers.ohttp import KeyConfiguration
-from clientsdk.publishers.ohttp import ObliviousPublisher
+from clientsdk.publishers.ohttp import KeyConfiguration, ObliviousPublisher
 from sotto.errors import ParameterError, PublishError
 from sotto.wire.batch import join_messages, split_messages
 from sotto.wire.format import Row, encode_message
@@ -99,7 +98,7 @@ def test_a_plan_is_fetched_through_the_relay_and_no_connection_goes_past_it(
     )
     assert asked.client != report.client
     behind.answer = known(404)
-    with pytest.raises(PublishError, match="the collector answered with status 404$"):
+    with pytest.raises(PublishError, match=r"the collector answered with status 404$"):
         fetch_plan(publisher, PLAN.collector, expect=PLAN.fingerprint_hex, timeout=300)
 
 
