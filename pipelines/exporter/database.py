@@ -26,6 +26,7 @@ from pipelines.sinks.tables import (
     QUARANTINE,
     WINDOWS,
 )
+from pipelines.sinks.views import ENDS, VIEW_ESTIMATES
 
 #: Series that an estimate makes: its value, standard error and two ends.
 SERIES = 4
@@ -197,12 +198,13 @@ def _estimates(
     )
     same = [ESTIMATES.c[name] == newest.c[name] for name in WINDOW_KEY]
     joined = ESTIMATES.join(newest, sql.and_(*same))
-    names = (*MetricKey._fields, "kind", "item", "value", "standard_error", "low", "high")
+    names = (*MetricKey._fields, "kind", "item", "value", *ENDS)
+    shown = {each.name: each.source.label(each.name) for each in VIEW_ESTIMATES.columns}
     order = ("position", *WINDOW_KEY[:-1], "kind", "item")
     # Of all reports: a series for each segment would be too many.
     known = sql.and_(ESTIMATES.c.value.is_not(None), ESTIMATES.c.segment == "")
     columns: list[sql.ColumnElement[Any]] = [
-        *(ESTIMATES.c[name] for name in names),
+        *(shown[name] for name in names),
         sql.func.coalesce(ESTIMATES.c.unit, "").label("unit"),
         sql.func.coalesce(ESTIMATES.c.method, "unbiased").label("method"),
     ]

@@ -235,18 +235,8 @@ _KINDS: dict[str, Kind] = {
     "confounded_with": "texts",
     **dict.fromkeys(("significant", "closed"), "boolean"),
 }
-_RENAMED_COLUMNS = {"reports": "n", "shown": "display"}
-
-
-def _of(table: sql.Table, *names: str, **comments: str) -> Iterator[Column]:
-    """Yield columns that several views have, and some of these with a comment of their own."""
-    for name in (*names, *comments):
-        source = table.c[_RENAMED_COLUMNS.get(name, name)]
-        yield Column(name, _KINDS.get(name, "text"), source, comments.get(name) or _SAID[name])
-
-
-_KEY = ("collector", "plan", "version", "metric", "window_start", "window_end", "segment")
-_ENDS = ("low", "high", "standard_error")
+#: What an estimate that is known to be biased does not have.
+ENDS = ("low", "high", "standard_error")
 _BIASED = Column(
     "biased",
     "boolean",
@@ -255,10 +245,24 @@ _BIASED = Column(
     ),
     "whether the estimate is known to be off by more than noise: it then has no interval",
 )
+_RENAMED_COLUMNS = {"reports": "n", "shown": "display"}
+
+
+def _of(table: sql.Table, *names: str, **comments: str) -> Iterator[Column]:
+    """Yield columns that several views have, and some of these with a comment of their own."""
+    for name in (*names, *comments):
+        source: sql.ColumnElement[Any] = table.c[_RENAMED_COLUMNS.get(name, name)]
+        if table is ESTIMATES and name in ENDS:
+            # Release 0.4.0 wrote intervals of biased estimates, too.
+            source = sql.case((~_BIASED.source, source))
+        yield Column(name, _KINDS.get(name, "text"), source, comments.get(name) or _SAID[name])
+
+
+_KEY = ("collector", "plan", "version", "metric", "window_start", "window_end", "segment")
 _ESTIMATE_COLUMNS = (
     *_of(
         ESTIMATES,
-        *(*_KEY, "position", "kind", "item", "value", *_ENDS, "shown", "detection_floor"),
+        *(*_KEY, "position", "kind", "item", "value", *ENDS, "shown", "detection_floor"),
         *("unit", "method", "significant", "p_value", "confounded_with"),
         *("reports", "reports_by_level", "withheld", "revision"),
     ),
@@ -308,7 +312,7 @@ VIEW_SHARES = View(
     (
         *_of(ESTIMATES, *_KEY, "kind", "item"),
         Column("share", "number", ESTIMATES.c.value, _SAID["value"]),
-        *_of(ESTIMATES, *_ENDS, "shown", "detection_floor", "significant", "method", "reports"),
+        *_of(ESTIMATES, *ENDS, "shown", "detection_floor", "significant", "method", "reports"),
         _BIASED,
     ),
     (ESTIMATES.c.kind.in_(("share", "group", "string", "missing", "unexplained")), _KNOWN),
@@ -320,7 +324,7 @@ VIEW_MEANS = View(
     (
         *_of(ESTIMATES, *_KEY, "item"),
         Column("mean", "number", ESTIMATES.c.value, _SAID["value"]),
-        *_of(ESTIMATES, *_ENDS, "unit", "method", "reports"),
+        *_of(ESTIMATES, *ENDS, "unit", "method", "reports"),
         _BIASED,
     ),
     (ESTIMATES.c.kind == "mean", _KNOWN),
@@ -338,7 +342,7 @@ VIEW_QUANTILES = View(
             "share of values up to the quantile; 0.5 is the median",
         ),
         Column("quantile", "number", ESTIMATES.c.value, _SAID["value"]),
-        *_of(ESTIMATES, *_ENDS, "unit", "method", "reports"),
+        *_of(ESTIMATES, *ENDS, "unit", "method", "reports"),
         _BIASED,
     ),
     (ESTIMATES.c.kind == "quantile", _KNOWN),

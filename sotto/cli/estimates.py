@@ -96,6 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from pipelines.sinks.sql import Results, of_state
     from pipelines.sinks.tables import ALARMS
+    from pipelines.sinks.views import ENDS
 
     with Results(args.database or of_state(args.state), create=False) as results:
         found = results.estimates(args.metric, args.window, args.collector)
@@ -103,7 +104,12 @@ def run(args: argparse.Namespace) -> int:
             _check_metric(args.metric, results.estimates())
         marked = results.table(ALARMS)
     biased = {each.value for each in Method if each.biased}
-    found = [{**row, "biased": row["method"] in biased} for row in found]
+    found = [
+        {**row, **dict.fromkeys(ENDS), "biased": True}
+        if row["method"] in biased
+        else {**row, "biased": False}
+        for row in found
+    ]
     if args.experiment:
         rows = [row for row in found if row["kind"] in OF_EXPERIMENTS]
     else:

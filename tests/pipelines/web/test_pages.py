@@ -14,6 +14,7 @@ import pytest
 from html_pages import Html
 from invented_results import NASTY, PLAN, app_of, ask, write_results
 
+from pipelines.exporter.database import Database
 from pipelines.results.reader import ResultsReader
 from pipelines.web import charts, metric, rendering, views, words
 from pipelines.web.pages import HEALTH, METRIC, OVERVIEW, PLANS
@@ -109,13 +110,10 @@ def test_what_is_withheld_is_named_with_its_reason(snapshot, file_html):
     assert "12.5" not in html.text
 
 
-def test_a_biased_estimate_says_so_and_has_no_interval_on_any_page(tmp_path):
+def test_a_biased_estimate_says_so_and_has_no_interval_even_if_one_is_stored(tmp_path):
     url = write_results(tmp_path)
     with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
-        connection.execute(
-            "UPDATE stored_estimates SET method = 'biased', standard_error = NULL, low = NULL, "
-            "high = NULL WHERE metric = 'theme' AND value IS NOT NULL"
-        )
+        connection.execute("UPDATE stored_estimates SET method = 'biased' WHERE metric = 'theme'")
     reader = ResultsReader(url, plans=[PLAN])
     biased = Snapshot(reader, reader.revision())
     assert "light60 %biased, no interval" in Html(page(biased, OVERVIEW)).text
@@ -124,6 +122,8 @@ def test_a_biased_estimate_says_so_and_has_no_interval_on_any_page(tmp_path):
     assert "biased: of what devices sent, which need not be what was true" in shown
     assert "interval of 95 % 5" not in shown
     assert "biased" not in Html(page(biased, METRIC, name="page")).text
+    (exposed,) = Database(url, 1000).read().values()
+    assert {each.high for each in exposed.estimates if each.metric == "theme"} == {None}
     (row, *_) = json.loads(ask(app_of(url), "/api/v1/shares?metric=theme").text)["shares"]
     assert (row["share"], row["low"], row["method"], row["biased"]) == (0.6, None, "biased", True)
 
