@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
-from email.headerregistry import Address
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -18,7 +16,6 @@ from pydantic import (
     StrictBool,
     StrictStr,
     ValidationError,
-    model_validator,
 )
 
 from sotto.errors import ParameterError
@@ -66,20 +63,6 @@ def _https(url: str) -> str:
     return url
 
 
-def _mailbox(text: str) -> str:
-    try:
-        found = Address(addr_spec=text)
-    except Exception as error:
-        # The parser of the standard library raises what it likes for some texts.
-        raise ValueError("must be such as team@example.org") from error
-    if not (found.username and found.domain and text.isascii() and text.isprintable()):
-        raise ValueError("must be such as team@example.org")
-    return text
-
-
-_Mailbox = Annotated[StrictStr, AfterValidator(_mailbox)]
-
-
 class WebhookFile(_Model):
     """Where alerts are posted, as the Standard Webhooks specification has it."""
 
@@ -88,32 +71,10 @@ class WebhookFile(_Model):
     secret_file: Path | None = None
 
 
-class EmailFile(_Model):
-    """To whom alerts are mailed, and through which server."""
-
-    host: StrictStr
-    port: Annotated[int, Field(ge=1, le=65535)] = 587
-    #: ``none`` is for a server on this machine.
-    encryption: Literal["starttls", "tls", "none"] = "starttls"
-    user: StrictStr | None = None
-    password_file: Path | None = None
-    sender: _Mailbox = Field(alias="from")
-    to: tuple[_Mailbox, ...] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _consistent(self) -> EmailFile:
-        if (self.user is None) != (self.password_file is None):
-            raise ValueError("user and password_file go together")
-        if self.encryption == "none" and self.host not in _LOOPBACK:
-            raise ValueError("encryption: none is for a server on this machine alone")
-        return self
-
-
 class NotifyFile(_Model):
     """Who is told."""
 
     webhook: WebhookFile | None = None
-    email: EmailFile | None = None
 
 
 class Configuration(_Model):
@@ -151,14 +112,11 @@ def load_configuration(path: Path) -> Configuration:
 
 def _beside(found: Configuration, folder: Path) -> Configuration:
     """Return a configuration whose files are named from this folder."""
-    webhook, email = found.notify.webhook, found.notify.email
-    if webhook is not None and webhook.secret_file is not None:
-        file = folder / webhook.secret_file
-        webhook = webhook.model_copy(update={"secret_file": file})
-    if email is not None and email.password_file is not None:
-        email = email.model_copy(update={"password_file": folder / email.password_file})
-    notify = NotifyFile.model_construct(webhook=webhook, email=email)
-    return found.model_copy(update={"notify": notify})
+    webhook = found.notify.webhook
+    if webhook is None or webhook.secret_file is None:
+        return found
+    webhook = webhook.model_copy(update={"secret_file": folder / webhook.secret_file})
+    return found.model_copy(update={"notify": NotifyFile.model_construct(webhook=webhook)})
 
 
 def _lines(error: ValidationError) -> list[str]:
@@ -178,10 +136,10 @@ def _lines(error: ValidationError) -> list[str]:
 
 def secret_in(path: Path) -> bytes:
     """Return the secret in a file, which has it in base 64, with ``whsec_`` before it or not."""
-    text = _line_of(path).removeprefix("whsec_")
     try:
+        text = path.read_text(encoding="utf-8").strip().removeprefix("whsec_")
         secret = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         secret = b""
     if not _LEAST_SECRET <= len(secret) <= _MOST_SECRET:
         raise ParameterError(
@@ -189,18 +147,3 @@ def secret_in(path: Path) -> bytes:
             f"'openssl rand -base64 32' prints such"
         )
     return secret
-
-
-def password_in(path: Path) -> str:
-    """Return the password in a file."""
-    password = _line_of(path)
-    if not password:
-        raise ParameterError(f"{path} must have the password; it is empty")
-    return password
-
-
-def _line_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except UnicodeDecodeError:
-        raise ParameterError(f"{path} must be one line of text; it is not UTF-8") from None

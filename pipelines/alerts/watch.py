@@ -13,14 +13,16 @@ from pipelines.alerts import kept as file
 from pipelines.alerts.configuration import Configuration
 from pipelines.alerts.evaluation import Judgement, judge, update
 from pipelines.alerts.kept import Alert, Delivery, Kept
-from pipelines.alerts.notifiers import NotificationError, Notifier, notifiers
 from pipelines.alerts.series import read_series
+from pipelines.alerts.webhook import NotificationError, Webhook
 from pipelines.results.reader import ResultsReader
 from sotto.errors import SottoError
 
 _LOG = logging.getLogger(__name__)
 
-#: Messages that fail before a channel is left alone until the next time.
+#: Under which deliveries are kept.
+_WEBHOOK = "webhook"
+#: Messages that fail before the webhook is left alone until the next time.
 _FAILURES = 3
 _AGAIN = timedelta(hours=1)
 
@@ -48,8 +50,8 @@ class AlertWatch:
     configuration : Configuration
     path : Path
         The file of alerts.
-    send : sequence of Notifier, optional
-        As configured, if not given.
+    send : callable, optional
+        Sends an alert, given the time; to the configured webhook, if not given.
     clock : callable
         Says what time it is.
     warn : callable
@@ -66,14 +68,15 @@ class AlertWatch:
         reader: ResultsReader,
         configuration: Configuration,
         path: Path,
-        send: Sequence[Notifier] | None = None,
+        send: Callable[[Alert, datetime], None] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         warn: Callable[[str], None] = _LOG.warning,
     ) -> None:
         self._reader = reader
         self.configuration = configuration
         self._path = path
-        self._notifiers = notifiers(configuration.notify) if send is None else list(send)
+        webhook = configuration.notify.webhook
+        self._send = Webhook(webhook).send if send is None and webhook is not None else send
         self._clock = clock
         self._warn = warn
         self._revision: str | None = None
@@ -96,7 +99,7 @@ class AlertWatch:
             now = self._clock()
             new = update(kept, judgements, self.configuration, now)
             for alert in (each for each in new if each.news):
-                alert.deliveries = {each.name: Delivery(next=now) for each in self._notifiers}
+                alert.deliveries = {} if self._send is None else {_WEBHOOK: Delivery(next=now)}
         self._revision = revision
         undelivered = self.deliver()
         self.last = Looked(new, self.kept().alerts, judgements, undelivered)
@@ -109,34 +112,30 @@ class AlertWatch:
     def deliver(self) -> int:
         """Send what is due; return how many messages are tried again later."""
         with file.changing(self._path) as kept:
-            names = {notifier.name for notifier in self._notifiers}
             for alert in kept.alerts:
-                for name in alert.deliveries.keys() - names:
+                # Release 0.4.0 also mailed alerts.
+                for name in alert.deliveries.keys() - ({_WEBHOOK} if self._send else set()):
                     alert.deliveries[name].next = None
-            for notifier in self._notifiers:
-                self._deliver(notifier, kept.alerts)
+            self._deliver(kept.alerts)
             return kept.undelivered()
 
-    def _deliver(self, notifier: Notifier, alerts: Sequence[Alert]) -> None:
-        now = self._clock()
-        due = [alert for alert in alerts if _is_due(alert.deliveries.get(notifier.name), now)]
-        failures = 0
-        for at in range(0, len(due), notifier.most):
-            together = due[at : at + notifier.most]
-            try:
-                notifier.send(together, now)
-            except NotificationError as error:
-                self._warn(f"alerts are not delivered ({notifier.name}): {error}")
-                for alert in together:
-                    alert.deliveries[notifier.name].failed(now, alert.raised, str(error))
-                failures += 1
-                if failures == _FAILURES:
-                    return
+    def _deliver(self, alerts: Sequence[Alert]) -> None:
+        now, failures = self._clock(), 0
+        for alert in alerts:
+            delivery = alert.deliveries.get(_WEBHOOK)
+            if delivery is None or self._send is None or not _is_due(delivery, now):
                 continue
-            for alert in together:
-                delivery = alert.deliveries[notifier.name]
-                delivery.attempts += 1
-                delivery.delivered, delivery.next, delivery.problem = self._clock(), None, None
+            if failures == _FAILURES:
+                return
+            try:
+                self._send(alert, now)
+            except NotificationError as error:
+                self._warn(f"an alert is not delivered: {error}")
+                delivery.failed(now, alert.raised, str(error))
+                failures += 1
+                continue
+            delivery.attempts += 1
+            delivery.delivered, delivery.next, delivery.problem = self._clock(), None, None
 
     def run(self, stopped: threading.Event, seconds: float) -> None:
         """Look whenever the results have changed, and send what is due, until an event is set.
@@ -167,5 +166,5 @@ class AlertWatch:
         )
 
 
-def _is_due(delivery: Delivery | None, now: datetime) -> bool:
-    return delivery is not None and delivery.next is not None and delivery.next <= now
+def _is_due(delivery: Delivery, now: datetime) -> bool:
+    return delivery.next is not None and delivery.next <= now

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 
 from pipelines.results.reader import Row, moment
 from pipelines.sinks.views import Kind, View
+from sotto.csv_cells import write_csv_rows
 
 #: Writes rows, which come some at a time, to a file.
 Writer: TypeAlias = Callable[[View, Iterable[Sequence[Row]], IO[bytes]], None]
@@ -87,21 +87,8 @@ def write_json(view: View, batches: Iterable[Sequence[Row]], file: IO[bytes]) ->
 def write_csv(view: View, batches: Iterable[Sequence[Row]], file: IO[bytes]) -> None:
     """Write a line a row under names; lists are JSON, and what is null is empty."""
     text = io.TextIOWrapper(file, "utf-8", newline="")
-    writer = csv.DictWriter(text, [each.name for each in view.columns], lineterminator="\n")
-    # Python before 3.13 quotes the end of a line alone, and readers end one at "\r" too.
-    quoting = csv.DictWriter(text, writer.fieldnames, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    writer.writeheader()
-    for rows in batches:
-        for each in objects(view, rows):
-            odd = any(isinstance(value, str) and "\r" in value for value in each.values())
-            (quoting if odd else writer).writerow(
-                {
-                    name: json.dumps(value, ensure_ascii=False)
-                    if isinstance(value, list | bool)
-                    else value
-                    for name, value in each.items()
-                }
-            )
+    names = [each.name for each in view.columns]
+    write_csv_rows(text, names, (each for rows in batches for each in objects(view, rows)))
     text.flush()
     text.detach()
 

@@ -1,4 +1,4 @@
-"""Who may see the page: a token, a session that a form opens, and names that are ours.
+"""Who may see the page: a token, a session that a form opens and ends, and names that are ours.
 
 Pages are for whoever may read the results. On loopback that is whoever is on the machine; but a
 page of the network that has its own name point there (DNS rebinding) is not, so that a request's
@@ -7,12 +7,12 @@ page of the network that has its own name point there (DNS rebinding) is not, so
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 import secrets
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from sotto.errors import ParameterError
 COOKIE = "sotto"
 #: Characters that a token has at least.
 _SHORTEST = 20
+#: Sessions that are open at a time; the oldest one ends where there would be more.
+_SESSIONS = 1000
 #: Names of the machine itself.
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -77,12 +79,16 @@ class Access:
     ``token``: None where none is asked for. ``public``: whether only what is meant for the public
     is shown. ``hosts``: names under which the page may be asked for; any where it is empty.
     ``secure``: whether the session's cookie is for TLS alone.
+
+    A session is a random id that is kept in memory: signing out removes it, so that no copy of the
+    cookie is admitted any more, and the end of the server ends all sessions.
     """
 
     token: str | None = None
     public: bool = False
     hosts: Sequence[str] = LOOPBACK
     secure: bool = False
+    _sessions: deque[str] = field(default_factory=lambda: deque(maxlen=_SESSIONS), repr=False)
 
     def knows_host(self, headers: Headers) -> bool:
         """Return whether a request is for one of our names, whatever its port."""
@@ -98,23 +104,29 @@ class Access:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return self.is_token(given.strip())
-        return _equal(_cookie(headers), self._session)
+        given = _cookie(headers)
+        return any(_equal(given, each) for each in [*self._sessions])
 
     def is_token(self, given: str) -> bool:
         """Return whether this is the token, in a time that does not depend on where it differs."""
         return self.token is not None and _equal(given, self.token)
 
-    def session_cookie(self, *, end: bool = False) -> str:
-        """Return the header that opens a session, or ends it."""
-        value, age = ("", "; Max-Age=0") if end else (self._session, "")
+    def sign_in(self) -> str:
+        """Open a session; return the header that gives its cookie to the browser."""
+        self._sessions.append(secrets.token_urlsafe(32))
+        return self._cookie(self._sessions[-1])
+
+    def sign_out(self, headers: Headers) -> str:
+        """End the session of a request; return the header that removes its cookie."""
+        given = _cookie(headers)
+        for each in [*self._sessions]:
+            if _equal(given, each):
+                self._sessions.remove(each)
+        return self._cookie("", "; Max-Age=0")
+
+    def _cookie(self, value: str, age: str = "") -> str:
         secure = "; Secure" if self.secure else ""
         return f"{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{age}"
-
-    @property
-    def _session(self) -> str:
-        """What the cookie holds: the token cannot be had from it."""
-        key = (self.token or "").encode()
-        return hmac.new(key, b"sotto: a session of the web page", hashlib.sha256).hexdigest()
 
 
 def _equal(given: str, expected: str) -> bool:

@@ -241,11 +241,11 @@ def application(
                 bad="This is not the token. It is in the file that was given with "
                 "--token-file, or was printed when the server started."
             )
-        headers = {"location": "/", "set-cookie": access.session_cookie()}
+        headers = {"location": "/", "set-cookie": access.sign_in()}
         return Response(status_code=303, headers=headers)
 
-    def logout(_: Request) -> Response:
-        headers = {"location": "/", "set-cookie": access.session_cookie(end=True)}
+    def logout(request: Request) -> Response:
+        headers = {"location": "/", "set-cookie": access.sign_out(request.headers)}
         return Response(status_code=303, headers=headers)
 
     app = FastAPI(

@@ -55,8 +55,6 @@ alerts.yaml:
     - {metric: dep_delay, kinds: [mean]}
   notify:
     webhook: {url: "https://hooks.example/sotto", secret_file: webhook.secret}
-    email: {host: smtp.example, user: sotto, password_file: mail.password,
-            from: sotto@example.org, to: [team@example.org]}
 """
 
 
@@ -78,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     looked = watch.look()
     shown = looked.kept if args.all else looked.new
     if args.format == "json":
-        from pipelines.alerts.notifiers import payload
+        from pipelines.alerts.webhook import payload
 
         json.dump([payload(alert)["data"] for alert in shown], sys.stdout, indent=1)
         print()
@@ -93,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(looked: Looked, *, everything: bool) -> None:
-    from pipelines.alerts.notifiers import paragraph
+    from pipelines.alerts.webhook import paragraph
 
     for alert in looked.kept if everything else looked.new:
         print("\n".join(paragraph(alert)))

@@ -33,7 +33,6 @@ withheld, too, where another one of few reports would follow from it.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import math
 import sys
@@ -46,6 +45,7 @@ from mechanisms.estimate import forged
 from mechanisms.items import OF_EXPERIMENTS, Method
 from sotto.cli.format import aligned
 from sotto.cli.options import add, warn
+from sotto.csv_cells import write_csv_rows
 from sotto.errors import ParameterError
 
 HELP = "print the estimates that an aggregator has made"
@@ -95,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pipelines.sinks.sql import Results, of_state
-    from pipelines.sinks.tables import ALARMS
+    from pipelines.sinks.tables import ALARMS, ESTIMATES
     from pipelines.sinks.views import ENDS
 
     with Results(args.database or of_state(args.state), create=False) as results:
@@ -130,7 +130,8 @@ def run(args: argparse.Namespace) -> int:
         json.dump(rows, sys.stdout, indent=1)
         print()
     else:
-        _write_csv(rows, () if args.under is None else _UNDER)
+        names = [*ESTIMATES.columns.keys(), "biased", *(() if args.under is None else _UNDER)]
+        write_csv_rows(sys.stdout, names, rows)
     for window, messages in alarms.items():
         for message in messages:
             warn(f"{window[3]}, {_day(window[4])}: {message}")
@@ -298,19 +299,6 @@ def _day(time: object) -> str:
         return f"{datetime.fromtimestamp(time // 1000, UTC):%Y-%m-%d %H:%M}".removesuffix(" 00:00")
     except (OverflowError, ValueError, OSError):
         return f"{time} ms"
-
-
-def _write_csv(rows: Sequence[Row], more: Sequence[str]) -> None:
-    """Print rows of the table of estimates."""
-    from pipelines.sinks.tables import ESTIMATES
-
-    writer = csv.DictWriter(
-        sys.stdout, [*ESTIMATES.columns.keys(), "biased", *more], lineterminator="\n"
-    )
-    writer.writeheader()
-    for row in rows:
-        lists = {name: json.dumps(value) for name, value in row.items() if isinstance(value, list)}
-        writer.writerow({**row, **lists})
 
 
 def experiments(rows: Sequence[Row]) -> list[str]:

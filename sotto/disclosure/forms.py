@@ -11,6 +11,7 @@ import io
 import plistlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from sotto.csv_cells import csv_cell
 from sotto.design.spending import value_cost
 from sotto.disclosure import facts
 from sotto.plan.checks import amount
@@ -121,7 +122,7 @@ def google_answers(plan: CompiledPlan) -> str:
             ],
         ]
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows(map(csv_cell, row) for row in rows)
     return text.getvalue()
 
 

@@ -91,15 +91,8 @@ def test_revised_windows_do_not_alarm_twice_and_an_alert_stays_as_it_was(results
 def test_what_lies_further_back_is_listed_and_not_sent(results):
     """When a figure is looked at for the first time; not so a window that is revised later."""
     sent = []
-
-    class Collects:
-        name, most = "collects", 10
-
-        def send(self, alerts, now):
-            sent.extend(alerts)
-
     results.write({"red": [*steady(30), *steady(10, 0.4, seed=2)]})
-    watch = watching(results, send=[Collects()])
+    watch = watching(results, send=lambda alert, now: sent.append(alert))
     (old,) = watch.look().new
     assert (old.since, old.news, sent, old.deliveries) == (when(30), False, [], {})
     # Reports of three older windows come late, and show a shift that was none.

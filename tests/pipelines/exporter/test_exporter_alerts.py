@@ -8,18 +8,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from watched import samples, value
 
 from pipelines.alerts.configuration import Configuration
-from pipelines.alerts.notifiers import NotificationError
 from pipelines.alerts.watch import AlertWatch
+from pipelines.alerts.webhook import NotificationError
 from pipelines.exporter.alerts import AGE, KeptAlerts
 
 
-class Refuses:
-    """Does not deliver."""
-
-    name, most = "refuses", 10
-
-    def send(self, alerts, now):
-        raise NotificationError("not now")
+def refuses(alert, now):
+    raise NotificationError("not now")
 
 
 def exposed(*paths):
@@ -33,7 +28,7 @@ def test_alerts_are_exposed(tmp_path):
     jump = [(0.2, 0.02)] * 20 + [(0.5, 0.02)]
     results.write({"red": jump, "blue": [(0.7, 0.02)] * 21})
     path = tmp_path / "alerts.json"
-    watch = AlertWatch(results.reader(), Configuration(), path, [Refuses()], warn=lambda text: None)
+    watch = AlertWatch(results.reader(), Configuration(), path, refuses, warn=lambda text: None)
     (alert,) = watch.look().new
     found = exposed(path)
     labels = {"collector": "tests.example", "plan": "moving", "metric": "colour", "segment": ""}

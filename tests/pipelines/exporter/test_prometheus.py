@@ -252,7 +252,7 @@ def alarmed(folder: Path) -> str:
     results = MovingResults(folder)
     results.write({"red": [(0.2, 0.02)] * 20 + [(0.5, 0.02)]})
     path = folder / "alerts.json"
-    watch = AlertWatch(results.reader(), Configuration(), path, [], warn=lambda text: None)
+    watch = AlertWatch(results.reader(), Configuration(), path, warn=lambda text: None)
     assert watch.look().new
     key = ("collector", "plan", "version", "metric", "window_start", "window_end", "revision")
     with Results(results.url) as database, database.engine.begin() as connection:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from invented_results import app_of, ask
 from stored_results import FIRST, project
 
 from pipelines.results.encode import WRITERS
@@ -55,6 +58,38 @@ def test_every_format_has_every_view(state: Path, capsys: pytest.CaptureFixture[
     assert (line["closed"], line["period_start"]) == (True, "2013-06-01T00:00:00.000Z")
     field = pq.read_schema(out / "shares.parquet").field("share")
     assert field.metadata[b"comment"].decode() == VIEW_SHARES.columns[9].comment
+
+
+def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = ["=1+1", "+x", "-y", "@z", "\tt", "\rr", "-30.0", "a=b"]
+    with closing(sqlite3.connect(state / "results.db")) as connection, connection:
+        connection.execute("DELETE FROM stored_estimates WHERE metric <> 'colour' OR segment <> ''")
+        rows = connection.execute("SELECT rowid FROM stored_estimates").fetchall()
+        connection.execute("DELETE FROM stored_estimates WHERE rowid <> ?", rows[0])
+        columns = [each[1] for each in connection.execute("PRAGMA table_info(stored_estimates)")]
+        kept = ", ".join(name for name in columns if name not in ("item", "value"))
+        for item in items:
+            connection.execute(
+                f"INSERT INTO stored_estimates (item, value, {kept}) "
+                f"SELECT ?, -0.5, {kept} FROM stored_estimates WHERE rowid = ?",
+                (item, *rows[0]),
+            )
+        connection.execute("DELETE FROM stored_estimates WHERE rowid = ?", rows[0])
+    shown = ["'=1+1", "'+x", "'-y", "'@z", "'\tt", "'\rr", "-30.0", "a=b"]
+    capsys.readouterr()
+    assert main(["estimates", "--state", str(state), "--format", "csv"]) == 0
+    printed = capsys.readouterr().out
+    out = state / "shares.csv"
+    arguments = ["export", "--state", str(state), "--table", "shares", "--format", "csv"]
+    assert main([*arguments, "--out", str(out)]) == 0
+    url = f"sqlite:///{state / 'results.db'}"
+    answered = ask(app_of(url), "/api/v1/estimates?format=csv").text
+    for text in (printed, out.read_bytes().decode(), answered):
+        read = [*csv.DictReader(io.StringIO(text, newline=""))]
+        assert sorted(each["item"] for each in read) == sorted(shown)
+        assert {each.get("share", each.get("value")) for each in read} == {"-0.5"}
 
 
 def test_duckdb_reads_what_is_exported(state: Path) -> None:

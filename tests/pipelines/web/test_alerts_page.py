@@ -15,21 +15,16 @@ from invented_results import ask
 from moving_results import MovingResults, compiled
 
 from pipelines.alerts.configuration import Configuration
-from pipelines.alerts.notifiers import NotificationError
 from pipelines.alerts.watch import AlertWatch
+from pipelines.alerts.webhook import NotificationError
 from pipelines.web.access import LOOPBACK, Access
 from pipelines.web.application import Site, application
 
 NASTY = "<i>red</i>"
 
 
-class Refuses:
-    """Does not deliver."""
-
-    name, most = "webhook", 1
-
-    def send(self, alerts, now):
-        raise NotificationError("it answered <b>500</b>")
+def refuses(alert, now):
+    raise NotificationError("it answered <b>500</b>")
 
 
 @pytest.fixture
@@ -45,7 +40,7 @@ def app_of(results, *, public=False, watched=True):
         results.reader(),
         Configuration(),
         results.folder / "alerts.json",
-        [Refuses()],
+        refuses,
         warn=lambda text: None,
     )
     site = Site(results.reader(), access, None, watch if watched else None)

@@ -123,8 +123,23 @@ def test_a_browser_gives_it_in_a_form_and_gets_a_cookie_without_it(guarded):
     shown = ask(guarded, "/", cookie=cookie)
     assert (shown.status, "Sign out" in shown.text) == (200, True)
     assert ask(guarded, "/", cookie=f"{cookie[:-1]}").status == 401
-    assert "Max-Age=0" in ask(guarded, "/logout", "POST", cookie=cookie).headers["set-cookie"]
     assert ask(guarded, "/login", "POST", b"x" * 5000).status == 413
+
+
+def test_signing_out_ends_the_session_wherever_its_cookie_is(guarded):
+    def signed_in():
+        answer = ask(guarded, "/login", "POST", f"token={TOKEN}".encode())
+        return answer.headers["set-cookie"].partition(";")[0]
+
+    here, elsewhere = signed_in(), signed_in()
+    assert here != elsewhere
+    assert "Max-Age=0" in ask(guarded, "/logout", "POST", cookie=here).headers["set-cookie"]
+    assert ask(guarded, "/", cookie=here).status == 401
+    assert ask(guarded, "/api/v1/metrics", cookie=here).status == 401
+    assert ask(guarded, "/", cookie=elsewhere).status == 200
+    # A request without a session ends none.
+    assert ask(guarded, "/logout", "POST", cookie="sotto=").status in (303, 401)
+    assert ask(guarded, "/", cookie=elsewhere).status == 200
 
 
 def test_nothing_can_be_written(app):

@@ -181,7 +181,7 @@ def test_a_silent_partition_is_named_with_its_rule(job, monkeypatch):
 def test_what_moved_and_what_is_poisoned_lead_from_the_overview(tmp_path):
     results = MovingResults(tmp_path)
     results.write({"red": [(0.2, 0.02)] * 20, "blue": [(0.7, 0.02)] * 20})
-    moved = AlertWatch(results.reader(), Configuration(), tmp_path / "alerts.json", [])
+    moved = AlertWatch(results.reader(), Configuration(), tmp_path / "alerts.json")
     moved.look()
     site = Site(results.reader(), Access(), None, moved)
     app = application(site)

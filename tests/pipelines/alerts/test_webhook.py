@@ -1,4 +1,4 @@
-"""Alerts arrive once, at a webhook and at a mail server on loopback; or later, with a reason."""
+"""Alerts arrive once, at a webhook on loopback; or later, with a reason."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from email import message_from_bytes, policy
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 
 import pytest
-from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import AuthResult
 from certificates import Authority
 from moving_results import MovingResults, when
 
-from deploy.ports import free_ports
-from pipelines.alerts.configuration import Configuration, EmailFile, MetricWatched, WebhookFile
+from pipelines.alerts import webhook
+from pipelines.alerts.configuration import Configuration, MetricWatched, WebhookFile
 from pipelines.alerts.kept import Alert
-from pipelines.alerts.notifiers import Email, NotificationError, Webhook, payload
 from pipelines.alerts.watch import AlertWatch
+from pipelines.alerts.webhook import NotificationError, Webhook, payload
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 
@@ -104,7 +102,7 @@ def test_a_webhook_is_signed_as_the_standard_has_it(tmp_path):
     file = tmp_path / "secret"
     file.write_text(f"whsec_{base64.b64encode(secret).decode()}\n")
     with receiving() as server:
-        Webhook(WebhookFile(url=url(server), secret_file=file)).send([alert()], NOW)
+        Webhook(WebhookFile(url=url(server), secret_file=file)).send(alert(), NOW)
     ((path, headers, body),) = server.received
     assert path == "/hook?of=us"
     assert json.loads(body) == payload(alert())
@@ -118,13 +116,13 @@ def test_a_webhook_is_signed_as_the_standard_has_it(tmp_path):
 @pytest.mark.parametrize(("status", "why"), [(302, "redirects are not followed"), (500, "500")])
 def test_an_answer_that_is_no_success_is_an_error(status, why):
     with receiving(status) as server:
-        webhook = Webhook(WebhookFile(url=url(server)))
+        hook = Webhook(WebhookFile(url=url(server)))
         with pytest.raises(NotificationError, match=why):
-            webhook.send([alert()], NOW)
+            hook.send(alert(), NOW)
     assert [path for path, *_ in server.received] == ["/hook?of=us"]
     assert "webhook-signature" not in server.received[0][1]
     with pytest.raises(NotificationError, match="localhost: Connection refused"):
-        webhook.send([alert()], NOW)
+        hook.send(alert(), NOW)
 
 
 @pytest.fixture(scope="module")
@@ -138,93 +136,34 @@ def authority(tmp_path_factory):
 
 def test_a_certificate_is_checked(authority):
     with receiving(context=authority.server) as server:
-        webhook = WebhookFile(url=url(server, "https"))
+        to = WebhookFile(url=url(server, "https"))
         with pytest.raises(NotificationError, match="CERTIFICATE_VERIFY"):
-            Webhook(webhook).send([alert()], NOW)
-        Webhook(webhook, authority.client).send([alert()], NOW)
+            Webhook(to).send(alert(), NOW)
+        Webhook(to, authority.client).send(alert(), NOW)
     assert len(server.received) == 1
 
 
-class Mailbox:
-    """Keeps what is mailed; refuses the recipients that it is told to."""
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_an_answer_that_drips_is_given_up_after_a_time(monkeypatch, scheme, authority):
+    """A byte at a time, instead of a status or of a TLS handshake."""
+    monkeypatch.setattr(webhook, "TIMEOUT", 0.5)
+    stopped = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
 
-    def __init__(self):
-        self.mails, self.refused = [], ()
+        def drip():
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 2" if scheme == "http" else b"\x16\x03\x03")
+                while not stopped.wait(0.05):
+                    connection.sendall(b"x" if scheme == "http" else b"\x40")
 
-    async def handle_RCPT(self, server, session, envelope, address, options):  # noqa: N802
-        if address in self.refused:
-            return "550 no such mailbox"
-        envelope.rcpt_tos.append(address)
-        return "250 OK"
-
-    async def handle_DATA(self, server, session, envelope):  # noqa: N802
-        message = message_from_bytes(envelope.content, policy=policy.default)
-        self.mails.append((envelope.rcpt_tos, session.ssl is not None, message))
-        return "250 OK"
-
-
-@pytest.fixture
-def mailbox(authority):
-    """A server that takes a password over TLS alone."""
-    box = Mailbox()
-
-    def authenticate(server, session, envelope, mechanism, given):
-        right = (given.login, given.password) == (b"sotto", b"open sesame")
-        return AuthResult(success=right, handled=False)
-
-    (box.port,) = free_ports(1)
-    controller = Controller(
-        box,
-        hostname="127.0.0.1",
-        port=box.port,
-        tls_context=authority.server,
-        require_starttls=True,
-        auth_required=True,
-        authenticator=authenticate,
-        ready_timeout=300,
-    )
-    controller.start()
-    yield box
-    controller.stop()
-
-
-def email(mailbox, tmp_path, password="open sesame\n"):
-    file = tmp_path / "password"
-    file.write_text(password)
-    to = ["team@tests.example", "boss@tests.example"]
-    return EmailFile(
-        **{"host": "localhost", "port": mailbox.port, "from": "sotto@tests.example", "to": to},
-        user="sotto",
-        password_file=file,
-    )
-
-
-def test_one_mail_has_all_alerts(mailbox, authority, tmp_path):
-    alerts = [alert("red\nBcc: x@tests.example"), alert("blue", "a2")]
-    Email(email(mailbox, tmp_path), authority.client).send(alerts, NOW)
-    ((to, encrypted, mail),) = mailbox.mails
-    assert (to, encrypted) == (["team@tests.example", "boss@tests.example"], True)
-    assert mail["Subject"] == "Sotto: colour red Bcc: x@tests.example rose and 1 more"
-    assert mail["Bcc"] is None
-    assert mail["Auto-Submitted"] == "auto-generated"
-    text = mail.get_content()
-    assert "colour blue rose from 0.2 by 0.1 (95 %: 0.06 to 0.14; 5.0 standard errors)" in text
-    assert "found within 3 windows with 90 % probability" in text
-
-
-def test_why_a_mail_is_not_taken_is_said_without_the_password(mailbox, authority, tmp_path):
-    wrong = email(mailbox, tmp_path, "guess")
-    with pytest.raises(NotificationError, match=r"^localhost: it answered 535 \(wrong user"):
-        Email(wrong, authority.client).send([alert()], NOW)
-    with pytest.raises(NotificationError, match="CERTIFICATE_VERIFY"):
-        Email(wrong).send([alert()], NOW)
-    mailbox.refused = ("boss@tests.example",)
-    right = Email(email(mailbox, tmp_path), authority.client)
-    with pytest.raises(NotificationError, match=r"localhost refused boss@tests\.example"):
-        right.send([alert()], NOW)
-    mailbox.refused = ("boss@tests.example", "team@tests.example")
-    with pytest.raises(NotificationError, match=r"it refused boss@tests\.example, team@"):
-        right.send([alert()], NOW)
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        to = WebhookFile(url=f"{scheme}://localhost:{server.getsockname()[1]}/hook")
+        with pytest.raises(NotificationError, match=r"localhost: no answer within 0\.5 s"):
+            Webhook(to, authority.client).send(alert(), NOW)
+        stopped.set()
+        thread.join()
 
 
 class Clock:
@@ -261,8 +200,8 @@ def test_what_is_not_delivered_is_tried_again_and_arrives_once(tmp_path):
     bodies = {body for *_, body in server.received}
     assert (len(server.received), len(ids), len(bodies)) == (3, 1, 1)
     assert warnings == [
-        "alerts are not delivered (webhook): localhost answered 503",
-        "alerts are not delivered (webhook): localhost answered 500",
+        "an alert is not delivered: localhost answered 503",
+        "an alert is not delivered: localhost answered 500",
     ]
     (delivery,) = watch.kept().alerts[0].deliveries.values()
     assert (delivery.attempts, delivery.problem) == (3, None)
@@ -292,18 +231,15 @@ def test_a_watch_that_runs_sends_what_comes(tmp_path):
     watched = (MetricWatched(metric="colour", items=("red",)),)
     stopped, arrived, warnings = threading.Event(), threading.Event(), []
 
-    class Collects:
-        name, most = "collects", 10
-
-        def send(self, alerts, now):
-            assert [each.item for each in alerts] == ["red"]
-            arrived.set()
+    def send(alert, now):
+        assert alert.item == "red"
+        arrived.set()
 
     watch = AlertWatch(
         results.reader(),
         Configuration(metrics=watched),
         tmp_path / "alerts.json",
-        [Collects()],
+        send,
         warn=warnings.append,
     )
     thread = threading.Thread(target=watch.run, args=(stopped, 0.02))
