@@ -151,6 +151,14 @@ class Mechanism(ABC):
         """Count vectors kept apart within a group, one after another: one a public coin."""
         return 1
 
+    @property
+    def joins(self) -> Sequence[Ints]:
+        """Where the strata begin that estimates may tell apart: fewest first, here all joined.
+
+        Each join is a part of the next one.
+        """
+        return (np.zeros(1, dtype=np.intp),)
+
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints | None:
         """Return the stratum of each report, or answer, or None where there is a single one."""
         return None
@@ -411,9 +419,20 @@ class Mechanism(ABC):
         counts = self.chain.count(payloads, places, n_groups * self.strata)
         return counts.reshape(n_groups, self.count_length)
 
-    def reports_by_level(self, counts: Ints, items: Sequence[Item]) -> list[int]:
-        """Return how many reports of each level the counts of a window, and its items, are of."""
-        return list(items[0].estimate.reports_by_level)
+    @property
+    def answered(self) -> int:
+        """How many answers a report has, each counted by itself."""
+        return 1
+
+    def answers_by_stratum(self, counts: Ints) -> Ints:
+        """Return how many answers there are: ``(levels, strata)``."""
+        found: Ints = self.chain.hits(counts.reshape(self.levels, self.strata, -1))[1]
+        return found
+
+    def reports_by_level(self, counts: Ints) -> Ints:
+        """Return how many reports of each level there are: ``(levels,)``."""
+        found: Ints = self.answers_by_stratum(counts).sum(axis=1) // self.answered
+        return found
 
     def report(self, values: Any, source: Source, ids: Words | None = None) -> Bytes:
         """Randomize values at the last level: ``(n, payload_width)``; coins come from ``ids``."""

@@ -17,6 +17,8 @@ from enum import StrEnum
 
 from mechanisms.estimate import Estimate
 
+#: More strata than this are never told apart.
+MAX_STRATA = 64
 #: The kinds that say how the arms of an experiment differ.
 OF_EXPERIMENTS = ("arm_share", "difference")
 
@@ -37,7 +39,9 @@ class Context:
     limit : int
         Reports that one pseudonym has in a window, at most.
     least : int
-        The plan's ``minimum_reports``: no stratum of a number's reports is expected to have fewer.
+        The plan's ``minimum_reports``: no part of the reports that is told apart has fewer.
+    strata : int
+        How many strata of a number's reports are told apart by their coins, at most.
     false_discovery_rate : float, optional
         By which candidates are called significant, in the place of a familywise error of 5 %.
     """
@@ -52,6 +56,7 @@ class Context:
     missing_string: str = ""
     limit: int = 1
     least: int = 1
+    strata: int = MAX_STRATA
     false_discovery_rate: float | None = None
 
     def number(self, scaled: float) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from mechanisms.arrays import Floats, Ints, np
 from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
 from mechanisms.estimators.frequency import shares
-from mechanisms.number.grid import EXPECTED_REPORTS, QUANTILES
+from mechanisms.number.grid import BINS, EXPECTED_REPORTS, QUANTILES, bin_starts, bit_starts
 from mechanisms.number.strata import Cdf, MeanRegion, Strata, Survival, stratify
 
 #: A share of present clients must exceed so many of its standard errors to be divided by.
@@ -77,31 +77,32 @@ def threshold_estimates(
     high: float,
     quantiles: Sequence[float] = QUANTILES,
     share: float = 1.0,
-    stratum: int = EXPECTED_REPORTS,
+    strata: int = BINS,
 ) -> NumericEstimates:
     """Estimate mean, distribution and quantiles from answers about random thresholds.
 
     ``cells``, ``(levels, bins, symbols)``, counts the answers by the bin of their threshold, a
     power of two of them. ``pairs``, ``(levels, 2)``, are the probabilities that an answer is kept,
     and that it becomes a given other one. ``share``, in (0, 1], is that of the clients that answer,
-    where the coins choose them too; a stratum is expected to have ``stratum`` reports, at least.
+    where the coins choose them too; at most so many ``strata`` are told apart.
     """
-    levels, bins = cells.shape[:2]
+    bins = cells.shape[1]
     reports = cells.sum(axis=(1, 2))
     by_level, n = counts_of(reports), int(reports.sum())
     missing = _missing_share(cells, pairs)
     if n == 0:
         return NumericEstimates(nothing(by_level), missing)
-    most = min(max(n // stratum, 1), bins)
-    count = 1 << (most.bit_length() - 1)
-    joined = cells.reshape(levels, count, bins // count, -1).sum(axis=2)
-    strata = stratify(joined, np.full(count, 1 / count), pairs)
-    present = _present(strata)
+    most = min(max(n // EXPECTED_REPORTS, 1), bins, strata)
+    starts = bin_starts(bins)[most.bit_length() - 1]
+    count = len(starts)
+    joined = np.add.reduceat(cells, starts, axis=1)
+    made = stratify(joined, np.full(count, 1 / count), pairs)
+    present = _present(made)
     if present is None:
         return NumericEstimates(nothing(by_level), missing)
-    survival = Survival(strata, present, low, high)
+    survival = Survival(made, present, low, high)
     return NumericEstimates(
-        _mean(strata, present, by_level, low, high, share * survival.least_variance()),
+        _mean(made, present, by_level, low, high, share * survival.least_variance()),
         missing,
         cdf=survival.cdf(),
         quantiles={tau: survival.quantile(tau, by_level) for tau in quantiles},
@@ -114,7 +115,7 @@ def bit_estimates(
     low: float,
     high: float,
     draws: int = 1,
-    stratum: int = EXPECTED_REPORTS,
+    strata: int = BINS,
 ) -> NumericEstimates:
     """Estimate a mean and the means of bits from answers about sampled bits.
 
@@ -130,15 +131,13 @@ def bit_estimates(
         return NumericEstimates(nothing(by_level), missing, bit_means=bits)
     # The least significant bits share a stratum until it expects enough answers.
     tails = np.cumsum(weights[::-1])[::-1]
-    alone = max(int((n * tails >= stratum).sum()) - 1, 0)
-    starts = np.arange(alone + 1)
-    strata = stratify(
-        np.add.reduceat(cells, starts, axis=1), np.add.reduceat(weights, starts), pairs
-    )
-    present = _present(strata)
+    most = min(max(int((n * tails >= EXPECTED_REPORTS).sum()), 1), strata)
+    starts = bit_starts(len(weights))[most - 1]
+    made = stratify(np.add.reduceat(cells, starts, axis=1), np.add.reduceat(weights, starts), pairs)
+    present = _present(made)
     if present is None:
         return NumericEstimates(nothing(by_level), missing, bit_means=bits)
-    mean = _mean(strata, present, by_level, low, high, 0.0)
+    mean = _mean(made, present, by_level, low, high, 0.0)
     return NumericEstimates(mean, missing, bit_means=bits)
 
 

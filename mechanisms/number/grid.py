@@ -27,6 +27,16 @@ EXPECTED_REPORTS = 20
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
+def bin_starts(bins: int) -> tuple[Ints, ...]:
+    """Return where the strata begin that bins of thresholds are joined to: 1, 2, 4, ... of them."""
+    return tuple(np.arange(0, bins, bins >> k) for k in range(bins.bit_length()))
+
+
+def bit_starts(bits: int) -> tuple[Ints, ...]:
+    """Return where the strata of bits begin: the least significant ones share the last."""
+    return tuple(np.arange(1 + alone) for alone in range(bits))
+
+
 def threshold_of(coin: int) -> float:
     """Return the threshold, in (0, 1], of a 64-bit coin."""
     return ((coin >> 11) + 0.5) * 2.0**-53

@@ -68,7 +68,7 @@ class GridMechanism(NumberMechanism):
         return np.where(gone, steps + 1, points)
 
     def _numeric(
-        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], strata: int
     ) -> NumericEstimates:
         from mechanisms.number.gridmeans import grid_estimates
 

@@ -14,7 +14,7 @@ from mechanisms.base import Mechanism
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError
 from mechanisms.noise import Noise
-from mechanisms.number.grid import EXPECTED_REPORTS, MISSING, QUANTILES
+from mechanisms.number.grid import BINS, MISSING, QUANTILES
 from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 
@@ -46,18 +46,18 @@ class NumberMechanism(Mechanism):
         high: float = 1.0,
         quantiles: Sequence[float] = QUANTILES,
         *,
-        stratum: int = EXPECTED_REPORTS,
+        strata: int = BINS,
     ) -> NumericEstimates:
         """Estimate the mean, and what else the reports say.
 
         ``counts`` are those of the newest reports, by level, as :meth:`accumulate` lays them out:
         ``(levels, count_length)``; ``low`` and ``high`` the plan's range. ``quantiles``, in (0, 1),
-        are estimated by random threshold and square wave only; a stratum is expected to have
-        ``stratum`` reports, at least.
+        are estimated by random threshold and square wave only; ``strata`` are told apart by coin,
+        at most.
 
         All levels have equal weights. ``threshold`` and ``sampled_bit`` are post-stratified by
         threshold and by bit (see :mod:`mechanisms.number.strata`). Threshold bins are joined to a
-        power of two of at most n/20 strata (n by ``stratum``). Of sampled bits the least
+        power of two of at most n/20 strata. Of sampled bits the least
         significant ones share a stratum until it expects as many reports; a bit is drawn with a
         probability proportional to its weight, so the plain average over such a stratum is
         unbiased for its part.
@@ -76,11 +76,11 @@ class NumberMechanism(Mechanism):
 
         table = count_table(self, counts)
         check_estimated(low, high, quantiles)
-        return self._numeric(table, low, high, quantiles, stratum)
+        return self._numeric(table, low, high, quantiles, strata)
 
     @abstractmethod
     def _numeric(
-        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], strata: int
     ) -> NumericEstimates:
         """Return the estimates of counts that have been checked."""
 
@@ -89,8 +89,7 @@ class NumberMechanism(Mechanism):
 
         from mechanisms.items import Item, Method
 
-        stratum = max(EXPECTED_REPORTS, context.least)
-        found = self.numeric(counts, *context.range, stratum=stratum)
+        found = self.numeric(counts, *context.range, strata=context.strata)
         yield Item("mean", "", self._reached(found, context), context.unit)
         if found.missing is not None:
             yield Item("missing", "", found.missing)

@@ -81,16 +81,20 @@ class RandomThreshold(AnswerMechanism):
         """Reports are counted by the bin of their threshold."""
         return grid.BINS
 
+    @property
+    def joins(self) -> Sequence[Ints]:
+        return grid.bin_starts(grid.BINS)
+
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints:
         return (self.coins_of(chains) >> np.uint64(58)).astype(np.int64)
 
     def _numeric(
-        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], strata: int
     ) -> NumericEstimates:
         from mechanisms.number.answers import threshold_estimates
 
         cells = table.reshape(len(table), grid.BINS, -1)
-        return threshold_estimates(cells, self.pairs(), low, high, quantiles, stratum=stratum)
+        return threshold_estimates(cells, self.pairs(), low, high, quantiles, strata=strata)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
         strata = 1 << (min(max(n // grid.EXPECTED_REPORTS, 1), grid.BINS).bit_length() - 1)

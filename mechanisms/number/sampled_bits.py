@@ -39,26 +39,25 @@ class BitMechanism(NumberMechanism):
         check_int("bits", self.bits, 1, grid.MAX_BITS)
 
     @property
-    def answered(self) -> int:
-        """How many answers a report has."""
-        return 1
-
-    @property
     def strata(self) -> int:
         """Answers are counted by bit, most significant first."""
         return self.bits
+
+    @property
+    def joins(self) -> Sequence[Ints]:
+        return grid.bit_starts(self.bits)
 
     @property
     def resolution(self) -> int:
         return (1 << self.bits) - 1
 
     def _numeric(
-        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], strata: int
     ) -> NumericEstimates:
         from mechanisms.number.answers import bit_estimates
 
         cells = table.reshape(len(table), self.bits, -1)
-        return bit_estimates(cells, self.pairs(), low, high, self.answered, stratum)
+        return bit_estimates(cells, self.pairs(), low, high, self.answered, strata)
 
     def coin_law(self) -> Floats:
         from mechanisms.number.answers import bit_weights

@@ -151,7 +151,7 @@ class SplitBits(NumberMechanism):
         return out.reshape(-1, 1)
 
     def _numeric(
-        self, table: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
+        self, table: Ints, low: float, high: float, quantiles: Sequence[float], strata: int
     ) -> NumericEstimates:
         from mechanisms.number.answers import split_estimates
 

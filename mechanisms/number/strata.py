@@ -17,6 +17,7 @@ allocation, with the strata as treatments). Of survival only that it falls is as
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -148,6 +149,20 @@ def stratify(table: Ints, weights: Floats, pairs: Floats) -> Strata:
     gap = (pairs[:, 0] - pairs[:, 1])[table.any(axis=(1, 2))].min()
     step = float((weights / reports).max() / gap)
     return Strata(weights, reports, means, sampled, floors, step)
+
+
+def most_strata(answers: Ints, joins: Sequence[Ints], least: int) -> int:
+    """Return how many strata may be told apart so that each has ``least`` answers of every level.
+
+    ``answers``, ``(levels, strata)``, are counted by coin, ``joins`` those of
+    :attr:`mechanisms.base.Mechanism.joins`. Bins of thresholds that are joined are equally
+    likely, so that the choice leaves estimates unbiased.
+    """
+    if least <= 1:
+        return len(joins[-1])
+    parts = (np.add.reduceat(answers, starts, axis=1) for starts in joins)
+    enough = [bool((each >= least).all()) for each in parts]
+    return max((len(s) for s, kept in zip(joins, enough, strict=True) if kept), default=1)
 
 
 def _merge(reports: Ints) -> NDArray[np.intp]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.errors import ParameterError, check_int
 from mechanisms.exact import to_micro
-from mechanisms.number.grid import EXPECTED_REPORTS, QUANTILES, check_unit, unit_array
+from mechanisms.number.grid import QUANTILES, check_unit, unit_array
 from mechanisms.number.mechanism import check_estimated, precision_of_mean
 from mechanisms.number.several import SeveralAnswers, coin, coin_column
 from mechanisms.randomness import Source
@@ -106,15 +106,16 @@ class CoordinateSampling(SeveralAnswers):
         high: float = 1.0,
         quantiles: Sequence[float] = QUANTILES,
         *,
-        stratum: int = EXPECTED_REPORTS,
+        least: int = 1,
     ) -> tuple[NumericEstimates, ...]:
         """Estimate the mean of each coordinate, and its distribution or its bits.
 
         Parameters and errors are those of
         :meth:`mechanisms.number.mechanism.NumberMechanism.numeric`. The mean is that of all
         clients, whose coordinates were sampled at random; ``n`` counts the answers about the
-        coordinate. The distribution function and the quantiles come with thresholds, the means of
-        the bits with bits, neither with a grid.
+        coordinate. Levels with fewer than ``least`` of them are left out, and each stratum has as
+        many of each level. The distribution function and the quantiles come with thresholds, the
+        means of the bits with bits, neither with a grid.
 
         All levels have equal weights, so that a level may depend on values. A coordinate's answers
         are post-stratified by threshold or bit (see :mod:`mechanisms.number.strata`): its clients
@@ -129,18 +130,28 @@ class CoordinateSampling(SeveralAnswers):
         (0.933, 0.284)
         """
         from mechanisms.estimators.frequency import count_table
+        from mechanisms.number.strata import most_strata
 
         table = count_table(self, counts)
         check_estimated(low, high, quantiles)
         cells = table.reshape(len(table), self.dimensions, -1)
-        return tuple(
-            self._of_coordinate(cells[:, i], low, high, quantiles, stratum)
-            for i in range(self.dimensions)
-        )
+        answers = self.answers_by_stratum(table).reshape(len(table), self.dimensions, -1)
+        found = []
+        for i in range(self.dimensions):
+            enough = answers[:, i].sum(axis=1) >= least
+            own = np.where(enough[:, None], cells[:, i], 0)
+            strata = most_strata(answers[enough, i], self.coordinate_joins, least)
+            found.append(self._of_coordinate(own, low, high, quantiles, strata))
+        return tuple(found)
+
+    @property
+    def coordinate_joins(self) -> Sequence[Ints]:
+        """:attr:`joins` of the strata of one coordinate; here it has one."""
+        return super().joins
 
     @abstractmethod
     def _of_coordinate(
-        self, cells: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
+        self, cells: Ints, low: float, high: float, quantiles: Sequence[float], strata: int
     ) -> NumericEstimates:
         """Return what the counts of the answers about one coordinate say."""
 
@@ -150,10 +161,10 @@ class CoordinateSampling(SeveralAnswers):
         low: float = 0.0,
         high: float = 1.0,
         *,
-        stratum: int = EXPECTED_REPORTS,
+        least: int = 1,
     ) -> tuple[Estimate, ...]:
         """Estimate the mean of each coordinate; see :meth:`coordinate_estimates`."""
-        found = self.coordinate_estimates(counts, low, high, (), stratum=stratum)
+        found = self.coordinate_estimates(counts, low, high, (), least=least)
         return tuple(each.mean for each in found)
 
     def estimate(self, counts: Ints, context: Context) -> Iterator[Item]:
@@ -162,16 +173,10 @@ class CoordinateSampling(SeveralAnswers):
 
         from mechanisms.items import Item
 
-        stratum = max(EXPECTED_REPORTS, context.least)
-        found = self.means(counts, *context.range, stratum=stratum)
+        found = self.means(counts, *context.range, least=context.least)
         reach = self.reaches(context.range[1] - context.range[0])
         for number, each in enumerate(found, start=1):
             yield Item("mean", str(number), replace(each, reach=reach), context.unit)
-
-    def reports_by_level(self, counts: Ints, items: Sequence[Item]) -> list[int]:
-        """Return how many reports of each level there are: each has several answers."""
-        answers: list[int] = (counts.sum(axis=1) // self.sampled).tolist()
-        return answers
 
     @abstractmethod
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:

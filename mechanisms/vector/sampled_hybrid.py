@@ -124,7 +124,7 @@ class SampledHybrid(CoordinateSampling):
         return rounds_to_grid(columns.reshape(-1), steps, source).reshape(columns.shape)
 
     def _of_coordinate(
-        self, cells: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
+        self, cells: Ints, low: float, high: float, quantiles: Sequence[float], strata: int
     ) -> NumericEstimates:
         from mechanisms.number.gridmeans import sampled_grid_estimates
 

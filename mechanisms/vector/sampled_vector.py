@@ -99,6 +99,10 @@ class SampledVector(CoordinateSampling):
         """Answers are counted by coordinate, then slot."""
         return self.dimensions * self.slots
 
+    @property
+    def coordinate_joins(self) -> Sequence[Ints]:
+        return grid.bit_starts(self.bits) if self.bits else grid.bin_starts(VECTOR_BINS)
+
     def coin_law(self) -> Floats:
         from mechanisms.number.answers import bit_weights
 
@@ -153,15 +157,15 @@ class SampledVector(CoordinateSampling):
         return self.coordinates_many(seeds) * self.slots + self.slots_of(seeds)
 
     def _of_coordinate(
-        self, cells: Ints, low: float, high: float, quantiles: Sequence[float], stratum: int
+        self, cells: Ints, low: float, high: float, quantiles: Sequence[float], strata: int
     ) -> NumericEstimates:
         from mechanisms.number.answers import bit_estimates, threshold_estimates
 
         cells, pairs = cells.reshape(len(cells), self.slots, 2), self.pairs()
         if self.bits:
-            return bit_estimates(cells, pairs, low, high, stratum=stratum)
+            return bit_estimates(cells, pairs, low, high, strata=strata)
         share = self.sampled / self.dimensions
-        return threshold_estimates(cells, pairs, low, high, quantiles, share, stratum)
+        return threshold_estimates(cells, pairs, low, high, quantiles, share, strata)
 
     def variance(self, level: int, values: ArrayLike | None = None, n: int = 1_000_000) -> float:
         """Of thresholds the worst values have the distribution function 1/2 + (x − 1/2)/r."""

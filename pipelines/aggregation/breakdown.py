@@ -26,7 +26,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple, TypeAlias
@@ -116,28 +116,33 @@ def _slice(attributes: tuple[Attribute, ...], fixed: tuple[tuple[int, int], ...]
     return Slice(label(pairs), tuple(inside), fixed)
 
 
-def withheld(attributes: tuple[Attribute, ...], reports: Reports, least: int) -> set[str]:
+def withheld(
+    attributes: tuple[Attribute, ...], reports: Reports, least: int, anyway: Set[str] = frozenset()
+) -> set[str]:
     """Return the names of the slices of which nothing is published.
 
-    ``reports`` ((cells,) int64) are those of each cell. Slices without any report are not among
-    them: there is nothing to publish of these.
+    ``reports`` ((cells,) int64) are those of each cell, ``anyway`` the slices that are withheld
+    whatever their reports. Slices without any report are not among those returned: there is nothing
+    to publish of these.
 
     >>> os = Attribute("os", ("linux", "mac", "other"))
     >>> sorted(withheld((os,), np.array([100, 40, 3]), 20))
     ['os=mac', 'os=other']
     """
-    total = int(reports.sum())
-    named = {each.fixed: each.name for each in slices(attributes)}
-    if total < least:
-        return {each.name for each in slices(attributes) if reports[[*each.cells]].any()}
+    live = {each.fixed: each.name for each in slices(attributes) if reports[[*each.cells]].any()}
+    if int(reports.sum()) < least:
+        return set(live.values())
     shaped = reports.reshape([len(each.values) for each in attributes])
+    first = {fixed for fixed, name in live.items() if name in anyway}
+    if not attributes:
+        return set()
     if len(attributes) == 1:
-        found = _line(reports, least)
+        found = _line(reports, least, first)
     elif len(attributes) == 2:
-        found = _Table(shaped, least).solve()
+        found = _Table(shaped, least, first).solve()
     else:
-        found = _Table(shaped.sum(axis=2), least).solve() | _arms(shaped, least)
-    names = {named[fixed] for fixed in found}
+        found = _Table(shaped.sum(axis=2), least, first).solve() | _arms(shaped, least, first)
+    names = {live[fixed] for fixed in found}
     return _less_what_follows(names, attributes, reports, least) if names else names
 
 
@@ -159,18 +164,18 @@ def _less_what_follows(
     }
 
 
-def _line(reports: Reports, least: int) -> _Fixed:
+def _line(reports: Reports, least: int, first: _Fixed) -> _Fixed:
     """Return which values of one attribute are withheld: together they have enough reports."""
-    order = np.argsort(reports, kind="stable")
-    order = order[reports[order] > 0]
-    enough = np.cumsum(reports[order]) >= least
-    few = int(np.count_nonzero(reports[order] < least))
-    # The first so many have enough together.
-    together = max(few, int(np.argmax(enough)) + 1) if few else 0
-    return {((0, int(value)),) for value in order[:together]}
+    order = sorted(np.flatnonzero(reports).tolist(), key=reports.__getitem__)
+    chosen = [value for value in order if reports[value] < least or ((0, value),) in first]
+    rest = (value for value in order if value not in chosen)
+    # All values together have enough.
+    while chosen and reports[chosen].sum() < least:
+        chosen.append(next(rest))
+    return {((0, value),) for value in chosen}
 
 
-def _arms(reports: Reports, least: int) -> _Fixed:
+def _arms(reports: Reports, least: int, first: _Fixed) -> _Fixed:
     """Return which arms are withheld beside a table of two segments: all or none.
 
     What is computed from arms and the table depends, in every cell of the table, on the reports of
@@ -181,6 +186,8 @@ def _arms(reports: Reports, least: int) -> _Fixed:
     if len(present) < 2:
         return set()
     smallest = int(reports[:, :, present].min(axis=2).sum())
+    if any(fixed[0][0] == 2 for fixed in first):
+        smallest = 0
     if min(smallest, int(of_arm[present].min())) >= least:
         return set()
     return {((2, int(arm)),) for arm in present}
@@ -189,7 +196,7 @@ def _arms(reports: Reports, least: int) -> _Fixed:
 class _Table:
     """A table of two attributes, its cells and sums, and which of them are withheld."""
 
-    def __init__(self, reports: Reports, least: int) -> None:
+    def __init__(self, reports: Reports, least: int, first: _Fixed) -> None:
         self.reports, self.least = reports, least
         self.sums = [reports.sum(axis=1), reports.sum(axis=0)]
         #: Withheld cells, and values whose sum is withheld.
@@ -201,6 +208,8 @@ class _Table:
             for side, sums in enumerate(self.sums)
             for number in np.flatnonzero((sums > 0) & (sums < least)).tolist()
         }
+        self.cells |= {(fixed[0][1], fixed[1][1]) for fixed in first if len(fixed) == 2}
+        self.values |= {fixed[0] for fixed in first if len(fixed) == 1 and fixed[0][0] < 2}
 
     def solve(self) -> _Fixed:
         """Withhold further cells, those of few reports first, and where it must be sums."""

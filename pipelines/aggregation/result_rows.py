@@ -1,10 +1,9 @@
 """From the counts of a window to the rows of all results; estimates of few reports are withheld.
 
 Tables, documents, metrics and pages are all made of these rows, so none of them can leave the
-rule for small groups out. Which rows a withheld window has does not depend on its reports: they
-are those of a window without any, with the numbers of reports, which are not protected; every
-field that is computed from payloads is null. Parts of a total that is published are published all
-or none: from the total and all parts but one, the last part would follow. Of a plan with segments
+rule for small groups out (:mod:`pipelines.aggregation.publication`). Which rows a withheld window
+has does not depend on its reports: they are those of a window without any, with the numbers of
+reports, which are not protected; every field that is computed from payloads is null. With segments
 each slice of a window has rows of its own (:mod:`pipelines.aggregation.breakdown`).
 """
 
@@ -18,27 +17,23 @@ from math import sqrt
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.estimate import Estimate
 from mechanisms.estimators.poisoning import alarms
-from mechanisms.items import Item
-from pipelines.aggregation.breakdown import broken_down, withheld
-from pipelines.aggregation.comparison import Arms, last_alone, late_cells
+from mechanisms.items import MAX_STRATA, Item
+from pipelines.aggregation.breakdown import Slice, broken_down
+from pipelines.aggregation.comparison import compared
 from pipelines.aggregation.counts import Matrix, Window, WindowKey
 from pipelines.aggregation.pairs import split
+from pipelines.aggregation.publication import Publication, reason
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 
 #: Candidates of string metrics, by plan fingerprint and metric name.
 Candidates: TypeAlias = Mapping[bytes, Mapping[str, Sequence[str]]]
 
-#: Kinds of estimates that are parts of another one that is published: a number's bits, of its mean.
-#: A vector's coordinates are parts of nothing, and all others are made of all reports.
+#: Kinds of estimates that need all strata told apart: a number's bits.
 PARTS = frozenset({"bit"})
-
-#: Why a slice of enough reports is withheld.
-_COMPLEMENT = "with it, the estimate of a segment with too few reports could be computed"
 
 #: What is computed from payloads, and so null in a row that is withheld.
 _OF_PAYLOADS = (
@@ -55,10 +50,15 @@ _OF_PAYLOADS = (
 
 
 def estimate(
-    metric: CompiledMetric, counts: Matrix, candidates: Sequence[str], least: int = 1
+    metric: CompiledMetric,
+    counts: Matrix,
+    candidates: Sequence[str],
+    least: int = 1,
+    strata: int = MAX_STRATA,
 ) -> Iterator[Item]:
-    """Yield all that counts tell; no stratum of a number is to have fewer than ``least``."""
-    return metric.mechanism.estimate(counts, metric.context(candidates, least))
+    """Yield all that counts tell, of at most so many ``strata`` of a number's reports."""
+    context = replace(metric.context(candidates, least), strata=strata)
+    return metric.mechanism.estimate(counts, context)
 
 
 def design_effect(plan: CompiledPlan, metric: CompiledMetric) -> float:
@@ -113,12 +113,11 @@ def rows_of_windows(
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Return the rows of the ``windows`` and ``estimates`` tables for windows of :func:`joined`.
 
-    Of fewer reports than the plan's ``minimum_reports`` nothing is estimated: neither of a window
-    nor, within one that has more, of a vector's coordinate that fewer are about, nor of any of a
-    number's bits if fewer are about one of them. ``candidates`` are the strings to look for. Of a
-    plan with segments the cells of a window are given together; rows of their total come first,
-    with an empty ``segment``, then those of the slices that have reports. The row of a window's
-    total has as ``alarms`` rows of the table of that name, without the key that they share with it.
+    ``candidates`` are the strings to look for. The cells of a window, where a plan has segments,
+    are given together; rows of their total come first, with an empty ``segment``, then those of the
+    slices that have reports. A window's ``reports_by_level`` are all that have come, an estimate's
+    those that it is made of. The row of a window's total has as ``alarms`` rows of the table of
+    that name, without the key that they share with it.
     """
     window_rows: list[dict[str, object]] = []
     estimate_rows: list[dict[str, object]] = []
@@ -159,84 +158,53 @@ class _Rows:
         self.estimates: list[dict[str, object]] = []
         parts = {cell: split(self.metric.mechanism, each.counts) for cell, each in cells.items()}
         counts = {cell: part for cell, (part, _) in parts.items()}
-        arrived = self._by_level(counts)
-        late = late_cells(self.plan, self.metric, counts, arrived, self.least)
-        pairs = {cell: part for cell, (_, part) in parts.items()}
-        for cell in counts.keys() & late:
-            # Pairs of what is left out are, too: these are with the last level of reports that are
-            # counted, as alarms compare them.
-            counts[cell] = last_alone(self.metric, counts[cell])
-            pairs[cell] = last_alone(self.metric, pairs[cell])
-        whole = np.sum([*counts.values()], axis=0)
-        self._add("", whole, None)
+        self.published = Publication(self.plan, self.metric, counts, self.least)
+        self._add(self.published.whole)
         (total,) = self.windows
-        seen = np.sum([*pairs.values()], axis=0)
-        total["alarms"] = [] if total["withheld"] else self._alarms(whole, seen)
+        pairs = np.sum([part for _, part in parts.values()], axis=0)
+        total["alarms"] = [] if total["withheld"] else self._alarms(pairs)
         if self.plan.attributes:
-            self._break_down(counts, arrived, late)
+            self._break_down()
 
-    def _alarms(self, counts: Matrix, pairs: Matrix) -> list[dict[str, object]]:
+    def _alarms(self, pairs: Matrix) -> list[dict[str, object]]:
         """Return the rows of the table ``alarms`` of all reports, without its key."""
+        whole = self.published.whole
         together = self.plan.periods_in(self.metric) if self.metric.kind == "constant" else 1
         context = self.metric.context(least=self.least)
+        context = replace(context, strata=self.published.strata(whole))
+        counts = self.published.table(whole)
         found = alarms(self.metric.mechanism, counts, pairs, context, together)
         return [asdict(each) for each in found]
 
-    def _by_level(self, counts: Mapping[int, Matrix]) -> NDArray[np.int64]:
-        """Return how many reports of each level there are by cell; nothing without attributes."""
-        found = np.zeros((self.plan.cells, len(self.metric.ladder)), dtype=np.int64)
-        for cell, matrix in counts.items() if self.plan.attributes else ():
-            items = [*estimate(self.metric, matrix, ())]
-            found[cell] = self.metric.mechanism.reports_by_level(matrix, items)
-        return found
-
-    def _break_down(
-        self, counts: Mapping[int, Matrix], arrived: NDArray[np.int64], late: Sequence[int]
-    ) -> None:
-        by_level = arrived.copy()
-        for cell in late:
-            by_level[cell] = last_alone(self.metric, arrived[cell])
-        reports = by_level.sum(axis=1)
-        few = withheld(self.plan.attributes, reports, self.least)
+    def _break_down(self) -> None:
         names, experiment = [str(row["item"]) for row in self.estimates], self.plan.experiment
         number_of_arms = 0 if experiment is None else len(experiment.arms)
         of_type = self.metric.type
         for each in broken_down(self.plan.attributes, of_type, names, number_of_arms):
-            number = int(reports[[*each.cells]].sum())
-            if number:
-                own = reason(number, self.least)
-                why = own or (_COMPLEMENT if each.name in few else None)
-                inside = [counts[cell] for cell in each.cells if cell in counts]
-                self._add(each.name, np.sum(inside, axis=0), why)
-        if self.plan.experiment is not None:
-            arms = Arms(self.plan, self.metric, counts, by_level, arrived, few, self.least)
-            self._compare(arms)
+            if self.published.reports(each).any():
+                self._add(each)
+        if experiment is not None:
+            self._compare()
 
-    def _compare(self, arms: Arms) -> None:
+    def _compare(self) -> None:
         """Add the rows of arms behind those of their slices, if these have any."""
         positions = Counter(row["segment"] for row in self.estimates)
-        for segment, item, why in arms.compared():
+        for segment, item, why in compared(self.published):
             if segment in positions:
                 row = _row(item, item.estimate.reports_by_level, why)
                 named = {**self.common, "segment": segment, "position": positions[segment]}
                 self.estimates.append({**named, **row})
                 positions[segment] += 1
 
-    def _add(self, segment: str, counts: Matrix, why: str | None) -> None:
-        """Add the rows of a slice, which are withheld for some reason or for none."""
-        metric, least = self.metric, self.least
+    def _add(self, part: Slice) -> None:
+        """Add the rows of a slice."""
+        metric, least, counts = self.metric, self.least, self.published.table(part)
+        why, strata = self.published.why(part), self.published.strata(part)
+        reports = self.published.reports(part).tolist()
         items = [
             replace(item, estimate=widened(item.estimate, self.effect))
-            for item in estimate(metric, counts, self.strings, least)
+            for item in estimate(metric, counts, self.strings, least, strata)
         ]
-        reports = metric.mechanism.reports_by_level(counts, items)
-        why = why or reason(sum(reports), least)
-        if why is None:
-            reasons = list(_reasons(items, least))
-            by_level: Sequence[Sequence[int]] = [item.estimate.reports_by_level for item in items]
-        else:
-            items = [*estimate(metric, np.zeros_like(counts), self.strings)]
-            reasons, by_level = [why] * len(items), [reports] * len(items)
         of_window = {
             "type": metric.type,
             "mechanism": metric.mechanism.name,
@@ -245,37 +213,18 @@ class _Rows:
             "minimum_reports": least,
             "withheld": why,
         }
-        named = {**self.common, "segment": segment}
+        named = {**self.common, "segment": part.name}
         self.windows.append({**named, **of_window})
-        rows = zip(items, by_level, reasons, strict=True)
-        for number, (item, levels, of_item) in enumerate(rows):
-            # Made of a part of the reports: the rule of slices is for all of them.
-            if not segment or item.kind not in PARTS:
-                row = _row(item, levels, of_item)
+        apart = strata == len(metric.mechanism.joins[-1])
+        for number, item in enumerate(items):
+            # The bits of slices have no rows: few of them have enough reports of every bit.
+            if not part.name or item.kind not in PARTS:
+                by_level = reports if why else item.estimate.reports_by_level
+                of_item = why or reason(item.estimate.n, least)
+                if item.kind in PARTS and not apart:
+                    of_item = of_item or f"a {item.kind} has too few reports of a level"
+                row = _row(item, by_level, of_item)
                 self.estimates.append({**named, "position": number, **row})
-
-
-def reason(reports: int, least: int) -> str | None:
-    """Return why an estimate of so many reports is withheld under a plan's ``minimum_reports``.
-
-    >>> reason(7, 20), reason(1, 2), reason(20, 20)
-    ('7 reports, the plan asks for 20', '1 report, the plan asks for 2', None)
-    """
-    if reports >= least:
-        return None
-    return f"{reports:,} report{'' if reports == 1 else 's'}, the plan asks for {least:,}"
-
-
-def _reasons(items: Sequence[Item], least: int) -> Iterator[str | None]:
-    """Yield why each estimate of a window is withheld; None of one that is not."""
-    # A part of no report adds nothing to the total.
-    parts = [item.estimate.n for item in items if item.kind in PARTS and item.estimate.n]
-    short = reason(min(parts, default=least), least)
-    for item in items:
-        own = reason(item.estimate.n, least)
-        yield (
-            f"another {item.kind} has {short}" if item.kind in PARTS and short and not own else own
-        )
 
 
 def _row(item: Item, by_level: Sequence[int], withheld: str | None) -> dict[str, object]:

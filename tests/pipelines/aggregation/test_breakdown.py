@@ -87,7 +87,7 @@ def test_only_the_slices_of_few_reports_would_not_be_enough(monkeypatch):
     monkeypatch.setattr(
         breakdown,
         "_line",
-        lambda reports, least: {
+        lambda reports, least, anyway: {
             ((0, int(at)),) for at in np.flatnonzero((reports > 0) & (reports < least))
         },
     )

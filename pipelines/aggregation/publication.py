@@ -1,0 +1,159 @@
+"""What one publication of a window is made of: the counts of each slice, level and stratum.
+
+*No combination of the figures of one publication, with any coefficients, depends on fewer than the
+plan's minimum of reports of any level.* Figures have enough digits for the counts of each level to
+follow from them. So :func:`pipelines.aggregation.breakdown.withheld` decides for every level by
+itself of which slices its counts are published, and a row is made of those levels alone.
+
+The reports of a number are told apart by their coins too, in *strata*, of which each has figures
+of its own. A slice has k strata only if it has half as many, and if its sums and those of the other
+slices that have k are independent already on the *large* cells: those with the minimum of reports
+in each of the k strata.
+
+*Proof.* A combination gives each report a weight that depends on its cell and stratum alone: f + g,
+where g is made of slices with k strata and f, the same in all k strata that f's are joined of, of
+the others. If it is not zero on a large cell of some stratum, it depends on that cell's reports,
+which are enough. Otherwise g is -f there in every stratum, so that the g of all of them are equal
+on the large cells, and thus on all cells, since the slices with k strata are independent there. So
+the combination is one of slices with half as many strata, for which the same holds; with one
+stratum the decision is that of the level's table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.aggregation.breakdown import Slice, slices, withheld
+from pipelines.aggregation.counts import Matrix
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+#: A level with a smaller part of the reports has no part in the strata of numbers: few reports
+#: would keep those of all others from being told apart.
+LEAST_PART = 1 / 8
+
+
+class Publication:
+    """The tables of a window of a metric, of which every figure is made.
+
+    Parameters
+    ----------
+    counts : mapping of int to array
+        The counts ``(levels, count_length)`` of each cell that has any.
+    least : int
+        The plan's ``minimum_reports``.
+
+    Attributes
+    ----------
+    arrived : ndarray, shape (cells, levels)
+        How many reports there are.
+    """
+
+    def __init__(
+        self,
+        plan: CompiledPlan,
+        metric: CompiledMetric,
+        counts: Mapping[int, Matrix],
+        least: int,
+    ) -> None:
+        self.plan, self.metric, self.counts, self.least = plan, metric, counts, least
+        mechanism, attributes = metric.mechanism, plan.attributes
+        levels = len(metric.ladder)
+        self.arrived = np.zeros((plan.cells, levels), dtype=np.int64)
+        for cell, matrix in counts.items():
+            self.arrived[cell] = mechanism.reports_by_level(matrix)
+        self.whole = slices(attributes)[0]
+        counted = self.arrived.copy()
+        if least > 1 and len(mechanism.joins) > 1:
+            by_level = counted.sum(axis=0)
+            counted[:, by_level < LEAST_PART * by_level.sum()] = 0
+        #: Slices of which nothing is published, whatever the level.
+        self.hidden = withheld(attributes, counted.sum(axis=1), least)
+        found = [withheld(attributes, each, least, self.hidden) for each in counted.T]
+        self._levels = {
+            each.name: np.array(
+                [
+                    each.name not in self.hidden | few and bool(reports[[*each.cells]].any())
+                    for few, reports in zip(found, counted.T, strict=True)
+                ]
+            )
+            for each in slices(attributes)
+        }
+        self._strata = self._told_apart()
+
+    def levels(self, part: Slice) -> NDArray[np.bool_]:
+        """Return which levels of a slice are published: ``(levels,)``."""
+        return self._levels[part.name]
+
+    def reports(self, part: Slice) -> NDArray[np.int64]:
+        """Return how many reports of a slice have come: ``(levels,)``."""
+        found: NDArray[np.int64] = self.arrived[[*part.cells]].sum(axis=0)
+        return found
+
+    def table(self, part: Slice) -> Matrix:
+        """Return the counts of the published levels of a slice, with zeros for the others."""
+        shape = (len(self.metric.ladder), self.metric.mechanism.count_length)
+        inside = (self.counts[cell] for cell in part.cells if cell in self.counts)
+        total: Matrix = sum(inside, np.zeros(shape, dtype=np.int64))
+        total[~self.levels(part)] = 0
+        return total
+
+    def strata(self, part: Slice) -> int:
+        """Return how many strata of a slice's reports are told apart by their coins, at most."""
+        return self._strata.get(part.name, 1)
+
+    def why(self, part: Slice) -> str | None:
+        """Return why nothing of a slice is published, or None."""
+        if self.levels(part).any():
+            return None
+        own = self.reports(part)
+        if short := reason(int(own.sum()), self.least):
+            return short
+        if (most := int(own.max())) < self.least:
+            return f"no level has more than {reason(most, self.least)}"
+        return "with it, the estimate of a segment with too few reports could be computed"
+
+    def _told_apart(self) -> dict[str, int]:
+        """Return how many strata slices have, of those that have any published level."""
+        mechanism, joins = self.metric.mechanism, self.metric.mechanism.joins
+        left = [each for each in slices(self.plan.attributes) if self.levels(each).any()]
+        left.sort(key=lambda each: -int(self.reports(each).sum()))
+        if self.least <= 1 or len(joins) == 1:
+            return {each.name: len(joins[-1]) for each in left}
+        answers = np.zeros((*self.arrived.shape, mechanism.strata), dtype=np.int64)
+        for cell, matrix in self.counts.items():
+            # All answers of a report may be in one stratum.
+            answers[cell] = mechanism.answers_by_stratum(matrix) // mechanism.answered
+        found = dict.fromkeys((each.name for each in left), 1)
+        for starts in joins[1:]:
+            parts = np.add.reduceat(answers, starts, axis=2)
+            large, chosen = parts.min(axis=2) >= self.least, list[Slice]()
+            for each in left:
+                if self._independent([*chosen, each], large):
+                    chosen.append(each)
+            found |= dict.fromkeys((each.name for each in chosen), len(starts))
+            left = chosen
+        return found
+
+    def _independent(self, parts: list[Slice], large: NDArray[np.bool_]) -> bool:
+        """Whether what vanishes on the large cells vanishes, at each level of the last slice."""
+        cells = np.arange(self.plan.cells)
+        for level in np.flatnonzero(self.levels(parts[-1])).tolist():
+            made = [np.isin(cells, each.cells) for each in parts if self.levels(each)[level]]
+            present, rank = self.arrived[:, level] > 0, np.linalg.matrix_rank
+            if rank(np.array(made)[:, present]) > rank(np.array(made)[:, large[:, level]]):
+                return False
+        return True
+
+
+def reason(reports: int, least: int) -> str | None:
+    """Return why an estimate of so many reports is withheld under a plan's ``minimum_reports``.
+
+    >>> reason(7, 20), reason(1, 2), reason(20, 20)
+    ('7 reports, the plan asks for 20', '1 report, the plan asks for 2', None)
+    """
+    if reports >= least:
+        return None
+    return f"{reports:,} report{'' if reports == 1 else 's'}, the plan asks for {least:,}"

@@ -1,0 +1,204 @@
+"""No combination of a publication's figures depends on few reports of any level."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pytest
+from every_type import KINDS, counts_of, plan_text
+from numpy.typing import NDArray
+from test_breakdown import rank
+
+from mechanisms.testing import SeededSource
+from pipelines.aggregation.breakdown import slices
+from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.publication import Publication
+from pipelines.aggregation.result_rows import rows_of_windows
+from sotto.plan.compile import parse_plan
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
+
+HEAD = """\
+collector: app.example
+plan: levels
+version: 1
+owner: telemetry@app.example
+expires: 2099-12-31
+period: 7d
+ceilings: {period: 30, lifetime: 3000}
+resolution: 1h
+"""
+LADDER = "[{epsilon: 0.5}, {epsilon: 2, after: 1d}]"
+METRICS = f"""\
+metrics:
+  dark: {{type: boolean, window: 7d, ladder: {LADDER}}}
+  colour: {{type: category, domain: [red, green], outside: other, window: 7d, ladder: {LADDER}}}
+  start: {{type: number, range: [0, 100], outside: clip, mechanism: threshold, window: 7d,
+    ladder: {LADDER}}}
+  bits: {{type: number, range: [0, 100], outside: clip,
+    mechanism: {{sampled_bit: {{bits: 3}}}}, window: 7d, ladder: {LADDER}}}
+"""
+PLAIN = parse_plan(HEAD + METRICS).compile()
+SEGMENTS = ("os: [a]", "os: [a, b]", "os: [a], app: [x]")
+
+
+def segmented(segments: str) -> CompiledPlan:
+    return parse_plan(f"{HEAD}segments: {{{segments}}}\n{METRICS}").compile()
+
+
+Figures = Mapping[str, Any]
+
+
+def rows_of(plan: CompiledPlan, name: str, counts: NDArray[np.int64]) -> list[Figures]:
+    key = WindowKey(plan.fingerprint, plan.metric(name).index, 0)
+    strings = {plan.fingerprint: {"rappor": ("home", "away")}}
+    return rows_of_windows([(key, Window(1, counts))], Registry([plan]), strings)[1]
+
+
+#: Columns of an estimate that come from payloads.
+FIGURES = ("value", "standard_error", "low", "high", "display", "detection_floor", "p_value")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_one_report_of_a_level_changes_no_figure(name):
+    """With 120 others of the weaker level it was recovered exactly before, from any figure."""
+    plan = parse_plan(plan_text().replace("minimum_reports: 1\n", "")).compile()
+    metric = plan.metric(name)
+    many = counts_of(metric, 120, seed=1)
+    if len(many) < 2:
+        pytest.skip("one level")
+    weak = np.zeros_like(many)
+    weak[0] = many.sum(axis=0)
+    published = []
+    for seed in range(6):
+        one = counts_of(metric, 1, seed=100 + seed)
+        lone = np.zeros_like(many)
+        lone[-1] = one.sum(axis=0)
+        (row, *_), found = rows_of_windows(
+            [(WindowKey(plan.fingerprint, metric.index, 0), Window(1, weak + lone))],
+            Registry([plan]),
+            {plan.fingerprint: {"rappor": ("home", "away")}},
+        )
+        assert row["reports_by_level"] == [120, *[0] * (len(many) - 2), 1]
+        published.append([{k: each[k] for k in (*FIGURES, "reach", "n")} for each in found])
+    assert all(each == published[0] for each in published)
+
+
+def test_the_levels_of_a_row_are_those_that_its_estimate_is_made_of():
+    (row, *_) = rows_of(PLAIN, "dark", counts_by_level(PLAIN, "dark", [120, 1], 3))
+    assert (row["n"], row["reports_by_level"]) == (120, [120, 0])
+    (row, *_) = rows_of(PLAIN, "dark", counts_by_level(PLAIN, "dark", [120, 20], 3))
+    assert (row["n"], row["reports_by_level"]) == (140, [120, 20])
+    (row, *_) = rows_of(PLAIN, "dark", counts_by_level(PLAIN, "dark", [19, 19], 3))
+    assert row["withheld"] == "no level has more than 19 reports, the plan asks for 20"
+    assert (row["value"], row["n"]) == (None, 38)
+
+
+def counts_by_level(
+    plan: CompiledPlan, name: str, reports: list[int], seed: int
+) -> NDArray[np.int64]:
+    mechanism = plan.metric(name).mechanism
+    draw, source = np.random.default_rng(seed), SeededSource(seed)
+    level = np.repeat(np.arange(len(reports)), reports)
+    ids = draw.integers(0, 2**63, (len(level), 2), dtype=np.uint64)
+    values: Any = draw.integers(0, 2, len(level))
+    if plan.metric(name).type == "number":
+        values = draw.random(len(level))
+    payloads = mechanism.randomize(values, ids, ids, source)[np.arange(len(level)), level]
+    return mechanism.accumulate(payloads, ids, ids, level, mechanism.levels)
+
+
+def smallest(forms: list[list[int]], weights: list[int], least: int) -> bool:
+    """Whether any combination of linear forms depends on fewer reports than ``least``."""
+    whole = rank(forms)
+    small = [at for at, weight in enumerate(weights) if weight < least]
+    for size in range(1, len(small) + 1):
+        for few in combinations(small, size):
+            if sum(weights[at] for at in few) < least:
+                rest = [[row[at] for at in range(len(row)) if at not in few] for row in forms]
+                if rank(rest) < whole:
+                    return True
+    return False
+
+
+def forms_of(made: Publication, level: int) -> tuple[list[list[int]], list[int], int]:
+    """Return what a publication's tables of a level are of: groups of reports by cell and coin."""
+    mechanism, joins = made.metric.mechanism, made.metric.mechanism.joins
+    answers = np.zeros((made.plan.cells, mechanism.strata), dtype=np.int64)
+    for cell, matrix in made.counts.items():
+        answers[cell] = mechanism.answers_by_stratum(matrix)[level]
+    live = [(cell, coin) for cell, coin in np.argwhere(answers).tolist()]
+    forms, finest = [], 1
+    for each in slices(made.plan.attributes):
+        if made.levels(each)[level]:
+            strata = made.strata(each)
+            finest = max(finest, strata)
+            (starts,) = (each for each in joins if len(each) == strata)
+            place = np.searchsorted(starts, np.arange(mechanism.strata), side="right") - 1
+            for number in range(strata):
+                form = [int(cell in each.cells and place[coin] == number) for cell, coin in live]
+                if any(form):
+                    forms.append(form)
+    return forms, [int(answers[each]) for each in live], finest
+
+
+@pytest.mark.parametrize(("name", "segments"), [*product(("dark", "bits"), SEGMENTS)])
+def test_no_combination_depends_on_few_reports_of_a_level(name, segments):
+    """By brute force: every table is a sum of the reports by cell and coin."""
+    plan = segmented(segments)
+    metric, draw = plan.metric(name), np.random.default_rng(len(name) * 100 + len(segments))
+    shown = hidden = strata = 0
+    for trial in range(25 if name == "dark" else 15):
+        largest = 60 if name == "dark" else 400
+        reports = (draw.random((plan.cells, 2)) ** 3 * largest).astype(int)
+        reports *= draw.random((plan.cells, 2)) < 0.8
+        counts = {
+            cell: counts_by_level(plan, name, by_level.tolist(), trial)
+            for cell, by_level in enumerate(reports)
+            if by_level.any()
+        }
+        if not counts:
+            continue
+        made = Publication(plan, metric, counts, 20)
+        for level in range(2):
+            forms, weights, finest = forms_of(made, level)
+            shown, strata = shown + bool(forms), strata + (finest > 1)
+            hidden += sum(weights) > 0 and not forms
+            if forms:
+                assert not smallest(forms, weights, 20), (reports.tolist(), level)
+    assert shown > 5
+    assert name == "dark" or strata > 2
+
+
+def test_the_brute_force_finds_a_level_that_is_left_in():
+    assert smallest([[1, 1]], [120, 1], 20) is False
+    assert smallest([[1, 1], [1, 0]], [120, 1], 20)
+    assert smallest([[1, 1, 0], [0, 1, 1]], [120, 1, 120], 20) is False
+
+
+def exactly(row: Figures, p: list[Fraction], q: list[Fraction]) -> Iterator[int]:
+    """Yield the last reports that agree with the value: an attack on levels of 120 and 1."""
+    for ones in range(121):
+        for last in range(2):
+            total = (ones - 120 * q[0]) / (p[0] - q[0]) + (last - q[1]) / (p[1] - q[1])
+            if math.isclose(float(total / 121), row["value"], abs_tol=1e-12):
+                yield last
+
+
+def test_the_attack_recovers_the_report_from_all_digits():
+    """Shown once on counts that are published whole."""
+    metric = PLAIN.metric("dark")
+    counts = counts_by_level(PLAIN, "dark", [120, 1], 5)
+    pairs = [metric.mechanism.exact(level)[0] for level in range(2)]
+    p, q = [each.p for each in pairs], [each.q for each in pairs]
+    mechanism = metric.mechanism
+    items = [*mechanism.estimate(counts, metric.context())]
+    (found,) = exactly({"value": items[1].estimate.value}, p, q)
+    assert found == counts[1, 1]
+    row = rows_of(PLAIN, "dark", counts)[1]
+    assert [*exactly(row, p, q)] == []
