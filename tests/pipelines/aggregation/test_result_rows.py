@@ -193,7 +193,7 @@ def test_what_is_withheld_keeps_its_rows_and_says_why(pair):
     lines = list(csv.DictReader(io.StringIO(table)))
     assert [line["item"] for line in lines] == ["red", "green", "blue", "grey", "other"]
     for line in lines:
-        assert list(line) == list(ESTIMATES.columns.keys())
+        assert list(line) == [*ESTIMATES.columns.keys(), "biased"]
         assert {line[name] for name in FROM_PAYLOADS} == {""}
         assert (line["n"], line["reports_by_level"], line["withheld"]) == ("1", "[1, 0]", why)
     parsed = [parse(*each) for each in pair[0].documents()]
