@@ -47,13 +47,26 @@ class PackedChain(Chain):
     def cells(self) -> int:
         return self.single.size
 
+    @cached_property
+    def input_bits(self) -> int:
+        """Bits of an input, of which there can be more than outputs."""
+        return (self.single.inputs - 1).bit_length()
+
     def pack(self, symbols: Sequence[int]) -> int:
-        """Return symbols as one integer."""
+        """Return outputs as one integer."""
         return sum(symbol << self.bits * place for place, symbol in enumerate(symbols))
 
     def unpack(self, value: int) -> list[int]:
         mask = (1 << self.bits) - 1
         return [value >> self.bits * place & mask for place in range(self.answers)]
+
+    def pack_inputs(self, symbols: Sequence[int]) -> int:
+        """Return inputs as one integer."""
+        return sum(symbol << self.input_bits * place for place, symbol in enumerate(symbols))
+
+    def unpack_inputs(self, value: int) -> list[int]:
+        mask = (1 << self.input_bits) - 1
+        return [value >> self.input_bits * place & mask for place in range(self.answers)]
 
     def contains(self, output: int) -> bool:
         return 0 <= output < self.size and max(self.unpack(output)) < self.single.size
@@ -68,7 +81,9 @@ class PackedChain(Chain):
         return self.single.realised_ratio(level) ** self.answers
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:
-        return self._product([self.single.law(symbol, level) for symbol in self.unpack(value)])
+        return self._product(
+            [self.single.law(symbol, level) for symbol in self.unpack_inputs(value)]
+        )
 
     def step(self, output: int, level: int) -> dict[int, Fraction]:
         return self._product([self.single.step(symbol, level) for symbol in self.unpack(output)])
@@ -81,7 +96,7 @@ class PackedChain(Chain):
         return found
 
     def draw(self, value: int, source: Source) -> list[int]:
-        drawn = [self.single.draw(symbol, source) for symbol in self.unpack(value)]
+        drawn = [self.single.draw(symbol, source) for symbol in self.unpack_inputs(value)]
         return [self.pack(answers) for answers in zip(*drawn, strict=True)]
 
     def weaker(self, last: int, source: Source) -> list[int]:
@@ -92,7 +107,7 @@ class PackedChain(Chain):
         value = prior[0][0]
         if len(prior) > 1:
             value = choose(self.posterior_weights(prior, previous, level - 1), source)
-        single = [((symbol, 1),) for symbol in self.unpack(value)]
+        single = [((symbol, 1),) for symbol in self.unpack_inputs(value)]
         return self.forward_each(single, previous, level, source)
 
     def forward_each(
@@ -114,7 +129,7 @@ class PackedChain(Chain):
         weights: dict[int, int] = {}
         answers = self.unpack(output)
         for value, weight in prior:
-            symbols = zip(self.unpack(value), answers, strict=True)
+            symbols = zip(self.unpack_inputs(value), answers, strict=True)
             likely = math.prod(int(rows[x][o] * scale) for x, o in symbols)
             weights[value] = weights.get(value, 0) + weight * likely
         return weights

@@ -90,12 +90,12 @@ class SeveralAnswers(Mechanism):
         return coins.coin_domain(self.metric)
 
     def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        return self.chain.pack(self.true_answers(symbol, self.seed(chain), source))
+        return self.chain.pack_inputs(self.true_answers(symbol, self.seed(chain), source))
 
     def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
         product: dict[int, int] = {}
         for combination in itertools.product(*self.priors(symbol, self.seed(chain))):
-            value = self.chain.pack([answer for answer, _ in combination])
+            value = self.chain.pack_inputs([answer for answer, _ in combination])
             product[value] = product.get(value, 0) + math.prod(w for _, w in combination)
         return tuple(product.items())
 

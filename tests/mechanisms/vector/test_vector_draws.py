@@ -73,7 +73,7 @@ def test_a_mixed_prior_is_that_of_independent_answers(spec: dict[str, Any]) -> N
             for answer, out in zip(mechanism.priors(value, seed), outputs, strict=True)
         ]
         expected = {
-            mechanism.chain.pack(answers): math.prod(
+            mechanism.chain.pack_inputs(answers): math.prod(
                 weights[x] for weights, x in zip(single, answers, strict=True)
             )
             for answers in itertools.product(*single)
@@ -202,3 +202,13 @@ def test_true_answers_of_many_are_those_of_each(spec: dict[str, Any]) -> None:
     many = mechanism.true_answers_many(values, seeds, source)
     each = [mechanism.true_answers(u, int(s), source) for u, s in zip(values, seeds, strict=True)]
     assert many.tolist() == each
+
+
+def test_inputs_may_be_more_than_outputs() -> None:
+    """A grid of 17 points and a single bit of output: the device answers as the batch does."""
+    spec = {"name": "sampled_hybrid", "dimensions": 4, "sampled": 2, "points": 17}
+    mechanism = build(spec, [1_000_000], "m")
+    assert mechanism.chain.single.size < mechanism.chain.single.inputs
+    for value, points in ((0.0, [0, 0]), (0.25, [4, 4]), (1.0, [16, 16])):
+        encoded = mechanism.encode((value,) * 4, bytes(16), bytes(16), SeededSource(1))
+        assert mechanism.chain.unpack_inputs(encoded) == points
