@@ -13,9 +13,10 @@ import numpy as np
 from mechanisms.arrays import Bools
 from mechanisms.audit.attack import attack
 from mechanisms.audit.cases import Case, Views
-from mechanisms.audit.guessing import Attack, key_of, score_key
+from mechanisms.audit.guessing import Attack, key_of
+from mechanisms.audit.laws import LawCheck, check_draws, same_law, tables
+from mechanisms.audit.reports import Reports, Sampler, UnexpectedReportsError, batch_sampler
 from mechanisms.base import Mechanism
-from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.exact import MICRO, loss_micro, to_micro
 from mechanisms.randomness import Source
 from mechanisms.registry import build
@@ -28,8 +29,8 @@ from mechanisms.top_item.selection import (
 
 #: A parameter of a mechanism.
 Parameter: TypeAlias = object
-#: Periods in which a constant value is reported.
-_PERIODS = 52
+#: Inputs of which a device's reports are compared with those of the batch code.
+_COMPARED = 8
 #: What chance may do to a verdict: of all verdicts of an audit together.
 FALSE_ALARM = 1e-6
 
@@ -71,7 +72,7 @@ LIBRARY: tuple[Claim, ...] = (
     Claim("sue", _TIANHAO, {"domain_size": 16}),
     Claim("oue", _TIANHAO, {"domain_size": 16}),
     Claim("local_hashing", _TIANHAO, {"domain_size": 100, "buckets": 5}),
-    Claim("subset", "M. Ye, A. Barg 2018", {"domain_size": 10, "subset_size": 3}),
+    Claim("subset", "M. Ye, A. Barg 2018", {"domain_size": 6, "subset_size": 2}),
     Claim("hadamard", "J. Acharya et al., AISTATS 2019", {"domain_size": 16, "blocks": 2}),
     Claim("rappor", "Erlingsson et al., CCS 2014", {"bits": 64, "hashes": 2, "cohorts": 4}),
     Claim("threshold", "this library", {"missing": False}),
@@ -99,50 +100,85 @@ LIBRARY: tuple[Claim, ...] = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What an audit of one mechanism found, in micro-epsilon but for the attack.
+    """What an audit of one mechanism found, in micro-epsilon but for the attacks.
 
     ``claimed`` is the nominal amount of the last level that is released, ``stated`` what the
     mechanism says that it is certified at, and what is charged; ``certified`` is the same, computed
-    again from the sampler's thresholds.
+    again from the sampler's thresholds. ``device`` and ``batch`` are attacks on the reports of
+    either, ``law`` says how a device draws, and ``same`` whether both draw alike. ``unexpected`` is
+    what a device did that it should not. ``rate`` is that of false alarms, of each verdict.
     """
 
     claimed: int
     stated: int
     certified: int
-    attack: Attack | None
+    device: Attack | None = None
+    batch: Attack | None = None
+    law: LawCheck | None = None
+    same: bool = True
+    unexpected: str = ""
+    rate: float = FALSE_ALARM
 
-    def problems(self, checks: int = 1) -> list[str]:
-        """Return what is wrong, in words; nothing for a mechanism that keeps its word.
-
-        ``checks`` attacks share the rate of false alarms, :data:`FALSE_ALARM`.
-        """
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, in words; nothing for a mechanism that keeps its word."""
         found = []
         if self.certified != self.stated:
             found.append("its thresholds cost another amount than it says")
         if self.certified > self.claimed:
             found.append("its thresholds cost more than the nominal amount")
-        if self.attack is not None:
-            covered = max(self.certified, self.stated) / MICRO
-            if self.attack.exceeds(covered, FALSE_ALARM / checks):
-                found.append("an attack shows more than is certified")
+        if self.unexpected:
+            found.append(self.unexpected)
+        covered = max(self.certified, self.stated) / MICRO
+        for what, shown in (("a device", self.device), ("the batch code", self.batch)):
+            if shown is not None and shown.exceeds(covered, self.rate):
+                found.append(f"an attack on {what} shows more than is certified")
+        if self.law is not None and self.law.differs:
+            found.append("a device draws by another law than the certificate's")
+        if not self.same:
+            found.append("device and batch code draw by different laws")
         return found
 
 
 @dataclass(frozen=True)
-class Attacker:
-    """What attacks every mechanism in the same way; see :func:`.attack`."""
+class Auditor:
+    """What attacks every mechanism, and compares its samplers, in the same way.
+
+    ``trials`` chains of each of two inputs are drawn by the batch code, ``recordings`` are made of
+    each on devices. ``checks`` mechanisms share the rate of false alarms, :data:`FALSE_ALARM`.
+    """
 
     source: Source
     trials: int = 200_000
+    recordings: int = 10_000
     confidence: float = 0.95
+    checks: int = 1
 
-    def __call__(self, mechanism: Mechanism, levels: int) -> Attack:
-        return attack(
-            mechanism, self.source, trials=self.trials, confidence=self.confidence, levels=levels
-        )
+    @property
+    def rate(self) -> float:
+        """The rate of false alarms of a verdict: device, batch, and whether they draw alike."""
+        return FALSE_ALARM / (3 * self.checks)
 
     def case(self, case: Case) -> Attack:
         return case.attack(self.source, self.trials, self.confidence)
+
+    def attack(self, mechanism: Mechanism, sampler: Sampler, trials: int, levels: int) -> Attack:
+        how = {"confidence": self.confidence, "levels": levels}
+        return attack(mechanism, sampler, self.source, trials=max(10, trials), **how)  # type: ignore[arg-type]
+
+    def alike(self, mechanism: Mechanism, device: Sampler, recordings: int, levels: int) -> bool:
+        """Return whether a device and the batch code draw alike, as far as so many show."""
+        some = list(mechanism.some_inputs(_COMPARED, self.source))
+        inputs = [each for each in some if not (isinstance(each, tuple) and not any(each))]
+        found = []
+        for sampler, n in ((device, recordings), (batch_sampler(mechanism), 8 * recordings)):
+            places = np.arange(max(n, len(inputs))) % len(inputs)
+            reports = sampler(inputs, places, self.source)
+            shown = Reports(reports.places, reports.payloads[:, :levels], reports.chains)
+            totals = np.bincount(places, minlength=len(inputs))
+            found.append((tables(shown, mechanism, inputs), totals))
+        (one, first), (other, second) = found
+        return same_law(one, other, (first, second), self.rate)
 
 
 def certified(mechanism: Mechanism, level: int) -> int:
@@ -159,23 +195,40 @@ def certified(mechanism: Mechanism, level: int) -> int:
 
 
 def examine(
-    mechanism: Mechanism, levels: int | None = None, attacker: Attacker | None = None
+    mechanism: Mechanism,
+    levels: int | None = None,
+    auditor: Auditor | None = None,
+    device: tuple[Sampler, int] | None = None,
 ) -> Finding:
     """Audit a mechanism of which the first levels are released, by default all.
 
-    Without an attacker nothing is attacked.
+    ``device`` makes the reports of devices; so many of its recordings take as long as one usually
+    does. Without an auditor nothing is attacked.
 
     >>> found = examine(LIBRARY[0].build([500_000, 1_000_000]))
-    >>> found.claimed, found.certified, found.problems()
+    >>> found.claimed, found.certified, found.problems
     (1000000, 1000000, [])
     """
     shown = mechanism.levels if levels is None else levels
-    return Finding(
-        mechanism.nominal(shown - 1),
-        mechanism.certified(shown - 1),
-        certified(mechanism, shown - 1),
-        None if attacker is None else attacker(mechanism, shown),
+    level = shown - 1
+    amounts = (
+        mechanism.nominal(level),
+        mechanism.certified(level),
+        certified(mechanism, level),
     )
+    if auditor is None:
+        return Finding(*amounts)
+    batch = auditor.attack(mechanism, batch_sampler(mechanism), auditor.trials, shown)
+    law, attacked, same, unexpected = check_draws(mechanism, auditor.source), None, True, ""
+    if device is not None:
+        sampler, cost = device
+        recordings = max(100, auditor.recordings // cost)
+        try:
+            attacked = auditor.attack(mechanism, sampler, recordings, shown)
+            same = auditor.alike(mechanism, sampler, recordings, shown)
+        except UnexpectedReportsError as error:
+            unexpected = str(error)
+    return Finding(*amounts, attacked, batch, law, same, unexpected, auditor.rate)
 
 
 def ladder_to(epsilon: float) -> tuple[int, int]:
@@ -185,21 +238,10 @@ def ladder_to(epsilon: float) -> tuple[int, int]:
 
 
 def others() -> list[Case]:
-    """Return what the library has beside the mechanisms of plans: selections, constant values."""
-    grr = GeneralizedRandomizedResponse((0.5, 1.0, 2.0), 2)
-    constant = Case(
-        f"a constant value, {_PERIODS} linked periods at 0.5 and 1",
-        "Erlingsson et al., CCS 2014",
-        2.0,
-        grr.certified() / MICRO,
-        partial(_periods, grr),
-        "",
-        4,
-    )
+    """Return what the library has beside the mechanisms of plans: selections."""
     return [
         _selection("exponential mechanism", "McSherry, Talwar 2007", ExponentialMechanism(1.0)),
         _selection("permute-and-flip", "McKenna, Sheldon 2020", PermuteAndFlipSelection(1.0)),
-        constant,
     ]
 
 
@@ -214,14 +256,3 @@ def _selected(mechanism: SelectionMechanism, secrets: Bools, source: Source) -> 
     scores = [0, 6], [1, 5]
     items = [mechanism.select(scores[secret], source) for secret in secrets.tolist()]
     return {"the item": key_of(np.array(items, dtype=np.int64)[:, None])}
-
-
-def _periods(grr: GeneralizedRandomizedResponse, secrets: Bools, source: Source) -> Views:
-    permanent = grr.report(secrets.astype(np.int64), source)[:, 0].astype(np.int64)
-    said = np.zeros(len(secrets))
-    for _ in range(_PERIODS):
-        report = permanent
-        for step in reversed(grr.chain.steps):
-            report = step.apply_many(report, source.words(len(report)))
-        said += 2.0 * report - 1
-    return {"all periods": score_key(said), "whether most say 1": score_key(np.sign(said))}

@@ -8,10 +8,9 @@ of this depends on, is counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf, log, log1p, nan
-from typing import Any
+from math import exp, inf, log, log1p, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -86,63 +85,52 @@ def loss_bound(right: int, guesses: int, confidence: float) -> float:
 
 
 @dataclass(frozen=True)
-class Guesses:
-    """Guesses of fair secret bits, each of which chose between two inputs, by what a view looks at.
+class Attack:
+    """Right guesses of fair secret bits, each of which chose between two inputs.
 
-    They are of chains that were not used to find the rule. ``share`` is that of the chance of a
-    false bound that all guesses of an attack have together; see :class:`Attack`.
+    They are of chains that were not used to find the rule; ``view`` says what that looks at.
+    ``chains`` is how many were drawn in all.
     """
 
     right: int
     guesses: int
     view: str
-    share: float = 1.0
-
-    def bound(self, confidence: float) -> float:
-        """Return the epsilon that they prove, at a confidence of the whole attack."""
-        return loss_bound(self.right, self.guesses, 1 - self.share * (1 - confidence))
-
-
-@dataclass(frozen=True)
-class Attack:
-    """The outcome of an attack: guesses for each pair of inputs, and the epsilon that they prove.
-
-    The shares of the guesses add up to 1, so that by Bonferroni's inequality the largest of their
-    bounds has the confidence of the attack. ``chains`` is how many were drawn in all.
-    """
-
-    pairs: tuple[Guesses, ...]
     chains: int
     confidence: float
 
     @property
-    def best(self) -> Guesses:
-        """The guesses that prove most."""
-        return max(self.pairs, key=lambda pair: pair.bound(self.confidence))
-
-    @property
     def epsilon(self) -> float:
         """The proved lower bound; above the true loss with probability 1 - confidence at most."""
-        return self.bound(self.confidence)
-
-    def bound(self, confidence: float) -> float:
-        return max(pair.bound(confidence) for pair in self.pairs)
+        return loss_bound(self.right, self.guesses, self.confidence)
 
     def exceeds(self, epsilon: float, false_alarm: float) -> bool:
         """Whether the loss is proved to be above ``epsilon``, but for a rate of false alarms."""
-        return epsilon < inf and self.bound(1 - false_alarm) > epsilon
+        return epsilon < inf and loss_bound(self.right, self.guesses, 1 - false_alarm) > epsilon
+
+
+def provable(epsilon: float, guesses: int, false_alarm: float) -> float:
+    """Return the loss that so many guesses prove to be above ``epsilon``, 19 times out of 20.
+
+    Every guess is right as often as that loss allows. An attack that can guess seldom needs more.
+
+    >>> round(provable(1.0, 32_000, 1e-6 / 40), 2)
+    1.1
+    """
+    low, high = epsilon, 50.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        p = 1 / (1 + exp(-middle))
+        right = int(guesses * p - 1.645 * sqrt(guesses * p * (1 - p)))
+        if loss_bound(right, guesses, 1 - false_alarm) > epsilon:
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def fair_bits(n: int, source: Source) -> Bools:
     """Return ``(n,)`` independent fair bits."""
     return (source.words(n) >> np.uint64(63)).astype(bool)
-
-
-def column_of(values: Sequence[Any], places: Ints) -> Any:
-    """Return ``values[place]`` for each place, as ``randomize`` takes a column."""
-    if any(isinstance(value, bytes) for value in values):
-        return [values[place] for place in places.tolist()]
-    return np.array([nan if value is None else value for value in values])[places]
 
 
 @dataclass(frozen=True)
@@ -176,7 +164,7 @@ def guess(views: Mapping[str, Words], secrets: Bools, confidence: float) -> Atta
     learning = {name: keys[: 2 * part] for name, keys in views.items()}
     name, rule = best_rule(learning, secrets[: 2 * part])
     right, guesses = rule.score(views[name][2 * part :], secrets[2 * part :])
-    return Attack((Guesses(right, guesses, name),), n, confidence)
+    return Attack(right, guesses, name, n, confidence)
 
 
 def best_rule(views: Mapping[str, Words], secrets: Bools) -> tuple[str, Rule]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from mechanisms.arrays import Bools, Bytes, Floats, Ints, Words
-from mechanisms.audit.guessing import Quantiles, column_of, key_of
+from mechanisms.audit.guessing import Quantiles, key_of
+from mechanisms.audit.reports import column_of
 from mechanisms.base import Mechanism
 from mechanisms.estimators.counting import grouped_bit_sums
 
@@ -110,6 +111,9 @@ def views_of(seen: Seen, secrets: Bools) -> dict[str, View]:
             np.concatenate([seen.truths, seen.answers], axis=1)[:, :, 0]
         )
     views["the bytes"] = lambda seen: key_of(_words(seen.payloads))
+    for word in (0, 1):
+        # Whoever draws an id and an answer from the same bits shows them.
+        views[f"the bytes and word {word + 1} of the id"] = partial(_beside_id, word)
     views |= _single(seen, secrets)
     score = LinearScore.fit(seen.planes, seen.numbers, secrets)
     views["a linear score of all bits"] = _number(
@@ -180,6 +184,11 @@ def _worth(table: Ints) -> Floats:
     spread = _SURE * np.sqrt(share * (1 - share) / total + square / (4 * total**2))
     limit: Floats = (share + square / (2 * total) - spread) / (1 + square / total)
     return np.asarray(limit.max(axis=1))
+
+
+def _beside_id(word: int, seen: Seen) -> Words:
+    leading = (seen.chains[:, word : word + 1] >> np.uint64(58)).astype(np.int64)
+    return key_of(np.concatenate([_words(seen.payloads), leading], axis=1))
 
 
 def _words(payloads: Bytes) -> Ints:

@@ -23,6 +23,7 @@ from clientsdk.testing import FakeClock, SeededClient
 from mechanisms import registry
 from mechanisms.audit.attack import attack
 from mechanisms.audit.claims import certified
+from mechanisms.audit.reports import batch_sampler
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
@@ -151,7 +152,7 @@ def test_it_is_audited(plan: CompiledPlan) -> None:
     mechanism = metric.mechanism
     for level in range(mechanism.levels):
         assert certified(mechanism, level) == mechanism.certified(level)
-    found = attack(mechanism, SeededSource(SEED), trials=20_000)
+    found = attack(mechanism, batch_sampler(mechanism), SeededSource(SEED), trials=20_000)
     assert not found.exceeds(4.0, 1e-9)
     assert found.exceeds(2.0, 1e-9)
 

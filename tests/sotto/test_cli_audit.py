@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from agreed_plans import PLAN_YAML
 
+from mechanisms import randomness
 from mechanisms.audit import claims
-from mechanisms.audit.guessing import Attack, Guesses
+from mechanisms.audit.guessing import Attack
+from mechanisms.testing import SeededSource
 from sotto.cli import main
 from sotto.plan.compile import parse_plan
 
@@ -102,20 +104,24 @@ def test_a_lifetime_lasts_longer_with_panels(capsys, plan_file):
 
 
 def test_a_plan_attacked(capsys, plan_file):
-    main(["audit", str(plan_file), "--attack", "--trials", "5000", "--json"])
+    main(
+        ["audit", str(plan_file), "--attack", "--trials", "5000", "--recordings", "1000", "--json"]
+    )
     document = json.loads(capsys.readouterr().out)
-    assert document["attack"] == {"trials": 5000, "confidence": 0.95}
+    assert document["attack"] == {"trials": 5000, "recordings": 1000, "confidence": 0.95}
     assert document["status"] == 0
     for metric in document["metrics"]:
-        attacks = [level for level in metric["levels"] if "attacked" in level]
+        attacks = [level for level in metric["levels"] if "device" in level]
         assert len(attacks) == 1
         # What is never sent is not attacked: the last level that is, is.
         assert attacks[0]["certified"] == metric["value"]
-        # 10,000 of the worst pair, and fewer of other inputs.
-        assert 10_000 < attacks[0]["chains"] < 20_000
-    status, lines, _ = run(capsys, plan_file, "--attack", "--trials", 2000)
+        assert attacks[0]["batch"]["chains"] == 10_000
+        assert 200 <= attacks[0]["device"]["chains"] <= 2_000
+        assert attacks[0]["law"]["same_as_batch"]
+        assert not attacks[0]["law"]["differs"]
+    status, lines, _ = run(capsys, plan_file, "--attack", "--trials", 2000, "--recordings", 1000)
     assert status == 0
-    assert "metric mechanism level claimed certified attacked verdict" in lines
+    assert "metric mechanism level claimed certified device batch device's law verdict" in lines
 
 
 def test_the_library_without_an_attack(capsys):
@@ -133,24 +139,30 @@ def test_the_library_without_an_attack(capsys):
     assert "Claims of papers, and of what breaks their conditions:" in lines
 
 
-def test_some_of_the_library(capsys):
+def test_some_of_the_library(capsys, monkeypatch):
     options = ["--mechanism", "grr,threshold", "--epsilon", "0.5,3", "--trials", "5000"]
+    monkeypatch.setattr(randomness, "SystemSource", lambda: SeededSource(20_260_801))
     main(["audit", *options, "--json"])
     document = json.loads(capsys.readouterr().out)
     lines = [(line["mechanism"], line["claimed"]) for line in document["mechanisms"]]
     assert lines == [("grr", 0.5), ("grr", 3.0), ("threshold", 0.5), ("threshold", 3.0)]
     assert document["published"] == document["others"] == []
-    assert all(0.6 * line["claimed"] < line["attacked"] for line in document["mechanisms"])
+    assert all(
+        0.6 * line["claimed"] < line["device"]["attacked"] for line in document["mechanisms"]
+    )
+    assert [line["law"]["followed"] for line in document["mechanisms"]] == [1.0] * 4
 
 
 def test_an_attack_that_exceeds_the_certificate_is_status_1(capsys, monkeypatch, plan_file):
     def attack(*args: object, **options: object) -> Attack:
-        return Attack((Guesses(999_000, 1_000_000, "the bytes"),), 1_250_000, 0.95)
+        return Attack(999_000, 1_000_000, "the bytes", 1_250_000, 0.95)
 
     monkeypatch.setattr(claims, "attack", attack)
     status, lines, _ = run(capsys, "--mechanism", "grr", "--epsilon", "1")
     assert status == 1
-    assert any(line.endswith("BROKEN: an attack shows more than is certified") for line in lines)
+    assert any(
+        line.endswith("an attack on the batch code shows more than is certified") for line in lines
+    )
     assert run(capsys, plan_file, "--attack")[0] == 1
 
 
@@ -166,6 +178,7 @@ def test_a_certificate_that_is_not_its_own_is_status_1(capsys, monkeypatch, plan
     ("options", "said"),
     [
         (["--trials", "999"], "--trials must lie in"),
+        (["--recordings", "999"], "--recordings must lie in"),
         (["--confidence", "1"], "--confidence must lie in"),
         (["--confidence", "nan"], "--confidence must lie in"),
         (["--epsilon", "1,x"], "--epsilon: '1,x' must be numbers"),

@@ -1,13 +1,13 @@
 """Audit mechanisms, or a plan: what is claimed, what is certified, and what an attack shows.
 
 Claimed is the nominal amount, certified the exact worst case, computed again from the thresholds
-that the sampler compares its random words with. Attacked is a lower bound: two inputs are
-distinguished by whole chains that the sampler draws with the operating system's randomness, by
-somebody who knows the mechanism and the public coins and sees every level. A fair secret bit
-decides which input a chain hides; the best distinguishing event is found on a fifth of the chains,
-and its right guesses among the others are bounded by the limit of Clopper and Pearson. Three pairs
-of inputs are attacked: the one of the largest certified loss, one that a search found suspicious,
-one at random.
+that the sampler compares its random words with. Device and batch are lower bounds: two inputs are
+distinguished by whole chains, by somebody who knows the mechanism and the public coins and sees
+every level. Device attacks what devices send: recordings through the SDK's own client. Batch
+attacks the code that draws for many values at once, which no device runs. A fair secret bit decides
+which input a chain hides; the best distinguishing event is found on a fifth of the chains, and its
+right guesses among the others are bounded by the limit of Clopper and Pearson. Device's law follows
+every outcome of a device's sampler, and compares the law with the certified one.
 
 Without a plan all mechanisms of the library are audited, and the claims of papers that are false.
 The status is 1 if a mechanism does not keep its word, and 0 otherwise.
@@ -26,7 +26,7 @@ from sotto.cli import options
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
-    from mechanisms.audit.claims import Attacker
+    from mechanisms.audit.claims import Auditor
     from sotto.cli.audit.library import LibraryAudit
     from sotto.cli.audit.plan import PlanAudit
 
@@ -35,7 +35,7 @@ HELP = "compare what mechanisms claim, are certified at, and lose to an attack"
 EXAMPLES = """\
 examples:
   sotto audit
-      every mechanism of the library, and the claims of papers, in some 15 seconds
+      every mechanism of the library, and the claims of papers, in some two minutes
   sotto audit --mechanism grr,oue --epsilon 0.5,1,2
       two of them, as chains up to each of these amounts
   sotto audit plan.yaml
@@ -57,11 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="attack, or do not; left out, the library is attacked and a plan is not",
     )
-    trials = (
-        "chains that an attack draws of each of the two inputs with the largest loss; those for "
-        "other inputs come to less than the same again"
-    )
+    trials = "chains that the batch code draws of each of the two inputs with the largest loss"
     add("--trials N", trials, 200_000, type=int)
+    recordings = "recordings that devices make of each of the two, fewer where they take long"
+    add("--recordings N", recordings, 10_000, type=int)
     add("--confidence P", "of each attacked amount", 0.95, type=float)
     amounts = (
         "the amounts up to which the library's chains go; default 1, and for grr, sue and oue 0.5 "
@@ -79,29 +78,31 @@ def run(args: argparse.Namespace) -> int:
     audited: LibraryAudit | PlanAudit
     if args.plan is None:
         names = args.mechanism.split(",") if args.mechanism else None
-        attacker = _attacker(args, default=True)
-        audited = audit_library(attacker, args.epsilon, names, _progress(args))
+        auditor = _auditor(args, default=True)
+        audited = audit_library(auditor, args.epsilon, names, _progress(args))
     elif args.epsilon or args.mechanism:
         raise ParameterError("--epsilon and --mechanism are for the library, not for a plan")
     else:
         plan = options.load(args.plan).plan
-        audited = audit_plan(plan, _attacker(args, default=False), _progress(args))
+        audited = audit_plan(plan, _auditor(args, default=False), _progress(args))
     print("\n".join(audited.json() if args.json else audited.text()))
     return audited.status
 
 
-def _attacker(args: argparse.Namespace, default: bool) -> Attacker | None:
-    """Return what attacks, with the randomness of the production sampler, or None."""
-    from mechanisms.audit.claims import Attacker
+def _auditor(args: argparse.Namespace, default: bool) -> Auditor | None:
+    """Return what attacks, with the randomness of the system, or None."""
+    from mechanisms.audit.claims import Auditor
     from mechanisms.randomness import SystemSource
 
     if not 0 < args.confidence < 1:
         raise ParameterError(f"--confidence must lie in (0, 1), not {args.confidence}")
     if not 1000 <= args.trials <= 50_000_000:
         raise ParameterError(f"--trials must lie in [1000, 50000000], not {args.trials}")
+    if not 1000 <= args.recordings <= 10_000_000:
+        raise ParameterError(f"--recordings must lie in [1000, 10000000], not {args.recordings}")
     if not (default if args.attack is None else args.attack):
         return None
-    return Attacker(SystemSource(), args.trials, args.confidence)
+    return Auditor(SystemSource(), args.trials, args.recordings, args.confidence)
 
 
 def _progress(args: argparse.Namespace) -> Callable[[str], None]:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isinf
 
 from mechanisms.audit import claims
 from mechanisms.audit.cases import Case
-from mechanisms.audit.claims import FALSE_ALARM, LIBRARY, Attacker, Claim, Finding
-from mechanisms.audit.guessing import Attack
+from mechanisms.audit.claims import FALSE_ALARM, LIBRARY, Auditor, Claim, Finding
+from mechanisms.audit.guessing import Attack, provable
+from mechanisms.audit.reports import UnexpectedReportsError
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.papers.claims import published
+from sotto.cli.audit.device import DeviceSampler, device_cases, metric_of
 from sotto.cli.format import exact, table
 
 Progress = Callable[[str], None]
+#: Columns about code: attacks on reports of devices and of the batch code; how devices draw.
+ATTACKS = ("device", "batch", "device's law")
 #: Amounts of the audited chains, and of those mechanisms that are shown at more of them.
 _AMOUNTS, _MORE = (1.0,), (0.5, 1.0, 2.0)
 _SHOWN_AT_MORE = frozenset({"grr", "sue", "oue"})
@@ -29,7 +33,6 @@ class Line:
     claim: Claim
     parameters: str
     finding: Finding
-    problems: list[str]
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ class CaseLine:
     def verdict(self) -> str:
         """What to say of the claim."""
         if self.broken:
-            return "BROKEN: an attack shows more than is certified"
+            shown = "an attack shows more than is certified"
+            return f"BROKEN: {shown if self.attack else 'a device sends other reports'}"
         if not self.case.holds:
             return f"false: {self.case.why}"
         return f"loose: {self.case.why}" if self.case.why else "holds"
@@ -57,18 +61,18 @@ class LibraryAudit:
     lines: list[Line]
     others: list[CaseLine]
     published: list[CaseLine]
-    attacker: Attacker | None
+    auditor: Auditor | None
 
     @property
     def status(self) -> int:
         """The exit status: 1 if a mechanism does not keep its word."""
         broken = any(case.broken for case in (*self.others, *self.published))
-        return int(broken or any(line.problems for line in self.lines))
+        return int(broken or any(line.finding.problems for line in self.lines))
 
     def text(self) -> list[str]:
         """Return the audit as tables."""
         out = ["The library, each mechanism a chain at half of the amount and at all of it:", ""]
-        head = ["mechanism", "source", "claimed", "certified", "attacked", "verdict"]
+        head = ["mechanism", "source", "claimed", "certified", *ATTACKS, "verdict"]
         out += table(head, map(_row, self.lines))
         for title, cases in (
             ("What no plan can name:", self.others),
@@ -77,19 +81,19 @@ class LibraryAudit:
             if cases:
                 head = ["claim", "source", "claimed", "true", "attacked", "verdict"]
                 out += ["", title, "", *table(head, map(_case_row, cases))]
-        return [*out, "", *explained(self.attacker)]
+        return [*out, "", *explained(self.auditor)]
 
     def json(self) -> list[str]:
         """Return the audit as JSON."""
         document = {
-            "attack": attack_document(self.attacker),
+            "attack": attack_document(self.auditor),
             "mechanisms": [
                 {
                     "mechanism": line.claim.name,
                     "parameters": line.parameters,
                     "source": line.claim.source,
                     **finding_document(line.finding),
-                    "problems": line.problems,
+                    "problems": line.finding.problems,
                 }
                 for line in self.lines
             ],
@@ -101,7 +105,7 @@ class LibraryAudit:
 
 
 def audit_library(
-    attacker: Attacker | None,
+    auditor: Auditor | None,
     amounts: Sequence[float] | None,
     names: Sequence[str] | None,
     progress: Progress,
@@ -117,20 +121,30 @@ def audit_library(
         if names is None or claim.name in names
         for amount in amounts or (_MORE if claim.name in _SHOWN_AT_MORE else _AMOUNTS)
     ]
-    ours, theirs = ([], []) if names else (claims.others(), published())
+    ours, theirs = ([], []) if names else ([*claims.others(), *device_cases()], published())
     checks, lines, cases = len(work) + len(ours) + len(theirs), [], []
+    auditor = auditor and replace(auditor, checks=checks)
     for number, (claim, amount) in enumerate(work, start=1):
         progress(f"{claim.name} at {amount:g}: {number} of {checks}")
         ladder = claims.ladder_to(amount)
-        found = claims.examine(claim.build(ladder), attacker=attacker)
-        lines.append(Line(claim, _parameters(claim, ladder[-1]), found, found.problems(checks)))
+        mechanism = claim.build(ladder)
+        device = None
+        if auditor is not None:
+            sampler = DeviceSampler(metric_of(mechanism))
+            device = sampler, sampler.cost
+        found = claims.examine(mechanism, auditor=auditor, device=device)
+        lines.append(Line(claim, _parameters(claim, ladder[-1]), found))
     for number, case in enumerate([*ours, *theirs], start=len(work) + 1):
         progress(f"{case.name}: {number} of {checks}")
-        attack = attacker.case(case) if attacker else None
-        broken = attack is not None and attack.exceeds(case.true, FALSE_ALARM / checks)
+        attack, broken = None, False
+        try:
+            attack = auditor.case(case) if auditor else None
+            broken = attack is not None and attack.exceeds(case.true, FALSE_ALARM / checks)
+        except UnexpectedReportsError:
+            broken = True
         cases.append(CaseLine(case, attack, broken))
     progress("")
-    return LibraryAudit(lines, cases[: len(ours)], cases[len(ours) :], attacker)
+    return LibraryAudit(lines, cases[: len(ours)], cases[len(ours) :], auditor)
 
 
 def _parameters(claim: Claim, micro: int) -> str:
@@ -145,8 +159,8 @@ def _parameters(claim: Claim, micro: int) -> str:
 def _row(line: Line) -> list[str]:
     name = f"{line.claim.name} ({line.parameters})" if line.parameters else line.claim.name
     found = line.finding
-    amounts = [exact(found.claimed), exact(found.certified), attacked(found.attack)]
-    return [name, line.claim.source, *amounts, verdict(line.problems)]
+    amounts = [exact(found.claimed), exact(found.certified), *attacks(found)]
+    return [name, line.claim.source, *amounts, verdict(found.problems)]
 
 
 def _case_row(line: CaseLine) -> list[str]:
@@ -178,14 +192,27 @@ def attacked(attack: Attack | None) -> str:
     return "" if attack is None else f"{int(attack.epsilon * 1e4) / 1e4:.4f}"
 
 
+def attacks(found: Finding) -> list[str]:
+    """Return the columns :data:`ATTACKS` of a finding."""
+    law = "" if found.law is None else found.law.words
+    return [attacked(found.device), attacked(found.batch), law]
+
+
 def finding_document(found: Finding) -> dict[str, object]:
-    """Return the amounts of a finding, as epsilons."""
-    return {
+    """Return the amounts of a finding, as epsilons, and what was found of either code."""
+    document: dict[str, object] = {
         "claimed": found.claimed / MICRO,
         "stated": found.stated / MICRO,
         "certified": found.certified / MICRO,
-        **guesses_document(found.attack),
     }
+    for name, attack in (("device", found.device), ("batch", found.batch)):
+        if attack is not None:
+            document[name] = guesses_document(attack)
+    if found.law is not None:
+        law = {"inputs": found.law.inputs, "followed": float(1 - found.law.left)}
+        law |= {"bits": found.law.positions, "differs": found.law.differs}
+        document["law"] = law | {"same_as_batch": found.same}
+    return document
 
 
 def guesses_document(attack: Attack | None) -> dict[str, object]:
@@ -194,31 +221,40 @@ def guesses_document(attack: Attack | None) -> dict[str, object]:
         return {}
     return {
         "attacked": attack.epsilon,
-        "right": attack.best.right,
-        "guesses": attack.best.guesses,
+        "right": attack.right,
+        "guesses": attack.guesses,
         "chains": attack.chains,
-        "view": attack.best.view,
+        "view": attack.view,
     }
 
 
-def attack_document(attacker: Attacker | None) -> dict[str, object] | None:
+def attack_document(auditor: Auditor | None) -> dict[str, object] | None:
     """Return how was attacked."""
-    if attacker is None:
+    if auditor is None:
         return None
-    return {"trials": attacker.trials, "confidence": attacker.confidence}
+    return {
+        "trials": auditor.trials,
+        "recordings": auditor.recordings,
+        "confidence": auditor.confidence,
+    }
 
 
-def explained(attacker: Attacker | None) -> list[str]:
+def explained(auditor: Auditor | None) -> list[str]:
     """Return what the columns mean."""
     lines = [
         "Amounts are epsilon. 'Certified' is exact, from the sampler's thresholds, rounded up."
     ]
-    if attacker is not None:
+    if auditor is not None:
+        found = provable(1.0, int(1.6 * auditor.recordings), auditor.rate)
         lines += [
-            f"'Attacked' is a lower bound, each with confidence {attacker.confidence:g}, from "
-            f"{attacker.trials:,} chains of either",
-            "input of the worst pair, fewer where they take long. By chance it may",
-            "exceed what is certified; of the verdicts none is wrong but once in a",
-            "million times.",
+            f"'Device' and 'batch' are lower bounds, each with confidence {auditor.confidence:g}.",
+            f"'Device' attacks {auditor.recordings:,} recordings of either input of the worst pair",
+            "through the SDK's client (fewer where they take long). They prove a loss of",
+            f"{found:.2f} where 1 is certified, if every report shows it. 'Batch' attacks",
+            f"{auditor.trials:,} chains of either from the code that simulations run.",
+            "'Device's law' compares every outcome of a device's sampler with the certified law;",
+            "the reports of device and batch are compared with each other. By chance a bound",
+            "may exceed what is certified; of the verdicts none is wrong but once in a million",
+            "times.",
         ]
     return lines

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mechanisms.audit.claims import Attacker, Finding, examine
+from mechanisms.audit.claims import Auditor, Finding, examine
 from mechanisms.exact import MICRO
+from sotto.cli.audit.device import DeviceSampler
 from sotto.cli.audit.library import (
+    ATTACKS,
     Progress,
     attack_document,
-    attacked,
+    attacks,
     explained,
     finding_document,
     verdict,
@@ -59,7 +61,7 @@ class PlanAudit:
 
     plan: CompiledPlan
     metrics: tuple[MetricAudit, ...]
-    attacker: Attacker | None
+    auditor: Auditor | None
 
     @property
     def period(self) -> int:
@@ -119,7 +121,7 @@ class PlanAudit:
             "",
             "A value, released up to each level:",
             "",
-            *_level_lines(self.metrics, attack=self.attacker is not None),
+            *_level_lines(self.metrics, attack=self.auditor is not None),
             "",
             "A device:",
             "",
@@ -127,7 +129,7 @@ class PlanAudit:
             "",
             *self._ceilings(),
             "",
-            *explained(self.attacker),
+            *explained(self.auditor),
         ]
 
     def _lifetime(self, audit: MetricAudit) -> int:
@@ -163,7 +165,7 @@ class PlanAudit:
             "version": self.plan.version,
             "collector": self.plan.collector,
             "fingerprint": self.plan.fingerprint_hex,
-            "attack": attack_document(self.attacker),
+            "attack": attack_document(self.auditor),
             "metrics": [_document(metric) for metric in self.metrics],
             "period": {
                 "cost": self.period / MICRO,
@@ -181,27 +183,32 @@ class PlanAudit:
         return [json.dumps(document, indent=1)]
 
 
-def audit_plan(plan: CompiledPlan, attacker: Attacker | None, progress: Progress) -> PlanAudit:
+def audit_plan(plan: CompiledPlan, auditor: Auditor | None, progress: Progress) -> PlanAudit:
     """Audit every metric of a plan; only what is sent is attacked."""
     found = []
+    auditor = auditor and replace(auditor, checks=len(plan.metrics))
     for metric in plan.metrics:
         progress(f"{metric.name}: {metric.index + 1} of {len(plan.metrics)}")
-        found.append(_audit(metric, attacker, len(plan.metrics)))
+        found.append(_audit(metric, auditor))
     progress("")
-    return PlanAudit(plan, tuple(found), attacker)
+    return PlanAudit(plan, tuple(found), auditor)
 
 
-def _audit(metric: CompiledMetric, attacker: Attacker | None, checks: int) -> MetricAudit:
-    levels = tuple(
-        examine(metric.mechanism, level + 1, attacker if level == metric.sent - 1 else None)
-        for level in range(len(metric.ladder))
-    )
-    problems = [problem for level in levels for problem in level.problems(checks)]
-    return MetricAudit(metric, levels, tuple(dict.fromkeys(problems)))
+def _audit(metric: CompiledMetric, auditor: Auditor | None) -> MetricAudit:
+    levels = []
+    for level in range(len(metric.ladder)):
+        if auditor is not None and level == metric.sent - 1:
+            sampler = DeviceSampler(metric)
+            device = sampler, sampler.cost
+            levels.append(examine(metric.mechanism, level + 1, auditor, device))
+        else:
+            levels.append(examine(metric.mechanism, level + 1))
+    problems = [problem for level in levels for problem in level.problems]
+    return MetricAudit(metric, tuple(levels), tuple(dict.fromkeys(problems)))
 
 
 def _level_lines(audits: Iterable[MetricAudit], *, attack: bool) -> list[str]:
-    shown = ["attacked"] if attack else []
+    shown = ATTACKS if attack else ()
     head = ["metric", "mechanism", "level", "claimed", "certified", *shown, "verdict"]
     rows = []
     for audit in audits:
@@ -209,8 +216,8 @@ def _level_lines(audits: Iterable[MetricAudit], *, attack: bool) -> list[str]:
         for number, found in enumerate(audit.levels, start=1):
             level = f"{number}, never sent" if number > audit.metric.sent else str(number)
             amounts = [exact(found.claimed), exact(found.certified)]
-            amounts += [attacked(found.attack)] if attack else []
-            problems = audit.problems if found.attack else found.problems(1)
+            amounts += attacks(found) if attack else []
+            problems = audit.problems if found.batch else found.problems
             rows.append([name, mechanism, level, *amounts, verdict(problems)])
             name = mechanism = ""
     return table(head, rows)
