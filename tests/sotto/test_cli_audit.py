@@ -11,6 +11,7 @@ from agreed_plans import PLAN_YAML
 from mechanisms import randomness
 from mechanisms.audit import claims
 from mechanisms.audit.guessing import Attack
+from mechanisms.chains.symbols import SymbolDraw
 from mechanisms.testing import SeededSource
 from sotto.cli import main
 from sotto.plan.compile import parse_plan
@@ -194,3 +195,14 @@ def test_mistakes_end_with_status_2_and_one_line(capsys, options, said):
     assert err.startswith("sotto: error: ")
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_a_device_that_draws_by_another_law_is_status_1(capsys, monkeypatch):
+    right = SymbolDraw.apply
+    monkeypatch.setattr(
+        SymbolDraw, "apply", lambda draw, x, word: min(int(right(draw, x, word)), draw.size - 2)
+    )
+    options = ["--mechanism", "grr", "--epsilon", "1", "--trials", "1000", "--recordings", "1000"]
+    status, lines, _ = run(capsys, *options)
+    assert status == 1
+    assert any("a device draws by another law than the certificate's" in line for line in lines)
