@@ -73,6 +73,7 @@ class Window:
 
     revision: int  #: the generation that changed it last
     counts: Matrix  #: (levels, length) int64; one vector a level, weakest first
+    complete: bool = True  #: whether all its levels were due, and their grace over
 
 
 def pack_matrix(counts: Matrix, cell: int = 0) -> bytes:

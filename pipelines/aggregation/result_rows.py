@@ -90,13 +90,14 @@ def widened(estimate: Estimate, effect: float) -> Estimate:
 
 
 def joined(
-    windows: Mapping[WindowKey, Window], registry: Registry
+    windows: Mapping[WindowKey, Window], registry: Registry, time: int | None
 ) -> list[tuple[WindowKey, Window]]:
     """Return windows with those of equal metrics in several versions of a plan added up.
 
     A metric that is the same in two versions is estimated once, under the lowest of them, with the
     highest revision of the parts, as are its cells, which are published together. Given are all
-    windows of their metrics and times.
+    windows of their metrics and times. ``time`` is the log's: the append time, ms, up to which its
+    reports are counted, None before the first.
     """
     counts: dict[WindowKey, Matrix] = {}
     revisions: dict[tuple[bytes, int, int], int] = {}
@@ -105,7 +106,12 @@ def joined(
         key = WindowKey(first.fingerprint, first.metric.index, key.start, key.cell)
         counts[key] = counts[key] + window.counts if key in counts else window.counts
         revisions[key[:3]] = max(revisions.get(key[:3], 0), window.revision)
-    return [(key, Window(revisions[key[:3]], counts[key])) for key in sorted(counts)]
+    found = []
+    for key in sorted(counts):
+        due = registry.complete_at(key.fingerprint, key.metric, key.start)
+        complete = time is not None and time >= due
+        found.append((key, Window(revisions[key[:3]], counts[key], complete)))
+    return found
 
 
 def rows_of_windows(
@@ -153,6 +159,7 @@ class _Rows:
             "window_start": key.start,
             "window_end": key.start + self.metric.window,
             "revision": first.revision,
+            "complete": first.complete,
         }
         self.windows: list[dict[str, object]] = []
         self.estimates: list[dict[str, object]] = []

@@ -1,8 +1,8 @@
 """Documents: what is published of windows, of budget periods and of the job, each under one key.
 
 What comes for a key gathers in a bag; a timer adds it up and emits the document, at most every so
-often. A window is emitted again when the watermark passes the time at which its reports are
-complete (the pane ``on_time``), and a last time when no budget period that it has a part of is
+often. A window is emitted again when the watermark passes the time at which it is complete (the
+pane ``on_time``), and a last time when no budget period that it has a part of is
 open any more; then its counts are dropped.
 
 Of each key the document with the highest revision, a time, counts. A pipeline that has gone back to
@@ -36,6 +36,7 @@ from pipelines.aggregation.step import Tally
 from pipelines.beam.counting import OPEN, PERIOD, SHARD
 from pipelines.beam.stream import Stream, closing_time, moment
 from pipelines.sinks import documents
+from pipelines.sources.base import LATEST
 from sotto.clocks import now_ms
 from sotto.errors import FormatError
 
@@ -227,10 +228,11 @@ class WindowEstimates(_Subject):
         registry = self.stream.plans.registry(window.fingerprint)
         plan = registry.by_fingerprint[window.fingerprint]
         end = window.start + plan.metrics[window.metric].window
+        complete = registry.complete_at(*window[:3])
         # What shards emit when they close the last period comes before that.
         since = self.stream.plans.since()
         over = closing_time(registry.period_of(end - 1), registry, since) + 1
-        return moment(end + plan.resolution + plan.grace), moment(over)
+        return moment(complete), moment(max(over, complete + 1))
 
     def sum(self, parts: list[bytes]) -> bytes:
         """Add counts, version by version of the plan: packed one after the other."""
@@ -250,7 +252,7 @@ class WindowEstimates(_Subject):
             raise FormatError("counts of a window would be negative")
         plans = self.stream.plans
         registry = plans.registry(*(key.fingerprint for key in versions))
-        cells = joined(versions, registry)
+        cells = joined(versions, registry, None if pane == "early" else LATEST)
         (current, window), *_ = cells
         (row, *segments), estimates = rows_of_windows(cells, registry, plans.candidates())
         shown = estimates if any(each.counts.any() for _, each in cells) else ()

@@ -71,8 +71,7 @@ def closing_time(period: int, registry: Registry, since: Mapping[bytes, int] = _
 def next_settling(time: int, registry: Registry) -> int:
     """Return the first time after ``time``, ms, at which a window has all its timely reports.
 
-    Honest reports of a window's events have come once the watermark has passed its end by the
-    plan's resolution and grace.
+    Those are all levels of its events, with the grace of the plan.
     """
     return min(((time - lag) // window + 1) * window + lag for window, lag in _windows(registry))
 
@@ -81,7 +80,7 @@ def next_settling(time: int, registry: Registry) -> int:
 def _windows(registry: Registry) -> frozenset[tuple[int, int]]:
     """Return the lengths of windows, each with how long after its end it is complete."""
     return frozenset(
-        (metric.window, plan.resolution + plan.grace)
-        for plan in registry.plans
+        (metric.window, registry.complete_at(fingerprint, metric.index, 0) - metric.window)
+        for fingerprint, plan in registry.by_fingerprint.items()
         for metric in plan.metrics
     )

@@ -139,8 +139,9 @@ def aggregate(
         state_dir, plans, candidates, database, checkpoint, publish, runner, elsewhere, wait
     )
     with closing(source), session as (driver, seconds):
-        trusted = clock() + trust if as_of is None else None
-        result = _aggregate(driver, source, as_of, trusted, max_reports, progress, stop)
+        now = clock() if as_of is None else as_of
+        trusted = now + trust if as_of is None else None
+        result = _aggregate(driver, source, as_of, trusted, now, max_reports, progress, stop)
         return replace(result, seconds=seconds(), unit=source.unit)
 
 
@@ -201,6 +202,7 @@ def _aggregate(
     source: BoundedSource,
     as_of: int | None,
     trusted: int | None,
+    now: int,
     max_reports: int,
     progress: Progress,
     stop: Callable[[], bool],
@@ -217,7 +219,7 @@ def _aggregate(
         if interrupted.items:
             source.check(interrupted.ends, interrupted.last)
         result = result.plus(interrupted, driver.commit(interrupted, source))
-    frozen = FrozenLog(source, driver.manifest, as_of, trusted)
+    frozen = FrozenLog(source, driver.manifest, as_of, trusted, now)
     total = result.size + frozen.size
     progress(result.size, total)
     while not stop() and (intent := frozen.take(max_reports)) is not None:

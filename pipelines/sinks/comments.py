@@ -20,6 +20,8 @@ _COMMON = {
     "reports_by_level": "of these, by level, the first one first",
     "revision": "generation or document that changed it last",
     "withheld": "why there is no estimate; null where there is one",
+    "complete": "whether all levels of the window were due and their grace over; null in rows of "
+    "earlier releases, which are complete",
 }
 #: By table: what a row is, and the columns that are its own.
 _COMMENTS: dict[str, tuple[str, dict[str, str]]] = {

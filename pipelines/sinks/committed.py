@@ -76,13 +76,24 @@ def _changed(
 ) -> Iterator[list[tuple[WindowKey, Window]]]:
     """Yield what changed after a generation, page by page."""
     restated = manifest.restated(since)
+    before, now = manifest.time_of(since), manifest.time
     for page, generation in sorted(manifest.pages.items()):
-        if generation > since or restated:
+        # A window of a page begins in its period.
+        over = before is not None and (page + 1) * registry.period + registry.longest <= before
+        if generation > since or restated or not over:
             body = files.load(directory.files.page(page, generation), counts.KIND)
             windows = manifest.stated(counts.unpack_page(body), registry)
-            whole = joined(windows, registry)
-            changed = [(key, window) for key, window in whole if window.revision > since]
+            changed = [
+                (key, window)
+                for key, window in joined(windows, registry, now)
+                if window.revision > since
+                or (window.complete and _completed(key, registry, before))
+            ]
             yield changed + (manifest.renamed(changed, registry, since) if since else [])
+
+
+def _completed(key: WindowKey, registry: Registry, before: int | None) -> bool:
+    return before is None or before < registry.complete_at(*key[:3])
 
 
 def _periods(manifest: Manifest, registry: Registry) -> Iterator[dict[str, object]]:

@@ -84,6 +84,7 @@ class Window(TypedDict):
     # Documents did not have these at first.
     minimum_reports: NotRequired[_Natural | None]
     withheld: NotRequired[_Text | None]
+    complete: NotRequired[bool | None]
 
 
 class Segment(TypedDict):
@@ -208,6 +209,7 @@ class WindowDocument(Document):
     def _completed(self) -> WindowDocument:
         self.window.setdefault("minimum_reports", None)
         self.window.setdefault("withheld", None)
+        self.window["complete"] = self.window.get("complete") is not False
         for estimate in self.estimates:
             estimate.setdefault("withheld", None)
             estimate.setdefault("reach", None)
@@ -231,7 +233,7 @@ class WindowDocument(Document):
     def rows(self) -> tuple[list[Row], list[Row]]:
         """Return rows of windows, that of all reports first, and of their estimates."""
         window: dict[str, object] = {**self.window, "segment": "", "revision": self.revision}
-        repeated = {name: window[name] for name in (*_REPEATED, "revision")}
+        repeated = {name: window[name] for name in (*_REPEATED, "revision", "complete")}
         total = {**window, "alarms": list(self.alarms)}
         windows: list[Row] = [total, *({**window, **each} for each in self.segments)]
         return windows, [{**repeated, **each} for each in self.estimates]

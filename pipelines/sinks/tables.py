@@ -79,6 +79,7 @@ WINDOWS = sql.Table(
     *_numbers("revision"),
     sql.Column("minimum_reports", sql.BigInteger),
     sql.Column("withheld", sql.String),
+    sql.Column("complete", sql.Boolean),
 )
 
 #: What is estimated in them. Null stands for what the reports do not determine, and for what is
@@ -100,6 +101,7 @@ ESTIMATES = sql.Table(
     *_numbers("revision"),
     sql.Column("withheld", sql.String),
     sql.Column("reach", sql.JSON(none_as_null=True)),
+    sql.Column("complete", sql.Boolean),
 )
 
 #: What honest devices do not do, of windows where that is seen.

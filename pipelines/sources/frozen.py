@@ -130,7 +130,8 @@ class FrozenLog:
 
     ``log``: a path is an embedded log's directory. ``manifest``: where its partitions are taken up
     to. ``as_of``: only records appended up to then, ms, are taken. ``trusted``: records that claim
-    to have been appended later are left as well; it may lie before what is committed.
+    to have been appended later are left as well; it may lie before what is committed. ``now``: the
+    time, ms, up to which the log is known once all is taken: when the ends were frozen.
 
     Raises AggregationError if a partition is not the one that it was when it was taken, or
     ``as_of`` lies before that.
@@ -142,6 +143,7 @@ class FrozenLog:
         manifest: Manifest,
         as_of: int | None = None,
         trusted: int | None = None,
+        now: int = EARLIEST,
     ) -> None:
         clock = EARLIEST if manifest.clock is None else manifest.clock
         if as_of is not None and as_of < clock:
@@ -159,6 +161,7 @@ class FrozenLog:
             for number, partition in enumerate(source.partitions(manifest.positions))
         ]
         self._ahead = np.zeros(0, _RECORD)
+        self._now = now
 
     @property
     def size(self) -> int:
@@ -178,6 +181,7 @@ class FrozenLog:
         wanted[:1] = True
         wanted &= records["append"] <= horizon
         number = int(np.count_nonzero(wanted))
+        all_taken = horizon == self._last and not (records["append"][number:] <= horizon).any()
         taken, self._ahead = records[:number], records[number:]
         if not number:
             return None
@@ -196,7 +200,8 @@ class FrozenLog:
         # Damage before any record has no time.
         clock = None if self._clock == EARLIEST else self._clock
         reports = int(taken["rows"].sum())
-        return Intent(self._generation, clock, items, last, reports=reports)
+        time = max(self._clock, self._now) if all_taken else clock
+        return Intent(self._generation, clock, items, last, reports=reports, time=time)
 
     def _known(self, limit: int) -> tuple[_Records, int]:
         """Return records, and up to which append time they are complete and may be taken."""

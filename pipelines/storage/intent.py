@@ -62,6 +62,9 @@ class Intent:
     #: parts (:mod:`pipelines.aggregation.decode`) periods are cut of which reports come for the
     #: first time.
     reports: int = 0
+    #: The time, ms, up to which the log is known then: ``clock``, or where nothing is left of the
+    #: log, when the run began. Windows are complete by it.
+    time: int | None = None
 
     @property
     def size(self) -> int:
@@ -80,6 +83,7 @@ class Intent:
             "items": [list(item) for item in self.items],
             "marks": dump_records(self.last),
             "reports": self.reports,
+            "time": self.time,
         }
         if self.requeue:
             value["requeue"] = self.requeue
@@ -110,6 +114,7 @@ class Intent:
             forget=forget,
             last_period=value.get("last_period"),
             reports=reports,
+            time=value.get("time"),
         )
 
 

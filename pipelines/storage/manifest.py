@@ -35,7 +35,7 @@ FORMAT = 4
 #: Fields of a manifest that are stored under their names as they are.
 _PLAIN = (
     *("state", "generation", "clock", "plans", "first_open", "expired", "lineage", "tally"),
-    *("requeued", "minima", "files", "forgotten"),
+    *("requeued", "minima", "files", "forgotten", "times"),
 )
 #: The lineage is kept of so many last generations.
 LINEAGE = 256
@@ -82,6 +82,8 @@ class Manifest:
     generation: int = 0  #: of the last commit; 0 before the first
     #: Latest append time taken, ms; later records count as no earlier. None before the first.
     clock: int | None = None
+    #: The time, ms, up to which the log was known at each generation of the lineage.
+    times: tuple[int | None, ...] = ()
     #: Partition to the position up to which it is taken.
     positions: Mapping[str, int] = field(default_factory=dict)
     #: Partition to the last record taken of it.
@@ -142,6 +144,7 @@ class Manifest:
             key=bytes.fromhex(value["key"]),
             generation=value["generation"],
             clock=value["clock"],
+            times=tuple(value.get("times", [value["clock"]] * len(value["lineage"]))),
             positions=value["lanes"],
             last=load_records(value["marks"]),
             plans=value["plans"],
@@ -169,6 +172,16 @@ class Manifest:
     def tombstones(self) -> Forgotten:
         """Which reports are rejected as forgotten."""
         return Forgotten(self.key, frozenset(self.forgotten))
+
+    @property
+    def time(self) -> int | None:
+        """The time, ms, up to which the log is known; not before the clock."""
+        return self.times[-1] if self.times else None
+
+    def time_of(self, generation: int) -> int | None:
+        """Return up to when the log was known at a generation; None if that is not known."""
+        back = self.generation - generation
+        return self.times[-1 - back] if 0 <= back < len(self.times) else None
 
     def digest(self, generation: int) -> str | None:
         """Return the digest of a generation; None if it is not known (any more)."""
@@ -297,6 +310,7 @@ def advance(
         manifest,
         generation=generation,
         clock=clock,
+        times=(*manifest.times, _latest(manifest.time, intent.time, clock))[-LINEAGE:],
         positions={**manifest.positions, **intent.ends},
         last={**manifest.last, **intent.last},
         first_open=first_open,
@@ -311,6 +325,10 @@ def advance(
         requeued=_summed(manifest.requeued, requeued),
         forgotten=_tombstones(manifest, intent, first_open, registry),
     )
+
+
+def _latest(*times: int | None) -> int | None:
+    return max((time for time in times if time is not None), default=None)
 
 
 def _tombstones(

@@ -101,6 +101,12 @@ class Registry:
         self.budget = max(plan.ceilings.period for plan in self.plans)
         #: Milliseconds after which no report of an event is accepted any more, of any metric.
         self.horizon = max(plan.horizon for plan in self.plans)
+        #: Milliseconds from the start of a window until it is complete, of any metric, at most.
+        self.longest = max(
+            metric.window + (metric.delays or (0,))[-1] + first.resolution + plan.grace
+            for plan in self.plans
+            for metric in plan.metrics
+        )
         #: Whether any of the plans has signed messages.
         self.signed = any(plan.signed for plan in self.plans)
         pairs = [(plan, metric) for plan in self.plans for metric in plan.metrics]
@@ -126,6 +132,17 @@ class Registry:
     def minimum_reports(self, fingerprint: bytes, metric: int) -> int:
         """Return below how many reports nothing is estimated of a metric, whatever the version."""
         return max(each.plan.minimum_reports for each in self.same[fingerprint, metric])
+
+    def complete_at(self, fingerprint: bytes, metric: int, start: int) -> int:
+        """Return the append time, ms, when a metric's window is complete that begins at ``start``.
+
+        All levels of its events are then due, in every version of the plan that has the metric, and
+        the grace for those that are late is over.
+        """
+        versions = self.same[fingerprint, metric]
+        of_metric, grace = versions[0].metric, max(each.plan.grace for each in versions)
+        last = of_metric.delays[-1] if of_metric.delays else 0
+        return start + of_metric.window + last + self.resolution + grace
 
     @property
     def unsigned(self) -> tuple[str, ...]:

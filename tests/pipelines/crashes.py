@@ -5,15 +5,19 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from committed_states import committed, empty_state, projected
 from memory_files import FILES
-from report_logs import faulty, honest, write
-from step_plans import plans
+from report_logs import START, faulty, honest, write
+from step_plans import DAY, plans
 
-from pipelines.bounded.run import RunResult, aggregate
+from pipelines.bounded import run
+from pipelines.bounded.run import RunResult
 
+#: Runs at one and the same time, so that what they commit can be compared byte by byte.
+aggregate = partial(run.aggregate, clock=lambda: START + 900 * DAY)
 #: Reports that a run of these tests takes at most.
 MAX_REPORTS = 60
 

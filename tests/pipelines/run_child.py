@@ -15,7 +15,8 @@ SHORT = 2_000
 
 def run(log: str, state: str, step: str | None = None, occurrence: int = 1) -> None:
     """Run, and stop dead at an occurrence of a commit's step, or of the ``write`` of a file."""
-    from pipelines.bounded.run import aggregate
+    from crashes import aggregate
+
     from pipelines.storage import files
     from pipelines.storage import states as storedstates
 

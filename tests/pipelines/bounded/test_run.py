@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 from committed_states import committed, counted, projected, rejects
-from crashes import Killed, kill_at
+from crashes import Killed, aggregate, kill_at
 from report_logs import START, Device, Sent, append, faulty, honest, write
 from run_reference import expected
 from step_plans import DAY, HOUR, PERIOD, category, plan, plans, registry
 
 from pipelines.aggregation import decode as parts
-from pipelines.bounded.run import RunResult, aggregate
-from pipelines.sinks.sql import of_state
+from pipelines.bounded.run import RunResult
+from pipelines.sinks.sql import Results, of_state
+from pipelines.sinks.tables import WINDOWS
 from pipelines.storage import files
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateDirectory
@@ -530,3 +531,20 @@ def test_into_however_many_parts_a_period_is_cut(log, truth, tmp_path, monkeypat
         # A period keeps the number that it was given first.
         assert all(known.setdefault(*each) == each[1] for each in open_periods.items())
     assert max(known.values()) == 4, "as many as the plans have shards"
+
+
+def test_a_window_is_complete_once_its_last_level_and_the_grace_are_over(tmp_path):
+    """By the log's time, without a report that changes it, in what the run publishes."""
+    (known, *_) = plans()
+    metric = known.metric("colour")
+    last = metric.delays[-1] + known.resolution + known.grace
+    log = write(tmp_path / "log", honest(6, 1, 3))
+    aggregate(log, tmp_path / "state", plans())
+    rows = Results(of_state(tmp_path / "state")).table(WINDOWS)
+    start = min(row["window_start"] for row in rows if row["metric"] == "colour")
+    until = start + metric.window + last
+    for name, as_of, complete in (("before", until - 1, False), ("after", until, True)):
+        aggregate(log, tmp_path / name, plans(), as_of=as_of)
+        found = Results(of_state(tmp_path / name)).table(WINDOWS)
+        of_first = [row for row in found if row["window_start"] == start]
+        assert {row["complete"] for row in of_first if row["metric"] == "colour"} == {complete}

@@ -14,14 +14,13 @@ from pathlib import Path
 
 import pytest
 from committed_states import counted
-from crashes import MAX_REPORTS, World
+from crashes import MAX_REPORTS, World, aggregate
 from report_logs import honest, write
 from run_child import SHORT, STOPPED, run
 from run_reference import expected
 from step_plans import plans, registry
 
 from pipelines.bounded.driver import STEPS
-from pipelines.bounded.run import aggregate
 from pipelines.sources.frozen import FrozenLog
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateDirectory

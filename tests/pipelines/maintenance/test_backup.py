@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from committed_states import committed, counted, projected
-from crashes import MAX_REPORTS, Killed, kill_at
+from crashes import MAX_REPORTS, Killed, aggregate, kill_at
 from report_logs import append, faulty, honest, write
 from step_plans import plans
 
-from pipelines.bounded.run import aggregate
 from pipelines.maintenance import backup as module
 from pipelines.maintenance.backup import backup, check, restore
 from pipelines.sinks.sql import Results

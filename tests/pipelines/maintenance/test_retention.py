@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from committed_states import committed, counted, projected
+from crashes import aggregate
 from report_logs import START, Sent, append, faulty, honest, write
 from step_plans import DAY, plans
 
-from pipelines.bounded.run import aggregate
 from pipelines.maintenance import retention
 from pipelines.maintenance.retention import Removable, retain
 from pipelines.storage.directory import StateDirectory
