@@ -195,29 +195,25 @@ def read(
     connection: Connection, plan: Callable[[Connection, int], CompiledPlan] | None = None
 ) -> Ledger:
     """Return the ledger in a device's store, inside a transaction, or raise StoreError."""
-    # A file that no app has opened since version 3 came has no permanent responses, before
-    # version 4 nothing was carried over, and before version 5 nothing was signed.
-    version = schema.check(connection)
+    schema.check(connection)
     try:
         collector, period_ms, *ceilings, consent, period = connection.execute(
             "SELECT collector, period_ms, ceiling_period, ceiling_lifetime, consent, period"
             " FROM device"
         ).fetchone()
-        carried, damaged, restored = (
-            connection.execute(_CARRIED_OVER).fetchone() if version >= 4 else (0, 0, 0)
-        )
+        carried, damaged, restored = connection.execute(_CARRIED_OVER).fetchone()
         return Ledger(
             collector,
             Consent(consent),
             Ceilings(*ceilings),
             period,
-            _periods(connection, period_ms, version),
-            _pending(connection, plan or stored_plan, version),
-            charges(connection) if version >= 3 else (),
+            _periods(connection, period_ms),
+            _pending(connection, plan or stored_plan),
+            charges(connection),
             carried,
             damaged,
             restored,
-            _groups(connection) if version >= 6 else (),
+            _groups(connection),
         )
     except (TypeError, ValueError):
         raise StoreError("the state file is damaged") from None
@@ -252,18 +248,14 @@ def reader(path: str | os.PathLike[str]) -> Connection:
     return connection
 
 
-def _periods(connection: Connection, period_ms: int, version: int) -> tuple[LedgerPeriod, ...]:
+def _periods(connection: Connection, period_ms: int) -> tuple[LedgerPeriod, ...]:
     rows = connection.execute(
         "SELECT ledger.period, lower(hex(value)), reserved, spent, tallies"
         " FROM ledger LEFT JOIN pseudonym USING (period) ORDER BY ledger.period"
     )
-    degraded: dict[int, tuple[int, int]] = {}
-    signed: dict[int, str] = {}
-    if version >= 3:
-        found = connection.execute("SELECT * FROM degraded")
-        degraded = {period: (reserved, spent) for period, reserved, spent in found}
-    if version >= 5:
-        signed = dict(connection.execute("SELECT period, lower(hex(pseudonym)) FROM signing"))
+    found = connection.execute("SELECT * FROM degraded")
+    degraded = {period: (reserved, spent) for period, reserved, spent in found}
+    signed = dict(connection.execute("SELECT period, lower(hex(pseudonym)) FROM signing"))
     return tuple(
         LedgerPeriod(
             number,
@@ -281,11 +273,11 @@ def _periods(connection: Connection, period_ms: int, version: int) -> tuple[Ledg
 
 
 def _pending(
-    connection: Connection, plan: Callable[[Connection, int], CompiledPlan], version: int
+    connection: Connection, plan: Callable[[Connection, int], CompiledPlan]
 ) -> tuple[PendingChain, ...]:
     rows = connection.execute(
-        "SELECT lower(hex(id)), plan, metric, period, event, due, charged, delivered,"
-        f" {'cell' if version >= 7 else '0'} FROM chain ORDER BY due, id"
+        "SELECT lower(hex(id)), plan, metric, period, event, due, charged, delivered, cell"
+        " FROM chain ORDER BY due, id"
     ).fetchall()
     plans: dict[int, CompiledPlan] = {}
     pending = []

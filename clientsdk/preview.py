@@ -16,8 +16,8 @@ from clientsdk import ledger
 from clientsdk.publishers import MemoryPublisher
 from clientsdk.sending.sender import Sender
 from clientsdk.sending.tasks import FlushTask
-from clientsdk.store import panels, rollback_guard, schema
-from clientsdk.store.database import READ, WRITE
+from clientsdk.store import rollback_guard, schema
+from clientsdk.store.database import READ
 from clientsdk.store.plans import stored_plan
 from clientsdk.store.store import Store
 from clientsdk.wording import epsilon, minute
@@ -137,10 +137,7 @@ def preview_file(path: str | os.PathLike[str], now: int) -> Preview:
             plan = stored_plan(connection, int(numbers[0][0]))
             copy = _blank(plan, Ceilings(*ceilings), lambda: now)
             connection.backup(copy.database.connected())
-        # A file that no app has opened since an older version lacks tables.
-        with copy.transaction(WRITE) as memory:
-            schema.prepare(memory)
-            panels.prepare(memory, SystemSource())
+        with copy.transaction(READ) as memory:
             copy.adopt(memory)
         if not copy.consented:
             return Preview(())

@@ -152,3 +152,19 @@ def test_documents_are_read_and_a_sink_goes_on(tmp_path: Path) -> None:
     assert (applied.written, applied.stale) == (0, len(records))
     with ResultsReader(url) as reader:
         assert windows(reader) == earlier
+
+
+def columns(file: Path) -> dict[str, list[tuple[object, ...]]]:
+    with closing(sqlite3.connect(file)) as connection:
+        listed = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        tables = connection.execute(listed).fetchall()
+        return {
+            name: connection.execute(f"PRAGMA table_info({name})").fetchall() for (name,) in tables
+        }
+
+
+def test_a_new_device_s_file_has_the_same_tables(tmp_path: Path) -> None:
+    old = before.unpacked("device-fleet", tmp_path) / "device.db"
+    with SeededClient(before.compiled("fleet"), seed=1, state=tmp_path / "device.db"):
+        pass
+    assert columns(old) == columns(tmp_path / "device.db")

@@ -48,13 +48,10 @@ def slot(secret: bytes, panels: int, cycle: int) -> int:
     return int.from_bytes(digest[:_REDUCED], "little") % panels
 
 
-def prepare(connection: Connection, source: Source) -> bool:
-    """Draw the secret of a store that has none, new or of an older version; say whether it was."""
-    if connection.execute("SELECT 1 FROM panel").fetchone() is not None:
-        return False
+def create(connection: Connection, source: Source) -> None:
+    """Draw the secret of a new store."""
     drawn = source.bits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "little")
     connection.execute("INSERT INTO panel VALUES (1, ?, ?)", (drawn, ALWAYS))
-    return True
 
 
 def read(connection: Connection) -> Panel:

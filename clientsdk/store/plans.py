@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from clientsdk.store.schema import NEVER
 from mechanisms.digests import sha256
 from sotto.errors import PlanError, StoreError
-from sotto.plan.compiled import CompiledPlan, brought_forward
+from sotto.plan.compiled import CompiledPlan
 
 Made = TypeVar("Made")
 
@@ -28,14 +28,12 @@ def made_once(plan: CompiledPlan, make: Callable[[CompiledPlan], Made]) -> Made:
 
 
 def stored_plan(connection: Connection, number: int) -> CompiledPlan:
-    row = connection.execute("SELECT * FROM plan WHERE id = ?", (number,)).fetchone()
+    row = connection.execute("SELECT digest, body FROM plan WHERE id = ?", (number,)).fetchone()
     if row is None:
         raise StoreError("a plan that chains were drawn under is not in the device's store")
-    # The columns had other names in older files.
-    _, digest, body, *_ = row
+    digest, body = row
     try:
-        # A file of an older version is read as it is.
-        plan = CompiledPlan.from_json(brought_forward(body) or body)
+        plan = CompiledPlan.from_json(body)
     except PlanError as error:
         raise StoreError(f"a plan in the device's store cannot be read: {error}") from error
     if sha256(body) != digest:

@@ -23,12 +23,16 @@ from mechanisms.randomness import Source
 from sotto.errors import PlanError, StoreError
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
-_LOST = "the device's store was damaged or lost: its budget period counts as spent"
+_LOST = (
+    "the device's store was damaged, lost, or of an earlier release: its budget period counts as "
+    "spent"
+)
 _OLDER = (
     "the device's store is older than the rollback guard beside it, or was moved without that: its "
     "period counts as spent, and consent must be given once more, by give_consent(again=True); "
     "back up and move the state file and what is beside it, device.db and device.db-*, together"
 )
+_ANOTHER = "the device's store, or the rollback guard beside it, is of another collector or period"
 _MOST = UNKNOWN >> 1
 
 
@@ -41,7 +45,7 @@ def open_store(
     quota: Quota | None = None,
     kind: type[Store] = Store,
 ) -> Store:
-    """Open a device's store, made if absent; a damaged file is set aside and replaced.
+    """Open a device's store, made if absent; a damaged or outdated file is set aside and replaced.
 
     ``path`` is None for a store in memory, and ``kind`` makes the store. A new one is pinned to the
     plan's collector and period length and to ``ceilings``, which lower those of an existing one,
@@ -59,6 +63,8 @@ def open_store(
         except schema.DamagedError:
             if last or store.path is None:
                 raise
+            if is_of_another(store.path, plan):
+                raise PlanError(_ANOTHER) from None
             if not damaged_files.set_aside(store.path, store.database.place, now):
                 raise
     return store
@@ -91,12 +97,11 @@ def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source
             fresh = store.prepare(connection)
             if fresh:
                 _create(connection, plan, ceilings, period, source)
-            new_panel = panels.prepare(connection, source)
             _check_pinned(connection, plan)
             store.adopt(connection)
             store.pin(connection, lowered(store.ceilings, ceilings))
             store.plans.add_opened(connection)
-            _reconcile(store, connection, plan, period, fresh=fresh, new_panel=new_panel)
+            _reconcile(store, connection, plan, period, fresh=fresh)
             _agree_on_withdrawal(store, connection)
             store.draw_arm(connection)
             store.follow(connection, now)
@@ -135,6 +140,7 @@ def _create(
         ),
     )
     connection.execute("INSERT INTO secret VALUES (1, ?)", (pseudonyms.draw_secret(source),))
+    panels.create(connection, source)
 
 
 def _check_pinned(connection: Connection, plan: CompiledPlan) -> None:
@@ -171,12 +177,10 @@ def _reconcile(
     period: int,
     *,
     fresh: bool,
-    new_panel: bool,
 ) -> None:
     """Compare a store with its guard, in the transaction that opens it, and make up for a gap.
 
-    ``fresh`` says whether the file was empty, ``new_panel`` whether the secret of its turns was
-    drawn now.
+    ``fresh`` says whether the file was empty.
     """
     path = store.path
     if path is None:
@@ -193,14 +197,12 @@ def _reconcile(
     if lost:
         known = found if found is not None and found.lifetime < UNKNOWN else None
         if fresh and known is not None and known.budget != guard.budget:
-            raise PlanError(
-                "the rollback guard beside the device's store is of another collector or period"
-            )
+            raise PlanError(_ANOTHER)
         diagnostics.warn("lost store", _LOST if fresh else _OLDER)
         _make_up(store, path, connection, plan, period, found=known, fresh=fresh)
         guard.count_loss(connection, known, damaged=fresh)
         store.refusals.clear()
-        if new_panel or (found is not None and found.store != guard.identity):
+        if fresh or (found is not None and found.store != guard.identity):
             # The lost file may have had its turn in this cycle.
             panels.begin_after(connection, store.period)
             store.panel = panels.read(connection)
@@ -237,7 +239,7 @@ def _make_up(
         known = known and not rollback_guard.group_noted(path)
         known = known and store.consent is not Consent.WITHDRAWN
         store.set_consent(connection, Consent.NEVER_GIVEN if known else Consent.WITHDRAWN)
-    elif found is None:
+    elif found is None or not rollback_guard.has_room_for_note(path):
         # A withdrawal may have been in what is gone.
         store.set_consent(connection, Consent.WITHDRAWN)
     ceilings = store.ceilings

@@ -1,18 +1,14 @@
-"""The device's file: its tables, older versions of them, and how a connection is opened."""
+"""The device's file: its tables, and how a connection is opened."""
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import time
-from contextlib import suppress
 from sqlite3 import Connection
 
-from mechanisms.digests import sha256
-from sotto.errors import PlanError, StoreError
+from sotto.errors import StoreError
 from sotto.files import make_private, open_file
-from sotto.plan.compiled import brought_forward
 
 VERSION = 7
 APPLICATION = 0x534F5454  # "SOTT"
@@ -56,9 +52,11 @@ _TABLES = (
         CHECK (spent BETWEEN 0 AND reserved)
     )""",
     "CREATE TABLE pseudonym (period INTEGER PRIMARY KEY, value BLOB NOT NULL)",
+    # ``expires`` in ms.
     """CREATE TABLE plan (
-        id INTEGER PRIMARY KEY, fingerprint BLOB NOT NULL UNIQUE, body BLOB NOT NULL
+        id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, body BLOB NOT NULL, expires INTEGER
     )""",
+    # ``cell``: that of the plan's segments in which the value was recorded.
     """CREATE TABLE chain (
         period INTEGER NOT NULL,
         due INTEGER NOT NULL,
@@ -70,15 +68,13 @@ _TABLES = (
         charged INTEGER NOT NULL,
         delivered INTEGER NOT NULL,
         payloads BLOB NOT NULL,
+        cell INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (period, due, id)
     ) WITHOUT ROWID""",
     """CREATE TABLE reservoir (
         tally TEXT PRIMARY KEY, due INTEGER NOT NULL, chain BLOB NOT NULL, cost INTEGER NOT NULL
     ) WITHOUT ROWID""",
-)
-#: What the tables of version 2 lack: permanent responses, the parts of the ledger that they have
-#: paid for, and who counts the items of a period.
-_SINCE_3 = (
+    # Permanent responses, and the parts of the ledger that they have paid for.
     """CREATE TABLE permanent (
         binding BLOB PRIMARY KEY,
         tally TEXT NOT NULL,
@@ -91,6 +87,7 @@ _SINCE_3 = (
         spent INTEGER NOT NULL,
         CHECK (spent BETWEEN 0 AND reserved)
     )""",
+    # Who counts the items of a period.
     """CREATE TABLE counting (
         period INTEGER NOT NULL,
         tally TEXT NOT NULL,
@@ -99,10 +96,8 @@ _SINCE_3 = (
         last INTEGER NOT NULL,
         PRIMARY KEY (period, tally)
     ) WITHOUT ROWID""",
-)
-#: What those of version 3 lack, for the rollback guard: how many commits have survived a loss of
-#: power, and what was spent before the file was damaged, lost, or replaced by an older copy.
-_SINCE_4 = (
+    # For the rollback guard: how many commits have survived a loss of power, and what was spent
+    # before the file was damaged, lost, or replaced by an older copy.
     """CREATE TABLE mark (
         id INTEGER PRIMARY KEY CHECK (id = 1),
         generation INTEGER NOT NULL,
@@ -111,29 +106,16 @@ _SINCE_4 = (
         restored INTEGER NOT NULL
     )""",
     "INSERT INTO mark VALUES (1, 0, 0, 0, 0)",
-)
-#: What those of version 4 lack: the secret that decides in which periods the device answers, and
-#: the keys that sign messages of a period. Their plans were known by the hash of the whole
-#: document, then called a fingerprint, and had no column for their expiry (ms; NULL if absent).
-_SINCE_5 = (
+    # Secrets that decide in which periods the device answers, and in which arm of an experiment it
+    # is; and the keys that sign messages of a period.
     """CREATE TABLE panel (
         id INTEGER PRIMARY KEY CHECK (id = 1), secret BLOB NOT NULL, since INTEGER NOT NULL
     )""",
+    "CREATE TABLE arm (id INTEGER PRIMARY KEY CHECK (id = 1), secret BLOB NOT NULL)",
     """CREATE TABLE signing (
         period INTEGER PRIMARY KEY, pseudonym BLOB NOT NULL, seed BLOB NOT NULL
     )""",
-    "ALTER TABLE plan RENAME COLUMN fingerprint TO digest",
-    "ALTER TABLE plan ADD COLUMN expires INTEGER",
-)
-#: What those of version 5 lack: what was said of each group of metrics.
-_SINCE_6 = (
     "CREATE TABLE consent_group (name TEXT PRIMARY KEY, consent TEXT NOT NULL) WITHOUT ROWID",
-)
-#: What those of version 6 lack: the cell of the plan's segments in which a value was recorded, and
-#: the secret that decides about an experiment's arm.
-_SINCE_7 = (
-    "ALTER TABLE chain ADD COLUMN cell INTEGER NOT NULL DEFAULT 0",
-    "CREATE TABLE arm (id INTEGER PRIMARY KEY CHECK (id = 1), secret BLOB NOT NULL)",
 )
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 #: What SQLite raises; its error about damaged names of tables is no valid text.
@@ -141,7 +123,7 @@ FAULTS = (sqlite3.Error, UnicodeDecodeError)
 
 
 class DamagedError(StoreError):
-    """The device's file is damaged; it is set aside at the next start."""
+    """The device's file is damaged, or of an earlier version; it is set aside at the next start."""
 
 
 def connect(path: str | None, *, create: bool) -> Connection:
@@ -216,50 +198,33 @@ def examine(connection: Connection) -> bool:
 
 
 def prepare(connection: Connection) -> bool:
-    """Create the tables if there are none, migrate older ones; return whether all are new."""
+    """Create the tables if there are none, and return whether they are new."""
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    version = check(connection) if objects else 0
-    if version == VERSION:
+    if objects:
+        check(connection)
         return False
-    for first, statements in tables().items():
-        for statement in statements if version < first else ():
-            connection.execute(statement)
-    if objects and version < 5:
-        _migrate_plans(connection)
+    for statement in _TABLES:
+        connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
-    return not objects
+    return True
 
 
-def tables() -> dict[int, tuple[str, ...]]:
-    """Return the statements that make the tables, by the version since which there is each."""
-    return {1: _TABLES, 3: _SINCE_3, 4: _SINCE_4, 5: _SINCE_5, 6: _SINCE_6, 7: _SINCE_7}
+def check(connection: Connection) -> None:
+    """Raise StoreError if a file is no device's store, or one of another version.
 
-
-def check(connection: Connection) -> int:
-    """Return the version of a device's store; StoreError if it is another's, or cannot be read."""
+    That of an earlier version is a DamagedError: the app goes on with another file, which charges
+    for all that this one may have spent.
+    """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
         raise StoreError("the state file is a database of another application")
-    if not 2 <= version <= VERSION:
-        raise StoreError(f"the state file has schema {version}; this version reads 2 to {VERSION}")
-    return int(version)
-
-
-def _migrate_plans(connection: Connection) -> None:
-    """Write plans of format 1 anew, and of all when they expire; one that is unreadable is left."""
-    for number, body in connection.execute("SELECT id, body FROM plan").fetchall():
-        with suppress(PlanError):
-            document = brought_forward(body)
-            if document is not None:
-                connection.execute(
-                    "UPDATE plan SET digest = ?, body = ? WHERE id = ?",
-                    (sha256(document), document, number),
-                )
-        with suppress(ValueError, TypeError, KeyError):
-            expires = int(json.loads(body)["expires"])
-            connection.execute("UPDATE plan SET expires = ? WHERE id = ?", (expires, number))
+    found = f"the state file has schema {version}; this version reads {VERSION}"
+    if version < VERSION:
+        raise DamagedError(f"{found}: an app sets it aside, and its period counts as spent")
+    if version > VERSION:
+        raise StoreError(found)
 
 
 def _opened(database: str) -> Connection:

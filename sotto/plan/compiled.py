@@ -354,22 +354,6 @@ def canonical(document: Mapping[str, object]) -> bytes:
     return text.encode("utf-8")
 
 
-def brought_forward(data: bytes) -> bytes | None:
-    """Return what a compiled plan of format 1 is in this format; None if it is none of that.
-
-    Raises PlanError if it is one, and cannot be honoured.
-    """
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(document, dict) or document.get("format") != 1:
-        return None
-    plan = CompiledPlan.of_document({**document, "format": FORMAT})
-    check(plan)
-    return plan.to_json()
-
-
 def check(plan: CompiledPlan) -> None:
     """Raise PlanError, with a line for every problem, if a plan cannot be honoured."""
     problems = _plan_problems(plan)
@@ -469,7 +453,6 @@ __all__ = [
     "CompiledMetric",
     "CompiledPlan",
     "Level",
-    "brought_forward",
     "canonical",
     "check",
     "fingerprint_of",

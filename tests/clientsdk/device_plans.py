@@ -248,20 +248,3 @@ def tables(path):
         text = " ".join("\n".join(sql for (sql,) in rows).split())
         (version,) = connection.execute("PRAGMA user_version").fetchone()
     return version, hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def make_older(path, version):
-    """Make a store that is closed one of version 2, 3, 4, 5 or 6."""
-    tables = ["arm"] + ["consent_group"] * (version < 6)
-    tables += ["panel", "signing"] * (version < 5) + ["mark"] * (version < 4)
-    tables += ["permanent", "degraded", "counting"] * (version < 3)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for table in tables:
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("ALTER TABLE chain DROP COLUMN cell")
-        if version < 5:
-            connection.execute("ALTER TABLE plan DROP COLUMN expires")
-            connection.execute("ALTER TABLE plan RENAME COLUMN digest TO fingerprint")
-        connection.execute(f"PRAGMA user_version = {version}")
-    if version < 4:
-        path.with_name(f"{path.name}-mark").unlink()

@@ -14,23 +14,20 @@ from device_plans import (
     WEEK,
     alter,
     counted,
-    make_older,
     metric,
     number,
     plan,
     raw,
     reports,
     string,
-    tables,
 )
 from statistical import check_counts
 
 from clientsdk import Ceilings, Outcome
-from clientsdk.ledger import PermanentCharge, read_file
-from clientsdk.store import permanent, schema
+from clientsdk.ledger import PermanentCharge
+from clientsdk.store import permanent
 from clientsdk.store.database import Access
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import StoreError
 
 
 def constant(name="model", **changes):
@@ -369,65 +366,7 @@ def test_responses_drawn_anew_would_be_seen(monkeypatch):
         check_counts([seen[pair] for pair in exact], list(exact.values()), label=70_000)
 
 
-# Files of older versions, and damaged ones.
-
-
-def test_a_file_of_version_2_is_read_and_brought_forward(path):
-    old = device(metric("colour"), metric("kept", "reservoir"), state=path)
-    for _ in range(2):
-        old.record("colour", "a")
-        old.record("kept", "b")
-        old.clock.advance(days=7)
-    old.flush()
-    ledger = old.ledger()
-    old.close()
-    current = tables(path)
-    make_older(path, 2)
-    assert tables(path) == (2, "4fbc98a2c9c2322c")
-    content = path.read_bytes()
-    assert read_file(path) == ledger
-    assert path.read_bytes() == content
-    client = device(
-        metric("colour"), constant(), state=path, seed=2, clock=old.clock, plan={"version": 2}
-    )
-    assert client.ledger() == ledger
-    assert weeks(client, 3) == [Outcome.ACCEPTED] * 3
-    assert client.ledger().reserved == ledger.reserved + certified(client, 2)
-    client.withdraw_consent()
-    client.close()
-    assert tables(path) == current
-
-
-def test_a_file_of_version_4_is_brought_forward_and_says_when_its_plans_expire(path):
-    old = device(metric("colour"), state=path)
-    old.record("colour", "a")
-    ledger = old.ledger()
-    old.close()
-    current = tables(path)
-    make_older(path, 4)
-    # A plan that no version can read stays as it is.
-    alter(path, "INSERT INTO plan VALUES (7, x'07', x'ff')")
-    assert read_file(path) == ledger
-    client = device(metric("colour"), state=path, seed=2, clock=old.clock)
-    assert client.ledger() == ledger
-    with client._store.transaction(Access.READ) as connection:
-        found = connection.execute("SELECT id, expires FROM plan ORDER BY id").fetchall()
-    assert found == [(1, client.plan.expires), (7, None)]
-    client.close()
-    assert tables(path) == current
-
-
-def test_bringing_a_file_forward_happens_wholly_or_not_at_all(path, monkeypatch):
-    device(metric("colour"), state=path).close()
-    make_older(path, 2)
-    tables_since = list(schema._SINCE_3)
-    monkeypatch.setattr(schema, "_SINCE_3", (*tables_since[:2], "CREATE TABLE broken ("))
-    with pytest.raises(StoreError):
-        device(metric("colour"), state=path)
-    assert tables(path) == (2, "4fbc98a2c9c2322c")
-    monkeypatch.undo()
-    device(metric("colour"), state=path).close()
-    assert tables(path)[0] == schema.VERSION
+# Damaged files.
 
 
 def test_a_permanent_response_that_is_none_of_the_mechanism_is_not_used(path):

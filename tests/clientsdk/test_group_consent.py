@@ -17,7 +17,6 @@ from device_plans import (
     Failing,
     alter,
     items,
-    make_older,
     metric,
     plan,
     raw,
@@ -639,18 +638,6 @@ def test_killed_while_it_is_given_again_it_stays_withdrawn_or_is_given(path):
     )
     out = run(code, path.parent / "instants", timeout=900)
     assert "('given', 'given')" in out
-
-
-def test_a_store_of_version_5_has_said_the_same_of_all_groups(path):
-    with device(path) as client:
-        client.record("shape", "a")
-    make_older(path, 5)
-    assert read_file(path).groups == ()
-    client = device(path)
-    assert client.group_consent == {"look": GIVEN, "use": GIVEN}
-    assert len(client.ledger().pending) == 1
-    assert client.withdraw_consent(groups=["use"])
-    assert client.ledger().pending == ()
 
 
 def test_switched_off_a_group_can_be_withdrawn(path):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from device_plans import DAY, START, WEEK, alter, make_older, metric, number, plan, reports
+from device_plans import DAY, START, WEEK, metric, number, plan, reports
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
-from clientsdk.ledger import read_file
 from clientsdk.testing import FakeClock, SeededClient
-from mechanisms.digests import sha256
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.compiled import CompiledPlan
 
@@ -117,20 +115,3 @@ def test_what_is_no_fingerprint_cannot_be_pinned(expect):
             publisher=MemoryPublisher(),
             background=False,
         )
-
-
-def test_plans_of_an_older_file_are_brought_forward(tmp_path):
-    """What is pending goes on under the fingerprint that its plan has now."""
-    path, clock, publisher = tmp_path / "device.db", FakeClock(START), MemoryPublisher()
-    under = plan(metric("colour", "every", 2))
-    ledger = recorded(under, path, clock, publisher, "a")
-    assert len(ledger.pending) == 1
-    make_older(path, 3)
-    body = under.to_json().replace(b'"format":2', b'"format":1')
-    alter(path, "UPDATE plan SET fingerprint = ?, body = ?", sha256(body), body)
-    assert read_file(path) == ledger
-    clock.advance(days=8)
-    # Another version, so that the stored one is read.
-    after = plan(metric("colour"), version=2)
-    assert recorded(after, path, clock, publisher).pending == ()
-    assert {report.fingerprint for report in reports(publisher.messages)} == {under.fingerprint}

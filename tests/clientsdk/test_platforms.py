@@ -159,7 +159,10 @@ with Device(MemoryPublisher()) as client:
     print(client.consent.value, client.record("colour", "a").value)
 assert os.path.exists("device.db-damaged-1")
 """
-    lost = "the device's store was damaged or lost: its budget period counts as spent\n"
+    lost = (
+        "the device's store was damaged, lost, or of an earlier release: its budget period counts "
+        "as spent\n"
+    )
     assert run(code, tmp_path, warning=lost) == "given over_budget\n"
 
 

@@ -12,12 +12,10 @@ from device_plans import (
     START,
     WEEK,
     items,
-    make_older,
     metric,
     number,
     plan,
     string,
-    tables,
 )
 from plan_texts import plan_head
 from slow_publishers import Failing
@@ -238,18 +236,6 @@ def test_a_file_is_shown_without_the_app_and_not_changed(tmp_path):
     with device(tmp_path) as again:
         again.withdraw_consent()
     assert preview_file(tmp_path / "device.db", client.clock.now).messages == ()
-
-
-@pytest.mark.parametrize("version", [2, 4, 5])
-def test_a_file_of_an_older_version_is_shown_and_stays_one(tmp_path, version):
-    with device(tmp_path) as client:
-        fill(client)
-        shown = client.preview()
-    make_older(tmp_path / "device.db", version)
-    found = preview_file(tmp_path / "device.db", client.clock.now)
-    # Version 2 has no permanent responses, but the chains that were drawn from them.
-    assert found == shown
-    assert tables(tmp_path / "device.db")[0] == version
 
 
 def test_a_withdrawal_that_is_only_noted_counts(tmp_path):

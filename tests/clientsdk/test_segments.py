@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import closing
 
 import pytest
-from device_plans import START, VAST, items, make_older, metric, plan, tables
+from device_plans import START, VAST, items, metric, plan
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
@@ -252,26 +252,6 @@ def test_a_process_that_dies_leaves_segment_and_arm_as_they_were(path):
     clock.advance(days=9)
     client.flush()
     assert cells(client) == {f"os=mac,onboarding={arm}": 1}
-
-
-def test_a_file_of_version_6_is_brought_forward_with_what_waits_in_it(path):
-    old = device(plan(metric("colour"), ceilings=VAST), state=path)
-    old.record("colour", "a")
-    ledger, clock = old.ledger(), old.clock
-    old.close()
-    current = tables(path)
-    make_older(path, 6)
-    assert read_file(path) == ledger
-    client = device(segmented(metric("colour"), version=2), state=path, seed=2, clock=clock)
-    assert client.ledger() == ledger
-    # Consent was given before there was an experiment.
-    assert len(secret_of(client)) == SECRET_BYTES
-    clock.advance(days=9)
-    client.flush()
-    # What was recorded under the older plan has no cell.
-    assert {body[3] for _, body in client.publisher.messages} == {0}
-    client.close()
-    assert tables(path) == current
 
 
 def test_a_chain_whose_cell_cannot_be_is_erased(path):

@@ -17,7 +17,6 @@ from device_plans import (
     alter,
     counted,
     items,
-    make_older,
     metric,
     plan,
     reports,
@@ -28,7 +27,7 @@ from device_plans import (
 from clientsdk import MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
 from clientsdk.sending.tasks import FlushTask
-from clientsdk.store import pseudonyms, schema
+from clientsdk.store import pseudonyms
 from clientsdk.testing import FakeClock, SeededClient, reported
 from sotto.errors import PublishError
 from sotto.plan.registry import Registry
@@ -376,27 +375,6 @@ def test_what_another_key_signs_is_not_accepted():
     for forged in (first[:-TRAILER] + second[-TRAILER:], first[:-64] + second[-64:]):
         (reject,) = rejects([forged], one.plan)
         assert reject.reason is Reason.UNAUTHENTICATED
-
-
-def test_a_file_of_version_4_is_brought_forward(path):
-    """With a chain that is sent under the pseudonym that it has, whatever that begins with."""
-    name = b"\xed\x25\x18" + bytes(13)
-    client = device(state=path, authentication="none")
-    client.record("colour", "a")
-    client.close()
-    make_older(path, 4)
-    alter(path, "UPDATE pseudonym SET value = ?", name)
-    before = read_file(path)
-    assert before.periods[0].pseudonym == name.hex()
-    client = device(state=path, authentication="none", seed=2)
-    client.record("colour", "b")
-    assert client.ledger().periods[0].pseudonym == name.hex()
-    client.clock.advance(hours=3)
-    assert client.flush().sent == 2
-    assert {each.pseudonym for each in reports(client.publisher.messages)} == {name}
-    client.close()
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
 
 
 def test_two_pseudonyms_of_a_period_are_not_sent_together(path, monkeypatch):

@@ -406,7 +406,6 @@ STATEMENTS.update(
         "SELECT value FROM secret": lambda t: Result([(t.secret,)]),
         "SELECT generation, damaged, restored FROM mark": lambda t: Result([(0, 0, 0)]),
         "SELECT carried, damaged, restored FROM mark": lambda t: Result([(0, 0, 0)]),
-        "SELECT 1 FROM panel": lambda t: Result(() if t.panel is None else [(1,)]),
         "SELECT secret, since FROM panel": lambda t: Result([t.panel]),
         "SELECT collector, period_ms FROM device": lambda t: Result([(t.collector, t.period_ms)]),
         "SELECT store FROM device": lambda t: Result([(t.store,)]),

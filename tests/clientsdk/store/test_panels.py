@@ -10,7 +10,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 import statistical
-from device_plans import CONSTANT, VAST, WEEK, items, make_older, metric, plan, reports
+from device_plans import CONSTANT, VAST, WEEK, items, metric, plan, reports
 from scripts import start
 
 from clientsdk import Ceilings, Outcome
@@ -341,52 +341,6 @@ def test_later_levels_are_released_out_of_turn():
 
 
 # The secret.
-
-
-def test_a_store_of_version_4_draws_its_secret_when_it_is_brought_forward(path):
-    device(metric("colour"), state=path).close()
-    make_older(path, 4)
-    client = device(metric("colour"), state=path, seed=8)
-    drawn = panel_of(client)
-    assert (len(drawn.secret), drawn.since) == (32, panels.ALWAYS)
-    client.close()
-    again = device(paneled(13), state=path, seed=9)
-    assert panel_of(again) == drawn
-    assert len(turns(again, 52)) == 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("marked", [True, False])
-def test_a_backup_of_version_4_gives_no_second_turn_in_a_cycle(tmp_path, marked):
-    """Its secret is drawn once more, and another was in force after the first upgrade."""
-    size, taken = 4, 0
-    changes = {"ceilings": {"period": 2_000_000, "lifetime": 10**12}}
-    for number in range(12):
-        path, clock = tmp_path / f"{number}.db", FakeClock(BEGIN * WEEK)
-
-        def opened(seed, path=path, clock=clock, number=number):
-            options = {"state": path, "clock": clock, "changes": changes}
-            return device(paneled(size), seed=100 * seed + number, **options)
-
-        with opened(1) as client:
-            client.flush()
-        make_older(path, 4)
-        shutil.copy(path, tmp_path / "backup")
-        clock.advance(days=7)
-        with opened(2) as client:
-            found = turns(client, 1)
-        shutil.copy(tmp_path / "backup", path)
-        if not marked:
-            path.with_name(f"{path.name}-mark").unlink()
-        with opened(3) as client:
-            assert client.ledger().restored == 1
-            client.give_consent(again=True)
-            # The rest of this cycle, and the next.
-            found += turns(client, 2 * size - 2)
-        cycles = Counter(period // size for period in found)
-        taken += cycles[BEGIN // size]
-        assert max(cycles.values()) == cycles[BEGIN // size + 1] == 1
-    assert taken
 
 
 def test_two_devices_have_two_secrets_and_one_keeps_to_its_place(path, tmp_path, caplog):

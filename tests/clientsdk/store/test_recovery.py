@@ -106,6 +106,59 @@ def test_a_damaged_file_is_kept_aside_and_the_period_is_full(path, start, caplog
         check_full(client, ledger, lost=1)
 
 
+def make_older(path):
+    """Make a store that is closed one of an earlier release, as far as its version says."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TABLE arm")
+        connection.execute("PRAGMA user_version = 6")
+
+
+def test_a_file_of_an_earlier_release_is_kept_aside_and_the_period_is_full(path, caplog):
+    ledger, _ = live(path)
+    make_older(path)
+    content = path.read_bytes()
+    with pytest.raises(StoreError, match="schema 6; this version reads 7: an app sets it aside"):
+        read_file(path)
+    with device(path, seed=2, now=START + WEEK) as client:
+        assert aside(path) == ["device.db-damaged-1"]
+        assert path.with_name("device.db-damaged-1").read_bytes() == content
+        check_full(client, ledger, lost=1)
+
+
+def test_a_file_of_an_earlier_release_without_a_guard_leaves_nothing_of_the_lifetime(path):
+    live(path)
+    make_older(path)
+    remove(path, "-mark")
+    with device(path, seed=2, now=START + 9 * WEEK, consent=True) as client:
+        assert client.ledger().reserved >= client.ledger().ceilings.lifetime
+        assert client.consent is Consent.WITHDRAWN
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_withdrawal_in_a_file_of_an_earlier_release_holds(path, noted):
+    """Guards of the earliest releases had no room to note it."""
+    live(path)
+    with device(path) as client:
+        client.withdraw_consent()
+    make_older(path)
+    if not noted:
+        guard = path.with_name(path.name + "-mark")
+        guard.write_bytes(guard.read_bytes()[:256])
+    with device(path, seed=2, now=START + 3 * WEEK, consent=True) as client:
+        assert client.consent is Consent.WITHDRAWN
+        assert client.record("colour", "a") is Outcome.NO_CONSENT
+
+
+def test_a_file_of_an_earlier_release_and_another_collector_stays(path):
+    live(path)
+    make_older(path)
+    content = path.read_bytes()
+    with pytest.raises(PlanError, match="of another collector"):
+        device(path, seed=2, collector="someone.else")
+    assert path.read_bytes() == content
+    assert aside(path) == []
+
+
 def test_a_file_of_which_sqlite_says_what_is_no_text(path):
     """Its message repeats a damaged byte, and Python makes no error of it but one of its own."""
     ledger, _ = live(path)
