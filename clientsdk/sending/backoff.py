@@ -24,11 +24,13 @@ def chance() -> float:
     return (int.from_bytes(drawn, "little") >> (56 - _BITS)) / (1 << _BITS)
 
 
-def delay(failures: int, hint: float | None = None) -> float:
+def delay(failures: int, hint: float | None = None, longest: float | None = None) -> float:
     """Return how many seconds to wait after so many failures in a row.
 
-    ``hint`` is how long the receiver asks to be left alone, no more than a day; the rest is added.
+    ``hint`` is how long the receiver asks to be left alone, no more than a day; the rest, at most
+    ``longest``, is added.
     """
-    ceiling = min(LONGEST, FIRST * 2.0 ** min(failures - 1, 30))
+    most = LONGEST if longest is None else longest
+    ceiling = min(most, FIRST * 2.0 ** min(failures - 1, 30))
     least = min(hint, LONGEST_HINT) if hint is not None and hint > 0 else 0.0
     return least + ceiling * chance()

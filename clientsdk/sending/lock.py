@@ -4,7 +4,7 @@ Two that sent at once would send the same bytes twice; they would be counted onc
 The lock is the operating system's, on a file beside the state file: it ends with the process that
 holds it, however that ends, and no clock decides. The file holds which pseudonym's reports went
 last by themselves, and until when those of others rest, so that neither a restart nor another
-process sends them right behind.
+process sends them right behind; and until when each pseudonym waits that could not be sent.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ from sotto.files import open_file, read_at, try_lock, unlock, write_at
 SUFFIX = "-sending"
 _PAUSE = 0.01
 _REST = struct.Struct("<qqq?")
+#: How many waits follow, and each of them.
+_COUNT = struct.Struct("<H")
+_WAIT = struct.Struct("<q?qqI")
+#: The most waits that are kept. A device has as many pseudonyms as a horizon has periods.
+_MOST = 256
 
 
 class SentElsewhereError(PublishError):
@@ -44,6 +49,14 @@ class Rest(NamedTuple):
     until: int
 
 
+class Wait(NamedTuple):
+    """An attempt for a pseudonym failed: what was due at ``since`` is sent at ``until``, in ms."""
+
+    since: int
+    until: int
+    failures: int  #: In a row.
+
+
 class SendLock(Forkable):
     """The right to send from one state file, or from a store in memory, for one client."""
 
@@ -55,6 +68,7 @@ class SendLock(Forkable):
         self._descriptor: int | None = None
         # Where there is no file to write it to.
         self._rest: Rest | None = None
+        self._waits: dict[Pseudonym, Wait] = {}
         if path is not None:
             watch_forks(self)
 
@@ -100,6 +114,34 @@ class SendLock(Forkable):
             with suppress(OSError):
                 (period, signed), since, until = rest
                 write_at(self._descriptor, _REST.pack(period, since, until, signed), 0)
+
+    @property
+    def waits(self) -> dict[Pseudonym, Wait]:
+        """The pseudonyms that wait; to be read and set by the holder of the lock."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                data = read_at(self._descriptor, _COUNT.size + _MOST * _WAIT.size, _REST.size)
+                if len(data) >= _COUNT.size:
+                    (number,) = _COUNT.unpack_from(data)
+                    data = data[_COUNT.size :][: min(number, _MOST) * _WAIT.size]
+                    whole = data[: len(data) - len(data) % _WAIT.size]
+                    return {
+                        Pseudonym(period, signed): Wait(*wait)
+                        for period, signed, *wait in _WAIT.iter_unpack(whole)
+                    }
+        return dict(self._waits)
+
+    @waits.setter
+    def waits(self, waits: dict[Pseudonym, Wait]) -> None:
+        self._waits = dict(waits)
+        if self._descriptor is not None:
+            kept = sorted(waits.items())[-_MOST:]
+            rows = (_WAIT.pack(*pseudonym, *wait) for pseudonym, wait in kept)
+            with suppress(OSError):
+                if len(read_at(self._descriptor, _REST.size, 0)) < _REST.size:
+                    write_at(self._descriptor, bytes(_REST.size), 0)
+                data = _COUNT.pack(len(kept)) + b"".join(rows)
+                write_at(self._descriptor, data, _REST.size)
 
     def after_fork_in_child(self) -> None:
         """Close the copy of the descriptor, without releasing the parent's lock."""

@@ -80,10 +80,10 @@ class Outgoing:
             return call.result()
         return self.sender.unfinished(self._now(), task)
 
-    def next_due(self) -> int | None:
+    def next_due(self, after: int | None = None) -> int | None:
         self.settle(self._now())
         with self._store.transaction(READ) as connection:
-            soonest, counted = outbox.next_due(connection), self._counter.next_due()
+            soonest, counted = outbox.next_due(connection, after), self._counter.next_due()
             if soonest is None or (counted is not None and counted < soonest):
                 soonest = counted
             self._store.outbox.soonest = NEVER if soonest is None else soonest

@@ -13,14 +13,16 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import groupby
+from math import inf
 from operator import attrgetter
 from sqlite3 import Connection
+from time import monotonic
 
 from clientsdk import draws
 from clientsdk.outcomes import NO_LAPSES, FlushResult, Lapses
 from clientsdk.publishers import Buffered, Publisher, is_buffered, is_revocable
 from clientsdk.sending import backoff
-from clientsdk.sending.lock import Pseudonym, Rest, SendLock, SentElsewhereError
+from clientsdk.sending.lock import Pseudonym, Rest, SendLock, SentElsewhereError, Wait
 from clientsdk.sending.tasks import FlushTask
 from clientsdk.store import outbox
 from clientsdk.store.database import DURABLE, READ, WRITE
@@ -37,6 +39,8 @@ from sotto.wire.format import GROUP, HEADER, MAX_MESSAGE, TRAILER, Row, encode_m
 from sotto.wire.signatures import SEED_BYTES, Signer, require_signatures
 
 BATCH = 4096
+#: Milliseconds after which the end of a wait counts as missed: the device slept, or was off.
+MISSED = 60_000
 _NO_IDENTITY = Identity(b"")
 _new = tuple.__new__
 _period_and_plan = attrgetter("period", "plan")
@@ -54,6 +58,13 @@ class Report(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Report({self.chain!r}, level={self.row.level})"
+
+
+class Due(NamedTuple):
+    """What is due of one pseudonym, in ms."""
+
+    left: int | None  #: Time until the first chain is too late; None if all are.
+    newest: int  #: When the last of them came due.
 
 
 class Batch(NamedTuple):
@@ -138,9 +149,12 @@ class Sender:
 
     def _send(self, now: int, task: FlushTask) -> SottoError | None:
         error: SottoError | None = None
+        attempt: Pseudonym | None = None
+        begun = monotonic()
         self._unreadable.clear()
         try:
             only, more = self._choose(now, task) if task.one_pseudonym else (None, True)
+            attempt = only
             while more and error is None:
                 batch = self._charge(now, only)
                 if batch.lapses is not NO_LAPSES:
@@ -151,62 +165,127 @@ class Sender:
                 more = batch.more
         except SottoError as failure:
             error = failure
+        if attempt is not None:
+            self._conclude(attempt, now + 1000 * int(monotonic() - begun), task, error)
         return error or next(iter(self._unreadable.values()), None)
 
     def _choose(self, now: int, task: FlushTask) -> tuple[Pseudonym | None, bool]:
         """Return a pseudonym of which something is due, and whether anything may be sent now.
 
-        While others rest it is the one that was chosen last; later the most urgent one or, if none
-        is urgent, each is as likely as any other. If several are due, the others begin to rest
-        before anything is sent: an attempt that seems to fail may have arrived. A pseudonym whose
-        chains are all too late has nothing to send: they are erased, and nothing rests.
+        Those with something that was not tried yet have their turns whatever became of others'
+        attempts. While others rest it is the one that was chosen last; later the most urgent one
+        or, if none is urgent, each is as likely as any other. If several are due, the others begin
+        to rest before anything is sent: an attempt that seems to fail may have arrived. One whose
+        attempt failed waits by itself, and takes no turn from another. A pseudonym whose chains
+        are all too late has nothing to send: they are erased, and nothing rests.
         """
         due, resolution = self._due(now)
         window = max(task.window, resolution)
-        slack = {pseudonym: left for pseudonym, left in due.items() if left is not None}
+        slack = {name: each.left for name, each in due.items() if each.left is not None}
         for lapsed in sorted(due.keys() - slack.keys()):
             task.lapses += self._charge(now, lapsed).lapses
+        waits = self._kept_waits(slack, now, window, task)
+        untried = {
+            pseudonym: left
+            for pseudonym, left in slack.items()
+            if pseudonym not in waits or due[pseudonym].newest > waits[pseudonym].since
+        }
+        chosen = self._turn(untried, now, window, task)
+        if chosen in waits:
+            waits[chosen] = waits[chosen]._replace(since=now)
+            if waits[chosen].until > now:
+                chosen = None
+        if chosen is None:
+            ready = [pseudonym for pseudonym, wait in waits.items() if wait.until <= now]
+            chosen = min(ready, key=lambda each: waits[each].until, default=None)
+        self._keep_waits(waits, now, task)
+        if chosen is not None:
+            task.slack = slack[chosen]
+        return chosen, chosen is not None or not due
+
+    def _turn(
+        self, untried: dict[Pseudonym, int], now: int, window: int, task: FlushTask
+    ) -> Pseudonym | None:
+        """Return whose turn it is of those with something untried; the others begin to rest."""
         rest = self._lock.rest
         # Where the clock was set back, it would last too long.
         if rest is not None and rest.since <= now < rest.until:
             task.rest = (rest.until - now) / 1000
-            return rest.pseudonym, rest.pseudonym in slack or not due
-        if not slack:
-            return None, not due
+            return rest.pseudonym if rest.pseudonym in untried else None
+        if not untried:
+            return None
         # Half of the time that is left is enough for all of them.
-        windows = {pseudonym: left // (2 * len(slack)) for pseudonym, left in slack.items()}
+        windows = {pseudonym: left // (2 * len(untried)) for pseudonym, left in untried.items()}
         chosen = _first(windows, window)
         del windows[chosen]
         if windows:
             until = now + int(min(window, *windows.values()) * backoff.chance())
             self._lock.rest = Rest(chosen, now, until)
             task.rest = (until - now) / 1000
-        return chosen, True
+        return chosen
 
-    def _due(self, now: int) -> tuple[dict[Pseudonym, int | None], int]:
-        """Return the time, in ms, that each pseudonym with due chains has until the first is too
-        late.
+    def _kept_waits(
+        self, slack: dict[Pseudonym, int], now: int, window: int, task: FlushTask
+    ) -> dict[Pseudonym, Wait]:
+        """Return the waits that still hold, with another end where it was missed by far."""
+        waits = {}
+        for pseudonym, wait in self._lock.waits.items():
+            # Where the clock was set back, it would last too long.
+            if pseudonym in slack and wait.since <= now:
+                if task.backs_off and wait.until < now - MISSED:
+                    # Several may have been missed, and must not be sent together now.
+                    most = min(window, slack[pseudonym] // 2)
+                    wait = wait._replace(until=now + int(most * backoff.chance()))
+                waits[pseudonym] = wait
+        return waits
 
-        None if all are. Also returns the coarsest resolution of their plans.
+    def _keep_waits(self, waits: dict[Pseudonym, Wait], now: int, task: FlushTask) -> None:
+        if waits != self._lock.waits:
+            self._lock.waits = waits
+        task.again = min((max(0, each.until - now) / 1000 for each in waits.values()), default=inf)
+
+    def _conclude(
+        self, pseudonym: Pseudonym, now: int, task: FlushTask, error: SottoError | None
+    ) -> None:
+        """Have a pseudonym wait whose attempt failed; nothing of it has a part in others' turns."""
+        waits = self._lock.waits
+        if isinstance(error, PublishError):
+            since, _, failures = waits.get(pseudonym, Wait(now, now, 0))
+            seconds = 0.0
+            if task.backs_off:
+                # As long as a turn may be put off, so that an outage brings no two together.
+                longest = min(max(backoff.LONGEST, task.window / 1000), task.slack / 2000)
+                seconds = backoff.delay(failures + 1, error.retry_after, longest)
+            waits[pseudonym] = Wait(since, now + int(seconds * 1000), failures + 1)
+        elif error is None:
+            waits.pop(pseudonym, None)
+        self._keep_waits(waits, now, task)
+
+    def _due(self, now: int) -> tuple[dict[Pseudonym, Due], int]:
+        """Return for each pseudonym with due chains what is due.
+
+        Also returns the coarsest resolution of their plans.
         """
-        due: dict[Pseudonym, int | None] = {}
+        due: dict[Pseudonym, Due] = {}
         resolution = 0
         with self._store.transaction(READ) as connection:
             moment = self._store.moment(now)
             oldest = -(2**63) if self._age is None else moment - self._age
             rows = outbox.due_events(connection, now, oldest)
-            for period, number, metric, event, first in rows:
+            for period, number, metric, event, first, newest in rows:
                 plan = self._plan(connection, number)
                 pseudonym = Pseudonym(period, plan is not None and plan.signed)
-                before = due.setdefault(pseudonym, None)
+                before = due.setdefault(pseudonym, Due(None, newest))
                 left = -1
                 if plan is not None:
                     resolution = max(resolution, plan.resolution)
                     left = -1 if first is None else _time_left(plan, metric, event, moment)
                 if self._age is not None and first is not None:
                     left = min(left, first + self._age - moment)
-                if left >= 0:
-                    due[pseudonym] = left if before is None else min(before, left)
+                least = before.left if left < 0 else left
+                if left >= 0 and before.left is not None:
+                    least = min(left, before.left)
+                due[pseudonym] = Due(least, max(newest, before.newest))
         return due, resolution
 
     def _of_others(self, connection: Connection, pseudonym: Pseudonym, now: int) -> set[int]:

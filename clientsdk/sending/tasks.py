@@ -23,11 +23,24 @@ class FlushTask:
     It may start messages for ``seconds``, and waits ``patience`` seconds at most for another
     process that sends from the same file. With ``one_pseudonym`` it sends the reports of one
     pseudonym alone, chosen at random; the next one follows at random within ``window``
-    milliseconds, and ``rest`` says in how many seconds. ``until`` is on the monotonic clock: bring
-    it forward to end the flush early.
+    milliseconds, and ``rest`` says in how many seconds. With ``backs_off`` a pseudonym whose
+    attempt failed waits, by itself, before the next; the first of those that wait is sent
+    ``again`` in so many seconds. ``until`` is on the monotonic clock: bring it forward to end the
+    flush early.
     """
 
-    __slots__ = ("lapses", "one_pseudonym", "patience", "rest", "sent", "until", "window")
+    __slots__ = (
+        "again",
+        "backs_off",
+        "lapses",
+        "one_pseudonym",
+        "patience",
+        "rest",
+        "sent",
+        "slack",
+        "until",
+        "window",
+    )
 
     def __init__(
         self,
@@ -36,12 +49,17 @@ class FlushTask:
         one_pseudonym: bool = False,
         window: int = 0,
         patience: float = 0.0,
+        backs_off: bool = False,
     ) -> None:
         self.until: float = time.monotonic() + seconds
         self.one_pseudonym: bool = one_pseudonym
         self.window: int = window
         self.patience: float = patience
         self.rest: float = 0.0
+        self.backs_off: bool = backs_off
+        self.again: float = math.inf
+        #: Milliseconds until the chosen pseudonym's first chain is too late.
+        self.slack: int = 0
         self.sent: int = 0
         self.lapses: Lapses = NO_LAPSES
 

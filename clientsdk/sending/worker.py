@@ -3,7 +3,9 @@
 It starts when it is first needed, sleeps until the next report is due, and sends the reports of one
 pseudonym at a time. Each has a time of its own: the chains' jitters are independent, and after an
 outage, when many are due at once, a random pause separates them, of up to the plan's resolution as
-those jitters are. A restart and other processes respect the pause (:mod:`clientsdk.sending.lock`).
+those jitters are. A pseudonym whose attempt failed waits by itself, so that a receiver that puts
+one off learns of no other. A restart and other processes respect both
+(:mod:`clientsdk.sending.lock`).
 It is a daemon, and no process waits for it longer than :data:`clientsdk.lifecycle.SENDERS`.
 """
 
@@ -57,7 +59,7 @@ class Worker(lifecycle.Forkable):
         store: Store,
         resolution: int,
         now: Callable[[], int],
-        next_due: Callable[[], int | None],
+        next_due: Callable[[int | None], int | None],
         flush: Callable[[FlushTask], FlushResult],
     ) -> None:
         self._store = store
@@ -167,7 +169,7 @@ class Worker(lifecycle.Forkable):
     def _step(self) -> Pause:
         try:
             while True:
-                due = self._next_due()
+                due = self._next_due(None)
                 now = self._now()
                 if due is not None and due <= now:
                     return self._round()
@@ -181,12 +183,12 @@ class Worker(lifecycle.Forkable):
 
     def _due(self) -> bool:
         with suppress(Exception):
-            due = self._next_due()
+            due = self._next_due(None)
             return due is not None and due <= self._now()
         return False
 
     def _round(self) -> Pause:
-        self._task = task = FlushTask(one_pseudonym=True, window=self._resolution)
+        self._task = task = FlushTask(one_pseudonym=True, window=self._resolution, backs_off=True)
         # Whoever ended this meanwhile saw the task before.
         task.end_by(self._until)
         try:
@@ -196,26 +198,39 @@ class Worker(lifecycle.Forkable):
         self.sent += result.sent
         if isinstance(result.error, SentElsewhereError):
             return Pause(SETTLING * (1 + backoff.chance()))
-        if result.error is not None:
+        if result.error is None:
+            self._failures = 0
+        elif task.again < math.inf and isinstance(result.error, PublishError):
+            self._warn(result.error)
+        else:
             return self._failed(result.error)
-        self._failures = 0
         if result.remaining and task.rest:
-            return Pause(min(WATCH, task.rest))
+            return Pause(min(WATCH, task.rest, task.again))
+        if result.remaining and task.again < math.inf:
+            return self._until_due(task.again)
         return Pause(0.0 if result.sent or result.lapsed else SETTLING * backoff.chance())
 
+    def _until_due(self, seconds: float) -> Pause:
+        """Sleep so long, or until something is due that has not been tried yet."""
+        now = self._now()
+        due = self._next_due(now)
+        self._asleep_until = until = min(now + int(seconds * 1000), NEVER if due is None else due)
+        # Something may have been recorded while this thread was looking.
+        until = min(until, self._store.outbox.soonest)
+        return Pause(min(WATCH, max(0, until - now) / 1000), interruptible=True)
+
     def _failed(self, error: SottoError) -> Pause:
+        """Wait after a failure of the device itself, such as a file that cannot be read."""
+        self._warn(error)
+        return Pause(backoff.delay(self._failures))
+
+    def _warn(self, error: SottoError) -> None:
         self._failures += 1
         if not self._ending:
             quiet = QUIET if self._failures > 1 else diagnostics.QUIET
             diagnostics.warn(
                 "sending", "reports are kept, to be sent later: %s", str(error), quiet=quiet
             )
-        hint = getattr(error, "retry_after", None)
-        pause = backoff.delay(self._failures, hint)
-        if hint is not None:
-            # A receiver that names a time must not know by it which pseudonym comes next.
-            pause += self._scale(backoff.LONGEST) * backoff.chance()
-        return Pause(pause)
 
     def _scale(self, seconds: float) -> float:
         return min(seconds, self._resolution / 1000)

@@ -123,10 +123,13 @@ def due_plans(connection: Connection, moment: int, period: int) -> list[int]:
 
 def due_events(
     connection: Connection, moment: int, oldest: int
-) -> list[tuple[int, int, int, int, int | None]]:
-    """Return period, plan, metric, event and first due time from ``oldest`` on, of due chains."""
+) -> list[tuple[int, int, int, int, int | None, int]]:
+    """Return period, plan, metric and event of due chains with two of their due times.
+
+    These are the first from ``oldest`` on, and the last.
+    """
     return connection.execute(
-        "SELECT period, plan, metric, event, min(CASE WHEN due >= ? THEN due END)"
+        "SELECT period, plan, metric, event, min(CASE WHEN due >= ? THEN due END), max(due)"
         " FROM pseudonym JOIN chain USING (period) WHERE due <= ?"
         " GROUP BY period, plan, metric, event",
         (oldest, moment),
@@ -156,11 +159,12 @@ def count_due(connection: Connection, moment: int) -> int:
     return int(number)
 
 
-def next_due(connection: Connection) -> int | None:
-    """Return when the next level is due, in milliseconds since the epoch, None if there is none."""
+def next_due(connection: Connection, after: int | None = None) -> int | None:
+    """Return when the next level is due, ``after`` a time, in ms since the epoch; None if none."""
     (moment,) = connection.execute(
-        "SELECT min((SELECT min(due) FROM chain WHERE chain.period = pseudonym.period))"
-        " FROM pseudonym"
+        "SELECT min((SELECT min(due) FROM chain WHERE chain.period = pseudonym.period AND due > ?))"
+        " FROM pseudonym",
+        (-(2**63) if after is None else after,),
     ).fetchone()
     return None if moment is None else int(moment)
 

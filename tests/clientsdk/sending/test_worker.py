@@ -325,22 +325,7 @@ def test_a_hint_of_the_receiver_is_heeded(monkeypatch):
     with device(publisher) as client:
         client.record("colour", "a")
         publisher.wait_for(4)
-    assert asked == [(1, 7.5), (2, None), (3, None)]
-
-
-@pytest.mark.parametrize(("resolution", "most"), [(HOUR, 600), (60_000, 60)])
-def test_who_names_a_time_does_not_know_what_comes_then(resolution, most):
-    """A collector could tell each pseudonym another time, and see which one comes then instead."""
-    made = worker.Worker(None, resolution, lambda: 0, lambda: None, None)
-    waits = []
-    for _ in range(400):
-        made._failures = 0
-        waits.append(made._failed(PublishError("later", retry_after=7200.0)).seconds - 7200)
-    assert all(0 <= each < most + 2 for each in waits)
-    # The mean of 400 uniform numbers is off by a quarter with a chance below 1e-60.
-    assert abs(sum(waits) / 400 - (most + 2) / 2) < most / 4
-    made._failures = 0
-    assert made._failed(PublishError("down")).seconds < 2
+    assert asked == [(1, 7.5, 600.0), (2, None, 600.0), (3, None, 600.0)]
 
 
 @pytest.mark.usefixtures("hasty")

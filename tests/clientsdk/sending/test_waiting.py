@@ -1,0 +1,199 @@
+"""The attack of a collector that puts one pseudonym off, and looks whose traffic pauses with it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+
+import pytest
+from device_plans import DAY, HOUR, START, VAST, metric, plan
+
+from clientsdk import NO_LIFETIME_BOUND, MemoryPublisher
+from clientsdk.sending import backoff, sender
+from clientsdk.sending.tasks import FlushTask
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.errors import PublishError
+from sotto.wire.format import decode_message, pseudonym_of
+
+PLAN = plan(
+    metric("colour", "every", 20, ladder=[(500_000, 0), (1_000_000, DAY), (1_500_000, 3 * DAY)]),
+    ceilings=VAST,
+    resolution=HOUR,
+)
+
+
+class Answering(MemoryPublisher):
+    """A collector that fails for the first pseudonym which it sees, and notes what comes when."""
+
+    def __init__(self, clock: FakeClock, error: Exception | None) -> None:
+        super().__init__()
+        self._clock, self._error = clock, error
+        self.target: bytes | None = None
+        self.came: list[tuple[int, bytes, bytes]] = []
+
+    def publish(self, shard: int, message: bytes) -> None:
+        self.target = self.target or pseudonym_of(message)
+        self.came.append((self._clock.now, pseudonym_of(message), message))
+        if self._error is not None and pseudonym_of(message) == self.target:
+            raise self._error
+
+
+def device_at(seed: int, moment: FakeClock, publisher: MemoryPublisher, state) -> SeededClient:
+    client = SeededClient(
+        PLAN, seed=seed, clock=moment, publisher=publisher, state=state, background=True
+    )
+    # The test drives what the thread would do.
+    client._worker.idle = False
+    return client
+
+
+def watched(seed: int, error: Exception | None, state, monkeypatch) -> Answering:
+    """Two weeks of a device that records in three periods, and restarts at times."""
+    clock = FakeClock(START)
+    drawn = random.Random(seed)
+    publisher = Answering(clock, error)
+
+    def chance() -> float:
+        """The same at the same moment, however often something was drawn before."""
+        digest = hashlib.sha256(f"{seed} {clock.now}".encode()).digest()
+        return int.from_bytes(digest[:6], "little") / (1 << 48)
+
+    monkeypatch.setattr(backoff, "chance", chance)
+    monkeypatch.setattr(backoff, "delay", lambda failures, hint, *_: (hint or 0) + 2.0**failures)
+    monkeypatch.setattr(sender.draws, "below", lambda _, number: math.floor(chance() * number))
+    events = sorted(
+        [(START + drawn.randrange(14 * DAY), "record") for _ in range(6)]
+        + [(START + drawn.randrange(14 * DAY), "sleep") for _ in range(2 * (state is not None))]
+    )
+    client = device_at(seed, clock, publisher, state)
+    client.give_consent()
+    client.record("colour", "a")
+    asleep = 0
+    for moment, what in [*events, (START + 20 * DAY, "end")]:
+        while clock.now < moment:
+            pause = client._worker._step() if clock.now >= asleep else None
+            seconds = (asleep - clock.now) / 1000 if pause is None else pause.seconds
+            clock.now = min(moment, clock.now + max(1, round(1000 * seconds)))
+        if what == "record":
+            client.record("colour", "b")
+        elif what == "sleep" and state is not None:
+            # The app is closed for hours: several pseudonyms are due when it starts again.
+            client.close()
+            asleep = clock.now + 9 * HOUR
+            client = device_at(seed + 1000, clock, publisher, state)
+    client.close()
+    return publisher
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PublishError("later", retry_after=30),
+        PublishError("later", retry_after=3600),
+        PublishError("later", retry_after=86_400),
+        PublishError("the collector has hung up"),
+        RuntimeError("not understood"),
+    ],
+    ids=["seconds", "an hour", "a day", "no hint", "another error"],
+)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_one_pseudonym_is_answered_changes_nothing_of_the_others(
+    error, restarts, tmp_path, monkeypatch
+):
+    """Exactly: the same reports of all others at the same milliseconds, answered or put off."""
+    seen = retried = 0
+    for seed in range(4):
+        states = [tmp_path / f"{seed}-{n}.db" if restarts else NO_LIFETIME_BOUND for n in (0, 1)]
+        undisturbed = watched(seed, None, states[0], monkeypatch)
+        disturbed = watched(seed, error, states[1], monkeypatch)
+        others = [of_others(each) for each in (undisturbed, disturbed)]
+        assert others[0] == others[1], f"seed {seed}"
+        seen += len(others[0])
+        retried += len(disturbed.came) - len(undisturbed.came)
+    assert seen > 10
+    assert retried > 0 or isinstance(error, PublishError)
+
+
+def of_others(publisher: Answering) -> list[tuple[int, list[tuple[int, int]]]]:
+    """When messages of all pseudonyms but the target's came, with their levels and event times."""
+    return [
+        (moment, [(row.level, row.event) for row in decode_message(message).groups[0].rows])
+        for moment, name, message in publisher.came
+        if name != publisher.target
+    ]
+
+
+def due_twice(publisher, clock, state=NO_LIFETIME_BOUND):
+    client = SeededClient(PLAN, seed=1, clock=clock, publisher=publisher, state=state)
+    client.record("colour", "a")
+    clock.advance(days=7)
+    client.record("colour", "a")
+    clock.advance(hours=3)
+    return client
+
+
+def flushed(client) -> FlushTask:
+    task = FlushTask(one_pseudonym=True, window=HOUR, backs_off=True)
+    client._outgoing.flush(task)
+    return task
+
+
+def test_a_wait_outlives_a_restart_and_belongs_to_one_pseudonym(tmp_path, monkeypatch):
+    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
+    clock = FakeClock(START)
+    publisher = Answering(clock, PublishError("later", retry_after=7200))
+    with due_twice(publisher, clock, tmp_path / "device.db") as client:
+        task = flushed(client)
+        assert (task.rest, task.again) == (1800.0, 7201.0)
+    clock.advance(minutes=30)
+    begun = clock.now
+    with SeededClient(
+        PLAN, seed=2, clock=clock, publisher=publisher, state=tmp_path / "device.db"
+    ) as client:
+        task = flushed(client)
+        assert (task.sent, task.rest, task.again) == (1, 0.0, 5401.0)
+        assert flushed(client).again == 5401.0
+        clock.advance(ms=5401 * 1000)
+        # The second failure in a row: up to four seconds are added.
+        assert flushed(client).again == 7202.0
+        publisher._error = None
+        clock.advance(ms=7202 * 1000)
+        task = flushed(client)
+        assert (task.sent, task.again) == (1, math.inf)
+    times = [moment for moment, name, _ in publisher.came if name == publisher.target]
+    assert times == [begun - HOUR // 2, begun + 5_401_000, begun + 12_603_000]
+
+
+def test_waits_that_were_missed_end_at_times_of_their_own(monkeypatch):
+    """Whose ends have passed while the device slept are not sent together when it wakes."""
+    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
+    clock = FakeClock(START)
+    publisher = Answering(clock, None)
+    publisher.publish = lambda *_: Failing.publish(publisher, *_)
+    with due_twice(publisher, clock) as client:
+        for _ in range(2):
+            flushed(client)
+            clock.advance(minutes=30)
+        waiting = client._outgoing.sender._lock.waits
+        assert len(waiting) == 2
+        clock.advance(hours=5)
+        assert flushed(client).again == 1800.0
+        ends = {wait.until for wait in client._outgoing.sender._lock.waits.values()}
+        assert ends == {clock.now + HOUR // 2}
+
+
+class Failing:
+    @staticmethod
+    def publish(publisher: Answering, shard: int, message: bytes) -> None:
+        raise PublishError("no network")
+
+
+def test_a_clock_that_was_set_back_prolongs_no_wait(monkeypatch):
+    clock = FakeClock(START)
+    publisher = Answering(clock, PublishError("later", retry_after=86_400))
+    with due_twice(publisher, clock) as client:
+        flushed(client)
+        clock.advance(hours=-2)
+        publisher._error = None
+        assert flushed(client).sent == 1
