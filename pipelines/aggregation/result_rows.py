@@ -10,11 +10,11 @@ each slice of a window has rows of its own (:mod:`pipelines.aggregation.breakdow
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from math import sqrt
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from pipelines.aggregation.comparison import compared
 from pipelines.aggregation.counts import Matrix, Window, WindowKey
 from pipelines.aggregation.pairs import split
 from pipelines.aggregation.publication import Publication, reason
+from pipelines.aggregation.rounding import Step, multiple, probability, step_of
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 
@@ -34,6 +35,9 @@ Candidates: TypeAlias = Mapping[bytes, Mapping[str, Sequence[str]]]
 
 #: Kinds of estimates that need all strata told apart: a number's bits.
 PARTS = frozenset({"bit"})
+
+#: Kinds of estimates that count names or reports, which are not rounded.
+UNROUNDED = frozenset({"arm_share", "false_names"})
 
 #: What is computed from payloads, and so null in a row that is withheld.
 _OF_PAYLOADS = (
@@ -198,10 +202,18 @@ class _Rows:
         positions = Counter(row["segment"] for row in self.estimates)
         for segment, item, why in compared(self.published):
             if segment in positions:
-                row = _row(item, item.estimate.reports_by_level, why)
+                row = self._row(item, item.estimate.reports_by_level, why)
                 named = {**self.common, "segment": segment, "position": positions[segment]}
                 self.estimates.append({**named, **row})
                 positions[segment] += 1
+
+    def _row(self, item: Item, by_level: Sequence[int], why: str | None) -> dict[str, object]:
+        """Return the row of an estimate; it has all digits where the plan asks for one report."""
+        row = _row(item, by_level, why)
+        if self.least > 1 and item.kind not in UNROUNDED:
+            length = _length(self.metric, item)
+            _round(row, step_of(self.metric.mechanism, by_level, length))
+        return row
 
     def _add(self, part: Slice) -> None:
         """Add the rows of a slice."""
@@ -230,7 +242,7 @@ class _Rows:
                 of_item = why or reason(item.estimate.n, least)
                 if item.kind in PARTS and not apart:
                     of_item = of_item or f"a {item.kind} has too few reports of a level"
-                row = _row(item, by_level, of_item)
+                row = self._row(item, by_level, of_item)
                 self.estimates.append({**named, "position": number, **row})
 
 
@@ -265,6 +277,30 @@ def _row(item: Item, by_level: Sequence[int], withheld: str | None) -> dict[str,
             low, high = found.interval()
             row |= {"standard_error": found.standard_error, "low": low, "high": high}
     return row
+
+
+def _round(row: dict[str, object], step: Step) -> None:
+    """Round the figures of an estimate's row."""
+    rounded: dict[str, Callable[[Any], object]] = {
+        **dict.fromkeys(("value", "display"), step.nearest),
+        **dict.fromkeys(("high", "detection_floor"), step.up),
+        "low": step.down,
+        "standard_error": step.error,
+        "p_value": probability,
+        "reach": lambda reach: [[*map(multiple, each)] for each in reach],
+    }
+    row |= {name: how(row[name]) for name, how in rounded.items() if row[name] is not None}
+
+
+def _length(metric: CompiledMetric, item: Item) -> float:
+    """Return how far the true values of an estimate can lie apart, in its unit."""
+    if item.unit == "share":
+        return 1.0
+    low, high = metric.range or (0.0, 1.0)
+    if metric.type == "ordinal":
+        points = metric.points if metric.range is not None else range(len(metric.labels))
+        low, high = min(points), max(points)
+    return float(high - low)
 
 
 def _strings(key: WindowKey, registry: Registry, candidates: Candidates) -> Sequence[str]:

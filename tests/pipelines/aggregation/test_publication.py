@@ -202,3 +202,29 @@ def test_the_attack_recovers_the_report_from_all_digits():
     assert found == counts[1, 1]
     row = rows_of(PLAIN, "dark", counts)[1]
     assert [*exactly(row, p, q)] == []
+
+
+def test_figures_are_rounded_to_steps_that_do_not_depend_on_what_reports_say():
+    seen, errors = set[float](), []
+    for seed in range(40):
+        row = rows_of(PLAIN, "dark", counts_by_level(PLAIN, "dark", [0, 1000], seed))[1]
+        seen.add(row["value"])
+        errors.append(row["standard_error"])
+        assert row["low"] <= row["value"] <= row["high"]
+        for name in ("value", "low", "high", "display", "detection_floor"):
+            assert round(row[name] * 1000) == pytest.approx(row[name] * 1000, abs=1e-6)
+    # The error is about .0134, and a tenth of it, .0013, is rounded down to .001.
+    assert 0.0134 < min(errors) <= max(errors) < 0.0137
+    assert len(seen) > 10
+
+
+def test_rounding_widens_no_interval_by_more_than_a_fifth_of_an_error_and_narrows_none():
+    metric = PLAIN.metric("start")
+    counts = counts_by_level(PLAIN, "start", [0, 4000], 2)
+    exact = next(iter(metric.mechanism.estimate(counts, metric.context(least=20)))).estimate
+    row = rows_of(PLAIN, "start", counts)[0]
+    low, high = exact.interval()
+    # The strata of the row have twenty reports each, so that the two estimates differ a little.
+    assert row["standard_error"] == pytest.approx(exact.standard_error, rel=0.1)
+    assert row["high"] - row["low"] >= 0.9 * (high - low)
+    assert row["high"] - row["low"] <= 1.1 * (high - low) + 0.2 * exact.standard_error

@@ -227,7 +227,9 @@ def test_nineteen_reports_are_too_few_and_twenty_are_not(tmp_path, least):
     enough = Outputs(tmp_path / "enough", plan, colours(plan, 20))
     asked = Outputs(tmp_path / "asked", owner, colours(owner, 20))
     assert {row["withheld"] for row in enough.rows()} == {None}
-    assert enough.rows() == asked.rows()
+    for row, exact in zip(enough.rows(), asked.rows(), strict=True):
+        assert row["value"] == pytest.approx(exact["value"], abs=0.01)
+        assert row["low"] <= exact["low"] < exact["high"] <= row["high"]
     assert all(isinstance(row["value"], float) for row in enough.rows())
     assert "sotto_estimate{" in enough.exposed()
 
@@ -494,7 +496,9 @@ def test_a_mean_has_strata_of_as_many_reports_as_the_plan_asks_for(name):
     counts *= 1 + 300 // first
     mean = next(row for row in estimated(strict, name, counts) if row["kind"] == "mean")
     plain = _pooled(lax.metric(name), counts)
-    assert mean["value"] == pytest.approx(plain, abs=1e-9)
+    low, high = lax.metric(name).range or (0.0, 1.0)
+    # Rounded to a tenth of an error, at most.
+    assert mean["value"] == pytest.approx(plain, abs=0.02 * (high - low))
     fine = next(row for row in estimated(lax, name, counts) if row["kind"] == "mean")
     assert abs(fine["value"] - plain) > 1e-6
 

@@ -1,0 +1,92 @@
+"""Figures are rounded for readers, at about a tenth of the standard error that is expected.
+
+The step follows from the numbers of reports and from the plan, never from what reports say. It is
+the largest of 1, 2 and 5 times a power of ten that is not above the tenth, so that rounding adds at
+most a thousandth to a variance. Intervals are rounded outward and errors up: they cover as much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from mechanisms.base import Mechanism
+
+#: The step in standard errors, at most.
+PART = 0.1
+#: Floats that should be a whole number of steps may miss it by so much.
+_SLACK = 1e-9
+
+
+class Step:
+    """A step, and the figures that are rounded to it; what is not finite stays as it is.
+
+    >>> step = Step(0.034)
+    >>> step.nearest(0.1234), step.down(0.1234), step.up(0.1234), Step(0.0).nearest(0.1234)
+    (0.12, 0.12, 0.14, 0.1234)
+    """
+
+    def __init__(self, most: float) -> None:
+        self.unit, self.power = 0, 0
+        if 0 < most < math.inf:
+            self.power = math.floor(math.log10(most))
+            self.unit = max((u for u in (1, 2, 5) if u * 10.0**self.power <= most), default=1)
+
+    def nearest(self, figure: float) -> float:
+        return self._rounded(figure, lambda steps: math.floor(steps + 0.5))
+
+    def down(self, figure: float) -> float:
+        return self._rounded(figure, lambda steps: math.floor(steps + _SLACK))
+
+    def up(self, figure: float) -> float:
+        return self._rounded(figure, lambda steps: math.ceil(steps - _SLACK))
+
+    def error(self, figure: float) -> float:
+        """Return a standard error, rounded up to a tenth of the step."""
+        return self._rounded(figure, lambda steps: math.ceil(steps - _SLACK), 1)
+
+    def _rounded(self, figure: float, whole: Callable[[float], int], finer: int = 0) -> float:
+        if not (self.unit and math.isfinite(figure)):
+            return figure
+        power = self.power - finer
+        step = self.unit * 10.0**power
+        return round(whole(figure / step) * step, max(-power, 0))
+
+
+def step_of(mechanism: Mechanism, reports_by_level: Sequence[int], scale: float) -> Step:
+    """Return the step of estimates of so many reports, whose unit is ``scale`` long."""
+    noises = _noises(mechanism)
+    total = sum(n * noise for n, noise in zip(reports_by_level, noises, strict=True))
+    n = sum(reports_by_level)
+    return Step(PART * scale * math.sqrt(total) / n if n else 0.0)
+
+
+@lru_cache(maxsize=1024)
+def _noises(mechanism: Mechanism) -> tuple[float, ...]:
+    """Return by level the variance of a report about what is not true, or if that is none, is."""
+    found = (mechanism.noise(level) for level in range(mechanism.levels))
+    return tuple(0.0 if each is None else each.no or each.yes for each in found)
+
+
+def probability(p_value: float) -> float:
+    """Return a p-value of two digits, rounded up.
+
+    >>> probability(0.01234), probability(1.0), probability(0.0)
+    (0.013, 1.0, 0.0)
+    """
+    if not 0 < p_value < 1:
+        return p_value
+    digits = 1 - math.floor(math.log10(p_value))
+    if digits > 300:
+        return p_value
+    return round(math.ceil(p_value * 10.0**digits - _SLACK) / 10.0**digits, digits)
+
+
+def multiple(figure: float) -> float:
+    """Return a bound of three digits.
+
+    >>> multiple(1.58198)
+    1.58
+    """
+    return float(f"{figure:.3g}")
