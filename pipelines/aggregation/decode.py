@@ -51,7 +51,12 @@ def arrivals(
     forgotten = forgotten or Forgotten(b"")
     decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)
     corrupt = [
-        Reject(Reason.CORRUPT_LOG, bytes(stretch.body), stretch.append) for stretch in block.corrupt
+        Reject(
+            Reason.FUTURE if stretch.future else Reason.CORRUPT_LOG,
+            bytes(stretch.body),
+            stretch.append,
+        )
+        for stretch in block.corrupt
     ]
     batches, gone = forgotten.split(decoded.batches)
     timely = rows_of(batches, registry, parts=parts)
@@ -63,7 +68,7 @@ def arrivals(
     late = [r for each in map(Rejects, closed, reasons) for r in rejected(each, registry)]
     return Arrivals(
         rows=[r for r in timely + untimely if first_open is None or r.period >= first_open],
-        rejects=forgotten.without_bytes(decoded.rejects) + gone + corrupt + late,
+        rejects=forgotten.without_bytes(decoded.rejects + corrupt) + gone + late,
         reports=sum(len(batch.level) for batch in (*decoded.batches, *decoded.untimely)),
     )
 

@@ -29,7 +29,7 @@ from pipelines.aggregation.rows import Rows, padded_width
 from pipelines.aggregation.step import Tally
 from pipelines.beam.plans import numbering_of
 from pipelines.beam.stream import Stream, moment
-from pipelines.sources.base import TRUST, GoneError, Partition, Source
+from pipelines.sources.base import GoneError, Partition, Source, trusted_until
 from sotto.clocks import now_ms
 from sotto.errors import AggregationError
 from sotto.log.reader import EARLIEST, Block
@@ -226,15 +226,16 @@ class _Held:
         self._noted, self._position = float("-inf"), -1
         self._asked = self._warned = float("-inf")
 
-    def warn_of_the_future(self, position: int) -> None:
-        """Warn, now and then, that nothing more is read for now."""
-        if time.monotonic() - self._warned > WARN_SECONDS:
+    def warn_of_the_future(self, block: Block) -> None:
+        """Warn, now and then, of records whose append time is ahead of this machine's clock."""
+        future = [each.position for each in block.corrupt if each.future]
+        if future and time.monotonic() - self._warned > WARN_SECONDS:
             self._warned = time.monotonic()
             _LOGGER.warning(
-                "%s has records from the future at %d, which are left, with all that follow them, "
-                "until that time has come: see to the broker's clock",
+                "%s has records at %d that bear a time ahead of this machine's clock, and go to "
+                "quarantine as future: one of the clocks is wrong",
                 self._name,
-                position,
+                future[0],
             )
 
     def must_note(self, position: int, idle: bool) -> bool:
@@ -333,15 +334,19 @@ def read_dofn(stream: Stream, source: Source) -> beam.DoFn:
             registry, restriction = stream.plans.registry(), tracker.current_restriction()
             at, clock = restriction.start, estimator.get_estimator_state()
             gathered, end = Gathered(), time.monotonic() + READ_SECONDS
-            append, idle, ours, ahead = clock.append, False, True, False
+            append, idle, ours = clock.append, False, True
             while at < restriction.stop and gathered.size < READ_BYTES and time.monotonic() < end:
-                block = held.partition.poll(at, restriction.stop, append)
+                trusted = trusted_until(now_ms(), registry)
+                if trusted < append:
+                    raise AggregationError(
+                        f"{name} has been read up to {append} ms, but by this machine's clock no "
+                        f"record can be from after {trusted} ms: set the clock"
+                    )
+                block = held.partition.poll(at, restriction.stop, append, trusted)
                 idle = block is None
                 if block is None:
                     break
-                if ahead := block.clock > now_ms() + TRUST:
-                    held.warn_of_the_future(at)
-                    break
+                held.warn_of_the_future(block)
                 # What is not claimed is another worker's to read.
                 if not (ours := tracker.try_claim(block.end - 1)):
                     break
@@ -366,13 +371,9 @@ def read_dofn(stream: Stream, source: Source) -> beam.DoFn:
                 watermark = max(watermark, now - stream.idle)
             # A pipeline that ends closes all periods together, once everything is read.
             estimator.advance(Clock(append, EARLIEST if stream.bounded else watermark))
-            if ahead and stream.bounded:
-                # An aggregation run leaves the rest as well.
-                tracker.try_claim(restriction.stop - 1)
-                return None
             if at >= restriction.stop or not ours:
                 return None
-            return IDLE_SECONDS if idle or ahead else 0
+            return IDLE_SECONDS if idle else 0
 
     return Read()
 

@@ -22,6 +22,7 @@ A commit takes these steps, in this order. In brackets: what a crash during the 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pipelines.aggregation.result_rows import Candidates
@@ -192,12 +193,25 @@ class Driver:
         self._advance(Intent(manifest.generation + 1, manifest.clock, ()), JobOutput())
         return True
 
-    def note(self, seconds: float | None = None) -> None:
-        """Leave a note for those who watch; ``seconds`` of a run that is finished now."""
+    def note(self, seconds: float | None = None, future: Mapping[str, int] | None = None) -> None:
+        """Leave a note for those who watch; ``seconds`` of a run that is finished now.
+
+        ``future``: how many records from the future were taken, by partition.
+        """
         generation, now = self.manifest.generation, now_ms()
         note = LastRun(generation, now, None if seconds is None else now, seconds)
+        if self._last is not None:
+            note = replace(
+                note,
+                future=self._last.future,
+                future_at=self._last.future_at,
+                future_in=self._last.future_in,
+            )
         if seconds is None and self._last is not None and self._last.generation == generation:
             note = replace(self._last, looked=now, failed=None, problem="")
+        if future:
+            total = note.future + sum(future.values())
+            note = replace(note, future=total, future_at=now, future_in=", ".join(sorted(future)))
         if self.unpublished:
             note = replace(note, failed=now, problem=Problem.UNPUBLISHED)
         note.leave(self.directory.path)

@@ -39,7 +39,7 @@ from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.decode import Parts, arrivals
 from pipelines.aggregation.step import Tally
 from pipelines.beam.runners import EMBEDDED, Runner
-from pipelines.sources.base import Ranges
+from pipelines.sources.base import LATEST, Ranges
 from pipelines.storage import files
 from pipelines.storage.directory import StateFiles
 from pipelines.storage.files import AnyPath, Buffer
@@ -76,6 +76,7 @@ class Job:
     plans: tuple[bytes, ...]  #: the compiled plans
     manifest: Manifest  #: what is committed: the job goes on from there
     parts: Parts  #: how periods are cut
+    trusted: int  #: up to which append time, ms, records are believed
 
     @classmethod
     def of(
@@ -88,7 +89,8 @@ class Job:
     ) -> Job:
         plans = tuple(plan.to_json() for plan in registry.plans)
         parts = manifest.parts_of(intent, registry.shards)
-        return cls(source, state, _random_name(), plans, manifest, parts)
+        trusted = LATEST if intent.trusted is None else intent.trusted
+        return cls(source, state, _random_name(), plans, manifest, parts, trusted)
 
     @property
     def generation(self) -> int:
@@ -232,7 +234,7 @@ class Read(_Stage):
 
     def work(self, item: tuple[str, int, int, int]) -> Iterator[Any]:
         name, start, end, floor = item
-        for block in self.job.source.partition(name).blocks(start, end, floor):
+        for block in self.job.source.partition(name).blocks(start, end, floor, self.job.trusted):
             first_open = self.job.manifest.first_open
             found = arrivals(
                 block,

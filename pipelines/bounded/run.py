@@ -12,7 +12,7 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -24,7 +24,7 @@ from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded.driver import Driver
 from pipelines.sinks.kafka import Publish
 from pipelines.sinks.sql import ProjectionError, Results, of_state
-from pipelines.sources.base import TRUST, BoundedSource
+from pipelines.sources.base import BoundedSource, trusted_until
 from pipelines.sources.frozen import FrozenLog
 from pipelines.sources.log import source_of
 from pipelines.storage.directory import LastRun, NoManifestError, Problem, StateDirectory
@@ -61,8 +61,8 @@ class RunResult:
     #: Rejected reports by reason; what could not be decoded counts as one.
     rejects: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0  #: wall time
-    #: Lanes that hold records from the future, which were left, with all that follows them.
-    ahead: tuple[str, ...] = ()
+    #: Records whose append time was ahead of this machine's clock, by partition; rejected.
+    future: Mapping[str, int] = field(default_factory=dict)
     unit: str = "bytes"  #: ``bytes`` of a log or ``messages`` of topics
     #: Why results could not be published, if so: all is committed, and the next run tries again.
     unpublished: str = ""
@@ -98,7 +98,6 @@ def aggregate(
     runner: Runner = EMBEDDED,
     elsewhere: str | None = None,
     stop: Callable[[], bool] = lambda: False,
-    trust: int = TRUST,
     clock: Callable[[], int] = now_ms,
     wait: float = 0.0,
 ) -> RunResult:
@@ -117,9 +116,11 @@ def aggregate(
     :class:`~pipelines.sinks.kafka.QuarantineTopic`. ``runner``: of the jobs: the embedded one, or
     that of any options of Beam's. ``elsewhere``: folder or URI where jobs have their files, if not
     in ``state_dir``; all workers reach it under that name. Fixed when the state directory is made.
-    ``stop``: called after every run; where it returns True no further run begins. ``trust``:
-    without ``as_of``, records appended more than so many ms after now are left. ``clock``: returns
-    the current time, ms. ``wait``: seconds to wait for what else holds the directory.
+    ``stop``: called after every run; where it returns True no further run begins. ``clock``:
+    returns the current time, ms. ``wait``: seconds to wait for what else holds the directory.
+
+    A record that was appended more than the plans' grace after both now and ``as_of`` is rejected
+    as from the future.
 
     Raises AggregationError if it cannot go on, or BrokerError if that is for a broker: the last
     commit is intact, and another run goes on from there. PlanError if the plans are not of one
@@ -140,7 +141,7 @@ def aggregate(
     )
     with closing(source), session as (driver, seconds):
         now = clock() if as_of is None else as_of
-        trusted = now + trust if as_of is None else None
+        trusted = trusted_until(max(clock(), as_of or 0), driver.registry)
         result = _aggregate(driver, source, as_of, trusted, now, max_reports, progress, stop)
         return replace(result, seconds=seconds(), unit=source.unit)
 
@@ -201,7 +202,7 @@ def _aggregate(
     driver: Driver,
     source: BoundedSource,
     as_of: int | None,
-    trusted: int | None,
+    trusted: int,
     now: int,
     max_reports: int,
     progress: Progress,
@@ -227,9 +228,8 @@ def _aggregate(
         driver.begin(intent)
         result = result.plus(intent, driver.commit(intent, source))
         progress(result.size, total)
-    driver.note()
-    ahead = () if trusted is None else frozen.ahead
-    return replace(result, ahead=ahead, unpublished=driver.unpublished)
+    driver.note(future=frozen.future)
+    return replace(result, future=frozen.future, unpublished=driver.unpublished)
 
 
 def keep_freed_memory() -> bool:

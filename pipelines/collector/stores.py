@@ -7,6 +7,7 @@ send all of them again, as the same bytes, which are counted once.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -14,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from sotto.clocks import now_ms
+from sotto.clocks import LEAP, CheckedClock, now_ms, steady_ms
 from sotto.errors import BrokerError, PublishError
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import MAX_BATCH, ReportTopic
-from sotto.log.reader import first_append, segments
+from sotto.log.reader import first_append, last_append, segments
 from sotto.log.writer import LogWriter
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ _DAY = 86_400_000
 _GRANULARITY = 1000
 #: Seconds within which a group of messages is acknowledged by the brokers, or has failed.
 _TIMEOUT = 10.0
+
+_logger = logging.getLogger(__name__)
 
 
 class Store(Protocol):
@@ -65,8 +68,12 @@ class LogStore:
         The log.
     name : str
         The partition's. Two collectors that write to one log have two names.
-    clock : callable
-        Returns milliseconds since the epoch.
+    clock, steady : callable
+        Return milliseconds: since the epoch, and of a clock that nobody sets. While the first has
+        leapt against the second nothing is written: a record that bears a wrong time does not
+        count.
+    warn : callable
+        Is called if the last record bears a time ahead of the clock.
 
     Raises
     ------
@@ -79,14 +86,24 @@ class LogStore:
         directory: str | os.PathLike[str],
         name: str = PARTITION,
         clock: Callable[[], int] = now_ms,
+        steady: Callable[[], int] = steady_ms,
+        warn: Callable[[str], None] = _logger.warning,
     ) -> None:
         self._directory = directory
         self._name = name
-        self._clock = clock
+        found = segments(Path(directory) / name)
+        last = None if not found else last_append(found[-1])
+        if last is not None and last - clock() > LEAP:
+            warn(
+                f"the last record of partition {name!r} bears a time ahead of this machine's "
+                "clock: what is written now counts, unless this clock is wrong"
+            )
+        self._clock = CheckedClock(clock, steady, last)
         #: Whether the next segment must be a new one: the system has failed at forcing the last one
         #: to disk, or another day has begun, so that segments can be removed by age.
         self._anew = False
-        self._day = self._begun() // _DAY
+        begun = None if not found else first_append(found[-1])
+        self._day = (clock() if begun is None else begun) // _DAY
         self._writer: LogWriter | None = self._open()
 
     def write(self, messages: Sequence[tuple[int, bytes]]) -> None:
@@ -115,12 +132,6 @@ class LogStore:
         if writer is not None:
             with suppress(PublishError):
                 writer.close()
-
-    def _begun(self) -> int:
-        """Return when the last segment was begun, ms; now, if there is none with a record."""
-        found = segments(Path(self._directory) / self._name)
-        begun = first_append(found[-1]) if found else None
-        return self._clock() if begun is None else begun
 
     def _open(self) -> LogWriter:
         writer = LogWriter(self._directory, self._name, clock=self._clock, new_segment=self._anew)

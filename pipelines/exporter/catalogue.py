@@ -31,6 +31,8 @@ sotto_run_check_age_seconds
     How long ago the job last checked for new records, whether or not it found any.
 sotto_run_failed{problem}
     1 if the last run failed, or could not publish, for this reason; else 0.
+sotto_future_records_total
+    Records rejected whole, since their append time was ahead of the clock of the job's machine.
 sotto_clock_timestamp_seconds
     The job's clock: the append time up to which all records have been read.
 sotto_database_generation
@@ -44,7 +46,7 @@ sotto_lag_bytes
 sotto_lag_records
     Records that the job has not read; extrapolated where a partition has many.
 sotto_lag_seconds
-    Age of the oldest record that the job has not read; 0 for none.
+    How long the oldest record that the job has not read has waited; 0 for none.
 sotto_lag_partitions
     Partitions with records that the job has not read.
 sotto_partition_offset{partition}

@@ -167,6 +167,7 @@ def _state(samples: Samples, state: Committed, now: int) -> None:
     if state.last is not None:
         add("sotto_run_check_age_seconds", _age(state.last.looked, now))
         add("sotto_run_duration_seconds", state.last.seconds)
+        add("sotto_future_records_total", state.last.future)
         for problem in Problem:
             add("sotto_run_failed", problem == state.last.problem, problem)
         if state.last.finished is not None:

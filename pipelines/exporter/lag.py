@@ -18,6 +18,7 @@ from pipelines.sources.kafka import (
     RequeueTopic,
 )
 from pipelines.sources.kafka_reader import Reader
+from sotto.clocks import now_ms
 from sotto.errors import BrokerError
 from sotto.kafka.brokers import Broker, make_client
 from sotto.kafka.topics import ReportTopic, SinkTopic
@@ -50,7 +51,7 @@ class Lag:
     size: int | None = 0  #: bytes; None where nobody counts them
     records: int = 0  #: extrapolated where a partition has too many to read
     lagging: int = 0  #: partitions that have any of it
-    oldest: int | None = None  #: append time of the oldest record, ms; None for none
+    oldest: int | None = None  #: since when the oldest record waits, ms; None for none
     #: By partition, ``TOPIC/NUMBER``; of streaming jobs alone.
     partitions: Mapping[str, Progress] = field(default_factory=dict)
 
@@ -67,12 +68,34 @@ class Lag:
         )
 
 
+class _Waits:
+    """Since when records wait: since they were appended, or seen to wait where that says less.
+
+    An append time ahead of the clock does not say when a record came.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, int]] = {}
+
+    def since(self, partition: str, taken: int, appended: int | None) -> int:
+        """Return since when records beyond ``taken`` wait, ms; ``appended``: the earliest time."""
+        seen = self._seen.get(partition)
+        if seen is None or seen[0] != taken:
+            seen = self._seen[partition] = taken, now_ms()
+        return seen[1] if appended is None else min(seen[1], appended)
+
+    def end(self, partition: str) -> None:
+        """Forget a partition in which nothing waits."""
+        self._seen.pop(partition, None)
+
+
 class WatchedLog:
     """A log whose lag is read again and again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._ends: dict[str, int] = {}
+        self._waits = _Waits()
 
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
         """Return what is beyond the positions up to which partitions are read."""
@@ -88,6 +111,7 @@ class WatchedLog:
         self._ends[path.name] = end
         start = max(taken, reader.begin())
         if end <= start:
+            self._waits.end(path.name)
             return Lag()
         looked = min(end, start + look)
         index = reader.index(start, looked)
@@ -97,8 +121,8 @@ class WatchedLog:
             return Lag()
         if looked < end:
             records = round(records * (end - start) / (looked - start))
-        oldest = int(index.append[0]) if len(index.append) else None
-        return Lag(end - start, records, 1, oldest)
+        appended = int(index.append.min()) if len(index.append) else None
+        return Lag(end - start, records, 1, self._waits.since(path.name, taken, appended))
 
 
 class WatchedTopics:
@@ -113,6 +137,7 @@ class WatchedTopics:
 
     def __init__(self, source: KafkaTopics) -> None:
         self._source = source
+        self._waits = _Waits()
         self._arrivals = Arrivals(source.broker)
 
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
@@ -125,7 +150,8 @@ class WatchedTopics:
                 first, end = each.bounds()
                 # What a frozen partition reads would be kept for a job to read again.
                 partition = self._source.partition(each.name)
-                lags.append(_lag_of(partition, taken.get(each.name, first), end, len(frozen)))
+                start = taken.get(each.name, first)
+                lags.append(_lag_of(partition, start, end, len(frozen), self._waits))
         return Lag.sum(lags)
 
     def arrivals(self, registry: Registry | None) -> list[Arrival]:
@@ -146,6 +172,7 @@ class WatchedStream:
         self._broker = broker
         self._name = topics[0].name
         first = min(topic.epoch for topic in topics)
+        self._waits = _Waits()
         self._arrivals = Arrivals(broker)
         self._reports = ReportEpochs(broker, self._name, first)
         self._requeued = RequeueTopic(broker, str(SinkTopic(self._name, "requeue")))
@@ -165,7 +192,7 @@ class WatchedStream:
                 start = max(taken.get(str(name), 0), first)
                 # The time of requeued records is the one that their sender restored.
                 partition = KafkaPartition(name, reader, True, requeued=name in requeued)
-                lag = _lag_of(partition, start, end, len(names))
+                lag = _lag_of(partition, start, end, len(names), self._waits)
                 lags.append(lag)
                 partitions[f"{name.topic}/{name.number}"] = Progress(start, lag.records)
         return replace(Lag.sum(lags), partitions=partitions)
@@ -175,22 +202,23 @@ class WatchedStream:
         return self._arrivals.read(list(map(PartitionName.parse, self._reports.names())))
 
 
-def _lag_of(partition: Partition, start: int, end: int, partitions: int) -> Lag:
+def _lag_of(partition: Partition, start: int, end: int, partitions: int, waits: _Waits) -> Lag:
     """Count the records of a partition between two offsets, up to its share of bytes."""
-    at, records, size, oldest = start, 0, 0, None
-    for block in partition.blocks(start, end, EARLIEST):
+    at, records, size, appended = start, 0, 0, None
+    for block in partition.blocks(start, end, EARLIEST, now_ms()):
         at = block.end
         records += len(block.append) + len(block.corrupt)
         size += len(block.buffer)
-        if oldest is None and len(block.append):
-            oldest = int(block.append[0])
+        if appended is None and len(block.append):
+            appended = int(block.append[0])
         if records and size >= TOPIC_LOOK_BYTES // partitions:
             break
     if not records:
+        waits.end(partition.name)
         return Lag(None)
     if at < end:
         records = round(records * (end - start) / (at - start))
-    return Lag(None, records, 1, oldest)
+    return Lag(None, records, 1, waits.since(partition.name, start, appended))
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,21 @@ from typing import Protocol
 
 from pipelines.storage.intent import Intent, LastRecord
 from sotto.errors import AggregationError
+from sotto.log.reader import LATEST as LATEST
 from sotto.log.reader import Block
 from sotto.plan.registry import Registry
 
-#: After every append time and every position.
-LATEST = 2**63 - 1
-#: How far, in ms, the clock of a log's writer may run ahead of the reader's. A record from later
-#: than that would make all other partitions late, so it is not read yet.
-TRUST = 3_600_000
+#: How far, in ms, the right clocks of two machines may be apart.
+SKEW = 60_000
+
+
+def trusted_until(now: int, registry: Registry) -> int:
+    """Return up to which append time, ms, records are believed ``now``, ms.
+
+    A record from later than the plans' grace allows would make all other records late. It is not
+    waited for either, since its time may never come: it is rejected as from the future.
+    """
+    return now + max(SKEW, *(plan.grace for plan in registry.plans))
 
 
 class MissingError(AggregationError):
@@ -35,8 +42,11 @@ class GoneError(AggregationError):
 class Range(Protocol):
     """Records that a job can read."""
 
-    def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
-        """Yield the records of a range, none with an append time before ``clock``, ms."""
+    def blocks(self, start: int, end: int, clock: int, trusted: int = LATEST) -> Iterator[Block]:
+        """Yield the records of a range, none with an append time before ``clock``, ms.
+
+        Records that were appended after ``trusted``, ms, are among the blocks' ``corrupt``.
+        """
 
 
 class Ranges(Protocol):
@@ -56,10 +66,10 @@ class Partition(Range, Protocol):
     def bounds(self, taken: int = 0) -> tuple[int, int]:
         """Return the first record's position, and that after the last; none precedes ``taken``."""
 
-    def poll(self, start: int, stop: int, clock: int) -> Block | None:
+    def poll(self, start: int, stop: int, clock: int, trusted: int = LATEST) -> Block | None:
         """Return records from ``start`` on, as many as one request gives; None for none.
 
-        Records from ``stop`` on are left out; none gets an append time before ``clock``, ms.
+        Records from ``stop`` on are left out; ``clock`` and ``trusted`` as of :meth:`blocks`.
         """
 
     def header(self, position: int) -> bytes | None:

@@ -44,10 +44,13 @@ class _Frozen:
     """One partition between where it is taken up to and its frozen end, read piece by piece.
 
     ``taken`` and ``floor`` are position and clock up to which work items were cut. ``start`` is
-    None for a partition of which nothing has been taken.
+    None for a partition of which nothing has been taken. ``trusted``: records that were appended
+    later, ms, are from the future.
     """
 
-    def __init__(self, number: int, partition: Partition, start: int | None, clock: int) -> None:
+    def __init__(
+        self, number: int, partition: Partition, start: int | None, clock: int, trusted: int
+    ) -> None:
         self.number = number
         self.name = partition.name
         first, end = partition.bounds(start or 0)
@@ -57,6 +60,8 @@ class _Frozen:
         self._end = max(end, self.taken)
         self._looked = self.taken
         self.latest = clock
+        self._trusted = trusted
+        self._future: set[int] = set()
         # Where a partition without an entry in the manifest began, if not at 0, is written down.
         self._unwritten = start is None and self.taken > 0
 
@@ -69,11 +74,19 @@ class _Frozen:
         """Whether all of it has been looked at."""
         return self._looked >= self._end
 
+    @property
+    def future(self) -> int:
+        """How many records from the future were taken."""
+        return sum(position < self.taken for position in self._future)
+
     def look(self) -> _Records:
         """Return the next records, as many as one read gives; damage counts with what follows."""
         damaged, damage = False, 0
-        for block in self._reader.blocks(self._looked, self._end, self.latest):
+        blocks = self._reader.blocks(self._looked, self._end, self.latest, self._trusted)
+        for block in blocks:
             damaged = damaged or bool(block.corrupt)
+            # What follows the last record is seen again.
+            self._future.update(each.position for each in block.corrupt if each.future)
             damage += sum(len(stretch.body) for stretch in block.corrupt)
             if len(block.append):
                 rows = _most_rows(block)
@@ -130,11 +143,12 @@ class FrozenLog:
 
     ``log``: a path is an embedded log's directory. ``manifest``: where its partitions are taken up
     to. ``as_of``: only records appended up to then, ms, are taken. ``trusted``: records that claim
-    to have been appended later are left as well; it may lie before what is committed. ``now``: the
-    time, ms, up to which the log is known once all is taken: when the ends were frozen.
+    to have been appended later, ms, are from the future: they are taken, and rejected, and give
+    their time to no other record. ``now``: the time, ms, up to which the log is known once all is
+    taken: when the ends were frozen.
 
     Raises AggregationError if a partition is not the one that it was when it was taken, or
-    ``as_of`` lies before that.
+    ``as_of`` or ``trusted`` lies before that.
     """
 
     def __init__(
@@ -142,10 +156,15 @@ class FrozenLog:
         log: str | os.PathLike[str] | BoundedSource,
         manifest: Manifest,
         as_of: int | None = None,
-        trusted: int | None = None,
+        trusted: int = LATEST,
         now: int = EARLIEST,
     ) -> None:
         clock = EARLIEST if manifest.clock is None else manifest.clock
+        if trusted < clock:
+            raise AggregationError(
+                f"records up to {clock} ms have been counted, but by this machine's clock none can "
+                f"be from after {trusted} ms: set the clock"
+            )
         if as_of is not None and as_of < clock:
             raise AggregationError(
                 f"as of {as_of} ms is before {clock} ms, up to which records have been counted"
@@ -154,10 +173,9 @@ class FrozenLog:
         source.check(manifest.positions, manifest.last)
         self._generation, self._clock = manifest.generation, clock
         self._last = LATEST if as_of is None else as_of
-        if trusted is not None:
-            self._last = min(self._last, max(trusted, clock))
+        self._trusted = trusted
         self._partitions = [
-            _Frozen(number, partition, manifest.positions.get(partition.name), clock)
+            _Frozen(number, partition, manifest.positions.get(partition.name), clock, trusted)
             for number, partition in enumerate(source.partitions(manifest.positions))
         ]
         self._ahead = np.zeros(0, _RECORD)
@@ -168,9 +186,9 @@ class FrozenLog:
         return sum(each.left for each in self._partitions)
 
     @property
-    def ahead(self) -> tuple[str, ...]:
-        """Partitions seen to hold records from after what may be taken."""
-        return tuple(each.name for each in self._partitions if each.latest > self._last)
+    def future(self) -> dict[str, int]:
+        """How many records from the future were taken, by partition that had any."""
+        return {each.name: each.future for each in self._partitions if each.future}
 
     def take(self, limit: int) -> Intent | None:
         """Return what the next run takes: the earliest records, of at most ``limit`` reports."""
@@ -201,7 +219,16 @@ class FrozenLog:
         clock = None if self._clock == EARLIEST else self._clock
         reports = int(taken["rows"].sum())
         time = max(self._clock, self._now) if all_taken else clock
-        return Intent(self._generation, clock, items, last, reports=reports, time=time)
+        trusted = self._trusted if self.future else None
+        return Intent(
+            self._generation,
+            clock,
+            items,
+            last,
+            reports=reports,
+            time=time,
+            trusted=trusted,
+        )
 
     def _known(self, limit: int) -> tuple[_Records, int]:
         """Return records, and up to which append time they are complete and may be taken."""

@@ -16,10 +16,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.sources.base import TRUST, GoneError, MissingError, Partition
+from pipelines.sources.base import LATEST, GoneError, MissingError, Partition
 from pipelines.sources.kafka_reader import PartitionId, Piece, Reader, reader_of
 from pipelines.storage.intent import Intent, LastRecord
-from sotto.clocks import now_ms
 from sotto.errors import AggregationError, BrokerError, ParameterError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
@@ -102,21 +101,24 @@ class KafkaPartition:
     def bounds(self, taken: int = 0) -> tuple[int, int]:
         return self._frozen or self._reader.bounds([self._partition])[self._partition]
 
-    def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
+    def blocks(self, start: int, end: int, clock: int, trusted: int = LATEST) -> Iterator[Block]:
         at, keep = start, self._frozen is not None
         while at < end:
             for piece in self._reader.pieces(self._partition, at, end, keep=keep):
-                block = self._gap(at, end, clock) if piece is None else self._block(piece, clock)
+                if piece is None:
+                    block = self._gap(at, end, clock)
+                else:
+                    block = self._block(piece, clock, trusted)
                 yield block
                 at, clock = block.end, block.clock
 
-    def poll(self, start: int, stop: int, clock: int) -> Block | None:
+    def poll(self, start: int, stop: int, clock: int, trusted: int = LATEST) -> Block | None:
         piece = self._reader.poll(self._partition, start)
         if piece is None:
             return None
         if piece.start > start:
             raise AggregationError(_lost(self.name, start, piece.start))
-        return self._block(piece.cut(start, stop), clock)
+        return self._block(piece.cut(start, stop), clock, trusted)
 
     def header(self, position: int) -> bytes | None:
         pieces = self._reader.pieces(self._partition, position, position + 1, keep=True)
@@ -136,29 +138,42 @@ class KafkaPartition:
         return TopicBlock(start, b"", none, none, none, gone, min(first, end), clock, none)
 
 
-def timed_block(piece: Piece, clock: int) -> Block:
+def timed_block(piece: Piece, clock: int, trusted: int) -> Block:
     """Return a piece with monotone append times; records without the broker's time are damage."""
-    times = np.where(piece.appended, piece.times, clock)
+    sound = piece.appended & (piece.times <= trusted)
+    times = np.where(sound, piece.times, clock)
     if len(times):
         times[0] = max(clock, int(times[0]))
         times = np.maximum.accumulate(times)
-    return _block(piece, times, piece.appended, int(times[-1]) if len(times) else clock)
+    clock = int(times[-1]) if len(times) else clock
+    return _block(piece, times, sound, piece.appended & ~sound, clock)
 
 
-def requeued_block(piece: Piece, clock: int) -> Block:
+def requeued_block(piece: Piece, clock: int, trusted: int) -> Block:
     """Return a piece with the append times that its sender restored.
 
-    Records with the broker's time, or one in the future, are damage: their period would never end.
+    Records with the broker's time are damage, and so are those from the future: their period would
+    never end.
     """
-    sound = ~piece.appended & (piece.times <= now_ms() + TRUST)
-    return _block(piece, np.where(sound, piece.times, clock), sound, clock)
+    sound = ~piece.appended & (piece.times <= trusted)
+    times = np.where(sound, piece.times, clock)
+    return _block(piece, times, sound, ~piece.appended & ~sound, clock)
 
 
 def _block(
-    piece: Piece, times: NDArray[np.int64], sound: NDArray[np.bool_], clock: int
+    piece: Piece,
+    times: NDArray[np.int64],
+    sound: NDArray[np.bool_],
+    future: NDArray[np.bool_],
+    clock: int,
 ) -> TopicBlock:
     corrupt = tuple(
-        Corrupt(int(piece.offsets[at]), int(times[at]), piece.data[piece.at[at] : piece.at[at + 1]])
+        Corrupt(
+            int(piece.offsets[at]),
+            int(times[at]),
+            piece.data[piece.at[at] : piece.at[at + 1]],
+            bool(future[at]),
+        )
         for at in np.flatnonzero(~sound).tolist()
     )
     return TopicBlock(

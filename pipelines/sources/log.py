@@ -26,12 +26,12 @@ class _LogPartition:
     def bounds(self, taken: int = 0) -> tuple[int, int]:
         return 0, self._reader.end(taken)
 
-    def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
-        return self._reader.blocks(start, end, clock)
+    def blocks(self, start: int, end: int, clock: int, trusted: int = LATEST) -> Iterator[Block]:
+        return self._reader.blocks(start, end, clock, trusted)
 
-    def poll(self, start: int, stop: int, clock: int) -> Block | None:
+    def poll(self, start: int, stop: int, clock: int, trusted: int = LATEST) -> Block | None:
         end = min(self._reader.end(start), stop)
-        return next(self.blocks(start, end, clock), None) if end > start else None
+        return next(self.blocks(start, end, clock, trusted), None) if end > start else None
 
     def header(self, position: int) -> bytes | None:
         """Return the frame header at a position; None if its segment has been removed."""

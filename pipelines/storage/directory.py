@@ -332,6 +332,9 @@ class LastRun:
     #: When a run after that failed, ms of the wall clock; None if the last one did not.
     failed: int | None = None
     problem: str = ""  #: why: a :class:`Problem`, and no text of an error
+    future: int = 0  #: records from the future that all runs took together
+    future_at: int | None = None  #: when the last of them were taken, ms of the wall clock
+    future_in: str = ""  #: the partitions that they were in
 
     @classmethod
     def of(cls, state_dir: Path) -> LastRun | None:

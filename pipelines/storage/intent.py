@@ -65,6 +65,8 @@ class Intent:
     #: The time, ms, up to which the log is known then: ``clock``, or where nothing is left of the
     #: log, when the run began. Windows are complete by it.
     time: int | None = None
+    #: Records appended after that, ms, are from the future; None where the ranges have none.
+    trusted: int | None = None
 
     @property
     def size(self) -> int:
@@ -85,6 +87,8 @@ class Intent:
             "reports": self.reports,
             "time": self.time,
         }
+        if self.trusted is not None:
+            value["trusted"] = self.trusted
         if self.requeue:
             value["requeue"] = self.requeue
         if self.forget:
@@ -115,6 +119,7 @@ class Intent:
             last_period=value.get("last_period"),
             reports=reports,
             time=value.get("time"),
+            trusted=value.get("trusted"),
         )
 
 

@@ -20,7 +20,7 @@ from pipelines.storage.directory import StateDirectory, StateFiles
 from pipelines.storage.intent import Requeue, WorkItem
 from pipelines.storage.manifest import Manifest, Quarantined
 from sotto.errors import AggregationError
-from sotto.log.reader import BLOCK_BYTES, EARLIEST, Block
+from sotto.log.reader import BLOCK_BYTES, EARLIEST, LATEST, Block
 from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
 
@@ -89,7 +89,7 @@ class _File:
     entry: Quarantined
     chosen: Collection[tuple[str, str]]
 
-    def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
+    def blocks(self, start: int, end: int, clock: int, trusted: int = LATEST) -> Iterator[Block]:
         """Yield the messages, each with the append time by which it was judged."""
         held: list[Reject] = []
         size = 0

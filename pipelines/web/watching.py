@@ -19,7 +19,7 @@ from pipelines.exporter.committed import Committed, committed
 from pipelines.exporter.lag import Lag, Watched, WatchedLog, WatchedStream
 from pipelines.exporter.readings import Reading, Status, read
 from pipelines.results.reader import ResultsReader
-from pipelines.sources.base import MissingError
+from pipelines.sources.base import SKEW, MissingError
 from pipelines.storage.directory import LastRun, Problem
 from pipelines.web import formats
 from sotto.errors import SottoError
@@ -29,6 +29,8 @@ from sotto.log.writer import now_ms
 _NEARLY, _MOST_FREE, _FULL = 0.05, 20 << 30, 1 << 20
 #: ms: since the job last looked, or a run began; and the age of an unread record.
 _LONG, _OLD = 900_000, 3_600_000
+#: ms for which records from the future are a problem after they were taken.
+_FUTURE = 86_400_000
 _WHY: dict[str, str] = {
     Problem.DISK: "its disk is full",
     Problem.BROKER: "the broker could not be used",
@@ -72,8 +74,11 @@ class JobReading:
     @property
     def silent(self) -> list[str]:
         """The partitions that have gone silent."""
-        found = self.arrivals.value if self.arrivals is not None else None
-        return [each.partition for each in found or () if each.silent]
+        return [each.partition for each in self._arrivals if each.silent]
+
+    @property
+    def _arrivals(self) -> Sequence[Arrival]:
+        return (self.arrivals.value if self.arrivals is not None else None) or ()
 
     @property
     def problems(self) -> list[str]:
@@ -93,6 +98,18 @@ class JobReading:
                 found.append(f"{what}, and the job last looked {when}: is it running?")
             elif lag.oldest is not None and self.at - lag.oldest > _OLD:
                 found.append(f"{what}, the oldest since {formats.clock(lag.oldest)}.")
+        if last is not None and last.future_at and self.at - last.future_at < _FUTURE:
+            found.append(
+                f"{last.future:,} records are in quarantine as future, as their time is ahead of "
+                f"the job's clock; the last were taken at {formats.clock(last.future_at)} from "
+                f"{last.future_in}: the clock of a collector, a broker or the job is wrong."
+            )
+        ahead = [each.partition for each in self._arrivals if self.at + SKEW < (each.newest or 0)]
+        if ahead:
+            found.append(
+                f"The newest record is ahead of this machine's clock: {', '.join(ahead)}; the "
+                "clock of the broker or of this machine is wrong."
+            )
         if self.silent:
             found.append(f"Silent while others are not: {', '.join(self.silent)}.")
         for what, reading in (("state directory", self.state), ("log or topic", self.lag)):

@@ -159,7 +159,7 @@ REASONS = {
     Reason.IMPOSSIBLE_LEVEL: "of a level that the metric does not have",
     Reason.OUT_OF_DOMAIN: "a symbol that no device can send",
     Reason.MISALIGNED_TIME: "an event time that the plan's resolution does not have",
-    Reason.FUTURE: "recorded after it was appended: a clock is wrong",
+    Reason.FUTURE: "recorded after it was appended, or appended after now: a clock is wrong",
     Reason.LATE: "older than any report may be",
     Reason.OVER_BUDGET: "of a pseudonym that sent more than its budget",
     Reason.EQUIVOCATION: "of a pseudonym that gave two answers where there can be one",

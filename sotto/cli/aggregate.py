@@ -225,7 +225,6 @@ def follow(
     """Run again and again, so many seconds apart, until ``stopped`` is set."""
     from pipelines.sinks.sql import ProjectionError
 
-    ahead: tuple[str, ...] = ()
     begun = False
     while not stopped.is_set():
         try:
@@ -239,8 +238,7 @@ def follow(
             print(f"sotto: error: {error}; trying again", file=sys.stderr, flush=True)
             stopped.wait(seconds)
             continue
-        if result.runs or result.ahead != ahead:
-            ahead = result.ahead
+        if result.runs:
             print("\n".join(summary(result)), flush=True)
         if result.unpublished:
             _print_unpublished(result, "; trying again")
@@ -258,14 +256,15 @@ def summary(result: RunResult) -> list[str]:
         f"generation {result.generation}: {tally.reports:,} reports, {size}, "
         f"{result.runs} runs, {result.seconds:.1f} s, {rate:,.0f} reports a second",
     ]
-    left = [
-        f"partition {name} has records from the future, which are left, with all that follow"
-        for name in result.ahead
+    future = [
+        f"warning: {number:,} records of partition {name} bear a time ahead of this machine's "
+        "clock and are in quarantine as future: one of the clocks is wrong"
+        for name, number in result.future.items()
     ]
     where = " in the log" if result.unit == "bytes" else ""
     if not result.runs:
-        return [f"generation {result.generation}: nothing new{where}", *left]
-    return [*lines, *fates(result), *left]
+        return [f"generation {result.generation}: nothing new{where}", *future]
+    return [*lines, *fates(result), *future]
 
 
 def fates(result: RunResult) -> list[str]:

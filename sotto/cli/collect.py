@@ -121,7 +121,7 @@ def _store(args: argparse.Namespace) -> Store:
     from pipelines.collector.stores import KafkaStore, LogStore
 
     if args.log is not None:
-        return LogStore(args.log, args.name)
+        return LogStore(args.log, args.name, warn=options.warn)
     if args.kafka is None and args.broker is None:
         raise ParameterError("--log, --kafka or --broker must say where reports go")
     topics = options.topics_of([] if args.topic is None else [args.topic])

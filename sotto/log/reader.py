@@ -2,7 +2,8 @@
 
 Positions count the bytes of a partition from its beginning. A reader never raises for what a file
 holds: stretches that are no records are yielded as :class:`Corrupt`, bytes included, so that
-nothing vanishes. Append times come out monotone: a record is given the highest time up to it.
+nothing vanishes. Append times come out monotone: a record is given the highest time up to it. A
+record whose own time is beyond what its reader *trusts* gives its time to no other record.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 #: Bytes read at once.
 BLOCK_BYTES = 8 << 20
-#: Before every append time.
-EARLIEST = -(2**63)
+#: Before every append time, and after.
+EARLIEST, LATEST = -(2**63), 2**63 - 1
 
 
 class Record(NamedTuple):
@@ -39,12 +40,14 @@ class Record(NamedTuple):
 class Corrupt(NamedTuple):
     """Bytes that are no record, at most ``BLOCK_BYTES`` of them, in the shape of a record.
 
-    The append time is that of the record before. The body is empty where a segment is missing.
+    The append time is that of the record before. The body is empty where a segment is missing, and
+    that of a record where its own append time is from the ``future``.
     """
 
     position: int
     append: int
     body: bytes
+    future: bool = False
 
 
 class Segment(NamedTuple):
@@ -114,11 +117,28 @@ def segments(partition: Path) -> list[Segment]:
 
 
 def first_append(segment: Segment) -> int | None:
-    """Return when the first whole record near a segment's start was appended, ms; None for none."""
+    """Return the earliest append time of the records near a segment's start, ms; None for none."""
     with _opened(segment.path) as descriptor:
         buffer = read_at(descriptor, BLOCK_BYTES, len(HEADER))
     found = scan(buffer, 0, len(buffer))
-    return record(buffer, found.offsets[0])[0] if found.offsets else None
+    return min((record(buffer, offset)[0] for offset in found.offsets), default=None)
+
+
+def last_append(segment: Segment) -> int | None:
+    """Return when the last whole record of a segment was appended, ms; None if it has none."""
+    with _opened(segment.path) as descriptor:
+        end = sound_size(descriptor, 0, os.fstat(descriptor).st_size)
+        at = len(HEADER)
+        last = None
+        while at < end:
+            buffer = read_at(descriptor, min(BLOCK_BYTES, end - at), at)
+            found = scan(buffer, 0, len(buffer), verify=False)
+            if found.offsets:
+                last = record(buffer, found.offsets[-1])[0]
+            if not found.end:
+                break
+            at += found.end
+    return last
 
 
 def sound_size(segment: int, start: int, size: int) -> int:
@@ -194,29 +214,41 @@ class LogReader:
                 first, last = next(damage)
 
     def blocks(
-        self, start: int = 0, end: int | None = None, clock: int = EARLIEST
+        self,
+        start: int = 0,
+        end: int | None = None,
+        clock: int = EARLIEST,
+        trusted: int = LATEST,
     ) -> Iterator[Block]:
-        """Yield the same as :meth:`records`, as arrays for :func:`sotto.wire.decode.decode`."""
+        """Yield the same as :meth:`records`, as arrays for :func:`sotto.wire.decode.decode`.
+
+        Records appended after ``trusted``, ms, are among the corrupt, as from the future.
+        """
         import numpy as np
 
         for position, buffer, found in self._pieces(start, end, verify=True):
             columns = _Columns(buffer, found)
-            append = columns.append
+            future = columns.append > trusted
+            append = np.where(future, EARLIEST, columns.append)
             if len(append):
                 append[0] = max(clock, append[0])
                 np.maximum.accumulate(append, out=append)
+            damaged = [(first, last, False) for first, last in found.corrupt]
+            for first, length in zip(columns.offset[future], columns.length[future], strict=True):
+                damaged.append((int(first), int(first + length), True))
             corrupt = []
-            for first, last in found.corrupt:
+            for first, last, ahead in sorted(damaged):
                 before = int(np.searchsorted(columns.offset, first))
                 time = int(append[before - 1]) if before else clock
-                corrupt.append(Corrupt(position + first, time, buffer[first:last]))
+                begin = first - FRAME.size if ahead else first
+                corrupt.append(Corrupt(position + begin, time, buffer[first:last], ahead))
             clock = int(append[-1]) if len(append) else clock
             yield Block(
                 position=position,
                 buffer=buffer,
-                offsets=columns.offset,
-                lengths=columns.length,
-                append=append,
+                offsets=columns.offset[~future],
+                lengths=columns.length[~future],
+                append=append[~future],
                 corrupt=tuple(corrupt),
                 end=position + found.end,
                 clock=clock,

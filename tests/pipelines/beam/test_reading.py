@@ -18,7 +18,7 @@ from pipelines.beam.plans import PlansFolder
 from pipelines.beam.reading import read_dofn
 from pipelines.beam.stream import Stream
 from pipelines.sinks.kafka import LARGEST, DocumentsSink
-from pipelines.sources.base import TRUST, GoneError, Partition
+from pipelines.sources.base import GoneError, Partition
 from pipelines.sources.kafka import RequeueTopic
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
@@ -26,6 +26,7 @@ from sotto.clocks import now_ms
 from sotto.errors import AggregationError
 from sotto.kafka.brokers import Broker
 from sotto.log.reader import EARLIEST
+from sotto.wire.reasons import Reason
 
 
 def engine_of(folder: Path, source: EmbeddedLog) -> Engine:
@@ -75,24 +76,27 @@ def test_a_partition_that_ends_before_what_is_read_is_refused(tmp_path):
             engine.read_from(part, 3_000)
 
 
-def test_records_from_the_future_are_left(tmp_path):
+def test_records_from_the_future_are_rejected_and_hold_up_no_others(tmp_path, caplog):
     """A broker whose clock was ahead for a moment would make all that follows late for ever."""
     log = tmp_path / "log"
     with engine_of(tmp_path, EmbeddedLog(log)) as engine:
-        write(log, {"one": [(engine.now - DAY, b"a"), (engine.now, b"b")]})
+        records = [(engine.now - DAY, b"a"), (engine.now + 3000 * DAY, b"b"), (engine.now, b"c")]
+        write(log, {"one": records})
         engine.discover()
         (part,) = [part for part in engine.parts if part[1] is not None]
         while engine.read_from(part, 3_000):
             pass
-        before = engine.parts[part]
-        write(log, {"one": [(engine.now + TRUST + 120_000, b"c")]})
-        assert not engine.read_from(part, 3_000)
-        engine.tick(engine.stream.idle + 30_000)
-        assert not engine.read_from(part, 3_000)
-        assert engine.parts[part].clock == before.clock
-        engine.tick(60_000)
-        assert engine.read_from(part, 3_000)
-        assert len(engine.rejects) == 3
+        found = [(each.reason, each.append) for each in engine.rejects]
+        assert sorted(found) == [
+            (Reason.MALFORMED, engine.now - DAY),
+            (Reason.MALFORMED, engine.now),
+            (Reason.FUTURE, engine.now - DAY),
+        ]
+        assert engine.parts[part].clock.append == engine.now
+        assert "one has records at" in caplog.text
+        engine.tick(-2 * DAY)
+        with pytest.raises(AggregationError, match="set the clock"):
+            engine.read_from(part, 3_000)
 
 
 def test_what_is_given_back_from_the_future_is_damage(monkeypatch):
@@ -104,7 +108,7 @@ def test_what_is_given_back_from_the_future_is_damage(monkeypatch):
     for time in (START, now_ms() + DAY, 2**62):
         cluster.partition(0).append(time, b"x", kind=0)
     opened = RequeueTopic(Broker("fake:9092"), name).partition(f"{name}@one/0")
-    block = opened.poll(0, 9, EARLIEST)
+    block = opened.poll(0, 9, EARLIEST, now_ms())
     assert block is not None
     assert block.append.tolist() == [START]
     assert [corrupt.position for corrupt in block.corrupt] == [1, 2]

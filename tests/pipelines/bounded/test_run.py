@@ -23,9 +23,10 @@ from pipelines.sinks.sql import Results, of_state
 from pipelines.sinks.tables import WINDOWS
 from pipelines.storage import files
 from pipelines.storage import states as storedstates
-from pipelines.storage.directory import StateDirectory
+from pipelines.storage.directory import LastRun, StateDirectory
 from sotto.cli.aggregate import summary
 from sotto.errors import AggregationError, PlanError
+from sotto.log.reader import LogReader, Record, partitions
 from sotto.plan.registry import Registry
 from sotto.wire.format import Row, decode_message
 
@@ -469,15 +470,62 @@ def test_an_interrupted_run_is_finished_as_it_began(small, tmp_path):
     assert counted(state) == expected(small, registry()).counts
 
 
-def test_a_record_from_the_future_does_not_end_all_counting(small, tmp_path):
+def test_records_from_the_future_are_quarantined_and_hold_up_no_others(small, tmp_path):
+    """Stamped years ahead, amid others of their partition: the others count as without them."""
     now = START + 100 * DAY
-    append(small, [(now + 2 * HOUR, b"no report")], "wrong")
+    undisturbed = expected(small, registry()).counts
+    (lane, *_) = partitions(small)
+    records = list(LogReader(lane).records())
+    shutil.rmtree(lane)
+    mixed = [(now + 3000 * DAY, b"ahead")]
+    for each in records:
+        assert isinstance(each, Record)
+        mixed += [(each.append, each.body), (now + 3000 * DAY, each.body)]
+    append(small, mixed, lane.name)
+    state = tmp_path / "state"
+    result = aggregate(small, state, plans(), clock=lambda: now, max_reports=50)
+    assert result.runs > 1
+    assert result.future == {lane.name: len(records) + 1}
+    assert result.rejects["future"] == len(records) + 1
+    assert (
+        f"{len(records) + 1:,} records of partition {lane.name} bear a time ahead"
+        in (summary(result)[-1])
+    )
+    assert counted(state) == undisturbed
+    assert StateDirectory(state).manifest().clock < now
+    last = LastRun.of(state)
+    assert (last.future, last.future_in) == (len(records) + 1, lane.name)
+    # The note stays where nothing new comes.
+    assert aggregate(small, state, clock=lambda: now).future == {}
+    assert LastRun.of(state).future == len(records) + 1
+
+
+@pytest.mark.parametrize(("ahead", "rejected"), [(DAY, 0), (DAY + 1, 1)])
+def test_records_within_the_grace_of_the_plans_are_taken(small, tmp_path, ahead, rejected):
+    now = START + 100 * DAY
+    append(small, [(now + ahead, b"no report")], "fast")
     result = aggregate(small, tmp_path / "state", plans(), clock=lambda: now)
-    assert result.ahead == ("wrong",)
-    assert "partition wrong has records from the future" in summary(result)[-1]
-    assert counted(tmp_path / "state") != {}
-    later = aggregate(small, tmp_path / "state", plans(), clock=lambda: now + HOUR)
-    assert (later.ahead, later.rejects) == ((), {"malformed": 1})
+    assert result.rejects.get("future", 0) == rejected
+    assert result.rejects.get("malformed", 0) == 1 - rejected
+
+
+def test_an_interrupted_run_rejects_the_same_records_from_the_future(small, tmp_path):
+    state, now = tmp_path / "state", START + 100 * DAY
+    append(small, [(now + 50 * DAY, b"no report")], "wrong")
+    with pytest.raises(Killed):
+        aggregate(small, state, plans(), checkpoint=kill_at("begun"), clock=lambda: now)
+    result = aggregate(small, state, plans(), clock=lambda: now + 60 * DAY)
+    assert result.rejects == {"future": 1}
+
+
+def test_a_machine_whose_clock_is_behind_counts_nothing(small, tmp_path):
+    """Otherwise it would reject all that comes as from the future."""
+    state = tmp_path / "state"
+    aggregate(small, state, plans(), clock=lambda: START + 100 * DAY)
+    append(small, [(START + 100 * DAY, b"no report")], "more")
+    with pytest.raises(AggregationError, match="set the clock"):
+        aggregate(small, state, plans(), clock=lambda: START - 10 * DAY)
+    assert aggregate(small, state, plans(), clock=lambda: START + 101 * DAY).runs == 1
 
 
 def test_a_results_database_that_fails_is_brought_up_to_date(small, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic
 from sotto.log import writer
 from sotto.log.reader import LogReader, Record, partitions
+from sotto.log.writer import LogWriter
 
 
 def stored(folder) -> list[bytes]:
@@ -121,3 +123,79 @@ def test_a_producer_that_fails_in_any_way_is_not_used_again(monkeypatch) -> None
             store.write([(3, b"message")])
     assert len(made) == 2
     assert ended == made
+
+
+YEAR = 366 * 86_400_000
+
+
+class Clocks:
+    """A wall clock that can be set, and a steady one."""
+
+    def __init__(self, wall: int) -> None:
+        self.wall, self.steady = wall, 77
+
+    def go(self, ms: int) -> None:
+        self.wall += ms
+        self.steady += ms
+
+    def store(self, folder: Path, warned: list[str]) -> LogStore:
+        return LogStore(
+            folder, clock=lambda: self.wall, steady=lambda: self.steady, warn=warned.append
+        )
+
+
+def times(folder: Path) -> list[int]:
+    (path,) = partitions(folder)
+    return [each.append for each in LogReader(path).records() if isinstance(each, Record)]
+
+
+@pytest.mark.parametrize("leap", [9 * YEAR, 3_600_000, -3_600_000])
+def test_nothing_is_written_while_the_clock_has_leapt(tmp_path, leap):
+    clocks = Clocks(20 * YEAR)
+    store = clocks.store(tmp_path, [])
+    store.write([(0, b"a")])
+    # A machine that sleeps, and one whose clock is set a little.
+    clocks.go(5_000_000)
+    clocks.wall += 60_000
+    store.write([(0, b"b")])
+    clocks.wall += leap
+    for _ in range(2):
+        with pytest.raises(PublishError, match="clock has leapt by"):
+            store.write([(0, b"c")])
+        clocks.go(5_000_000)
+    clocks.wall -= leap
+    store.write([(0, b"d")])
+    store.close()
+    assert times(tmp_path) == [20 * YEAR, 20 * YEAR + 5_060_000, 20 * YEAR + 15_060_000]
+
+
+def test_a_clock_that_leapt_while_nothing_ran_is_known_by_the_last_record(tmp_path):
+    clocks = Clocks(20 * YEAR)
+    store = clocks.store(tmp_path, [])
+    store.write([(0, b"a")])
+    store.close()
+    clocks.wall += 9 * YEAR
+    store = clocks.store(tmp_path, [])
+    with pytest.raises(PublishError, match="last record is more than a year old"):
+        store.write([(0, b"b")])
+    clocks.wall -= 9 * YEAR
+    store.write([(0, b"c")])
+    store.close()
+    assert len(times(tmp_path)) == 2
+
+
+def test_a_last_record_from_the_future_is_named_and_stops_nothing(tmp_path):
+    """Its reader rejects it; to wait for its time would end collection for years."""
+    with LogWriter(tmp_path, "collector") as writer:
+        writer.append(b"a", 30 * YEAR)
+    warned: list[str] = []
+    store = Clocks(20 * YEAR).store(tmp_path, warned)
+    store.write([(0, b"b")])
+    store.close()
+    assert [each.split(" bears")[0] for each in warned] == [
+        "the last record of partition 'collector'"
+    ]
+    (path,) = partitions(tmp_path)
+    (block, *rest) = LogReader(path).blocks(trusted=21 * YEAR)
+    found = [*block.append, *(time for each in rest for time in each.append)]
+    assert found == [20 * YEAR]

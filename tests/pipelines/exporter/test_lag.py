@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from fake_kafka import FakeCluster, copied, install
-from report_logs import START, honest, write
+from report_logs import START, append, honest, write
 from step_plans import DAY, plans
 from watched import exposition, late_messages, samples, value
 
 from pipelines.bounded.run import aggregate
 from pipelines.exporter import lag
-from pipelines.exporter.lag import WatchedTopics
+from pipelines.exporter.lag import WatchedLog, WatchedTopics
+from sotto.log.reader import LogReader
 from sotto.log.writer import now_ms
 
 
@@ -78,3 +79,23 @@ def test_records_that_were_deleted_uncounted_are_a_damaged_log(cluster, tmp_path
     cluster.partition(0).delete_before(cluster.partition(0).end - 1)
     found = samples(exposition(state, watched))
     assert value(found, "sotto_source_status", source="log", status="damaged") == 1
+
+
+def test_the_lag_of_records_from_the_future_counts_from_when_they_were_seen(tmp_path, monkeypatch):
+    """Their own times do not say since when they wait."""
+    now = START
+    monkeypatch.setattr(lag, "now_ms", lambda: now)
+    log = tmp_path / "log"
+    append(log, [(START + 3000 * DAY, b"a")], "one")
+    watched = WatchedLog(log)
+    assert watched.lag({}, None).oldest == now
+    now += DAY
+    found = watched.lag({}, None)
+    assert (found.records, found.oldest) == (1, START)
+    append(log, [(START - DAY, b"b")], "one")
+    found = watched.lag({}, None)
+    assert (found.records, found.oldest) == (2, START - DAY)
+    end = LogReader(log / "one").end()
+    assert watched.lag({"one": end}, None).oldest is None
+    append(log, [(START + 3000 * DAY, b"c")], "one")
+    assert watched.lag({"one": end}, None).oldest == now

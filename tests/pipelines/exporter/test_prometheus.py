@@ -133,6 +133,7 @@ FAULTS = {
     "SottoRunFailed": {'sotto_run_failed{problem="disk"}': "1x200"},
     "SottoNoRun": {"sotto_run_age_seconds": "1801x200", "sotto_lag_partitions": "1x200"},
     "SottoLag": {"sotto_lag_seconds": "3601x200"},
+    "SottoFutureRecords": {"sotto_future_records_total": "0x100 674x100"},
     "SottoNoDocument": {"sotto_document_age_seconds": "901x200", "sotto_lag_partitions": "1x200"},
     "SottoNoProgress": {
         'sotto_partition_offset{partition="reports-e1-p2/0"}': "12x200",
@@ -177,6 +178,7 @@ WELL = {
     # A run that failed, and the next one did not.
     'sotto_run_failed{problem="broker"}': "0x100 1 1 0x98",
     "sotto_run_age_seconds": "90000x200",
+    "sotto_future_records_total": "674x200",
     "sotto_lag_partitions": "0x200",
     "sotto_lag_seconds": "0x200",
     "sotto_document_age_seconds": "90000x200",

@@ -13,8 +13,8 @@ import pytest
 from html_pages import Html
 from invented_results import ask
 from moving_results import MovingResults
-from report_logs import honest, write
-from step_plans import plans
+from report_logs import append, honest, write
+from step_plans import DAY, plans
 
 from benchmarks import attacks
 from pipelines.alerts.configuration import Configuration
@@ -31,6 +31,7 @@ from pipelines.web import watching
 from pipelines.web.access import Access
 from pipelines.web.application import Site, application
 from pipelines.web.watching import Disk, JobWatch
+from sotto.clocks import now_ms
 from sotto.errors import AggregationError
 
 GIB = 1 << 30
@@ -159,6 +160,19 @@ def test_before_the_first_results_the_page_says_what_is_wrong(tmp_path, monkeypa
     answer = ask(pages_of(tmp_path, watch), "/")
     assert answer.status == 503
     assert "The disk of the state is full" in answer.text
+
+
+def test_records_from_the_future_are_a_problem_for_a_day(job, monkeypatch):
+    roomy(monkeypatch)
+    log = job / "log"
+    append(log, [(now_ms() + 3000 * DAY, b"ahead")] * 3, "leapt")
+    aggregate(log, job / "state")
+    (problem,) = watch_of(job).look().problems
+    assert problem.startswith("3 records are in quarantine as future")
+    assert "from leapt" in problem
+    later = now_ms() + DAY
+    monkeypatch.setattr("pipelines.web.watching.now_ms", lambda: later)
+    assert not [each for each in watch_of(job).look().problems if "future" in each]
 
 
 def test_a_silent_partition_is_named_with_its_rule(job, monkeypatch):
