@@ -155,7 +155,7 @@ def test_there_are_no_estimates_without_a_run(tmp_path, capsys):
 def shown(*rows: dict[str, object], everything: bool = False) -> list[str]:
     blank = dict.fromkeys(ESTIMATES.columns.keys())
     given = {"metric": "m", "kind": "mean", "item": "", "plan": "p", "version": 1, "revision": 3}
-    times = {"window_start": 0, "window_end": 1, "method": "unbiased"}
+    times = {"window_start": 0, "window_end": 1, "method": "unbiased", "biased": False}
     return table([blank | given | times | row for row in rows], everything=everything)
 
 
