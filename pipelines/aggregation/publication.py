@@ -21,7 +21,7 @@ stratum the decision is that of the level's table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from pipelines.aggregation.breakdown import Slice, slices, withheld
 from pipelines.aggregation.counts import Matrix
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.segments import label
 
 #: A level with a smaller part of the reports has no part in the strata of numbers: few reports
 #: would keep those of all others from being told apart.
@@ -81,7 +82,53 @@ class Publication:
             )
             for each in slices(attributes)
         }
+        #: The values of a published slice that are withheld, together.
+        self.unions = [*self._unions()]
+        for union in self.unions:
+            self._levels[union.name] = self._follows(union)
         self._strata = self._told_apart()
+
+    def _unions(self) -> Iterator[Slice]:
+        """Yield what follows from a published sum and its parts that are: the rest of it.
+
+        Arms of an experiment are never put together.
+        """
+        attributes = self.plan.attributes
+        arms = len(attributes) - 1 if self.plan.experiment is not None else None
+        every = [each for each in slices(attributes) if self.reports(each).any()]
+        for whole in every:
+            if whole.name in self.hidden:
+                continue
+            fixed = dict(whole.fixed)
+            for at, attribute in enumerate(attributes):
+                if at in fixed or at == arms:
+                    continue
+                parts = [
+                    each
+                    for each in every
+                    if len(each.fixed) == len(fixed) + 1
+                    and {**fixed, at: dict(each.fixed).get(at)} == dict(each.fixed)
+                ]
+                few = [each for each in parts if each.name in self.hidden]
+                if 1 < len(few) < len(parts):
+                    numbers = [dict(each.fixed)[at] for each in few]
+                    names = {place: attributes[place].values[n] for place, n in fixed.items()}
+                    names[at] = " or ".join(attribute.values[number] for number in numbers)
+                    pairs = [(attributes[place].name, names[place]) for place in sorted(names)]
+                    inside = sorted(cell for each in few for cell in each.cells)
+                    yield Slice(label(pairs), tuple(inside), few[0].fixed)
+
+    def _follows(self, union: Slice) -> NDArray[np.bool_]:
+        """Return at which levels a union's counts follow from published ones: ``(levels,)``."""
+        cells, rank = np.arange(self.plan.cells), np.linalg.matrix_rank
+        found = np.zeros(self.arrived.shape[1], dtype=bool)
+        for level, reports in enumerate(self.arrived.T):
+            published = [each for each in slices(self.plan.attributes) if self.levels(each)[level]]
+            if published and reports[[*union.cells]].any():
+                sums = np.array([np.isin(cells, each.cells) for each in (*published, union)])
+                sums = sums[:, reports > 0]
+                found[level] = rank(sums[:-1]) == rank(sums)
+        return found
 
     def levels(self, part: Slice) -> NDArray[np.bool_]:
         """Return which levels of a slice are published: ``(levels,)``."""
@@ -118,7 +165,8 @@ class Publication:
     def _told_apart(self) -> dict[str, int]:
         """Return how many strata slices have, of those that have any published level."""
         mechanism, joins = self.metric.mechanism, self.metric.mechanism.joins
-        left = [each for each in slices(self.plan.attributes) if self.levels(each).any()]
+        every = (*slices(self.plan.attributes), *self.unions)
+        left = [each for each in every if self.levels(each).any()]
         left.sort(key=lambda each: -int(self.reports(each).sum()))
         if self.least <= 1 or len(joins) == 1:
             return {each.name: len(joins[-1]) for each in left}

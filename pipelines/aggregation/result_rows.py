@@ -191,7 +191,10 @@ class _Rows:
         names, experiment = [str(row["item"]) for row in self.estimates], self.plan.experiment
         number_of_arms = 0 if experiment is None else len(experiment.arms)
         of_type = self.metric.type
-        for each in broken_down(self.plan.attributes, of_type, names, number_of_arms):
+        chosen = [*broken_down(self.plan.attributes, of_type, names, number_of_arms)]
+        depths = {len(each.fixed) for each in chosen}
+        unions = [each for each in self.published.unions if len(each.fixed) in depths]
+        for each in (*chosen, *unions):
             if self.published.reports(each).any():
                 self._add(each)
         if experiment is not None:

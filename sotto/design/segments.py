@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log2, prod
+from math import exp, fsum, lgamma, log, log2, prod
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,17 @@ def _shares(plan: CompiledPlan, attribute: Attribute) -> list[float]:
     return arms + [1 - share] * (len(attribute.values) - len(arms))
 
 
+def short_of(mean: float, least: int) -> float:
+    """Return how probable fewer reports than ``least`` are where ``mean`` come on average.
+
+    Reports come independently (Poisson's law).
+
+    >>> [round(short_of(mean, 20), 4) for mean in (25, 30, 40)]
+    [0.1336, 0.0219, 0.0002]
+    """
+    return fsum(exp(k * log(mean) - mean - lgamma(k + 1)) for k in range(least))
+
+
 def lines(plan: CompiledPlan) -> list[str]:
     """Return what a plan's segments are and tell, for people to read; nothing without any."""
     if not plan.attributes:
@@ -80,6 +91,14 @@ def lines(plan: CompiledPlan) -> list[str]:
         f"reports it has. Results of fewer than {plan.minimum_reports:,} reports are withheld, and "
         "others from which they would follow.",
     ]
+    if (least := plan.minimum_reports) > 1:
+        some = [round(least * times) for times in (1.25, 1.5, 2)]
+        often = ", ".join(f"{mean:,}: {100 * short_of(mean, least):.2g} %" for mean in some)
+        said.append(
+            f"A value with few reports shares a row with another one, such as 'linux or other', in "
+            f"windows where it falls below {least:,}. How often, by its reports a window on "
+            f"average: {often}."
+        )
     if len(plan.attributes) > 2:
         said.append("Results cross the two segments; the arm is broken down by itself.")
     head = f"segments: {named}: {plan.cells} cells, sent in the clear with every report"

@@ -134,8 +134,9 @@ def forms_of(made: Publication, level: int) -> tuple[list[list[int]], list[int],
         answers[cell] = mechanism.answers_by_stratum(matrix)[level]
     live = [(cell, coin) for cell, coin in np.argwhere(answers).tolist()]
     forms, finest = [], 1
-    for each in slices(made.plan.attributes):
+    for each in (*slices(made.plan.attributes), *made.unions):
         if made.levels(each)[level]:
+            assert not each.name or made.reports(each)[level] >= 20
             strata = made.strata(each)
             finest = max(finest, strata)
             (starts,) = (each for each in joins if len(each) == strata)
@@ -228,3 +229,48 @@ def test_rounding_widens_no_interval_by_more_than_a_fifth_of_an_error_and_narrow
     assert row["standard_error"] == pytest.approx(exact.standard_error, rel=0.1)
     assert row["high"] - row["low"] >= 0.9 * (high - low)
     assert row["high"] - row["low"] <= 1.1 * (high - low) + 0.2 * exact.standard_error
+
+
+def unions(segments: str, reports: list[list[int]], experiment: str = "") -> list[Figures]:
+    plan = parse_plan(f"{HEAD}segments: {{{segments}}}\n{experiment}{METRICS}").compile()
+    given = [
+        (
+            WindowKey(plan.fingerprint, plan.metric("dark").index, 0, cell),
+            Window(1, counts_by_level(plan, "dark", by_level, cell)),
+        )
+        for cell, by_level in enumerate(reports)
+    ]
+    windows, _ = rows_of_windows(given, Registry([plan]), {})
+    return [row for row in windows if " or " in str(row["segment"])]
+
+
+def test_the_values_that_are_withheld_have_a_row_together():
+    (row,) = unions("os: [linux, mac, win]", [[0, 18], [0, 300], [0, 500], [0, 90]])
+    assert (row["segment"], row["n"], row["withheld"]) == ("os=linux or other", 108, None)
+    # Three of few reports have enough together, so that no other value is hidden.
+    (row,) = unions("os: [linux, mac, win]", [[0, 18], [0, 9], [0, 500], [0, 3]])
+    assert (row["segment"], row["n"]) == ("os=linux or mac or other", 30)
+    assert unions("os: [linux, mac, win]", [[0, 20], [0, 300], [0, 500], [0, 90]]) == []
+
+
+def test_cells_of_two_segments_are_put_together_within_each_sum_but_never_arms():
+    reports = [
+        [0, 300],
+        [0, 5],
+        [0, 200],
+        [0, 300],
+        [0, 300],
+        [0, 400],
+        [0, 250],
+        [0, 150],
+        [0, 90],
+    ]
+    assert [row["segment"] for row in unions("os: [a, b], app: [x, y]", reports)] == [
+        "os=a,app=y or other",
+        "os=other,app=y or other",
+        "os=a or other,app=y",
+        "os=a or other,app=other",
+    ]
+    arms = "experiment: {name: trial, arms: [one, two], share: 1.0}\n"
+    found = unions("os: [a, b]", [[0, 300], [0, 5], [0, 200], [0, 300], [0, 300], [0, 400]], arms)
+    assert [row["segment"] for row in found] == ["os=a or b,trial=one", "os=a or b,trial=two"]
