@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -237,13 +237,23 @@ async def _body(request: Request, limits: Limits, share: Share) -> bytes:
         raise ProblemError(413, f"a body has at most {limits.body_bytes} bytes")
     parts: list[bytes] = []
     try:
-        async with asyncio.timeout(limits.body_seconds):
+        async with asyncio.timeout(limits.body_seconds) as deadline:
+
+            def give_way() -> None:
+                # The wait for the rest of the body ends, unless its time has just run out.
+                with suppress(RuntimeError):
+                    deadline.reschedule(0)
+
+            share.on_eviction = give_way
             async for part in request.stream():
                 share.grow(len(part))
                 if share.size > limits.body_bytes:
                     raise ProblemError(413, f"a body has at most {limits.body_bytes} bytes")
                 parts.append(part)
+        share.whole()
     except TimeoutError:
+        if share.evicted:
+            raise OverloadError("others need the room") from None
         raise ProblemError(408, "the body did not arrive in time") from None
     except ClientDisconnect:
         raise ProblemError(400, "the body did not arrive") from None

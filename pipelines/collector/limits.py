@@ -80,11 +80,20 @@ class TokenBucket:
 class Room:
     """The bytes that all requests may hold together.
 
+    Where it is full, the largest of the bodies that are still arriving gives way to a request that
+    holds less: slow senders of large bodies lock nobody out.
+
     Examples
     --------
     >>> room = Room(10)
-    >>> with room.share() as share, room.share() as other:
-    ...     share.grow(6)
+    >>> with room.share() as slow, room.share() as other:
+    ...     slow.grow(9)
+    ...     other.grow(5)
+    ...     room.held, slow.size, slow.evicted
+    (5, 0, True)
+    >>> with room.share() as waiting, room.share() as other:
+    ...     waiting.grow(9)
+    ...     waiting.whole()
     ...     other.grow(5)
     Traceback (most recent call last):
     ...
@@ -96,15 +105,19 @@ class Room:
     def __init__(self, most: int) -> None:
         self._most = most
         self.held = 0
+        self.arriving: set[Share] = set()
 
     def share(self) -> Share:
-        """Return what one request holds of it: nothing yet."""
+        """Return what one request holds of it: nothing yet, and its body is still arriving."""
         return Share(self)
 
-    def take(self, size: int) -> None:
+    def take(self, share: Share, size: int) -> None:
         """Hold so many bytes more; OverloadError if there are not as many."""
-        if self.held + size > self._most:
-            raise OverloadError("too many bytes wait")
+        while self.held + size > self._most:
+            largest = max(self.arriving, key=lambda each: each.size, default=share)
+            if largest.size <= share.size + size:
+                raise OverloadError("too many bytes wait")
+            largest.evict()
         self.held += size
 
 
@@ -114,13 +127,28 @@ class Share:
     def __init__(self, room: Room) -> None:
         self._room = room
         self.size = 0
+        self.evicted = False
+        self.on_eviction: Callable[[], None] = lambda: None
 
     def grow(self, size: int) -> None:
-        """Hold so many bytes more; OverloadError if there are not as many."""
-        self._room.take(size)
+        """Hold so many bytes more; OverloadError if there are not as many, or it gave way."""
+        if self.evicted:
+            raise OverloadError("others need the room")
+        self._room.take(self, size)
         self.size += size
 
+    def whole(self) -> None:
+        """Hold what it has until the end: the body has arrived."""
+        self._room.arriving.discard(self)
+
+    def evict(self) -> None:
+        """Give back all at once, and call ``on_eviction``."""
+        self.evicted = True
+        self.__exit__(None, None, None)
+        self.on_eviction()
+
     def __enter__(self) -> Share:
+        self._room.arriving.add(self)
         return self
 
     def __exit__(
@@ -129,5 +157,6 @@ class Share:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.whole()
         self._room.held -= self.size
         self.size = 0

@@ -53,6 +53,8 @@ class _Connection(HttpToolsProtocol):
     #: Bytes that came since the last request ended, or since the last chunk of its body, beside
     #: those of the body.
     _beside = 0
+    #: Bytes of the head's target and fields.
+    _head = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -73,7 +75,16 @@ class _Connection(HttpToolsProtocol):
             # The parser keeps a field of the head, or after the last chunk, until it is whole.
             self.transport.abort()
 
+    def on_message_begin(self) -> None:
+        self._head = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._count(url)
+        super().on_url(url)
+
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(name, value)
         # Caddy sends an empty one where a client has sent none.
         if value and name.lower() in self.kept:
             if len(self.headers) == _FIELDS:
@@ -81,6 +92,13 @@ class _Connection(HttpToolsProtocol):
                 self.transport.abort()
                 raise httptools.HttpParserError("too many header fields")
             super().on_header(name, value)
+
+    def _count(self, *parts: bytes) -> None:
+        """Cut off a head that is too long, also one that came at once."""
+        self._head += sum(map(len, parts))
+        if self._head > _HEAD_BYTES:
+            self.transport.abort()
+            raise httptools.HttpParserError("too long a head")
 
     def on_headers_complete(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:

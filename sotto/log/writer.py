@@ -33,6 +33,8 @@ from sotto.log.reader import (
 SEGMENT_BYTES = 64 << 20
 #: Bytes of records that are written at once.
 _AT_ONCE = 1 << 20
+#: Reports are for their owner and its group alone.
+_FOLDER, _FILE = 0o750, 0o640
 _PARTITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
 
 
@@ -240,9 +242,9 @@ class LogWriter:
 
     def _make_partition(self) -> bool:
         """Make the directory; return whether it was not there."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=_FOLDER)
         try:
-            self.path.mkdir()
+            self.path.mkdir(mode=_FOLDER)
         except FileExistsError:
             return False
         return True
@@ -255,7 +257,7 @@ class LogWriter:
             self.path.rmdir()
 
     def _take_lock(self) -> int:
-        lock = open_file(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        lock = open_file(self.path / "lock", os.O_RDWR | os.O_CREAT, _FILE)
         try:
             if not try_lock(lock):
                 raise PublishError(f"partition {self.path.name!r} is held by another writer")
@@ -298,7 +300,7 @@ class LogWriter:
 
     def _create(self, base: int) -> int:
         path = self.path / f"{base:020d}.seg"
-        segment = open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        segment = open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, _FILE)
         try:
             _write_all(segment, HEADER, 0)
             if self._fsync != "never":

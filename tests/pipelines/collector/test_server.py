@@ -246,6 +246,33 @@ def test_what_is_around_chunks_is_cut_off_for_its_length(collector, begin, part)
         assert cut_off(connection, part, 0) < 500
 
 
+@pytest.mark.parametrize("size", [60_000, 100_000])
+def test_a_head_that_comes_at_once_is_cut_off_for_its_length(collector, size):
+    taken = size < 65_536
+    found = collector.ask(request(body(), "X: " + "a" * size, "Connection: close"))
+    assert found.startswith(b"HTTP/1.1 204 ") if taken else not found
+    found = collector.ask(get("/healthz?" + "a" * size))
+    assert found.startswith(b"HTTP/1.1 200 ") if taken else not found
+
+
+def test_large_bodies_that_never_end_lock_nobody_out(tmp_path):
+    with LiveCollector(tmp_path) as collector, ExitStack() as held:
+        part = b"POST /v1/reports HTTP/1.1\r\nContent-Length: 4194304\r\n\r\n" + bytes(4_194_303)
+        for _ in range(20):
+            connection = held.enter_context(collector.connect())
+            # One that gives way is answered before it is sent whole.
+            with suppress(ConnectionError):
+                connection.sendall(part)
+            assert collector.post(body()) == 204
+            assert collector.post(body(*(message() for _ in range(500)))) == 204
+
+
+def test_what_is_stored_is_for_its_owner_and_group_alone(collector):
+    collector.post(body())
+    paths = [collector.log, *collector.log.rglob("*")]
+    assert {path.stat().st_mode & 0o007 for path in paths} == {0}
+
+
 def test_many_short_fields_are_cut_off(collector):
     fields = [f"Origin: {each}" for each in range(32)]
     assert collector.post(body(), *fields[:31]) == 204
@@ -332,6 +359,14 @@ limits.Limits = partial(limits.Limits, connections=8)
         assert not select.select(held[:8], [], [], 0)[0]
         for each in held[:8]:
             each.close()
+
+        old = ssl._create_unverified_context()
+        old.maximum_version = ssl.TLSVersion.TLSv1_2
+        with (
+            pytest.raises(ssl.SSLError, match=r"(?i)protocol"),
+            old.wrap_socket(collector.connect()),
+        ):
+            pass
 
         def answered() -> bool:
             with suppress(OSError), context.wrap_socket(collector.connect()) as connection:
