@@ -60,7 +60,9 @@ def read_series(reader: ResultsReader, configuration: Configuration) -> list[Ser
         rows: dict[Figure, list[Estimate]] = {}
         for row in _rows(reader, wanted):
             clock = clocks.get(row.collector)
-            if clock is not None and row.window_end + settled.after(row) <= clock:
+            if clock is None or not row.complete:
+                continue
+            if row.window_end + settled.after(row) <= clock:
                 rows.setdefault(_figure(row), []).append(row)
         for figure, of in rows.items():
             if wanted.items is not None or not _is_rest(figure, rows):

@@ -94,7 +94,7 @@ sotto_period_spent_max_epsilon{period, audit}
 sotto_period_spent_max_ratio{period, audit}
     That, as a share of what it may spend.
 sotto_estimate{plan, version, metric, kind, item, unit, method}
-    Estimates of the newest window of every metric.
+    Estimates of the newest complete window of every metric; of the newest where none is complete.
 sotto_estimate_standard_error{plan, version, metric, kind, item, unit, method}
     Their standard errors.
 sotto_estimate_low{plan, version, metric, kind, item, unit, method}
@@ -105,6 +105,10 @@ sotto_estimate_window_reports{plan, version, metric}
     Reports that count in that window.
 sotto_estimate_window_withheld{plan, version, metric}
     1 if these are fewer than the plan asks for, so that no estimate is exposed; else 0.
+sotto_estimate_window_complete{plan, version, metric}
+    1 if all reports of that window were due, 0 if its estimates are so far.
+sotto_newest_window_end_timestamp_seconds{plan, version, metric}
+    Where the newest window with reports ends, complete or not.
 sotto_estimate_window_start_timestamp_seconds{plan, version, metric}
     Where that window begins.
 sotto_estimate_window_end_timestamp_seconds{plan, version, metric}

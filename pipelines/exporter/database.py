@@ -26,7 +26,7 @@ from pipelines.sinks.tables import (
     QUARANTINE,
     WINDOWS,
 )
-from pipelines.sinks.views import ENDS, VIEW_ESTIMATES
+from pipelines.sinks.views import ENDS, NEWEST, VIEW_ESTIMATES, is_complete, newest
 
 #: Series that an estimate makes: its value, standard error and two ends.
 SERIES = 4
@@ -44,15 +44,18 @@ class MetricKey(NamedTuple):
 
 @dataclass(frozen=True)
 class NewestWindow:
-    """The newest window of a metric that has reports: its ends in ms, and how many it has.
+    """The newest complete window of a metric: its ends in ms, and how many reports it has.
 
-    ``withheld`` is whether these are too few for estimates to be published.
+    It is the newest one where none is complete. ``withheld`` is whether its reports are too few for
+    estimates to be published; ``last``: when the newest window ends, ms.
     """
 
     start: int
     end: int
     reports: int
     withheld: bool
+    complete: bool
+    last: int
 
 
 @dataclass(frozen=True)
@@ -156,19 +159,23 @@ def _sink(connection: sql.Connection, collector: str) -> SinkState:
 def _windows(
     connection: sql.Connection, collector: str
 ) -> tuple[dict[MetricKey, tuple[int, ...]], dict[MetricKey, NewestWindow]]:
-    """Return reports by level over all windows, and the newest window, of every metric."""
+    """Return reports by level over all windows, and the newest complete one, of every metric."""
     about = ("window_start", "window_end", "n", "reports_by_level", "withheld")
-    columns = [WINDOWS.c[name] for name in (*MetricKey._fields, *about)]
+    columns = [*(WINDOWS.c[name] for name in (*MetricKey._fields, *about)), is_complete(WINDOWS)]
     levels: dict[MetricKey, list[int]] = {}
-    newest: dict[MetricKey, NewestWindow] = {}
+    found: dict[MetricKey, NewestWindow] = {}
     ours = (WINDOWS.c.collector == collector, WINDOWS.c.segment == "")
     query = sql.select(*columns).where(*ours).order_by(*columns[:4])
-    for plan, version, metric, start, end, number, by_level, why in connection.execute(query):
+    for plan, version, metric, start, end, number, by_level, why, done in connection.execute(query):
         key = MetricKey(plan, version, metric)
         before = levels.setdefault(key, [0] * len(by_level))
         levels[key] = [one + other for one, other in zip(before, by_level, strict=True)]
-        newest[key] = NewestWindow(start, end, number, why is not None)
-    return {key: tuple(numbers) for key, numbers in levels.items()}, newest
+        known = found.get(key)
+        if done or known is None or not known.complete:
+            found[key] = NewestWindow(start, end, number, why is not None, done, end)
+        else:
+            found[key] = replace(known, last=end)
+    return {key: tuple(numbers) for key, numbers in levels.items()}, found
 
 
 def _alarms(
@@ -180,7 +187,9 @@ def _alarms(
     found = dict.fromkeys(itertools.product(windows, KINDS), 0)
     for *names, kind, start in connection.execute(query):
         key = MetricKey(*names)
-        if (key, kind) in found and start >= 2 * windows[key].start - windows[key].end:
+        if (key, kind) in found and start >= windows[key].last - 2 * (
+            windows[key].end - windows[key].start
+        ):
             found[key, kind] += 1
     return found
 
@@ -188,21 +197,16 @@ def _alarms(
 def _estimates(
     connection: sql.Connection, collector: str, most: int
 ) -> tuple[tuple[sql.Row[Any], ...], int]:
-    """Return estimates of the newest windows, and how many there are beyond ``most``."""
-    metric = [WINDOWS.c[name] for name in WINDOW_KEY[:-1]]
-    newest = (
-        sql.select(*metric, sql.func.max(WINDOWS.c.window_start).label("window_start"))
-        .where(WINDOWS.c.collector == collector)
-        .group_by(*metric)
-        .subquery()
-    )
-    same = [ESTIMATES.c[name] == newest.c[name] for name in WINDOW_KEY]
-    joined = ESTIMATES.join(newest, sql.and_(*same))
+    """Return estimates of the newest complete windows, and how many there are beyond ``most``."""
     names = (*MetricKey._fields, "kind", "item", "value", *ENDS)
     shown = {each.name: each.source.label(each.name) for each in VIEW_ESTIMATES.columns}
     order = ("position", *WINDOW_KEY[:-1], "kind", "item")
     # Of all reports: a series for each segment would be too many.
-    known = sql.and_(ESTIMATES.c.value.is_not(None), ESTIMATES.c.segment == "")
+    known = sql.and_(
+        ESTIMATES.c.value.is_not(None),
+        ESTIMATES.c.segment == "",
+        newest(ESTIMATES, NEWEST.c.collector == collector),
+    )
     columns: list[sql.ColumnElement[Any]] = [
         *(shown[name] for name in names),
         sql.func.coalesce(ESTIMATES.c.unit, "").label("unit"),
@@ -210,13 +214,12 @@ def _estimates(
     ]
     chosen = (
         sql.select(*columns)
-        .select_from(joined)
         .where(known)
         .order_by(*(ESTIMATES.c[name] for name in order))
         .limit(most)
     )
     rows = tuple(connection.execute(chosen))
-    number = sql.select(sql.func.count()).select_from(joined).where(known)
+    number = sql.select(sql.func.count()).select_from(ESTIMATES).where(known)
     return rows, connection.execute(number).scalar_one() - len(rows)
 
 

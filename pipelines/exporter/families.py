@@ -211,6 +211,8 @@ def _database(samples: Samples, database: Projected) -> None:
     for key, window in database.windows.items():
         add("sotto_estimate_window_reports", window.reports, *key)
         add("sotto_estimate_window_withheld", window.withheld, *key)
+        add("sotto_estimate_window_complete", window.complete, *key)
+        add("sotto_newest_window_end_timestamp_seconds", window.last / _MILLI, *key)
         add("sotto_estimate_window_start_timestamp_seconds", window.start / _MILLI, *key)
         add("sotto_estimate_window_end_timestamp_seconds", window.end / _MILLI, *key)
     for (metric, kind), number in database.alarms.items():

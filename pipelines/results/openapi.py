@@ -50,6 +50,7 @@ _SAMPLES: Mapping[str, object] = {
     "position": 2,
     "method": "unbiased",
     "biased": False,
+    "complete": True,
     "significant": None,
     "p_value": None,
     "confounded_with": None,

@@ -152,7 +152,9 @@ class ResultsReader:
         return self._records(Estimate, VIEW_ESTIMATES, chosen)
 
     def newest_windows(self) -> list[Window]:
-        """Return of each metric the newest window, and the newest that is not withheld if older.
+        """Return of each metric the newest window, the newest complete one, and the one to show.
+
+        The last is the newest complete window that is not withheld.
 
         Of all reports, in the order of :meth:`windows`. The cost does not grow with the number of
         windows: it reads those that it returns, and withheld ones between them.
@@ -162,13 +164,16 @@ class ResultsReader:
             columns = WINDOWS.c
             return _of_windows(VIEW_WINDOWS, starts).order_by(*(columns[name] for name in _ORDER))
 
-        rows = self._of_newest(lambda row: sorted({row.last, row.shown} - {None}), query)
+        rows = self._of_newest(lambda row: sorted({row.last, row.done, row.shown} - {None}), query)
         return list(_records(Window, VIEW_WINDOWS, rows))
 
-    def newest_estimates(self, kinds: Sequence[str], most: int) -> list[Estimate]:
+    def newest_estimates(
+        self, kinds: Sequence[str], most: int, *, so_far: bool = False
+    ) -> list[Estimate]:
         """Return estimates of these kinds, of all reports, in each metric's newest window.
 
-        That is the newest window that is not withheld; where all are there are none. Of each kind
+        That is the newest complete window that is not withheld; without one the newest that is not
+        withheld. ``so_far``: of the newest window instead, where that is another one. Of each kind
         the first ``most``: means by position, others by value, the largest first; of candidate
         strings only those that are certainly there. In order of metric and position.
         """
@@ -192,7 +197,11 @@ class ResultsReader:
                 .order_by(*(found[name] for name in VIEW_ESTIMATES.order))
             )
 
-        rows = self._of_newest(lambda row: [] if row.shown is None else [row.shown], query)
+        def starts(row: sql.Row[Any]) -> list[int]:
+            wanted = {row.last} - {row.done, row.shown} if so_far else {row.shown} - {None}
+            return sorted(wanted)
+
+        rows = self._of_newest(starts, query)
         return list(_records(Estimate, VIEW_ESTIMATES, rows))
 
     def _of_newest(

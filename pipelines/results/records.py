@@ -35,6 +35,7 @@ class Window(_OfWindow):
     minimum_reports: int | None  #: below which the plan has estimates withheld
     withheld: str | None  #: why there are no estimates
     revision: int  #: grows when the window changes
+    complete: bool  #: all its reports were due; until then figures are so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Estimate(_OfWindow):
     reports_by_level: tuple[int, ...]
     withheld: str | None
     revision: int
+    complete: bool  #: all reports of the window were due; until then figures are so far
 
 
 @dataclass(frozen=True, slots=True)

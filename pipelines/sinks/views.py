@@ -135,13 +135,21 @@ def _probability_of_postgresql(element: _Probability, compiler: SQLCompiler, **o
 
 
 def newest(table: sql.Table, *where: sql.ColumnElement[bool]) -> sql.ColumnElement[bool]:
-    """Return whether a row is of the newest window of its metric.
+    """Return whether a row is of the newest complete window of its metric.
 
-    ``where`` says of ``NEWEST`` which windows are looked at.
+    It is the newest window where none is complete. ``where`` says of ``NEWEST`` which windows are
+    looked at.
     """
-    found = sql.select(*_metric_of(NEWEST), sql.func.max(NEWEST.c.window_start))
+    start = NEWEST.c.window_start
+    done = sql.func.max(sql.case((is_complete(NEWEST), start)))
+    found = sql.select(*_metric_of(NEWEST), sql.func.coalesce(done, sql.func.max(start)))
     found = found.where(*where).group_by(*_metric_of(NEWEST))
     return sql.tuple_(*_metric_of(table), table.c.window_start).in_(found)
+
+
+def is_complete(table: sql.FromClause) -> sql.ColumnElement[bool]:
+    """Return whether a row is of a complete window, as all rows of release 0.4.0 are taken."""
+    return table.c.complete.is_not(sql.false())
 
 
 def of_metric(table: sql.Table, metric: str) -> sql.ColumnElement[bool]:
@@ -157,7 +165,8 @@ def _metric_of(table: sql.FromClause) -> list[sql.ColumnElement[Any]]:
 def newest_windows() -> sql.Select[Any]:
     """Return a row a metric, with ``last``: where its newest window of all reports begins.
 
-    ``shown``: where the newest one begins that is not withheld; null if all are. Of each column of
+    ``done``: where the newest complete one begins; null if none is. ``shown``: where the newest
+    complete one begins that is not withheld, or without one any; null if all are. Of each column of
     the key one value after another is looked up in the key's index, so that no other windows are
     read.
     """
@@ -180,9 +189,15 @@ def newest_windows() -> sql.Select[Any]:
     same = [one == other for one, other in zip(_metric_of(window), found.c, strict=True)]
     start = window.c.window_start
     last = sql.select(start).where(*same, window.c.segment == "").order_by(start.desc()).limit(1)
-    shown = last.where(window.c.withheld.is_(None))
+    done, told = last.where(is_complete(window)), last.where(window.c.withheld.is_(None))
+    shown = sql.func.coalesce(
+        told.where(is_complete(window)).scalar_subquery(), told.scalar_subquery()
+    )
     return sql.select(
-        found, last.scalar_subquery().label("last"), shown.scalar_subquery().label("shown")
+        found,
+        last.scalar_subquery().label("last"),
+        done.scalar_subquery().label("done"),
+        shown.label("shown"),
     )
 
 
@@ -204,6 +219,8 @@ _SAID = {
     "minimum_reports": "number of reports below which the plan has estimates withheld",
     "withheld": "why there is no estimate, such as too few reports; null where there is one",
     "revision": "grows whenever the window changes",
+    "complete": "whether all reports of the window were due and their grace over; until then its "
+    "figures are so far",
     "position": "order within the window",
     "kind": "what is estimated: share, group, mean, missing, quantile, cdf, bit, string, "
     "unexplained, arm_share, difference",
@@ -233,7 +250,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("statistic", "expected", "threshold"), "number"),
     "reports_by_level": "integers",
     "confounded_with": "texts",
-    **dict.fromkeys(("significant", "closed"), "boolean"),
+    **dict.fromkeys(("significant", "closed", "complete"), "boolean"),
 }
 #: What an estimate that is known to be biased does not have.
 ENDS = ("low", "high", "standard_error")
@@ -255,6 +272,8 @@ def _of(table: sql.Table, *names: str, **comments: str) -> Iterator[Column]:
         if table is ESTIMATES and name in ENDS:
             # Release 0.4.0 wrote intervals of biased estimates, too.
             source = sql.case((~_BIASED.source, source))
+        if name == "complete":
+            source = is_complete(table)
         yield Column(name, _KINDS.get(name, "text"), source, comments.get(name) or _SAID[name])
 
 
@@ -264,7 +283,7 @@ _ESTIMATE_COLUMNS = (
         ESTIMATES,
         *(*_KEY, "position", "kind", "item", "value", *ENDS, "shown", "detection_floor"),
         *("unit", "method", "significant", "p_value", "confounded_with"),
-        *("reports", "reports_by_level", "withheld", "revision"),
+        *("reports", "reports_by_level", "withheld", "revision", "complete"),
     ),
     _BIASED,
 )
@@ -288,7 +307,7 @@ VIEW_WINDOWS = View(
         _of(
             WINDOWS,
             *(*_KEY, "type", "mechanism", "reports", "reports_by_level"),
-            *("minimum_reports", "withheld", "revision"),
+            *("minimum_reports", "withheld", "revision", "complete"),
         )
     ),
 )
@@ -300,7 +319,8 @@ VIEW_ESTIMATES = View(
 )
 VIEW_LATEST = View(
     "latest_estimates",
-    "estimates of the newest window of every metric of a plan's version",
+    "estimates of the newest complete window of every metric of a plan's version; of the newest "
+    "window where none is complete",
     ESTIMATES,
     _ESTIMATE_COLUMNS,
     (newest(ESTIMATES),),
@@ -312,7 +332,16 @@ VIEW_SHARES = View(
     (
         *_of(ESTIMATES, *_KEY, "kind", "item"),
         Column("share", "number", ESTIMATES.c.value, _SAID["value"]),
-        *_of(ESTIMATES, *ENDS, "shown", "detection_floor", "significant", "method", "reports"),
+        *_of(
+            ESTIMATES,
+            *ENDS,
+            "shown",
+            "detection_floor",
+            "significant",
+            "method",
+            "reports",
+            "complete",
+        ),
         _BIASED,
     ),
     (ESTIMATES.c.kind.in_(("share", "group", "string", "missing", "unexplained")), _KNOWN),
@@ -324,7 +353,7 @@ VIEW_MEANS = View(
     (
         *_of(ESTIMATES, *_KEY, "item"),
         Column("mean", "number", ESTIMATES.c.value, _SAID["value"]),
-        *_of(ESTIMATES, *ENDS, "unit", "method", "reports"),
+        *_of(ESTIMATES, *ENDS, "unit", "method", "reports", "complete"),
         _BIASED,
     ),
     (ESTIMATES.c.kind == "mean", _KNOWN),
@@ -342,7 +371,7 @@ VIEW_QUANTILES = View(
             "share of values up to the quantile; 0.5 is the median",
         ),
         Column("quantile", "number", ESTIMATES.c.value, _SAID["value"]),
-        *_of(ESTIMATES, *ENDS, "unit", "method", "reports"),
+        *_of(ESTIMATES, *ENDS, "unit", "method", "reports", "complete"),
         _BIASED,
     ),
     (ESTIMATES.c.kind == "quantile", _KNOWN),
@@ -383,7 +412,7 @@ VIEW_EXPERIMENTS = View(
             significant="whether the interval excludes zero; of an arm_share, whether arms are not "
             "as planned",
         ),
-        *_of(ESTIMATES, "unit", "reports", "reports_by_level", "withheld", "revision"),
+        *_of(ESTIMATES, "unit", "reports", "reports_by_level", "withheld", "revision", "complete"),
     ),
     (ESTIMATES.c.kind.in_(OF_EXPERIMENTS),),
 )

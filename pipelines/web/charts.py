@@ -174,8 +174,12 @@ def mark(
     *,
     colour: str = ESTIMATE,
     across: bool = False,
+    hollow: bool = False,
 ) -> None:
-    """Draw an estimate and its interval, as far as there are any, upright or ``across``."""
+    """Draw an estimate and its interval, as far as there are any, upright or ``across``.
+
+    ``hollow``: as a circle and a dashed line, for a window that is still open.
+    """
 
     def plot(values: Sequence[float], **style: Any) -> None:
         places = [at] * len(values)
@@ -183,9 +187,17 @@ def mark(
         axes.plot(x, y, gid=titled(title), color=colour, **style)
 
     if interval is not None:
-        plot(interval, linewidth=2.4)
+        plot(interval, linewidth=2.4, linestyle=":" if hollow else "-")
     if value is not None:
-        plot([value], marker="o", markersize=6.5, markeredgecolor=CARD, markeredgewidth=0.8)
+        inside, edge, width = (CARD, colour, 1.6) if hollow else (colour, CARD, 0.8)
+        plot(
+            [value],
+            marker="o",
+            markersize=6.5,
+            markerfacecolor=inside,
+            markeredgecolor=edge,
+            markeredgewidth=width,
+        )
 
 
 def scale(axes: Axes, which: str, write: Callable[[float], str], label: str) -> None:
@@ -279,6 +291,7 @@ def series(
     ],
     label: str,
     smoothed: Sequence[Sequence[float]] = (),
+    hollow: Sequence[bool] = (),
 ) -> Markup:
     """Return figures over windows: one panel a figure, each with a scale of its own.
 
@@ -293,7 +306,10 @@ def series(
         Below the horizontal axis.
     smoothed : sequence of sequence of float
         Of each figure a smoothed series, empty for none; of no figure if left out.
+    hollow : sequence of bool
+        Which windows are still open, and drawn hollow; none if left out.
     """
+    is_open = hollow or [False] * len(starts)
 
     def draw(*parts: Axes) -> None:
         for at_line, (axes, (name, values, unit)) in enumerate(zip(parts, lines, strict=True)):
@@ -302,8 +318,9 @@ def series(
             else:
                 shown = [one[0] if one[0] is not None else math.nan for one in values]
                 axes.plot(places(starts), shown, color=WASH, linewidth=1.4)
-            for at, (value, interval, text) in zip(places(starts), values, strict=True):
-                mark(axes, at, value, interval, text)
+            shown_at = zip(places(starts), values, is_open, strict=True)
+            for at, (value, interval, text), empty in shown_at:
+                mark(axes, at, value, interval, text, hollow=empty)
             scale(axes, "y", writer_of(unit), name)
             axes.locator_params("y", nbins=4)
         days(parts[-1], starts, 4, label)
@@ -343,8 +360,12 @@ def levels(
     starts: Sequence[datetime],
     counts: Sequence[Sequence[int]],
     label: str,
+    hollow: Sequence[bool],
 ) -> Markup:
-    """Return reports by level, window by window: ``counts`` are of windows, then of levels."""
+    """Return reports by level, window by window: ``counts`` are of windows, then of levels.
+
+    ``hollow``: which windows are still open.
+    """
     by_level = np.array(counts, dtype=np.int64).T
     at_days = places(starts)
     width = 0.8 * min(np.diff(at_days), default=1.0)
@@ -354,7 +375,11 @@ def levels(
         colours = level_colours(len(by_level))
         for at, (numbers, colour) in enumerate(zip(by_level, colours, strict=True), 1):
             bars = axes.bar(at_days, numbers, width, bottom, color=colour)
-            for bar, count, start in zip(bars, numbers.tolist(), starts, strict=True):
+            for bar, count, start, empty in zip(
+                bars, numbers.tolist(), starts, hollow, strict=True
+            ):
+                if empty:
+                    bar.set(facecolor="none", edgecolor=colour, linewidth=1.6)
                 bar.set_gid(titled(f"from {day(start)}: {count:,} reports at level {at}"))
             bottom += numbers
         scale(axes, "y", number, "reports by level")

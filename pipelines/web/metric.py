@@ -297,6 +297,7 @@ def history(view: MetricView) -> Mapping[str, object] | None:
             lines,
             "window from",
             [[] if line is None else line.values.tolist() for line in smoothed],
+            [not each.window.complete for each in drawn],
         ),
         "models": [
             f"{name}: {line.model}"
@@ -316,7 +317,8 @@ def _smoothed(rows: Sequence[Estimate | None]) -> Smoothed | None:
     """
     values, errors = np.full(len(rows), math.nan), np.full(len(rows), math.nan)
     for at, row in enumerate(rows):
-        if row is not None and row.value is not None and row.method in (None, "unbiased"):
+        told = row is not None and row.complete and row.method in (None, "unbiased")
+        if row is not None and row.value is not None and told:
             values[at], errors[at] = row.value, row.standard_error or math.nan
     values[np.isnan(errors)] = math.nan
     if np.isfinite(values).sum() < _SMOOTHED:
@@ -329,7 +331,8 @@ def _in_window(past: Past, at: int) -> Value:
     if row is None:
         return (None, None, "")
     value, ends, text = charted(row)
-    return (value, ends, f"from {formats.day(past.window.window_start)}, {text}")
+    so_far = "" if past.window.complete else " so far"
+    return (value, ends, f"from {formats.day(past.window.window_start)}{so_far}, {text}")
 
 
 class Sharpened(NamedTuple):
@@ -361,6 +364,7 @@ def sharpening(view: MetricView) -> Mapping[str, object] | None:
             [each.window_start for each in shown],
             [each.reports_by_level for each in shown],
             "window from",
+            [not each.complete for each in shown],
         ),
         "levels": [
             Sharpened(

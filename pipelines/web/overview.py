@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pipelines.exporter.freshness import stale
 from pipelines.results.records import Estimate, Window
 from pipelines.web import alerts, formats
 from pipelines.web.snapshot import MetricKey
 from pipelines.web.views import View, headlines, name_of, newest, title_of
+from sotto.clocks import now_ms
 
 #: Problems, and figures that moved, that are named at most.
 _PROBLEMS, _NAMED = 20, 5
@@ -40,15 +42,19 @@ class Card(NamedTuple):
     window: Window
     link: str | None
     figures: list[Figure]
-    #: The newest window, if that is withheld and so another one is shown.
+    #: The newest complete window, if that is withheld and so another one is shown.
     withheld: Window | None
+    #: The newest window, if that is still open and another one is shown, and its figures.
+    open: Window | None
+    so_far: list[Figure]
 
 
 def metrics(view: View) -> Mapping[str, object]:
-    """Return every metric with the figures of its newest window."""
+    """Return every metric with the figures of its newest complete window, and those so far."""
     cards = []
     for key, windows in view.snapshot.newest.items():
         shown = newest(windows)
+        later = windows[windows.index(shown) + 1 :]
         cards.append(
             Card(
                 title_of(view.snapshot.metric_of(key), key),
@@ -56,7 +62,9 @@ def metrics(view: View) -> Mapping[str, object]:
                 shown,
                 view.links.metric(key),
                 figures(headlines(view.snapshot.headlines.get(key, []))),
-                windows[-1] if windows[-1] is not shown else None,
+                next((each for each in later[::-1] if each.complete and each.withheld), None),
+                next((each for each in later[::-1] if not each.complete), None),
+                figures(headlines(view.snapshot.so_far.get(key, []))),
             )
         )
     return {"cards": cards}
@@ -131,7 +139,8 @@ def glance(view: View) -> Mapping[str, object]:
 def problems(view: View) -> list[tuple[str, str | None]]:
     """Return what an operator has to look at, each with the address of more about it."""
     snapshot = view.snapshot
-    seen = [] if snapshot.job is None else snapshot.job.problems
+    job = snapshot.job
+    seen = stale(snapshot.health, snapshot.last_run, now_ms()) if job is None else job.problems
     found = [(text, view.links.page("health")) for text in seen]
     moved = alerts.standing(snapshot.watch)
     if moved:

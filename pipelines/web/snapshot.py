@@ -62,7 +62,7 @@ class Snapshot:
 
     @cached_property
     def newest(self) -> dict[MetricKey, list[Window]]:
-        """Of every metric the newest window of all reports, after the newest not withheld if older.
+        """Of every metric windows of all reports, the newest last: see the reader's method.
 
         Newest versions first. No other windows are read.
         """
@@ -76,11 +76,13 @@ class Snapshot:
 
     @cached_property
     def headlines(self) -> dict[MetricKey, list[Estimate]]:
-        """The estimates that may stand for each metric, of its newest window not withheld."""
-        found: dict[MetricKey, list[Estimate]] = {}
-        for row in self._reader.newest_estimates(HEADLINE_KINDS, HEADLINES):
-            found.setdefault(key_of(row), []).append(row)
-        return found
+        """The estimates that may stand for each metric, of its newest complete window."""
+        return _by_metric(self._reader.newest_estimates(HEADLINE_KINDS, HEADLINES))
+
+    @cached_property
+    def so_far(self) -> dict[MetricKey, list[Estimate]]:
+        """The same of its newest window, where that is still open."""
+        return _by_metric(self._reader.newest_estimates(HEADLINE_KINDS, HEADLINES, so_far=True))
 
     @cached_property
     def reports(self) -> int:
@@ -184,6 +186,13 @@ class Snapshot:
         for each in self._reader.estimates(chosen):
             found[each.item][each.window_start] = each
         return found
+
+
+def _by_metric(rows: Sequence[Estimate]) -> dict[MetricKey, list[Estimate]]:
+    found: dict[MetricKey, list[Estimate]] = {}
+    for row in rows:
+        found.setdefault(key_of(row), []).append(row)
+    return found
 
 
 def key_of(row: Window | Estimate | Alarm) -> MetricKey:

@@ -95,9 +95,9 @@ def title_of(metric: CompiledMetric | None, key: MetricKey) -> str:
 
 
 def newest(windows: list[Window]) -> Window:
-    """Return the newest window that is not withheld, or the newest if all are."""
+    """Return the newest complete window that is not withheld, or the newest if all are."""
     shown = [window for window in windows if window.withheld is None]
-    return (shown or windows)[-1]
+    return ([window for window in shown if window.complete] or shown or windows)[-1]
 
 
 def headlines(rows: list[Estimate]) -> list[Estimate]:

@@ -16,9 +16,11 @@ from typing import NamedTuple
 
 from pipelines.exporter.arrivals import Arrival
 from pipelines.exporter.committed import Committed, committed
+from pipelines.exporter.freshness import NOT_LOOKED, stale
 from pipelines.exporter.lag import Lag, Watched, WatchedLog, WatchedStream
 from pipelines.exporter.readings import Reading, Status, read
 from pipelines.results.reader import ResultsReader
+from pipelines.results.records import Health
 from pipelines.sources.base import SKEW, MissingError
 from pipelines.storage.directory import LastRun, Problem
 from pipelines.web import formats
@@ -27,7 +29,7 @@ from sotto.log.writer import now_ms
 
 #: Of a disk: less than this share and this many bytes free is nearly full, less than that is full.
 _NEARLY, _MOST_FREE, _FULL = 0.05, 20 << 30, 1 << 20
-#: ms: since the job last looked, or a run began; and the age of an unread record.
+#: ms: since a run began; and the age of an unread record.
 _LONG, _OLD = 900_000, 3_600_000
 #: ms for which records from the future are a problem after they were taken.
 _FUTURE = 86_400_000
@@ -70,6 +72,7 @@ class JobReading:
     begun: int | None = None  #: when a run began that is not finished, ms
     lag: Reading[Lag] | None = None
     arrivals: Reading[list[Arrival]] | None = None
+    health: Sequence[Health] = ()
 
     @property
     def silent(self) -> list[str]:
@@ -91,11 +94,11 @@ class JobReading:
         if self.begun is not None and self.at - self.begun > _LONG:
             since = formats.clock(self.begun)
             found.append(f"A run began at {since} and has not finished: is the job still there?")
+        found += stale(self.health, last, self.at)
         if lag is not None and lag.records:
             what = f"{lag.records:,} records are not counted"
-            if last is not None and self.at - last.looked > _LONG:
-                when = f"at {formats.clock(last.looked)}" if last.looked else "never"
-                found.append(f"{what}, and the job last looked {when}: is it running?")
+            if last is not None and self.at - last.looked > NOT_LOOKED:
+                found.append(f"{what}.")
             elif lag.oldest is not None and self.at - lag.oldest > _OLD:
                 found.append(f"{what}, the oldest since {formats.clock(lag.oldest)}.")
         if last is not None and last.future_at and self.at - last.future_at < _FUTURE:
@@ -167,15 +170,19 @@ class JobWatch:
                 lag = read(lambda: watched.lag(taken, registry))
             if not isinstance(watched, WatchedLog):
                 arrivals = read(lambda: watched.arrivals(registry))
-        self.last = JobReading(now_ms(), disks, last, state, begun, lag, arrivals)
+        health = self._health()
+        self.last = JobReading(now_ms(), disks, last, state, begun, lag, arrivals, health)
         return self.last
 
     def _offsets(self) -> Mapping[str, int] | None:
         """Return how far streaming jobs have read, as the database has it."""
+        return {name: at for job in self._health() for name, at in job.offsets.items()} or None
+
+    def _health(self) -> Sequence[Health]:
         try:
-            return {name: at for job in self._reader.health() for name, at in job.offsets.items()}
+            return self._reader.health()
         except (SottoError, OSError):
-            return None
+            return ()
 
 
 def _lag_of(stream: WatchedStream, offsets: Mapping[str, int] | None) -> Lag:

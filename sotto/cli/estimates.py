@@ -39,12 +39,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
+from pathlib import Path
 from typing import TypeAlias
 
 from mechanisms.estimate import forged
 from mechanisms.items import OF_EXPERIMENTS, Method
 from sotto.cli.format import aligned
 from sotto.cli.options import add, warn
+from sotto.clocks import now_ms
 from sotto.csv_cells import write_csv_rows
 from sotto.errors import ParameterError
 
@@ -94,10 +96,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from pipelines.exporter.freshness import stale
+    from pipelines.results.reader import ResultsReader
     from pipelines.sinks.sql import Results, of_state
     from pipelines.sinks.tables import ALARMS, ESTIMATES
     from pipelines.sinks.views import ENDS
+    from pipelines.storage.directory import LastRun
 
+    last = None if args.state is None else LastRun.of(Path(args.state))
+    with ResultsReader(args.database or of_state(args.state), args.state) as reader:
+        for text in stale(reader.health(), last, now_ms()):
+            warn(text)
     with Results(args.database or of_state(args.state), create=False) as results:
         found = results.estimates(args.metric, args.window, args.collector)
         if args.metric and not found:
@@ -262,9 +271,10 @@ def _title(row: Row, *, several: bool, segments: bool = True) -> str:
     whose = f"{row['collector']}: " if several else ""
     segment = f" [{row['segment']}]" if segments and row.get("segment") else ""
     start, end = _day(row["window_start"]), _day(row["window_end"])
+    so_far = ", so far" if row.get("complete") is False else ""
     return (
         f"{whose}{row['metric']}{segment}, {start} to {end} "
-        f"({row['plan']} version {row['version']}, revision {row['revision']})"
+        f"({row['plan']} version {row['version']}, revision {row['revision']}){so_far}"
     )
 
 

@@ -161,10 +161,12 @@ FAULTS = {
     "SottoEstimateMoved": {'sotto_estimate_moved_timestamp_seconds{metric="m"}': "10000x200"},
     "SottoAlertsUndelivered": {'sotto_alerts_undelivered{file="f"}': "1x200"},
     "SottoAlertsStale": {'sotto_alerts_evaluated_timestamp_seconds{file="f"}': "0x100 -170000x100"},
+    "SottoNoReports": {"sotto_clock_timestamp_seconds": "-700000x200"},
     "SottoEstimatesStale": {
         "sotto_clock_timestamp_seconds": "3100x200",
         'sotto_estimate_window_start_timestamp_seconds{plan="p",metric="m",version="1"}': "0x200",
         'sotto_estimate_window_end_timestamp_seconds{plan="p",metric="m",version="1"}': "1000x200",
+        'sotto_newest_window_end_timestamp_seconds{plan="p",metric="m",version="1"}': "1000x200",
         'sotto_metric_first_release_seconds{plan="p",metric="m",version="1"}': "1000x200",
     },
 }
@@ -206,8 +208,10 @@ WELL = {
     "sotto_clock_timestamp_seconds": "2900x200",
     'sotto_estimate_window_start_timestamp_seconds{plan="p",metric="m",version="1"}': "-5000x200",
     'sotto_estimate_window_end_timestamp_seconds{plan="p",metric="m",version="1"}': "-4000x200",
+    'sotto_newest_window_end_timestamp_seconds{plan="p",metric="m",version="1"}': "-4000x200",
     'sotto_estimate_window_start_timestamp_seconds{plan="p",metric="m",version="2"}': "0x200",
     'sotto_estimate_window_end_timestamp_seconds{plan="p",metric="m",version="2"}': "1000x200",
+    'sotto_newest_window_end_timestamp_seconds{plan="p",metric="m",version="2"}': "1000x200",
     'sotto_metric_first_release_seconds{plan="p",metric="m",version="2"}': "1000x200",
 }
 

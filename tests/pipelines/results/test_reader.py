@@ -278,7 +278,7 @@ def test_what_the_first_page_reads_does_not_grow_with_the_windows(reader: Result
         assert reader.newest_estimates(["share"], 3)
     finally:
         sql.event.remove(sql.Engine, "before_cursor_execute", note)
-    asked = [(statement, given) for statement, given in seen if "stored_" in statement]
+    asked = [(statement, given) for statement, given in seen if "FROM stored_" in statement]
     assert len(asked) == 4
     with closing(sqlite3.connect(str(reader.file))) as connection:
         for statement, given in asked:

@@ -128,6 +128,38 @@ def test_a_biased_estimate_says_so_and_has_no_interval_even_if_one_is_stored(tmp
     assert (row["share"], row["low"], row["method"], row["biased"]) == (0.6, None, "biased", True)
 
 
+def test_the_newest_complete_window_stands_for_a_metric_with_what_is_so_far_beside_it(tmp_path):
+    url = write_results(tmp_path)
+    last = "window_start = (SELECT max(window_start) FROM stored_windows WHERE metric = 'theme')"
+    with closing(sqlite3.connect(tmp_path / "results.db")) as connection, connection:
+        for table in ("stored_windows", "stored_estimates"):
+            connection.execute(f"UPDATE {table} SET complete = 0 WHERE metric = 'theme' AND {last}")
+        connection.execute(
+            f"UPDATE stored_estimates SET value = 0.99 WHERE item = 'light' AND {last}"
+        )
+    reader = ResultsReader(url, plans=[PLAN])
+    snapshot = Snapshot(reader, reader.revision())
+    overview = Html(page(snapshot, OVERVIEW)).text
+    assert "light60 %56 % to 64 %" in overview
+    assert "So far, from 16 Jan 2025 (900 reports): light 99 % (" in overview
+    shown = page(snapshot, METRIC, name="theme")
+    assert "9 Jan 2025 to 16 Jan 2025" in Html(shown).text
+    assert "16 Jan 2025 (so far)" in Html(shown).text
+    assert "from 16 Jan 2025 so far, light: 99 %" in Html(shown).text
+    app = app_of(url)
+    for path in ("latest_estimates?metric=theme&item=light", "shares?newest=true&item=light"):
+        rows = next(iter(json.loads(ask(app, f"/api/v1/{path}").text).values()))
+        assert {row["complete"] for row in rows} == {True}
+        assert {row.get("value", row.get("share")) for row in rows} == {0.6}
+    windows = json.loads(ask(app, "/api/v1/windows?metric=theme&segment=").text)["windows"]
+    assert [row["complete"] for row in windows] == [True, True, False]
+    (exposed,) = Database(url, 1000).read().values()
+    assert {row.value for row in exposed.estimates if row.item == "light"} == {0.6}
+    (window,) = [each for key, each in exposed.windows.items() if key.metric == "theme"]
+    assert window.complete
+    assert window.last > window.end
+
+
 def test_the_public_has_estimates_and_plans_alone(snapshot, file_html):
     shown = Html(rendering.static_file(snapshot, public=True)).text
     assert "12.5 s" in shown

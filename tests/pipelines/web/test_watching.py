@@ -21,16 +21,19 @@ from pipelines.alerts.configuration import Configuration
 from pipelines.alerts.watch import AlertWatch
 from pipelines.bounded import driver
 from pipelines.bounded.run import aggregate
+from pipelines.exporter import freshness
 from pipelines.exporter.arrivals import Arrival
 from pipelines.exporter.lag import WatchedLog
 from pipelines.exporter.readings import Reading, Status
 from pipelines.results.reader import ResultsReader
 from pipelines.sinks.sql import Projection, Results, of_state
 from pipelines.storage.directory import LastRun, Problem
-from pipelines.web import watching
+from pipelines.web import rendering, watching
 from pipelines.web.access import Access
 from pipelines.web.application import Site, application
+from pipelines.web.snapshot import Snapshot
 from pipelines.web.watching import Disk, JobWatch
+from sotto import cli
 from sotto.clocks import now_ms
 from sotto.errors import AggregationError
 
@@ -64,6 +67,8 @@ def pages_of(job, watch, *, public=False):
 def roomy(monkeypatch, free=100 * GIB, total=200 * GIB):
     usage = SimpleNamespace(free=free, total=total)
     monkeypatch.setattr(watching.shutil, "disk_usage", lambda path: usage)
+    # The reports of these tests are of earlier years.
+    monkeypatch.setattr(freshness, "NO_REPORTS", 1 << 62)
 
 
 def test_a_job_that_is_well_has_no_problem(job, monkeypatch):
@@ -122,16 +127,31 @@ def test_a_note_is_left_although_the_disk_takes_no_other_file(job, monkeypatch):
     assert note.failed is not None
 
 
-def test_a_job_that_stands_still_is_said_once_records_wait(job, monkeypatch):
+def test_results_that_are_old_are_said_to_be(job, capsys):
+    """By the page, the file and the terminal, whether or not any record waits."""
+    note = LastRun.of(job / "state")
+    assert note is not None
+    replace(note, looked=note.looked - 85 * 86_400_000).leave(job / "state")
+    watch = watch_of(job)
+    watch.look()
+    with ResultsReader(of_state(job / "state"), job / "state") as reader:
+        file = rendering.static_file(Snapshot(reader, reader.revision(), job / "state"))
+    assert cli.main(["estimates", "--state", str(job / "state")]) == 0
+    for text in (ask(pages_of(job, watch), "/").text, file, capsys.readouterr().err):
+        assert "The job has not looked for reports since" in text
+        assert "their newest report came at" in text
+
+
+def test_a_job_that_stands_still_is_said(job, monkeypatch):
     roomy(monkeypatch)
     note = LastRun.of(job / "state")
     assert note is not None
     replace(note, looked=note.looked - 3_600_000).leave(job / "state")
     watch = watch_of(job)
-    assert watch.look().problems == []
-    write(job / "log", honest(3, 2, 2))
     (said,) = watch.look().problems
-    assert "records are not counted, and the job last looked at" in said
+    assert said.startswith("The job has not looked for reports since")
+    write(job / "log", honest(3, 2, 2))
+    assert "records are not counted." in watch.look().problems[1]
     long_ago = time.time() - 3600
     (job / "state/intent.json").write_bytes(b"{}")
     os.utime(job / "state/intent.json", (long_ago, long_ago))
@@ -192,7 +212,8 @@ def test_a_silent_partition_is_named_with_its_rule(job, monkeypatch):
     assert "while the others have got 1,000 each on average" in shown
 
 
-def test_what_moved_and_what_is_poisoned_lead_from_the_overview(tmp_path):
+def test_what_moved_and_what_is_poisoned_lead_from_the_overview(tmp_path, monkeypatch):
+    monkeypatch.setattr(freshness, "NO_REPORTS", 1 << 62)
     results = MovingResults(tmp_path)
     results.write({"red": [(0.2, 0.02)] * 20, "blue": [(0.7, 0.02)] * 20})
     moved = AlertWatch(results.reader(), Configuration(), tmp_path / "alerts.json")
