@@ -322,6 +322,10 @@ def _bits_bound(
 
 def _cells(mechanism: Mechanism, table: Ints, context: Context, together: int) -> Finding | None:
     hits, reports, *ends = mechanism.bounded_cells(table)
+    if len(mechanism.joins) > 1:
+        # Strata that estimates do not tell apart are not told apart here either.
+        starts = [each for each in mechanism.joins if len(each) <= context.strata][-1]
+        hits, reports = (np.add.reduceat(each, starts, axis=1) for each in (hits, reports))
     # A stratum of fewer reports than may be published is left alone.
     looked = reports >= max(context.least, 1)
     if not looked.any():
