@@ -20,6 +20,7 @@ from pipelines.bounded import job
 from pipelines.bounded.run import aggregate
 from pipelines.storage import files
 from sotto.cli import main
+from sotto.clocks import now_ms
 from sotto.errors import AggregationError, ParameterError
 
 pytestmark = pytest.mark.slow
@@ -126,8 +127,10 @@ def test_another_runner_makes_the_same_files(log, tmp_path):
     one, other = tmp_path / "one", tmp_path / "other"
     shutil.copytree(empty_state(one), other)
     said: list[str] = []
-    aggregate(log, one, plans(), max_reports=100)
-    aggregate(log, other, plans(), max_reports=100, runner=Runner(HERE, said.append))
+    now = now_ms()
+    aggregate(log, one, plans(), max_reports=100, clock=lambda: now)
+    here = Runner(HERE, said.append)
+    aggregate(log, other, plans(), max_reports=100, runner=here, clock=lambda: now)
     assert committed(one) == committed(other)
     assert projected(one) == projected(other)
     assert said[-1].startswith("done after ")

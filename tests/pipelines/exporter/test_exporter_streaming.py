@@ -38,11 +38,12 @@ from sotto.kafka.topics import ReportTopic, SinkTopic
 from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry
 
-#: Of runs alone: generations, files, how old a run is.
+#: Of runs alone: generations, files, how old a run is, records from the future.
 RUNS = {
     name
     for name in CATALOGUE
-    if name.startswith(("sotto_run_", "sotto_lag_")) or name == "sotto_database_behind_generations"
+    if name.startswith(("sotto_run_", "sotto_lag_", "sotto_future_"))
+    or name == "sotto_database_behind_generations"
 }
 #: What depends on when and where it was read.
 OTHERS = {"sotto_source_status", "sotto_state_bytes", "sotto_database_bytes"}
