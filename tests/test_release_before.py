@@ -21,8 +21,10 @@ from pipelines.sinks.documents import parse
 from pipelines.sinks.jobs import Advance
 from pipelines.sinks.sql import DocumentDatabase
 from pipelines.sources.log import EmbeddedLog
+from sotto.cli import main
+from sotto.errors import PlanError
 from sotto.log.writer import LogWriter
-from sotto.plan.compile import load_plan
+from sotto.plan.compile import load_plan, parse_plan
 
 #: Metrics whose text compiles to another mechanism than in 0.4.0, by plan, and why. Devices then
 #: do something else, so that the plan needs a new version.
@@ -77,6 +79,40 @@ def test_results_are_read_before_anything_is_aggregated(tmp_path: Path) -> None:
         assert found == {(metric, start, segment): n for metric, start, segment, n in counted}
         assert (len(reader.estimates()),) == estimated
         assert [plan.plan for plan in reader.plans()] == ["fleet"]
+
+
+def test_commands_read_the_results_before_anything_is_aggregated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = before.unpacked("state", tmp_path)
+    assert main(["estimates", "--state", str(state), "--metric", "colour"]) == 0
+    assert "colour, 2023-08-31 to 2023-09-07" in capsys.readouterr().out
+    for name in ("windows", "estimates", "latest_estimates", "alarms", "metrics", "budgets"):
+        out = tmp_path / "out"
+        command = ["export", "--state", str(state), "--table", name, "--format", "csv"]
+        assert main([*command, "--out", str(out)]) == 0, name
+    assert main(["report", "--state", str(state), "--out", str(tmp_path / "report.html")]) == 0
+
+
+def test_a_text_that_compiles_to_another_plan_loses_nothing(tmp_path: Path) -> None:
+    """The operator is told; without the text, or with the next version, old reports count."""
+    state, log = before.unpacked("state", tmp_path), before.unpacked("log", tmp_path)
+    text = before.text("fleet").read_text()
+    given = load_plan(before.text("fleet")).compile()
+    assert given.fingerprint_hex != before.fingerprints()["fleet"]
+    with pytest.raises(PlanError, match="this release chooses another mechanism") as caught:
+        aggregate(EmbeddedLog(log), state, [given])
+    assert "nothing where a state directory keeps it" in str(caught.value)
+    second = parse_plan(text.replace("version: 1", "version: 2"), before.text("fleet").parent)
+    result = aggregate(EmbeddedLog(log), state, [second.compile()])
+    assert result.rejects == {}
+    assert (result.tally.counted, result.tally.superseded) == (36, 72)
+
+
+def test_naming_the_old_mechanism_gives_the_old_fingerprint() -> None:
+    text = before.text("fleet").read_text().replace("clip: 10,", "clip: 10, mechanism: OLD,")
+    named = parse_plan(text.replace("OLD", "permute_and_flip"), before.text("fleet").parent)
+    assert named.compile().fingerprint_hex == before.fingerprints()["fleet"]
 
 
 def test_a_state_directory_goes_on_and_keeps_its_history(tmp_path: Path) -> None:

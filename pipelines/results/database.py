@@ -13,7 +13,7 @@ import sqlalchemy as sql
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from pipelines.sinks.schema import OLDER, is_older
+from pipelines.sinks.schema import OLDER, is_older, read_as_null
 from pipelines.sinks.sql import first_line
 from pipelines.sinks.tables import ESTIMATES, META, WINDOWS
 from pipelines.sources.base import MissingError
@@ -81,6 +81,8 @@ class ReadOnlyDatabase:
         #: Of SQLite.
         self.file = Path(name) if self._sqlite else None
         self._kept = kept
+        #: Whether tables of results lacked columns when they were last read.
+        self._lacking = False
         self._server: sql.Engine | None = None
 
     def read(self, query: Callable[[sql.Connection], T]) -> T:
@@ -100,10 +102,14 @@ class ReadOnlyDatabase:
                 before = self._stamp()
                 try:
                     with self._connection() as connection:
+                        if self._lacking:
+                            self._lacking = read_as_null(connection)
                         if connection.execute(sql.select(META.c.state)).first() is None:
                             raise NoResultsError("the database has no results yet")
                         found = query(connection)
                 except SQLAlchemyError:
+                    if not self._lacking and self._is_lacking():
+                        continue
                     # It seems damaged where parts of it were read before a change, others after.
                     if before is None or before == self._stamp():
                         raise
@@ -114,6 +120,11 @@ class ReadOnlyDatabase:
             raise UnreadableError("the database changes all the time")
         except SQLAlchemyError as error:
             raise self._explained(error) from error
+
+    def _is_lacking(self) -> bool:
+        with self._connection() as connection:
+            self._lacking = read_as_null(connection)
+        return self._lacking
 
     def _explained(self, error: SQLAlchemyError) -> ResultsError:
         """Return why a database could not be read."""

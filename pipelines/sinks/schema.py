@@ -1,15 +1,16 @@
-"""Creates the tables and views of results, and brings those of an older Sotto to this one's.
+"""Creates the tables and views of results, and brings those of the release before to this one's.
 
-Tables of an older database are given the columns that they lack. Where they had other keys or names
-they are made again, and the results are projected anew. Those of a sink are kept under other names.
+Tables of the release before are given the columns that they lack, and are read without them, too.
+Those of a release before that are refused.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.schema import CreateTable, SetColumnComment, SetTableComment
@@ -20,33 +21,27 @@ from pipelines.sinks.views import VIEWS, View
 from sotto.errors import AggregationError
 
 add_comments()
-_logger = logging.getLogger(__name__)
 
-#: What is said of a database whose schema is older than this one's.
+#: What is said of a database whose tables this release does not read.
 OLDER = (
-    "the database is of an older Sotto; aggregate once more, or start the sink: it is brought up "
-    "to date"
+    "the database is of a release before 0.4: give another one with --database, where "
+    "sotto aggregate or sotto sink writes all results that the state or the topic still has"
 )
-#: Before the names of a sink's tables of an earlier release.
-_ASIDE = "earlier_"
 _METADATA = (tables.METADATA, tables.SINK_METADATA)
-#: Tables of earlier releases whose names views have now.
-_EARLIER = [sql.Table(name, sql.MetaData()) for name in ("windows", "estimates")]
+#: Tables of releases before 0.4 whose names views have now.
+_RENAMED = {"windows", "estimates"}
 #: The view that says which schema a database has.
 VERSION = "results_version"
 #: An arbitrary number by which writers of PostgreSQL wait for each other.
 _LOCK = 0x50770
 
 
-def prepare(engine: sql.Engine, *, sink: bool = False, state: str | None = None) -> None:
+def prepare(engine: sql.Engine, *, sink: bool = False) -> None:
     """Create the tables and views of results, and what an older database lacks of them.
 
-    Tables of an earlier release that have other keys are made again, empty, if all in them are
-    results that can be made again: those of the state directory ``state``, or a sink's, which stay
-    as ``earlier_…``. ``sink``: also the tables of a sink. Where all is there already, nothing is
-    changed.
+    ``sink``: also the tables of a sink. Where all is there already, nothing is changed.
 
-    Raises AggregationError if the database holds what cannot be made again.
+    Raises AggregationError if the database is of a release before 0.4.
     """
     metadata = [tables.METADATA, *([tables.SINK_METADATA] if sink else [])]
     with engine.connect() as connection:
@@ -58,7 +53,7 @@ def prepare(engine: sql.Engine, *, sink: bool = False, state: str | None = None)
         else:
             connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_LOCK)))
         if not _complete(connection, metadata):
-            _change(connection, metadata, state)
+            _change(connection, metadata)
 
 
 def version(connection: sql.Connection) -> str | None:
@@ -70,10 +65,47 @@ def version(connection: sql.Connection) -> str | None:
 
 
 def is_older(connection: sql.Connection) -> bool:
-    """Return whether tables of results, or columns of them, are not there yet."""
-    there = set(sql.inspect(connection).get_table_names())
-    names = {table.name for table in tables.METADATA.sorted_tables}
-    return not names <= there or bool(lacking(connection, tables.METADATA))
+    """Return whether a database has tables of results of a release before 0.4."""
+    inspected = sql.inspect(connection)
+    there = set(inspected.get_table_names())
+    keys = inspected.get_multi_pk_constraint()
+    return bool(there & _RENAMED) or any(
+        set(keys[None, table.name]["constrained_columns"]) != set(table.primary_key.columns.keys())
+        for metadata in _METADATA
+        for table in metadata.sorted_tables
+        if table.name in there
+    )
+
+
+def read_as_null(connection: sql.Connection) -> bool:
+    """Let a connection read columns that tables of results lack, as null; return whether any do.
+
+    A database of the release before is read so until its job brings it up to date.
+    """
+    lacked: defaultdict[str, list[str]] = defaultdict(list)
+    for column in lacking(connection, tables.METADATA):
+        kind = column.type.compile(connection.dialect)
+        lacked[column.table.name].append(f"CAST(NULL AS {kind}) AS {column.name}")
+    if not lacked:
+        return False
+    place = connection.dialect.default_schema_name
+    whole = ", ".join(
+        f"{name} AS (SELECT *, {', '.join(columns)} FROM {place}.{name})"
+        for name, columns in lacked.items()
+    )
+
+    def completed(
+        connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool
+    ) -> tuple[str, Any]:
+        for head in ("WITH RECURSIVE ", "WITH "):
+            if statement.startswith(head):
+                return f"{head}{whole}, {statement.removeprefix(head)}", parameters
+        if statement.startswith("SELECT"):
+            statement = f"WITH {whole} {statement}"
+        return statement, parameters
+
+    sql.event.listen(connection, "before_cursor_execute", completed, retval=True)
+    return True
 
 
 def lacking(connection: sql.Connection, metadata: sql.MetaData) -> list[sql.Column[object]]:
@@ -97,13 +129,14 @@ def _complete(connection: sql.Connection, metadata: list[sql.MetaData]) -> bool:
     )
 
 
-def _change(connection: sql.Connection, metadata: list[sql.MetaData], state: str | None) -> None:
+def _change(connection: sql.Connection, metadata: list[sql.MetaData]) -> None:
+    if is_older(connection):
+        raise AggregationError(OLDER)
     # Tables that views are made of cannot all be changed.
     views = set(sql.inspect(connection).get_view_names())
     for name in (VERSION, *(view.name for view in VIEWS)):
         if name in views:
             connection.exec_driver_sql(f"DROP VIEW {name}")
-    _drop_earlier(connection, state)
     for each in metadata:
         each.create_all(connection)
         for column in lacking(connection, each):
@@ -120,61 +153,6 @@ def _change(connection: sql.Connection, metadata: list[sql.MetaData], state: str
                 connection.execute(SetTableComment(table))
                 for column in table.columns:
                     connection.execute(SetColumnComment(column))
-
-
-def _drop_earlier(connection: sql.Connection, state: str | None) -> None:
-    """Make room where tables of an earlier release have other keys or names."""
-    keys = sql.inspect(connection).get_multi_pk_constraint()
-    of_sinks = tables.SINK_METADATA.sorted_tables
-    named = {table.name: table for each in _METADATA for table in each.sorted_tables}
-    present = [named[name] for _, name in keys if name in named]
-    renamed = [table for table in _EARLIER if (None, table.name) in keys]
-    if not renamed and all(
-        set(keys[None, table.name]["constrained_columns"]) == set(table.primary_key.columns.keys())
-        for table in present
-    ):
-        return
-    if not _can_be_made_again(connection, state, present):
-        raise AggregationError(
-            "the database has tables of an earlier release, and in them the results of another "
-            "state directory, or of a sink: give another database"
-        )
-    kept = []
-    for table in (*renamed, *present):
-        # A run makes its results again from its state directory. A sink reads its topic again,
-        # which may not go back as far as its results do: these stay.
-        if state is None and table not in of_sinks:
-            kept.append(_set_aside(connection, table.name))
-        else:
-            table.drop(connection)
-    if kept:
-        _logger.warning(
-            "the database is of an older Sotto: its results are kept as %s, and the topic is read "
-            "again from where it begins; drop these tables once all is there",
-            ", ".join(kept),
-        )
-
-
-def _set_aside(connection: sql.Connection, name: str) -> str:
-    """Rename a table, and return its new name."""
-    kept = f"{_ASIDE}{name}"
-    if sql.inspect(connection).has_table(kept):
-        raise AggregationError(
-            f"the database has tables of an earlier release, and {kept} of one before that: drop "
-            "or rename it"
-        )
-    connection.exec_driver_sql(f"ALTER TABLE {name} RENAME TO {kept}")
-    return kept
-
-
-def _can_be_made_again(
-    connection: sql.Connection, state: str | None, present: Sequence[sql.Table]
-) -> bool:
-    """Return whether a database has the results of a state directory alone; for None, a sink's."""
-    if state is None or tables.OFFSETS in present:
-        return state is None and tables.OFFSETS in present
-    states = sql.select(tables.META.c.state)
-    return tables.META not in present or set(connection.execute(states).scalars()) <= {state}
 
 
 @cache

@@ -105,9 +105,9 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self.engine.dispose()
 
-    def prepare(self, state: str | None = None) -> None:
+    def prepare(self) -> None:
         """Create tables and views; see :func:`pipelines.sinks.schema.prepare`."""
-        schema.prepare(self.engine, sink=self._sink, state=state)
+        schema.prepare(self.engine, sink=self._sink)
         if self._sqlite:
             # Readers do not block writers.
             with self.engine.connect() as connection:
@@ -120,7 +120,7 @@ class Results(Database):
     def projected(self, collector: str, state: str) -> int:
         """Return the generation that is projected, 0 for none; create tables if needed."""
         with _mapped("the database cannot be used"):
-            self.prepare(state)
+            self.prepare()
             found = self._meta(collector)
         if found is None:
             return 0
@@ -141,7 +141,7 @@ class Results(Database):
         """Have the results of a state directory made again; return whose they were, if any."""
         ours = tables.META.c.state == state
         with _mapped("the database cannot be used"):
-            self.prepare(state)
+            self.prepare()
             with self.engine.begin() as connection:
                 found = connection.execute(sql.select(tables.META.c.collector).where(ours)).scalar()
                 connection.execute(sql.delete(tables.META).where(ours))
@@ -208,16 +208,16 @@ class Results(Database):
     def _rows(self, query: sql.Select[tuple[object, ...]]) -> list[dict[str, object]]:
         try:
             with self.engine.connect() as connection:
+                schema.read_as_null(connection)
                 return [dict(row) for row in connection.execute(query).mappings()]
         except SQLAlchemyError as error:
             failed = f"the database cannot be read: {first_line(error)}"
             raise AggregationError(self._older() or failed) from error
 
     def _older(self) -> str | None:
-        """Return what is said of a database of an older Sotto; None of others."""
+        """Return what is said of a database that this release does not read; None of others."""
         with suppress(SQLAlchemyError), self.engine.connect() as connection:
-            inspected = sql.inspect(connection)
-            if inspected.has_table(tables.META.name) and schema.is_older(connection):
+            if schema.is_older(connection):
                 return schema.OLDER
         return None
 

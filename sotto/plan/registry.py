@@ -27,8 +27,10 @@ def check_unchanged(known: Mapping[str, str], plans: Iterable[CompiledPlan]) -> 
         if seen.get(name, fingerprint) != fingerprint:
             raise PlanError(
                 f"plan {name} has two fingerprints: {seen[name]} is known already, and "
-                f"{fingerprint} is given now. A version of a plan has one fingerprint: give the "
-                "plan that is known as it was, and the other one under a new version"
+                f"{fingerprint} is given now. The text has changed, or this release chooses "
+                "another mechanism where the text names none. A version has one fingerprint: give "
+                "the .json of the plan that is known, or nothing where a state directory keeps it, "
+                "and the other plan under a new version"
             )
 
 

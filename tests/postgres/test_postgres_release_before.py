@@ -10,7 +10,7 @@ import sqlalchemy as sql
 
 from pipelines.bounded.run import aggregate
 from pipelines.results.reader import ResultsReader
-from pipelines.sinks.sql import of_state
+from pipelines.sinks.sql import Results, of_state
 from pipelines.sources.log import EmbeddedLog
 
 pytestmark = pytest.mark.slow
@@ -39,6 +39,13 @@ def test_results_are_kept_and_continued(url: sql.URL, tmp_path: Path) -> None:
     fill(url, state)
     with ResultsReader.of_state(state) as reader:
         earlier = {(each.metric, each.window_start, each.segment) for each in reader.windows()}
+    with ResultsReader(url, state) as reader, Results(url) as results:
+        assert {(each.metric, each.window_start, each.segment) for each in reader.windows()} == (
+            earlier
+        )
+        assert {row["complete"] for row in results.estimates()} == {None}
+        newest = reader.newest_estimates(["share"], 2)
+    assert newest
     aggregate(EmbeddedLog(log), state, [], url)
     with ResultsReader(url, state) as reader:
         later = {(each.metric, each.window_start, each.segment) for each in reader.windows()}

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
 from sink_documents import ID, TOPIC, Feed, held, rest, values, window
 
-from pipelines.results.database import ResultsError
-from pipelines.results.reader import ResultsReader
 from pipelines.sinks import tables
 from pipelines.sinks.documents import Document, parse, rejects_document
 from pipelines.sinks.jobs import Advance
@@ -112,33 +109,6 @@ def test_a_topic_that_was_made_again_is_refused_until_told(feed, url):
         again.give(window(1))
     assert again.give(window(1), replace=True) == Applied(written=1)
     assert values(url)[0, "red"] == 1.0
-
-
-def test_results_of_version_0_3_stay_and_the_topic_is_read_again(database, feed, url, caplog):
-    with database.engine.begin() as connection:
-        schema = (Path(__file__).parent / "sink_0_3.sql").read_text("utf-8").partition("\n")[2]
-        for statement in schema.split(";")[:-1]:
-            connection.exec_driver_sql(statement)
-        connection.exec_driver_sql("INSERT INTO meta VALUES (1, 'job', 5, 100, NULL)")
-        connection.exec_driver_sql(f"INSERT INTO sink_offsets VALUES ('{TOPIC}', 0, '{ID}', 9)")
-        connection.exec_driver_sql(
-            "INSERT INTO estimates (collector, plan, version, metric, window_start, kind, item, "
-            "window_end, position, value, n, reports_by_level, revision) "
-            "VALUES ('tests.example', 'p', 1, 'm', -10, 'share', 'red', 0, 0, 0.5, 9, '[9]', 1)"
-        )
-    older = "of an older Sotto; aggregate once more, or start the sink"
-    with ResultsReader(url) as reader, pytest.raises(ResultsError, match=older):
-        reader.windows()
-    with Results(url) as run, pytest.raises(AggregationError, match="give another database"):
-        run.projected("tests.example", "state")
-    assert database.offsets(TOPIC, ID) == {}
-    assert "kept as earlier_windows, earlier_estimates" in caplog.text
-    assert feed.give(window(1)) == Applied(written=1)
-    with database.engine.begin() as connection:
-        kept = connection.exec_driver_sql("SELECT value, window_start FROM earlier_estimates")
-        assert [tuple(row) for row in kept] == [(0.5, -10)]
-        assert connection.exec_driver_sql("SELECT state FROM earlier_meta").scalar() == "job"
-    assert values(url) == {(0, "red"): 1.0, (0, "blue"): 1.0}
 
 
 def test_another_topic_is_refused_until_told(feed, url):

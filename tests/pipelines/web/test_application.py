@@ -195,7 +195,7 @@ def test_what_is_wrong_with_a_database_is_said_but_not_to_the_public(tmp_path):
         connection.execute("CREATE TABLE meta (id INTEGER, state TEXT)")
         connection.execute("INSERT INTO meta VALUES (1, 'mine')")
     older = ask(app_of(url), "/")
-    assert (older.status, "older Sotto" in older.text) == (503, True)
+    assert (older.status, "release before 0.4" in older.text) == (503, True)
 
 
 def test_an_error_in_the_page_says_where_and_nothing_of_what(tmp_path):
