@@ -162,8 +162,8 @@ def count_due(connection: Connection, moment: int) -> int:
 def next_due(connection: Connection, after: int | None = None) -> int | None:
     """Return when the next level is due, ``after`` a time, in ms since the epoch; None if none."""
     (moment,) = connection.execute(
-        "SELECT min((SELECT min(due) FROM chain WHERE chain.period = pseudonym.period AND due > ?))"
-        " FROM pseudonym",
+        "SELECT min((SELECT min(due) FROM chain"
+        " WHERE chain.period = pseudonym.period AND due > ?)) FROM pseudonym",
         (-(2**63) if after is None else after,),
     ).fetchone()
     return None if moment is None else int(moment)

@@ -114,7 +114,7 @@ def provable(epsilon: float, guesses: int, false_alarm: float) -> float:
     Every guess is right as often as that loss allows. An attack that can guess seldom needs more.
 
     >>> round(provable(1.0, 32_000, 1e-6 / 40), 2)
-    1.1
+    1.09
     """
     low, high = epsilon, 50.0
     for _ in range(40):

@@ -117,11 +117,11 @@ class Tables:
         pseudonyms = self.pseudonyms
         return sorted(each for each in self.chains.items() if each[0] in pseudonyms)
 
-    def next_due(self) -> int | None:
+    def next_due(self, after: int) -> int | None:
         soonest = None
         for period, each in self.chains.items():
-            due = each.keys[0][0]
-            if (soonest is None or due < soonest) and period in self.pseudonyms:
+            due = next((key[0] for key in each.keys if key[0] > after), None)
+            if due is not None and (soonest is None or due < soonest) and period in self.pseudonyms:
                 soonest = due
         return soonest
 

@@ -452,9 +452,9 @@ STATEMENTS.update(
             " (SELECT 1 FROM chain WHERE chain.period = signing.period)"
         ): lambda t, current: _forget(t.signing, t, current),
         (
-            "SELECT min((SELECT min(due) FROM chain WHERE chain.period = pseudonym.period))"
-            " FROM pseudonym"
-        ): lambda t: Result([(t.next_due(),)]),
+            "SELECT min((SELECT min(due) FROM chain"
+            " WHERE chain.period = pseudonym.period AND due > ?)) FROM pseudonym"
+        ): lambda t, after: Result([(t.next_due(after),)]),
         "SELECT cost FROM reservoir WHERE tally = ?": lambda t, tally: Result(
             (cost,) for _, _, cost in _found(t.reservoirs, tally)
         ),
