@@ -120,10 +120,12 @@ def bounds(plan: CompiledPlan) -> Iterator[str]:
         f"sees all that is sent about that answer: they can be at most {single} sure which of the "
         "two is true. A guess would be right in 50 % of cases."
     )
+    whole = sum(metric.permanent or metric.cost for metric in plan.metrics)
+    later = ", and later about what does not change," if plan.permanent else ","
     yield (
-        f"From all that is sent under this plan about {span(plan.period)}, they can be at most "
-        f"{sure(plan.cost)} sure which of two descriptions of that time is true (epsilon "
-        f"{amount(plan.cost)})."
+        f"From all that is sent under this plan about {span(plan.period)}{later} they can be at "
+        f"most {sure(whole)} sure which of two descriptions of that time is true (epsilon "
+        f"{amount(whole)})."
     )
     lasts = lifetime_of(plan)
     life = f"In its life this device spends at most epsilon {amount(plan.ceilings.lifetime)}"
@@ -177,6 +179,14 @@ def last_day(plan: CompiledPlan) -> str:
     from datetime import UTC, datetime
 
     return datetime.fromtimestamp((plan.expires - 1) // 1000, UTC).strftime("%Y-%m-%d")
+
+
+def sent_as_it_is(plan: CompiledPlan) -> list[str]:
+    """Return what each report has in the clear: the segments, and the group of an experiment."""
+    found = [f"{name}: {', '.join(values)} or {OTHER}" for name, values in plan.segments]
+    if (experiment := plan.experiment) is not None:
+        found.append(f"group of the experiment {experiment.name}: {', '.join(experiment.arms)}")
+    return found
 
 
 def not_hidden(plan: CompiledPlan) -> str:

@@ -52,7 +52,7 @@ KINDS = {
 
 def apple_manifest(plan: CompiledPlan) -> bytes:
     """Return a ``PrivacyInfo.xcprivacy`` of what the plan collects, an XML property list."""
-    kinds = sorted({kind_of(metric).apple for metric in plan.metrics})
+    kinds = sorted({kind.apple for kind in _by_kind(plan)})
     return plistlib.dumps(
         {
             "NSPrivacyTracking": False,
@@ -91,14 +91,23 @@ def google_answers(plan: CompiledPlan) -> str:
         [
             "Do you provide a way for users to request that their data is deleted?",
             "for the owner to answer",
-            "withdrawing consent deletes what waits on the device; reports that were sent cannot "
-            "be found again by person",
+            "withdrawing consent deletes what waits on the device; the owner of the collector can "
+            "remove the reports of a pseudonym from results (sotto forget), which the app can show "
+            "until its period is over and sent, or consent is withdrawn",
         ],
     ]
-    for kind in sorted({kind_of(metric).google for metric in plan.metrics}):
-        metrics = [metric for metric in plan.metrics if kind_of(metric).google == kind]
-        named = ", ".join(metric.name for metric in metrics)
-        why = " ".join(dict.fromkeys(facts.purpose(plan, metric) for metric in metrics)).strip()
+    collected: dict[str, list[str]] = {}
+    purposes: dict[str, list[str]] = {}
+    for each, metrics in _by_kind(plan).items():
+        of_kind = collected.setdefault(each.google, [])
+        of_kind += [metric.name for metric in metrics]
+        if each is KINDS["other"]:
+            of_kind += [f"{what}, not randomized" for what in facts.sent_as_it_is(plan)]
+        said = [facts.purpose(plan, metric) for metric in metrics]
+        purposes.setdefault(each.google, []).extend(said)
+    for kind, names in sorted(collected.items()):
+        named = ", ".join(names)
+        why = " ".join(dict.fromkeys(purposes[kind])).strip()
         rows += [
             [
                 f"{kind}: is this data collected, shared, or both?",
@@ -168,6 +177,8 @@ def gaps(plan: CompiledPlan, format: str) -> list[str]:
     if format in ("apple", "google"):
         lacking = ", ".join(metric.name for metric in plan.metrics if metric.data_type is None)
         found += [f"no data_type, so declared as other data: {lacking}"] * bool(lacking)
+        sent = "; ".join(facts.sent_as_it_is(plan))
+        found += [f"not randomized, so declared as other data: {sent}"] * bool(sent)
     if format == "apple":
         found.append(
             "a draft: it says that the data is not linked to a person and not used to track, as "
@@ -182,8 +193,14 @@ def gaps(plan: CompiledPlan, format: str) -> list[str]:
     return found
 
 
-def kind_of(metric: CompiledMetric) -> Kind:
-    return KINDS[metric.data_type or "other"]
+def _by_kind(plan: CompiledPlan) -> dict[Kind, list[CompiledMetric]]:
+    """Return the metrics of each kind of data; what is sent as it is counts as other data."""
+    found: dict[Kind, list[CompiledMetric]] = {}
+    for metric in plan.metrics:
+        found.setdefault(KINDS[metric.data_type or "other"], []).append(metric)
+    if facts.sent_as_it_is(plan):
+        found.setdefault(KINDS["other"], [])
+    return found
 
 
 def _answers(plan: CompiledPlan) -> list[list[str]]:

@@ -73,8 +73,9 @@ def policy_text(plan: CompiledPlan) -> str:
         *facts.kept(plan),
         f"Nothing is recorded after {facts.last_day(plan)}. You can withdraw your consent at any "
         "time in the settings of the app: what waits on the device is then deleted, and nothing "
-        "more is sent. What was sent cannot be called back, since the app does not keep which "
-        f"reports were its own. Contact: {plan.owner}.",
+        "more is sent. The app cannot call back what was sent. Before you withdraw, while answers "
+        "of a time are still being sent, this device knows the random name that they bear; given "
+        f"that name, {plan.collector} can take them out of its results. Contact: {plan.owner}.",
     ]
     return fill(" ".join(part for part in parts if part), _WIDTH) + "\n"
 

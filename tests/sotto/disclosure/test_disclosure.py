@@ -3,6 +3,7 @@
 import csv
 import io
 import plistlib
+import re
 from fractions import Fraction
 from math import exp
 
@@ -74,10 +75,57 @@ def test_the_bounds_are_those_of_the_dearest_and_the_cheapest_value_and_of_a_per
     value, period, life = facts.bounds(plan)
     # theme, startup, hang and screen cost 2 a value, and the permanent response of model 4.
     assert f"at most {facts.sure(2 * MICRO)} to {facts.sure(4 * MICRO)}, by question" in value
+    # The period of model costs 1, and all its periods together 4.
     assert plan.cost == 11 * MICRO
-    assert f"{facts.sure(11 * MICRO)} sure which of two descriptions" in period
-    assert "epsilon 11.0" in period
+    assert f"{facts.sure(14 * MICRO)} sure which of two descriptions" in period
+    assert "epsilon 14.0" in period
     assert "at most epsilon 300.0" in life
+
+
+def test_no_guesser_is_surer_of_a_value_that_does_not_change_than_is_stated():
+    """Whoever sees enough periods knows the permanent response, and guesses by that."""
+    head = PLAN[: PLAN.index("groups")]
+    told = """metrics:
+  model:
+    {type: boolean, window: 28d, repeat: {constant: true},
+     ladder: [{epsilon: 2}, {epsilon: 8}]}
+"""
+    compiled = parse_plan(head + told).compile()
+    channel = compiled.metric("model").mechanism.chain
+    yes, no = (channel.law(value, 1) for value in (1, 0))
+    guessed = max(max(yes[o], no[o]) / (yes[o] + no[o]) for o in yes)
+    one_period = Fraction(facts.sure(compiled.cost).removesuffix(" %")) / 100
+    assert guessed > one_period
+    value, period, _ = facts.bounds(compiled)
+    for text in (value, period):
+        stated = re.search(r"at most ([\d.]+) % sure", text)
+        assert stated is not None
+        assert guessed <= Fraction(stated[1]) / 100
+
+
+def test_forms_of_stores_declare_what_is_sent_as_it_is():
+    attributes = (
+        "segments: {os: [linux, mac]}\n"
+        "experiment: {name: onboarding, arms: [control, treatment], share: 0.5}\n"
+    )
+    bare = PLAN[: PLAN.index("  model")].replace("groups", attributes + "groups")
+    compiled = parse_plan(bare).compile()
+    manifest = plistlib.loads(forms.apple_manifest(compiled))
+    kinds = [each["NSPrivacyCollectedDataType"] for each in manifest["NSPrivacyCollectedDataTypes"]]
+    assert "NSPrivacyCollectedDataTypeOtherDataTypes" in kinds
+    told = " ".join(
+        " ".join(row) for row in csv.reader(io.StringIO(forms.google_answers(compiled)))
+    )
+    for text in (told, *forms.gaps(compiled, "apple")[:1], *forms.gaps(compiled, "google")[:1]):
+        assert "os: linux, mac or other" in text
+        assert "group of the experiment onboarding: control, treatment" in text
+
+
+def test_no_form_denies_that_reports_can_be_removed(plan):
+    for text in (flat(texts.policy_text(plan)), flat(forms.google_answers(plan))):
+        assert "cannot be found again" not in text
+        assert "does not keep which" not in text
+        assert "out of its results" in text or "sotto forget" in text
 
 
 def test_what_is_kept_is_said_of_what_is_kept(plan):
