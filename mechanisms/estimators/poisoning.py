@@ -198,11 +198,10 @@ def _levels(mechanism: Mechanism, strata: Ints, pairs: Ints, context: Context) -
         (upper, lower)
         for upper in range(1, mechanism.levels)
         for lower in range(upper)
-        if pairs[upper, 2 * lower]
+        if pairs[upper, 2 * lower] >= max(context.least, 1)
     ]
-    # A chain has a pair for each level but its first, so that pairs are of fewer chains.
-    chains = int(pairs[:, ::2].sum(axis=1).max(initial=0))
-    if chains < context.least or not each:
+    # Few pairs of two levels are left out of the sum over all levels, too.
+    if not each:
         return None
     looks: list[tuple[str, int, int, dict[bool, Groups]]] = []
     together: dict[bool, Groups] = {True: [], False: []}
@@ -326,8 +325,10 @@ def _cells(mechanism: Mechanism, table: Ints, context: Context, together: int) -
         # Strata that estimates do not tell apart are not told apart here either.
         starts = [each for each in mechanism.joins if len(each) <= context.strata][-1]
         hits, reports = (np.add.reduceat(each, starts, axis=1) for each in (hits, reports))
-    # A stratum of fewer reports than may be published is left alone.
-    looked = reports >= max(context.least, 1)
+    # A stratum of few reports is left alone, and so is one that leaves few others of its level.
+    fewest = max(context.least, 1)
+    rest = reports.sum(axis=1, keepdims=True) - reports
+    looked = (reports >= fewest) & ((rest >= fewest) | (rest == 0))
     if not looked.any():
         return None
     low, high = (np.broadcast_to(end, hits.shape) for end in ends)
@@ -353,11 +354,13 @@ def _cells(mechanism: Mechanism, table: Ints, context: Context, together: int) -
     )
     limit = _limit(found, least, most, n, together, tests)
     cell_alone = Finding("cells", found, nearest, limit, _probability(float(logs[at])), n, message)
-    mixed = _mixture(mechanism, hits, looked, together)
+    mixed = _mixture(mechanism, hits, looked, together, fewest)
     return cell_alone if mixed is None or cell_alone.p_value <= mixed.p_value else mixed
 
 
-def _mixture(mechanism: Mechanism, hits: Ints, looked: Bools, together: int) -> Finding | None:
+def _mixture(
+    mechanism: Mechanism, hits: Ints, looked: Bools, together: int, fewest: int
+) -> Finding | None:
     """Look at all answers of a level at once: do any values have such shares of them?
 
     The likelihood of the closest shares is proved to be the largest but for a small gap. The bound
@@ -370,6 +373,8 @@ def _mixture(mechanism: Mechanism, hits: Ints, looked: Bools, together: int) -> 
         if matrix is None:
             continue
         possible = matrix.max(axis=0) > 0
+        if 0 < hits[level, ~looked[level]].sum() < fewest:
+            continue
         every = np.where(looked[level, :, None], hits[level], 0).sum(axis=0)
         seen, n, outcomes = every[possible], int(every.sum()), int(possible.sum())
         values, _, proved = largest_likelihood(matrix[:, possible], seen)

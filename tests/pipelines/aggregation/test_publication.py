@@ -89,6 +89,23 @@ def test_one_report_of_a_level_changes_no_figure(name):
     assert all(each == published[0] for each in published)
 
 
+def test_few_pairs_of_two_levels_change_no_alarm():
+    """A chain of levels 2 and 3 was seen in the share of all successive levels before."""
+    plan = parse_plan(plan_text().replace("minimum_reports: 1\n", "")).compile()
+    metric = plan.metric("constant")
+    counts = counts_of(metric, 120, seed=1)
+    found = []
+    for equal in range(2):
+        pairs = np.zeros((3, 6), dtype=np.int64)
+        pairs[1, :2], pairs[2, 2:4] = (1000, 995), (1, equal)
+        window = Window(1, np.hstack([counts, pairs]))
+        key = WindowKey(plan.fingerprint, metric.index, 0)
+        (row, *_), _ = rows_of_windows([(key, window)], Registry([plan]), {})
+        found.append(row["alarms"])
+    assert found[0]
+    assert found[0] == found[1]
+
+
 def test_the_levels_of_a_row_are_those_that_its_estimate_is_made_of():
     (row, *_) = rows_of(PLAIN, "dark", counts_by_level(PLAIN, "dark", [120, 1], 3))
     assert (row["n"], row["reports_by_level"]) == (120, [120, 0])
