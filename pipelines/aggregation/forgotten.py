@@ -41,7 +41,7 @@ class Forgotten:
         kept: list[Batch] = []
         rejects: list[Reject] = []
         for batch in batches:
-            mask = self._of(batch.pseudonym) if self.tombstones else np.zeros(0, dtype=np.bool_)
+            mask = self.mask(batch.pseudonym) if self.tombstones else np.zeros(0, dtype=np.bool_)
             if mask.any():
                 append = int(batch.append[mask].max())
                 rejects.append(Reject(Reason.FORGOTTEN, b"", append, int(mask.sum())))
@@ -54,17 +54,18 @@ class Forgotten:
         if not self.tombstones:
             return list(rejects)
         return [
-            Reject(Reason.FORGOTTEN, b"", each.append, each.rows) if self._has(each) else each
+            Reject(Reason.FORGOTTEN, b"", each.append, each.rows) if self.has(each) else each
             for each in rejects
         ]
 
-    def _has(self, reject: Reject) -> bool:
+    def has(self, reject: Reject) -> bool:
+        """Return whether a message is of a forgotten pseudonym; a damaged one may be of nobody."""
         try:
             return tombstone(self.key, pseudonym_of(reject.message)) in self.tombstones
         except FormatError:
             return False
 
-    def _of(self, pseudonyms: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    def mask(self, pseudonyms: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which rows of (n, 2) halves of pseudonyms are forgotten."""
         different, at = np.unique(pseudonyms.astype("<u8", copy=False), axis=0, return_inverse=True)
         found = [tombstone(self.key, each.tobytes()) in self.tombstones for each in different]

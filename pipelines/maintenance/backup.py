@@ -23,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, NamedTuple, TypeAlias
 
+from pipelines.maintenance.remembered import note, noted
 from pipelines.storage import files
 from pipelines.storage.directory import BACKUP_LINKS, StateDirectory, backup_lock
 from pipelines.storage.files import AnyPath
@@ -75,6 +76,7 @@ def backup(
         stack.callback(partial.unlink, missing_ok=True)
         with directory.lock(wait):
             manifest = directory.manifest()
+            note(state_dir, manifest.state, manifest.forgotten)
             members = _linked(directory, manifest, links)
         total = sum(path.stat().st_size for path in members.values())
         index = {name: _digest(path) for name, path in members.items()}
@@ -214,8 +216,14 @@ def restore(
     file: str | os.PathLike[str],
     state_dir: str | os.PathLike[str],
     progress: Progress = lambda done, total: None,
+    *,
+    forgotten: Path | None = None,
 ) -> BackedUp:
     """Make a state directory of a backup; return what it has.
+
+    ``forgotten``: a file that :mod:`pipelines.maintenance.remembered` wrote; who is in it is
+    forgotten before the directory is there, and noted beside it. None brings back whoever was
+    forgotten since the backup was made.
 
     An empty directory is filled and stays what it is, such as a mount point, whose ``lost+found``
     is left alone; else the directory must not exist. ``progress``: in bytes. Killed at any moment
@@ -246,6 +254,8 @@ def restore(
             done += len(content)
             progress(done, os.stat(file).st_size)
         _check_whole(partial)
+        if forgotten is not None:
+            _forget(partial, target, noted(forgotten, str(about["state"])))
         for folder in [each for each in partial.iterdir() if each.is_dir()]:
             files.sync(folder.iterdir())
         files.sync([partial / _MANIFEST])
@@ -260,6 +270,19 @@ def restore(
         shutil.rmtree(partial, ignore_errors=True)
         raise
     return _about(about)
+
+
+def _forget(partial: Path, target: Path, tombstones: dict[str, int]) -> None:
+    """Forget again who was forgotten, and leave what a backup has."""
+    from pipelines.maintenance.forget import forget_again
+
+    forget_again(partial, tombstones)
+    for path in partial.iterdir():
+        if path.name == "attempts":
+            shutil.rmtree(path)
+        elif path.name not in (*_FOLDERS, _MANIFEST):
+            path.unlink()
+    note(target, StateDirectory(partial).manifest().state, tombstones)
 
 
 def _is_free(target: Path) -> bool:

@@ -11,14 +11,17 @@ the directory.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 from sqlalchemy import URL
 
-from pipelines.aggregation.forgotten import tombstone
+from pipelines.aggregation.forgotten import Forgotten, tombstone
 from pipelines.aggregation.quarantine import KIND, unpack
+from pipelines.bounded.driver import Driver
 from pipelines.bounded.run import opened
+from pipelines.maintenance.remembered import note
 from pipelines.sinks.kafka import Publish
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
@@ -26,8 +29,10 @@ from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent
 from pipelines.storage.ledger import PseudonymLedger, pseudonym_ledger
 from pipelines.storage.manifest import last_period
+from pipelines.storage.states import StoredStates
 from sotto.errors import AggregationError, ParameterError
 from sotto.log.writer import now_ms
+from sotto.wire.format import pseudonym_of
 
 
 @dataclass(frozen=True)
@@ -111,11 +116,56 @@ def forget(
             for each in names
             if tombstone(manifest.key, bytes.fromhex(each)) not in manifest.forgotten
         )
+        last = last_period(max(manifest.clock, clock()), driver.registry)
+        made = (tombstone(manifest.key, bytes.fromhex(each)) for each in new)
+        # First: a backup from before may be restored from here on.
+        note(state_dir, manifest.state, {**manifest.forgotten, **dict.fromkeys(made, last)})
+        checkpoint("noted")
         if new:
-            last = last_period(max(manifest.clock, clock()), driver.registry)
-            intent = Intent(
-                manifest.generation + 1, manifest.clock, (), forget=new, last_period=last
-            )
-            driver.begin(intent)
-            driver.commit(intent, None)
+            _commit(driver, new, last)
         return driver.manifest.generation
+
+
+def forget_again(state_dir: str | os.PathLike[str], tombstones: Mapping[str, int]) -> int:
+    """Forget those in a state whose tombstones are given; return the number of pseudonyms found.
+
+    ``tombstones``: to the last periods in which reports of them are rejected. The state is one that
+    nobody uses yet: its results are made on the way, and it is done from the beginning if killed.
+    """
+    directory = StateDirectory(state_dir)
+    manifest = directory.manifest()
+    new = {each: last for each, last in tombstones.items() if each not in manifest.forgotten}
+    if not new:
+        return 0
+    merged = dict(sorted({**manifest.forgotten, **new}.items()))
+    directory.write_manifest(replace(manifest, forgotten=merged), lambda step: None)
+    with opened(state_dir, (), None, None, lambda step: None) as (driver, _):
+        found = _found(driver, Forgotten(manifest.key, frozenset(new)))
+        if found:
+            _commit(driver, found, max(new.values()))
+    return len(found)
+
+
+def _commit(driver: Driver, pseudonyms: tuple[str, ...], last: int) -> None:
+    manifest = driver.manifest
+    intent = Intent(
+        manifest.generation + 1, manifest.clock, (), forget=pseudonyms, last_period=last
+    )
+    driver.begin(intent)
+    driver.commit(intent, None)
+
+
+def _found(driver: Driver, forgotten: Forgotten) -> tuple[str, ...]:
+    """Return the pseudonyms in states and quarantine that are forgotten."""
+    manifest, stored_files = driver.manifest, driver.directory.files
+    states = StoredStates(stored_files, driver.registry, manifest.key)
+    found: set[bytes] = set()
+    for key, stored in manifest.states.items():
+        table = states.read(*key, stored).pseudonyms
+        rows = np.stack([table["low"], table["high"]], axis=1).astype("<u8", copy=False)
+        found |= {each.tobytes() for each in rows[forgotten.mask(rows)]}
+    for entry in manifest.quarantine:
+        for reject in unpack(files.load(stored_files.quarantine(entry), KIND)):
+            if forgotten.has(reject):
+                found.add(pseudonym_of(reject.message))
+    return tuple(sorted(each.hex() for each in found))

@@ -79,13 +79,16 @@ def create(path: AnyPath, parts: Sequence[Buffer]) -> None:
             _write_all(file.fileno(), part)
 
 
-def replace(path: Path, content: bytes, checkpoint: Checkpoint = lambda step: None) -> None:
+def replace(
+    path: Path, content: bytes, checkpoint: Checkpoint = lambda step: None, mode: int = 0o666
+) -> None:
     """Write a file so that, when this returns, it is durable under its name.
 
     An older file of this name stands until the new one is durable, and after any ``OSError``.
     """
     temporary = path.with_name(path.name + ".new")
-    with open(temporary, "wb", buffering=0) as file:
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    with open(descriptor, "wb", buffering=0) as file:
         _write_all(file.fileno(), content)
         os.fsync(file.fileno())
     checkpoint(f"{path.name} written")

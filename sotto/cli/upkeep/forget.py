@@ -6,14 +6,15 @@ erased its pseudonym, and nobody can say any more which one was his.
 
 What counted of a pseudonym in budget periods that are open is taken back, as if it had never
 reported: from the state, the counts, the results, and the bytes in quarantine. Later reports of it
-are rejected as 'forgotten', by number, until all of them would be late. A keyed hash stays until
-then, and nothing else.
+are rejected as 'forgotten', by number, until all of them would be late. A keyed hash stays in the
+state until then, and nothing else.
 
 It stays, and cannot be taken out here:
   closed budget periods: only sums are left of them
   the log, or the topic of reports: until segments or records are removed by age
   what has been published to a topic of quarantine, until its retention is over
-  backups: restoring one brings a pseudonym back; forget it again
+  backups: sotto restore forgets it again, by a keyed hash in STATE.forgotten, a file beside the
+  state directory; keep that file as long as backups
 A streaming job has its state in the runner's checkpoints, where nothing can be taken out: its
 reports go when their budget period is closed.
 

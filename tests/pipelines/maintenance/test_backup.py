@@ -209,7 +209,8 @@ def test_results_that_are_ahead_are_made_again_once_that_is_said(world, tmp_path
     with pytest.raises(AggregationError, match="restored from a copy"):
         aggregate(world.first, new, database=url)
     shutil.rmtree(new)
-    assert main(["restore", str(world.file), "--state", new, "--database", url]) == 0
+    given = ["restore", str(world.file), "--state", new, "--database", url]
+    assert main([*given, "--forgotten", "none"]) == 0
     assert "results of tests.example are made again" in capsys.readouterr().out
     aggregate(world.log, new, database=url, max_reports=MAX_REPORTS)
     assert projected(url) == projected(world.done)

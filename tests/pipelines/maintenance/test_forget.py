@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import shutil
 from functools import cache
@@ -15,8 +16,9 @@ from report_logs import START, Device, Sent, append, write
 from requeued import audits, reports
 from step_plans import DAY, PERIOD, plans
 
-from pipelines.bounded.driver import STEPS
+from pipelines.bounded.driver import STEPS, Driver
 from pipelines.bounded.run import aggregate
+from pipelines.maintenance.backup import backup, restore
 from pipelines.maintenance.forget import forget, held
 from pipelines.requeue.state import requeue
 from pipelines.storage.directory import StateDirectory
@@ -207,3 +209,56 @@ def test_the_command_reads_a_file_or_a_pipe_and_shows_no_name_whole(
     request.write_text("\n", encoding="ascii")
     assert main([*given, str(request)]) == 2
     assert "no pseudonym in it" in capsys.readouterr().err
+
+
+def test_a_restored_backup_brings_nobody_back(world, tmp_path):
+    """Where it was made, at another place, and nowhere without a word."""
+    state, file = world.copy(), tmp_path / "state.tar"
+    backup(state, file)
+    with pytest.raises(Killed):
+        forget(state, world.gone, checkpoint=kill_at("noted"), clock=lambda: START)
+    forget(state, world.gone, clock=lambda: START)
+    note = state.with_name(f"{state.name}.forgotten")
+    assert note.stat().st_mode & 0o077 == 0
+    assert not any(name.hex().encode() in note.read_bytes() for name in world.names)
+    shutil.rmtree(state)
+
+    there, given = tmp_path / "there", ["restore", str(file), "--state"]
+    assert main([*given, str(there)]) == 2
+    assert not there.exists()
+    assert main([*given, str(there), "--forgotten", str(note)]) == 0
+    assert main([*given, str(state)]) == 0
+    shutil.rmtree(state)
+    assert main([*given, str(state)]) == 0
+    for each in (there, state):
+        assert sorted(path.name for path in each.iterdir() if path.is_file()) == ["MANIFEST.json"]
+        assert not any(name in path.read_bytes() for name in world.names for path in files(each))
+        assert counted(each) == counted(world.without)
+        assert audits(each) == audits(world.without)
+        aggregate(world.log, each)
+        shown = [projected(one, without=("revision",)) for one in (each, world.without)]
+        assert shown[0]["estimates"] == shown[1]["estimates"]
+        assert all(found.forgotten for found in held(each, world.gone).values())
+    with_all = ["--forgotten", "none"]
+    assert main([*given, str(tmp_path / "all"), *with_all]) == 0
+    assert counted(tmp_path / "all") == counted(world.state)
+
+
+def test_a_restore_that_is_killed_while_it_forgets_is_done_again(world, tmp_path, monkeypatch):
+    state, file = world.copy(), tmp_path / "state.tar"
+    backup(state, file)
+    forget(state, world.gone, clock=lambda: START)
+    note = state.with_name(f"{state.name}.forgotten")
+    for filled in (False, True):
+        there = tmp_path / f"there-{filled}"
+        if filled:
+            there.mkdir()
+        child = os.fork()
+        if child == 0:
+            monkeypatch.setattr(Driver, "commit", lambda *_: os._exit(9))
+            restore(file, there, forgotten=note)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        assert not (there / "MANIFEST.json").exists()
+        restore(file, there, forgotten=note)
+        assert counted(there) == counted(world.without)
