@@ -35,6 +35,7 @@ BARE = [
 #: Where functions import modules of the project, and why; everywhere else a module's imports are at
 #: its head. What ends in a dot stands for all that begins so; the first that fits counts.
 IMPORTED_LATE = {
+    "pipelines.maintenance.backup": "a backup does without Beam",
     "mechanisms.": "a device loads a mechanism without its estimators and without numpy",
     "clientsdk.": "an app starts without what it may never use",
     "sotto.plan.": "a device loads the mechanisms that its plan names",

@@ -274,6 +274,7 @@ def restore(
 
 def _forget(partial: Path, target: Path, tombstones: dict[str, int]) -> None:
     """Forget again who was forgotten, and leave what a backup has."""
+    # Importing Beam takes seconds, which only a restore spends.
     from pipelines.maintenance.forget import forget_again
 
     forget_again(partial, tombstones)
