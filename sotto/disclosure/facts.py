@@ -2,7 +2,8 @@
 
 Every figure follows from the compiled plan. A bound on what can be learnt is that of Bayes' rule
 under the certified epsilon: whoever holds two values for equally likely, and sees all reports of
-one, is at most e^ε / (1 + e^ε) sure which of them it was.
+one, is at most e^ε / (1 + e^ε) sure which of them it was. A constant metric counts with its
+permanent response, since every period's reports are about the same value.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING
 from mechanisms.exact import MICRO
 from sotto.design.spending import figure, lifetime_of, value_cost
 from sotto.plan.checks import amount
-from sotto.plan.segments import OTHER
 
 if TYPE_CHECKING:
     from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -25,17 +25,17 @@ _LISTED = 8
 
 
 def sure(micro: int) -> str:
-    """Return how sure one can become, in per cent, rounded up and never to 100.
+    """Return how sure one can become, in per cent, rounded up: to 100 where that is above 99.99.
 
     >>> sure(500_000), sure(2_000_000), sure(6_000_000), sure(30_000_000)
-    ('63 %', '89 %', '99.8 %', 'more than 99.99 %')
+    ('63 %', '89 %', '99.8 %', '100 %')
     """
     share = 100 / (1 + math.exp(-micro / MICRO))
     for decimals in (0, 1, 2):
         rounded = math.ceil(share * 10**decimals) / 10**decimals
         if rounded < 100:
             return f"{rounded:.{decimals}f} %"
-    return "more than 99.99 %"
+    return "100 %"
 
 
 def span(milliseconds: int) -> str:
@@ -104,7 +104,7 @@ def how_often(plan: CompiledPlan, metric: CompiledMetric) -> str:
         "first": f"the first value in {period}",
         "reservoir": f"one value in {period}, chosen at random",
         "every": f"the first {metric.limit} values in {period}",
-        "constant": f"the first value ever, in each {period} with new randomness",
+        "constant": f"the first value after you agree, in each {period} with new randomness",
     }[metric.kind]
     if metric.type == "top_item":
         text = f"once in {period}"
@@ -120,24 +120,41 @@ def bounds(plan: CompiledPlan) -> Iterator[str]:
         f"sees all that is sent about that answer: they can be at most {single} sure which of the "
         "two is true. A guess would be right in 50 % of cases."
     )
-    whole = sum(metric.permanent or metric.cost for metric in plan.metrics)
-    later = ", and later about what does not change," if plan.permanent else ","
+    period = span(plan.period)
     yield (
-        f"From all that is sent under this plan about {span(plan.period)}{later} they can be at "
-        f"most {sure(whole)} sure which of two descriptions of that time is true (epsilon "
-        f"{amount(whole)})."
+        f"From all that is sent under this plan about {period}, they can be at most "
+        f"{sure(known(plan))} sure which of two descriptions of that time is true (epsilon "
+        f"{amount(known(plan))})."
     )
+    if plan.permanent:
+        yield (
+            f"These bounds count answers to what does not change ({_constant(plan)}) of all times "
+            f"together (epsilon {amount(plan.permanent)}). Whoever withdraws and agrees again "
+            "answers anew, and that epsilon is added."
+        )
     lasts = lifetime_of(plan)
-    life = f"In its life this device spends at most epsilon {amount(plan.ceilings.lifetime)}"
+    life = (
+        f"In its life this device spends at most epsilon {amount(plan.ceilings.lifetime)}, unless "
+        "you agree to more"
+    )
     if lasts.periods is None:
         yield f"{life}."
         return
+    then = "answers only what does not change" if plan.permanent else "is silent"
     yield (
-        f"{life}, and is silent once that is spent, after about {_years(lasts.years)}. For "
-        "whoever can tell that answers of several such times are yours, the epsilons add up, and "
-        f"the bounds above no longer hold; each {span(plan.period)} therefore have a random name "
-        "of their own, which is not joined to the one before."
+        f"{life}; once that is spent, at the earliest after about {_years(lasts.years)}, it "
+        f"{then}. For whoever can tell that answers of several times of {period} are yours, the "
+        "epsilons add up, and the bounds above do not hold for all of these answers together."
     )
+
+
+def known(plan: CompiledPlan) -> int:
+    """Return the micro-epsilon of all reports about a period, a permanent response's included."""
+    return plan.recurring + plan.permanent
+
+
+def _constant(plan: CompiledPlan) -> str:
+    return ", ".join(metric.name for metric in plan.metrics if metric.permanent)
 
 
 def _years(count: float) -> str:
@@ -169,8 +186,8 @@ def kept(plan: CompiledPlan) -> Iterator[str]:
     )
     if plan.permanent:
         yield (
-            "Of what does not change, one randomized answer is kept on this device until you "
-            "withdraw."
+            f"One randomized answer about what does not change ({_constant(plan)}) is kept on this "
+            "device until you withdraw."
         )
 
 
@@ -181,12 +198,14 @@ def last_day(plan: CompiledPlan) -> str:
     return datetime.fromtimestamp((plan.expires - 1) // 1000, UTC).strftime("%Y-%m-%d")
 
 
-def sent_as_it_is(plan: CompiledPlan) -> list[str]:
-    """Return what each report has in the clear: the segments, and the group of an experiment."""
-    found = [f"{name}: {', '.join(values)} or {OTHER}" for name, values in plan.segments]
-    if (experiment := plan.experiment) is not None:
-        found.append(f"group of the experiment {experiment.name}: {', '.join(experiment.arms)}")
-    return found
+def in_the_clear(plan: CompiledPlan) -> dict[str, str]:
+    """Return what no noise protects and each report shows: its values by name, as a text.
+
+    These are the plan's segments and the arm of its experiment.
+    """
+    return {
+        each.name: f"{', '.join(each.values[:-1])} or {each.values[-1]}" for each in plan.attributes
+    }
 
 
 def not_hidden(plan: CompiledPlan) -> str:
@@ -194,16 +213,35 @@ def not_hidden(plan: CompiledPlan) -> str:
     text = (
         "Not hidden are: that this app sends, which questions it answers, how often, and when, to "
         f"{span(plan.resolution)}. Whoever carries the messages also sees the network address that "
-        "they come from."
+        f"they come from. All answers of the same {span(plan.period)} carry one random name, and "
+        "no answer names two."
     )
-    if plan.segments:
-        named = "; ".join(
-            f"{name}: {', '.join(values)} or {OTHER}" for name, values in plan.segments
-        )
+    clear = in_the_clear(plan)
+    experiment = plan.experiment
+    named = "; ".join(
+        f"{name}: {values}"
+        for name, values in clear.items()
+        if experiment is None or name != experiment.name
+    )
+    if named:
         text += f" With each answer is sent, as it is, what this device is ({named})."
-    if (experiment := plan.experiment) is not None:
+    if experiment is not None:
         text += (
-            f" So is the group of an experiment ({experiment.name}: "
-            f"{', '.join(experiment.arms)}), into which this device is put by chance."
+            f" With each answer is sent, as it is, the group of an experiment ({experiment.name}: "
+            f"{clear[experiment.name]}), into which this device is put by chance."
         )
-    return text
+    same = ["which questions are answered and when"]
+    same += [f"answers to what does not change ({_constant(plan)})"] * bool(plan.permanent)
+    same += [f"what is sent as it is ({', '.join(clear)})"] * bool(clear)
+    return f"{text} Whoever sees several of these names may join them by {'; by '.join(same)}."
+
+
+def taking_back(plan: CompiledPlan) -> str:
+    """Return what becomes of reports that were sent, for a person who wants them removed."""
+    return (
+        f"What was sent is not removed by that. The random name of {span(plan.period)} is shown by "
+        "this device as long as something under it waits to be sent, and no longer after you "
+        f"withdraw. Whoever runs {plan.collector} can find your reports by that name, and take "
+        "them out of the counts until those of that time are closed; to ask for it, hand the name "
+        f"to {plan.owner}, which shows whose reports they are. Stored messages then go only by age."
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import plistlib
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from sotto.csv_cells import csv_cell
@@ -50,10 +51,35 @@ KINDS = {
 }
 
 
+class Declared(NamedTuple):
+    """A metric, segment or experiment, as the forms declare it."""
+
+    name: str
+    kind: Kind
+    purpose: str
+
+
+def declared(plan: CompiledPlan) -> list[Declared]:
+    """Return all that a plan sends: its metrics, then what is sent in the clear, as other data."""
+    found = [
+        Declared(metric.name, KINDS[metric.data_type or "other"], facts.purpose(plan, metric))
+        for metric in plan.metrics
+    ]
+    for name, values in facts.in_the_clear(plan).items():
+        why = f"{name} breaks results down."
+        found.append(Declared(f"{name}, sent as it is: {values}", KINDS["other"], why))
+    return found
+
+
 def apple_manifest(plan: CompiledPlan) -> bytes:
-    """Return a ``PrivacyInfo.xcprivacy`` of what the plan collects, an XML property list."""
-    kinds = sorted({kind.apple for kind in _by_kind(plan)})
-    return plistlib.dumps(
+    """Return a ``PrivacyInfo.xcprivacy`` of what the plan collects, an XML property list.
+
+    A comment names what each kind of data consists of, since a property list has no field for it.
+    """
+    named: dict[str, list[str]] = {}
+    for each in declared(plan):
+        named.setdefault(each.kind.apple, []).append(each.name)
+    manifest = plistlib.dumps(
         {
             "NSPrivacyTracking": False,
             "NSPrivacyTrackingDomains": [],
@@ -64,23 +90,33 @@ def apple_manifest(plan: CompiledPlan) -> bytes:
                     f"{_APPLE}Tracking": False,
                     f"{_APPLE}Purposes": [f"{_APPLE}PurposeAnalytics"],
                 }
-                for kind in kinds
+                for kind in sorted(named)
             ],
             "NSPrivacyAccessedAPITypes": [],
         },
         sort_keys=False,
     )
+    lines = [f"{kind}: {'; '.join(named[kind])}" for kind in sorted(named)]
+    # Two hyphens would end a comment of XML.
+    text = re.sub("-(?=-)", "- ", "\n".join(lines))
+    head, start, rest = manifest.partition(b"<plist")
+    return head + f"<!--\n{text}\n-->\n".encode() + start + rest
 
 
 def google_answers(plan: CompiledPlan) -> str:
     """Return answers to the questions of Google's form, as CSV: question, answer, why."""
+    clear = "; ".join(facts.in_the_clear(plan))
+    sent = (
+        f"randomized answers leave the device, and {clear} as it is"
+        if clear
+        else ("randomized answers leave the device")
+    )
     rows = [
         ["question", "answer", "why"],
         [
             "Does your app collect or share any of the required user data types?",
             "Yes",
-            "randomized answers leave the device; whether they need to be declared is for the "
-            "owner to decide",
+            f"{sent}; whether they need to be declared is for the owner to decide",
         ],
         [
             "Is all of the user data collected by your app encrypted in transit?",
@@ -91,23 +127,15 @@ def google_answers(plan: CompiledPlan) -> str:
         [
             "Do you provide a way for users to request that their data is deleted?",
             "for the owner to answer",
-            "withdrawing consent deletes what waits on the device; the owner of the collector can "
-            "remove the reports of a pseudonym from results (sotto forget), which the app can show "
-            "until its period is over and sent, or consent is withdrawn",
+            f"withdrawing consent deletes what waits on the device. {facts.taking_back(plan)} Yes "
+            "if the owner takes such requests",
         ],
     ]
-    collected: dict[str, list[str]] = {}
-    purposes: dict[str, list[str]] = {}
-    for each, metrics in _by_kind(plan).items():
-        of_kind = collected.setdefault(each.google, [])
-        of_kind += [metric.name for metric in metrics]
-        if each is KINDS["other"]:
-            of_kind += [f"{what}, not randomized" for what in facts.sent_as_it_is(plan)]
-        said = [facts.purpose(plan, metric) for metric in metrics]
-        purposes.setdefault(each.google, []).extend(said)
-    for kind, names in sorted(collected.items()):
-        named = ", ".join(names)
-        why = " ".join(dict.fromkeys(purposes[kind])).strip()
+    everything = declared(plan)
+    for kind in sorted({each.kind.google for each in everything}):
+        these = [each for each in everything if each.kind.google == kind]
+        named = "; ".join(each.name for each in these)
+        why = " ".join(dict.fromkeys(each.purpose for each in these)).strip()
         rows += [
             [
                 f"{kind}: is this data collected, shared, or both?",
@@ -177,29 +205,20 @@ def gaps(plan: CompiledPlan, format: str) -> list[str]:
     if format in ("apple", "google"):
         lacking = ", ".join(metric.name for metric in plan.metrics if metric.data_type is None)
         found += [f"no data_type, so declared as other data: {lacking}"] * bool(lacking)
-        sent = "; ".join(facts.sent_as_it_is(plan))
-        found += [f"not randomized, so declared as other data: {sent}"] * bool(sent)
+        clear = ", ".join(facts.in_the_clear(plan))
+        found += [f"sent as it is, and declared as other data: {clear}"] * bool(clear)
     if format == "apple":
         found.append(
             "a draft: it says that the data is not linked to a person and not used to track, as "
-            "far as Sotto goes; an app that sends an account or a user name beside it must say so, "
-            "and it declares nothing of what else the app collects"
+            "far as Sotto goes, whose reports carry a random name of a budget period; an app that "
+            "sends an account or a user name beside it must say so, and it declares nothing of "
+            "what else the app collects"
         )
         return found
     lacking = ", ".join(metric.name for metric in plan.metrics if not metric.description)
     found += [f"no description, so shown by name: {lacking}"] * bool(lacking)
     lacking = ", ".join(each.name for each in plan.metrics if not facts.purpose(plan, each))
     found += [f"no purpose, neither in the plan nor of: {lacking}"] * bool(lacking)
-    return found
-
-
-def _by_kind(plan: CompiledPlan) -> dict[Kind, list[CompiledMetric]]:
-    """Return the metrics of each kind of data; what is sent as it is counts as other data."""
-    found: dict[Kind, list[CompiledMetric]] = {}
-    for metric in plan.metrics:
-        found.setdefault(KINDS[metric.data_type or "other"], []).append(metric)
-    if facts.sent_as_it_is(plan):
-        found.setdefault(KINDS["other"], [])
     return found
 
 
@@ -211,7 +230,8 @@ def _answers(plan: CompiledPlan) -> list[list[str]]:
         ["budget period", facts.span(plan.period)],
         [
             "certified epsilon of a period",
-            f"{amount(plan.cost)} if all is recorded; ceiling {amount(ceilings.period)}",
+            f"{amount(plan.cost)} for its own reports, if all is recorded; ceiling "
+            f"{amount(ceilings.period)}",
         ],
         ["certified epsilon of a device's life", f"ceiling {amount(ceilings.lifetime)}"],
         ["what can be learnt at most", " ".join(facts.bounds(plan))],
@@ -221,6 +241,7 @@ def _answers(plan: CompiledPlan) -> list[list[str]]:
         ["rejected reports are kept by the aggregator for", facts.span(plan.retention)],
         ["estimates are withheld below", f"{plan.minimum_reports:,} reports"],
         ["consent", "nothing is recorded before it; withdrawal deletes what waits on the device"],
+        ["removal of reports that were sent", facts.taking_back(plan)],
     ]
 
 

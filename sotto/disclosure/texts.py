@@ -51,9 +51,10 @@ def consent_text(plan: CompiledPlan) -> str:
     lines += ["How to stop", ""]
     lines += _paragraphs(
         [
-            "You can withdraw at any time in the settings of this app. Nothing more is recorded or "
-            "sent then, and what waits on this device is deleted. What was sent cannot be called "
-            f"back. Questions: {plan.owner}.",
+            "You can withdraw at any time. Nothing more is recorded or sent then, but for messages "
+            "that are on their way at that moment, and what waits on this device is deleted.",
+            facts.taking_back(plan),
+            f"Questions: {plan.owner}.",
         ]
     )
     return "\n".join(lines).rstrip() + "\n"
@@ -72,10 +73,10 @@ def policy_text(plan: CompiledPlan) -> str:
         facts.not_hidden(plan),
         *facts.kept(plan),
         f"Nothing is recorded after {facts.last_day(plan)}. You can withdraw your consent at any "
-        "time in the settings of the app: what waits on the device is then deleted, and nothing "
-        "more is sent. The app cannot call back what was sent. Before you withdraw, while answers "
-        "of a time are still being sent, this device knows the random name that they bear; given "
-        f"that name, {plan.collector} can take them out of its results. Contact: {plan.owner}.",
+        "time: what waits on the device is then deleted, and nothing more is sent, but for "
+        "messages that are on their way at that moment.",
+        facts.taking_back(plan),
+        f"Contact: {plan.owner}.",
     ]
     return fill(" ".join(part for part in parts if part), _WIDTH) + "\n"
 
