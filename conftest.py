@@ -23,6 +23,14 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from randomness import (
+    MARK,
+    SERVERS,
+    pytest_addoption,  # noqa: F401
+    pytest_fixture_setup,  # noqa: F401
+    pytest_runtest_call,  # noqa: F401
+    pytest_runtest_protocol,  # noqa: F401
+)
 
 from deploy import ports
 
@@ -46,9 +54,7 @@ settings.register_profile(
 )
 settings.load_profile("sotto")
 
-#: Folders whose tests start servers, which takes long.
-SERVERS = ("tests/flink/", "tests/kafka/", "tests/postgres/")
-#: After them; a long file at the end would leave the other processes without work.
+#: This file runs after the servers' tests; at the end it would leave other processes without work.
 LONG = "tests/test_docs.py"
 
 
@@ -66,7 +72,10 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest for one process."""
+    """Mark what starts servers, and begin with what takes longest for one process."""
+    for item in items:
+        if item.nodeid.startswith(SERVERS):
+            item.add_marker(MARK)
     items.sort(
         key=lambda item: (not item.nodeid.startswith(SERVERS), not item.nodeid.startswith(LONG))
     )

@@ -203,6 +203,7 @@ def test_seeded_randomness_stays_out_of_what_ships() -> None:
     assert set(users) <= {"clientsdk.testing"}
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("module", BARE)
 def test_the_bare_install_needs_the_standard_library_alone(module: str) -> None:
     """In a fresh interpreter: nothing outside the standard library and the project is loaded."""

@@ -29,6 +29,7 @@ def run(path: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.real_randomness
 def test_all_committed_vectors_pass() -> None:
     result = run(FILE)
     n = len(VECTORS["vectors"])
@@ -66,6 +67,7 @@ def test_planted_faults_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert sum(line.startswith(start) for line in lines) == 2
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"vectors": []}', '{"vectors": 3}'])
 def test_what_holds_no_vectors_does_not_pass(tmp_path: Path, text: str) -> None:
     path = tmp_path / "nothing.json"

@@ -193,6 +193,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.real_randomness
 def test_progress_outlives_the_process_that_notes_it(tmp_path):
     done = subprocess.run([sys.executable, "-c", _DYING, tmp_path / "progress"], check=False)
     assert done.returncode == -signal.SIGKILL

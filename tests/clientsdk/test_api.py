@@ -88,6 +88,7 @@ client.close()
 """
 
 
+@pytest.mark.real_randomness
 def test_importing_the_sdk_imports_nothing_heavy():
     imported = loaded("import clientsdk")
     assert "clientsdk.client" in imported
@@ -95,6 +96,7 @@ def test_importing_the_sdk_imports_nothing_heavy():
     assert not {"clientsdk.publishers.kafka", "clientsdk.publishers.log"} & imported
 
 
+@pytest.mark.real_randomness
 def test_nor_do_recording_flushing_and_closing(tmp_path):
     document = plan(metric("colour", "every", 3)).to_json().decode()
     imported = loaded(_RECORDING, document, str(tmp_path / "device.db"))

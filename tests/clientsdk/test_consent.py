@@ -101,6 +101,7 @@ def stored(path):
     return consent, chains
 
 
+@pytest.mark.real_randomness
 @needs_limits
 def test_on_a_full_disk_a_withdrawal_holds_at_the_next_start(path):
     run(WITHDRAWN, path)
@@ -115,6 +116,7 @@ def test_on_a_full_disk_a_withdrawal_holds_at_the_next_start(path):
     assert stored(path) == ("withdrawn", 0)
 
 
+@pytest.mark.real_randomness
 @needs_limits
 def test_on_a_full_disk_another_process_notices(path):
     """It has the file open, is in the middle of its work, and has space."""
@@ -126,6 +128,7 @@ def test_on_a_full_disk_another_process_notices(path):
     assert stored(path) == ("withdrawn", 0)
 
 
+@pytest.mark.real_randomness
 @needs_limits
 def test_a_flush_under_way_in_another_process_sends_no_further_message(path, monkeypatch):
     monkeypatch.setattr("clientsdk.sending.sender.MAX_MESSAGE", 100)
@@ -139,6 +142,7 @@ def test_a_flush_under_way_in_another_process_sends_no_further_message(path, mon
     assert len(here.publisher.messages) == 1
 
 
+@pytest.mark.real_randomness
 @needs_limits
 def test_a_recording_alone_writes_a_withdrawal_that_was_noted_elsewhere(path):
     here = device(path)
@@ -149,6 +153,7 @@ def test_a_recording_alone_writes_a_withdrawal_that_was_noted_elsewhere(path):
     assert not here._store.erasure.pending
 
 
+@pytest.mark.real_randomness
 @needs_limits
 def test_where_nothing_can_be_written_it_is_said_and_this_process_stops(path):
     code = (
@@ -177,6 +182,7 @@ print(written(), client.publisher.messages)
     assert run(code, path).splitlines() == ["StoreError"] * 4 + ["('withdrawn', 0) []"]
 
 
+@pytest.mark.real_randomness
 @needs_limits
 def test_switched_off_a_withdrawal_holds_on_a_full_disk_too(path):
     """Where no client can be made that is not switched off."""
@@ -200,6 +206,7 @@ print(written())
     assert run(code, path).splitlines() == ["StoreError", "('given', 3)", "('withdrawn', 0)"]
 
 
+@pytest.mark.real_randomness
 @needs_limits
 @pytest.mark.parametrize("size", [256, 300])
 def test_a_guard_of_an_older_version_gets_its_room_at_the_next_start(path, size):
@@ -643,6 +650,7 @@ def live(client):
 """
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 @needs_limits
 @pytest.mark.parametrize(
@@ -659,6 +667,7 @@ def test_killed_before_every_step(tmp_path, life, disk, last):
     if last is Consent.WITHDRAWN:
         # It holds as soon as the note is written: before it is synced, and before the file knows.
         assert first == 1
+    # every draw: each statement is a step, whatever is drawn.
     assert steps > (2 if disk == "full" else 20)
 
 

@@ -124,12 +124,15 @@ def check(folder, ledger):
 """
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 @pytest.mark.parametrize(("life", "least"), [(CONSTANT, 40), (TOP_ITEM, 30)])
 def test_killed_before_every_statement(tmp_path, life, least):
+    # every draw: each statement is a step, whatever is drawn.
     assert int(run(life + INSTANTS, tmp_path)) > least
 
 
+@pytest.mark.real_randomness
 def test_a_file_system_that_is_full(tmp_path):
     """The limit on the size of a file is the nearest that a process without a disk can come."""
     code = """

@@ -57,6 +57,7 @@ def test_a_remembered_refusal_says_nothing_more(caplog):
     assert caplog.records == []
 
 
+@pytest.mark.real_randomness
 def test_lines_are_printed_where_an_app_configures_no_logging(path):
     code = """
 os.environ["SOTTO_LOG"] = "debug"

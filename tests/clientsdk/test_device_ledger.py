@@ -97,6 +97,7 @@ def test_a_chain_whose_plan_cannot_be_read_is_not_sent_and_says_so(path):
     assert isinstance(result.error, StoreError)
 
 
+@pytest.mark.real_randomness
 def test_a_file_that_was_left_by_a_crash_says_the_same_before_and_after(path):
     run("client = device(metric('colour')); client.record('colour', 'a'); os._exit(0)", path)
     assert path.with_name("device.db-wal").exists()

@@ -266,6 +266,7 @@ def test_where_there_is_no_file_there_is_no_ledger_and_nothing_to_withdraw(path)
     assert opened("", b"{}").record("colour", "a") is Outcome.DISABLED
 
 
+@pytest.mark.real_randomness
 def test_a_disabled_client_survives_forks(path):
     code = """
 client = Client.open(b"{}", state=path, publisher=MemoryPublisher())

@@ -94,6 +94,7 @@ def shortest(code, tmp_path, *arguments):
     return pytest.fail(f"too long: {taken}")
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize(("over", "number"), [("kafka", 1), ("kafka", 4), ("http", 2)])
 @pytest.mark.parametrize("kind", ["dead", "silent", "drop"])
 def test_exit_takes_a_second_at_most(tmp_path, kind, over, number):
@@ -101,10 +102,11 @@ def test_exit_takes_a_second_at_most(tmp_path, kind, over, number):
     path, said = shortest(SCRIPT, tmp_path, kind, number, over)
     assert "Traceback" not in said
     assert "Exception ignored" not in said
-    assert said.count("reports are kept") <= 1
+    assert said.count("reports are kept") <= 1  # every draw: said once a process.
     for each in range(number):
         (chain,) = pending(path.with_name(f"{path.name}-{each}"))
-        assert (chain.charged > 0, chain.delivered) == (True, 0)
+        assert chain.charged
+        assert chain.delivered == 0
 
 
 def pending(path):
@@ -151,11 +153,12 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.real_randomness
 def test_exit_takes_a_second_at_most_where_a_broker_has_stopped_amid_it(tmp_path):
     """It has taken the first level; then its connections stay open and nothing answers."""
     taken = []
     while not taken or taken[-1] > start_seconds(LIMIT):
-        assert len(taken) < CHANCES, taken
+        assert len(taken) < CHANCES, taken  # every draw: attempts at being quick enough.
         cluster = start(CLUSTER, tmp_path / "none", stdin=subprocess.PIPE)
         try:
             address = cluster.stdout.readline().strip()
@@ -223,6 +226,7 @@ wait(pid)
 }
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("end", ENDS)
 def test_what_is_due_at_the_end_is_sent_if_that_is_quick(tmp_path, end):
     """A command that runs for a moment sends what is due by then."""
@@ -235,6 +239,7 @@ def test_what_is_due_at_the_end_is_sent_if_that_is_quick(tmp_path, end):
     assert reports(published(log))
 
 
+@pytest.mark.real_randomness
 def test_what_the_end_was_too_short_for_is_sent_by_the_next_process(tmp_path):
     path, log = tmp_path / "device.db", tmp_path / "log"
     run(QUICK + "client.record('colour', 'a'); os._exit(0)", path, log)

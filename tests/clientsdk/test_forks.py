@@ -33,6 +33,7 @@ def check(path, log, *metrics):
     return ledger, sent
 
 
+@pytest.mark.real_randomness
 @KINDS
 def test_a_client_made_and_used_before_its_workers_are_forked(path, tmp_path, kind):
     """As gunicorn does with its preloaded app."""
@@ -68,6 +69,7 @@ client.close()
     assert len({each.chain for each in sent}) == 86 + 76
 
 
+@pytest.mark.real_randomness
 @KINDS
 def test_no_child_draws_what_another_draws(path, kind):
     """Ids and outputs come from the operating system, with nothing kept between draws."""
@@ -99,6 +101,7 @@ for column in zip(*rows):
     run(FORK + code, path, "", kind)
 
 
+@pytest.mark.real_randomness
 @KINDS
 def test_forks_while_threads_record_and_send(path, tmp_path, kind):
     """Without hooks the child has its store, or it has none; it never waits for its parent."""
@@ -156,6 +159,7 @@ print(taken[0] + 1 + heard.count(b"a"))
     assert sum(sum(each.recordings.values()) for each in ledger.periods) == int(out)
 
 
+@pytest.mark.real_randomness
 def test_a_fork_without_hooks_amid_a_fork_with_them(path):
     """Whoever held the guard is a thread of the parent: the child goes on without it."""
     code = """
@@ -184,6 +188,7 @@ assert client.ledger().periods[0].recordings == {"trial/colour": 3}
     run(FORK + code, path, "", "no hooks")
 
 
+@pytest.mark.real_randomness
 def test_a_fork_that_waits_for_a_store_keeps_new_ones_away(path):
     """Made meanwhile, a store would be open in both processes."""
     code = """
@@ -217,6 +222,7 @@ assert made[0].record("colour", "a") is Outcome.ACCEPTED
     run(FORK + code, path, "")
 
 
+@pytest.mark.real_randomness
 def test_other_programs_started_while_threads_record(path, tmp_path):
     """By vfork and posix_spawn: they share the parent's memory until they are another program."""
     code = """
@@ -249,6 +255,7 @@ print(taken[0])
     assert sum(sum(each.recordings.values()) for each in ledger.periods) == int(out)
 
 
+@pytest.mark.real_randomness
 def test_what_is_started_inherits_no_file_of_the_device(path):
     """Else a program that goes on for long would keep a lock, or a file that was erased."""
     code = """
@@ -298,6 +305,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_multiprocessing(path, tmp_path, method):
     """Its children end without any hook at exit; what they have recorded is in the file."""
@@ -326,6 +334,7 @@ if sys.argv[2] == "kept":
 """
 
 
+@pytest.mark.real_randomness
 @MEMORIES
 @KINDS
 def test_generations_of_processes_each_notice_their_fork(path, memory, kind):
@@ -346,6 +355,7 @@ assert len({chain.chain for chain in client.ledger().pending}) == 8
     run(FORK + MEMORY + code, path, memory, kind)
 
 
+@pytest.mark.real_randomness
 @MEMORIES
 def test_a_child_forked_without_hooks_in_the_middle_of_a_recording_commits_nothing(path, memory):
     """By a signal handler, say, which then returns there in both processes."""
@@ -371,6 +381,7 @@ assert (len(ledger.pending), ledger.reserved) == (2, 4_000_000)
     run(MEMORY + code, path, memory)
 
 
+@pytest.mark.real_randomness
 @MEMORIES
 def test_every_thread_of_a_child_forked_without_hooks_notices(path, memory):
     """Also the one that looks while another has begun to look."""

@@ -181,6 +181,7 @@ def test_an_interrupt_amid_a_transaction_stays_one(path, use, function):
         assert other.consent is (Consent.WITHDRAWN if use == "withdraw_consent" else Consent.GIVEN)
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 @pytest.mark.parametrize("state", ["path", "NO_LIFETIME_BOUND"])
 def test_interrupts_at_any_instant(path, state):

@@ -473,6 +473,7 @@ def test_threads_count_together(path, drawn):
     assert client.ledger().reserved == cost(client)
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("kind", ["hooks", "no hooks"])
 def test_a_forked_child_has_no_count(path, kind):
     code = """
@@ -502,6 +503,7 @@ assert len({chain.chain for chain in ledger.pending}) == 2
     run(FORK + code + checks, path, kind)
 
 
+@pytest.mark.real_randomness
 def test_a_child_that_begins_to_count_keeps_its_parent_from_it(path):
     code = """
 client = device(items())

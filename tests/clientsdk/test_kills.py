@@ -14,6 +14,7 @@ from benchmarks.kills.witness import BrokenPromiseError, Witness
 from clientsdk.store.database import Access
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 def test_kills_at_random_instants():
     """Of three processes on one file; of one, test_crash_instants has every instant."""

@@ -251,10 +251,12 @@ for name, logger in logging.root.manager.loggerDict.items():
 """
 
 
+@pytest.mark.real_randomness
 def test_one_logger_tells_all_and_has_no_handlers(tmp_path):
     assert run(_LOGGERS, tmp_path / "device.db").splitlines() == ["clientsdk [] [] 0 True"]
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("failure", "error"),

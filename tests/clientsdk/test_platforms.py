@@ -53,6 +53,7 @@ def run(code: str, folder: object, *arguments: object, warning: str = "") -> str
     return done.stdout
 
 
+@pytest.mark.real_randomness
 def test_a_device_records_sends_to_a_log_and_starts_again(tmp_path):
     code = """
 for lifetime in range(3):
@@ -72,6 +73,7 @@ with Device(EmbeddedLogPublisher("log")) as client:
     run(code, tmp_path)
 
 
+@pytest.mark.real_randomness
 def test_a_thread_sends_what_is_due(tmp_path):
     code = """
 with Device(EmbeddedLogPublisher("log"), background=True) as client:
@@ -87,6 +89,7 @@ assert written()
     run(code, tmp_path)
 
 
+@pytest.mark.real_randomness
 def test_a_device_posts_to_a_collector(tmp_path):
     bodies = []
 
@@ -114,6 +117,7 @@ with Device(HttpPublisher(sys.argv[4])) as client:
     assert (told, len(bodies)) == ("1\n", 1)
 
 
+@pytest.mark.real_randomness
 def test_one_process_sends_at_a_time_and_the_guard_is_written_by_one(tmp_path):
     code = """
 from clientsdk.sending.lock import SendLock
@@ -149,6 +153,7 @@ assert written() == [b"a\\r\\n\\x1a"]
     run(code, tmp_path)
 
 
+@pytest.mark.real_randomness
 def test_a_damaged_file_is_set_aside(tmp_path):
     code = """
 with Device(MemoryPublisher()) as client:

@@ -13,6 +13,7 @@ from sotto.log.writer import partitions
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.real_randomness
 def test_processes_on_one_file_never_overspend_together(path):
     """Each counts what it was promised; the ledger holds them all, under the ceiling."""
     code = """
@@ -36,6 +37,7 @@ print(outcomes.count("accepted"), *set(outcomes))
     assert len({chain.chain for chain in ledger.pending}) == accepted
 
 
+@pytest.mark.real_randomness
 def test_processes_that_record_and_flush_at_once(path, tmp_path):
     log = tmp_path / "log"
     code = """
@@ -69,9 +71,11 @@ assert client.next_due() is None
     compiled = plan(metric("colour", "every", 40), metric("kept", "reservoir"), ceilings=VAST)
     totals = counted(reports(published(log)), [compiled])
     assert sorted(totals.values()) == sorted(p.spent for p in ledger.periods if p.spent)
+    # every draw: an invariant of the ledger.
     assert all(period.spent <= period.reserved for period in ledger.periods)
 
 
+@pytest.mark.real_randomness
 def test_a_ceiling_raised_elsewhere_ends_refusals_here(path):
     code = """
 here = device(metric("one"), metric("two"))
@@ -88,6 +92,7 @@ assert here.record("two", "a") is Outcome.ACCEPTED
 # Forks.
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("kind", ["hooks", "no hooks"])
 def test_a_child_goes_on_when_its_parent_has_closed_the_store(path, kind):
     """Without care the parent's close deletes the log with the child's commits."""
@@ -117,6 +122,7 @@ wait(pid)
     assert len({chain.chain for chain in ledger.pending}) == 26
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("kind", ["hooks", "no hooks"])
 def test_a_charge_in_a_child_survives_a_loss_of_power(path, kind):
     code = """
@@ -132,6 +138,7 @@ durable()
     run(FORK + code, path, kind)
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("kind", ["hooks", "no hooks"])
 def test_a_store_in_memory_stays_with_the_parent(path, kind):
     code = """
@@ -157,6 +164,7 @@ assert client.flush().sent == 2
     run(FORK + code, path, kind)
 
 
+@pytest.mark.real_randomness
 def test_a_fork_without_hooks_amid_a_transaction_leaves_the_child_without_a_store(path):
     code = """
 from clientsdk.store.database import Access
@@ -182,6 +190,7 @@ assert client.ledger().periods[0].recordings == {"trial/colour": 2}
     run(FORK + code, path, "no hooks")
 
 
+@pytest.mark.real_randomness
 def test_a_child_writes_a_partition_of_its_own(path, tmp_path):
     log = tmp_path / "log"
     code = """

@@ -223,6 +223,7 @@ def test_without_consent_or_switched_off_a_device_is_in_no_arm(path, monkeypatch
     assert not path.exists()
 
 
+@pytest.mark.real_randomness
 def test_another_process_sees_the_same_arm(path):
     client = device(segmented(), state=path)
     read, write = os.pipe()
@@ -238,6 +239,7 @@ def test_another_process_sees_the_same_arm(path):
     os.close(read), os.close(write)
 
 
+@pytest.mark.real_randomness
 def test_a_process_that_dies_leaves_segment_and_arm_as_they_were(path):
     compiled, clock = segmented(), FakeClock(START)
     if (child := os.fork()) == 0:

@@ -370,6 +370,7 @@ def test_switched_off_a_withdrawal_erases_what_was_kept_aside(tmp_path):
     assert not path.exists()
 
 
+@pytest.mark.real_randomness
 def test_a_child_of_a_fork_is_switched_off_like_its_parent(tmp_path):
     client = client_of(state=tmp_path / "device.db", settings=Settings(disabled=True))
     pid = os.fork()

@@ -98,6 +98,7 @@ def test_what_is_switched_off_is_counted_too():
     assert client.stats().refused == {Outcome.DISABLED: 1}
 
 
+@pytest.mark.real_randomness
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_of_a_fork_begins_to_count_anew(client):
     client.record("colour", "a")

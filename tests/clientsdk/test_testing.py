@@ -216,6 +216,7 @@ def test_a_client_draws_from_the_operating_system_whatever_it_is_given(monkeypat
     assert {type(each) for each in sources(SeededClient(small_plan(), seed=1))} != {SystemSource}
 
 
+@pytest.mark.real_randomness
 def test_what_draws_from_seeds_is_not_even_imported_by_an_app():
     code = (
         "import sys, clientsdk, clientsdk.typed, clientsdk.preview, clientsdk.settings\n"

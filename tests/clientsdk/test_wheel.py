@@ -137,6 +137,7 @@ def renamed(code: str) -> str:
     return code.replace("clientsdk", "sottovoce")
 
 
+@pytest.mark.real_randomness
 def test_it_holds_what_a_device_imports_and_no_more(wheel, tmp_path):
     (tmp_path / "plan.json").write_bytes(every_plan().to_json())
     path = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
@@ -148,6 +149,7 @@ def test_it_holds_what_a_device_imports_and_no_more(wheel, tmp_path):
     assert {top for top in tops if not top.endswith(".dist-info")} == {"sottovoce"}
 
 
+@pytest.mark.real_randomness
 def test_it_depends_on_nothing_and_brings_its_types(installed, tmp_path):
     code = (
         "from importlib.metadata import distributions, requires\n"
@@ -160,12 +162,14 @@ def test_it_depends_on_nothing_and_brings_its_types(installed, tmp_path):
     assert told == ["['sottovoce']", "[]", "True"]
 
 
+@pytest.mark.real_randomness
 def test_three_lines_are_enough_and_nothing_is_recorded_before_consent(installed, tmp_path):
     (tmp_path / "plan.json").write_bytes(small_plan().to_json())
     assert run(installed, "-I", "-W", "error", "-c", THREE_LINES, cwd=tmp_path) == "no_consent\n"
     assert not (tmp_path / "log").exists()
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("python", PYTHONS)
 def test_it_reports_on_every_python_what_the_tree_does(python, unpacked, tmp_path):
     """Beside packages of the app's own that bear our names, and without a warning."""
@@ -189,6 +193,7 @@ def test_it_reports_on_every_python_what_the_tree_does(python, unpacked, tmp_pat
     assert told == run(*command, cwd=tmp_path / "tree")
 
 
+@pytest.mark.real_randomness
 def test_an_error_names_the_package_that_the_app_ships(installed, tmp_path):
     signed = plan(authentication="required").to_json()
     (tmp_path / "plan.json").write_bytes(signed)
@@ -198,6 +203,7 @@ def test_an_error_names_the_package_that_the_app_ships(installed, tmp_path):
     assert "pip install 'sottovoce[signatures]' brings it" in told
 
 
+@pytest.mark.real_randomness
 def test_a_typed_app_is_checked_against_it_strictly_and_runs(installed, tmp_path):
     app = (HERE / "typed_consumer.py").read_text()
     (tmp_path / "typed_consumer.py").write_text(renamed(app))
@@ -217,6 +223,7 @@ def test_a_typed_app_is_checked_against_it_strictly_and_runs(installed, tmp_path
     assert found.stdout.count("[arg-type]") == 2
 
 
+@pytest.mark.real_randomness
 def test_both_distributions_fit_into_one_environment(wheel, installed, tmp_path):
     """An app's developer has the SDK, and the command that compiles plans: no file is in both."""
     copy = tmp_path / "source"

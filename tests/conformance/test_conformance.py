@@ -42,6 +42,7 @@ def test_all_vectors_pass(name: str) -> None:
     assert found
 
 
+@pytest.mark.real_randomness
 def test_the_command_prints_a_line_for_each_file() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.conformance", "plans.json", "identities"],

@@ -270,6 +270,7 @@ def test_versions_are_those_of_the_scripts() -> None:
     assert {images[name][1] for name in OURS} == {version[1]}
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize(
     ("service", "program"),
     [("prometheus", "prometheus"), ("postgres", str(installation() / "bin" / "postgres"))],

@@ -102,6 +102,7 @@ def afterwards():
         yield stack
 
 
+@pytest.mark.real_randomness
 def test_from_devices_to_estimates_with_faults(tmp_path, gateway, collector, afterwards):
     """Nothing is lost or counted twice, and no party sees more than its part."""
     seeds = {1: os.urandom(32), 2: os.urandom(32)}
@@ -186,6 +187,7 @@ def test_from_devices_to_estimates_with_faults(tmp_path, gateway, collector, aft
 
     rows = collector.estimates()
     assert {row["n"] for row in rows.values()} == {str(DEVICES)}, rows
+    # every draw: the devices' draws are seeded.
     assert float(rows["red"]["value"]) > float(rows["blue"]["value"]) > 0.2, rows
 
     stored = [

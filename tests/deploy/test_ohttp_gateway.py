@@ -104,6 +104,7 @@ def report(fields=(), authority: str = ORIGIN, path: str = "/v1/reports") -> byt
     return encode_request("POST", "https", authority, path, fields, b"content")
 
 
+@pytest.mark.real_randomness
 def test_the_gateway_forwards_the_message_and_nothing_about_who_sent_it(gateway, target):
     gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
     fields = [
@@ -130,6 +131,7 @@ def test_the_gateway_forwards_the_message_and_nothing_about_who_sent_it(gateway,
     ]
 
 
+@pytest.mark.real_randomness
 def test_the_gateway_asks_for_plans_and_says_nothing_about_who_asks(gateway, target):
     gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
     target.status, target.content = 200, bytes(range(256)) * 4096
@@ -143,6 +145,7 @@ def test_the_gateway_asks_for_plans_and_says_nothing_about_who_asks(gateway, tar
     assert len(target.asked) == 1
 
 
+@pytest.mark.real_randomness
 def test_the_gateway_takes_chacha20_too(gateway, target):
     gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
     keys = gateway.public_keys()[:-1] + b"\3"
@@ -150,6 +153,7 @@ def test_the_gateway_takes_chacha20_too(gateway, target):
     assert asked(gateway, report(), keys).status == 204
 
 
+@pytest.mark.real_randomness
 def test_what_the_collector_answers_comes_back_and_nothing_of_its_other_fields(gateway, target):
     gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
     target.status, target.content = 503, b'{"title":"overloaded"}'
@@ -166,6 +170,7 @@ def test_what_the_collector_answers_comes_back_and_nothing_of_its_other_fields(g
     assert len(target.asked) == 2
 
 
+@pytest.mark.real_randomness
 def test_the_gateway_forwards_to_its_collector_alone_and_survives_what_is_damaged(gateway, target):
     gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
     for other in ("127.0.0.1:22", "metadata.internal", f"{ORIGIN}:81", f"{ORIGIN}@other", ""):
@@ -203,6 +208,7 @@ def test_the_gateway_forwards_to_its_collector_alone_and_survives_what_is_damage
     assert gateway.log_file.read_bytes() == b""
 
 
+@pytest.mark.real_randomness
 def test_requests_that_wait_are_limited_by_their_bytes(gateway, target):
     """Anybody can send large ones, as many as they like."""
     gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
@@ -240,6 +246,7 @@ def attempts() -> Iterator[None]:
         time.sleep(0.02)
 
 
+@pytest.mark.real_randomness
 def test_many_devices_at_once_with_two_keys(gateway, target):
     gateway.folder.mkdir()
     gateway.write_keys({1: os.urandom(32), 2: os.urandom(32)})
@@ -259,6 +266,7 @@ def test_many_devices_at_once_with_two_keys(gateway, target):
     assert statuses == [204] * 200
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

@@ -17,6 +17,7 @@ from deploy.process import START_VARIABLE, Process, start_seconds, wait_until_re
 WAITS = "import sys; sys.stdin.read(); import time; time.sleep(600)"
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("name", ["plain", "with a space", "b\u00fcro"])
 def test_one_is_known_to_others_and_ended(tmp_path, monkeypatch, name):
     monkeypatch.setenv("LC_ALL", "C")
@@ -35,6 +36,7 @@ def test_one_is_known_to_others_and_ended(tmp_path, monkeypatch, name):
     assert starter.pid is None
 
 
+@pytest.mark.real_randomness
 def test_a_child_is_known_before_its_command_line_can_be_read(tmp_path):
     """Amid a start the system shows none, or that of the parent."""
     process = Process(tmp_path, "program", "not in its command line")
@@ -61,6 +63,7 @@ def test_starts_may_take_longer_on_a_busy_machine_and_as_long_as_is_said(monkeyp
             start_seconds(60)
 
 
+@pytest.mark.real_randomness
 def test_one_that_ends_or_is_never_ready_is_reported_with_its_last_error(tmp_path):
     process = Process(tmp_path, "program", "mark")
     process.start([sys.executable, "-c", "print('fine'); raise SystemExit('an ERROR here')"], {})

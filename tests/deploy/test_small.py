@@ -82,6 +82,7 @@ def children(pid: int) -> dict[str, int]:
     return found()
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")
 def test_reports_come_to_estimates_through_tls_and_an_interrupt_ends_all(tmp_path: Path) -> None:
@@ -103,6 +104,7 @@ def test_reports_come_to_estimates_through_tls_and_an_interrupt_ends_all(tmp_pat
     assert (tmp_path / "build/serve").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")
 def test_a_part_that_is_killed_is_started_again_and_none_outlives_the_supervisor(
@@ -295,6 +297,7 @@ def test_the_commands_of_the_containers_work_behind_caddy(tmp_path: Path) -> Non
             wait_until(lambda: counted(tmp_path / "state") == [sent] * 3)
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 def test_the_pages_of_the_containers_wait_for_the_job_and_are_for_who_has_the_token(
     tmp_path: Path,

@@ -107,6 +107,7 @@ def test_the_module_is_made_from_the_plan():
     assert Path(usage.__file__).read_text() == module_text(plan)
 
 
+@pytest.mark.real_randomness
 def test_what_one_run_of_a_command_recorded_the_next_ones_send(tmp_path):
     assert run(tmp_path, "tool", "show") == "show: done\n"
     assert recorded(tmp_path) == {}
@@ -188,6 +189,7 @@ SERVERS = {
 }
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("server", SERVERS)
 def test_workers_share_one_ledger_and_what_they_recorded_is_sent(tmp_path, server):
     (port,) = free_ports(1)
@@ -196,15 +198,17 @@ def test_workers_share_one_ledger_and_what_they_recorded_is_sent(tmp_path, serve
     with serving(tmp_path, *quiet, "-m", *SERVERS[server].format(port=port).split()):
         use(f"http://127.0.0.1:{port}")
     counts = recorded(tmp_path)
-    # Two a period, whoever takes them; the test may run over the end of one.
+    # every draw: two a period, whoever takes them; the test may run over the end of one.
     assert 2 <= counts["usage/route"] <= 4
     send_the_rest(tmp_path, counts["usage/route"])
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_a_job_loses_nothing_of_what_its_processes_recorded(tmp_path, start):
     agree(tmp_path)
     assert run(tmp_path, "job", "--start", start).startswith("40 pieces: ")
     counts = recorded(tmp_path)
+    # every draw: two a period, as above.
     assert 2 <= counts["usage/job_seconds"] <= 4
     send_the_rest(tmp_path, counts["usage/job_seconds"])

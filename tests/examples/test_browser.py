@@ -82,6 +82,7 @@ def node(script: str, given: object = None) -> Any:
     return json.loads(run.stdout)
 
 
+@pytest.mark.real_randomness
 @needs_node
 def test_draws_are_those_of_the_sdk_for_every_word() -> None:
     chain = THEME.mechanism.chain
@@ -105,6 +106,7 @@ def test_draws_are_those_of_the_sdk_for_every_word() -> None:
         assert outputs == expected
 
 
+@pytest.mark.real_randomness
 @needs_node
 def test_messages_are_byte_for_byte_those_of_the_sdk() -> None:
     rows = [
@@ -123,6 +125,7 @@ def test_messages_are_byte_for_byte_those_of_the_sdk() -> None:
         assert text == encode_message(PLAN.fingerprint, shard, [(THEME.index, [row])]).hex()
 
 
+@pytest.mark.real_randomness
 @needs_node
 def test_a_page_charges_before_it_sends_and_never_more_than_the_ceilings() -> None:
     told = node(
@@ -158,6 +161,7 @@ def test_a_page_charges_before_it_sends_and_never_more_than_the_ceilings() -> No
     )
 
 
+@pytest.mark.real_randomness
 @needs_node
 def test_a_browser_answers_in_one_period_of_each_cycle_of_its_panel() -> None:
     cycles = node(
@@ -176,6 +180,7 @@ def test_a_browser_answers_in_one_period_of_each_cycle_of_its_panel() -> None:
     assert {period for each in cycles for period in each} == set(range(15))
 
 
+@pytest.mark.real_randomness
 @needs_node
 def test_what_fails_is_sent_again_as_the_same_bytes_and_a_withdrawal_erases_it() -> None:
     posted, left, erased = node(
@@ -211,6 +216,7 @@ def test_what_fails_is_sent_again_as_the_same_bytes_and_a_withdrawal_erases_it()
     assert (erased["consent"], erased["pending"], erased["spent"]) == (False, [], 2_000_000)
 
 
+@pytest.mark.real_randomness
 @needs_node
 def test_reports_of_two_periods_leave_at_different_times() -> None:
     posted = node(
@@ -236,6 +242,7 @@ def test_reports_of_two_periods_leave_at_different_times() -> None:
     assert one != other
 
 
+@pytest.mark.real_randomness
 @needs_node
 @pytest.mark.parametrize("where", ["the same tab", "another tab"])
 def test_nothing_leaves_after_a_withdrawal_also_amid_a_batch(where) -> None:
@@ -263,6 +270,7 @@ def test_nothing_leaves_after_a_withdrawal_also_amid_a_batch(where) -> None:
     assert (posted, erased) == (1, [])
 
 
+@pytest.mark.real_randomness
 @needs_node
 def test_a_withdrawal_aborts_the_request_under_way() -> None:
     aborted = node(
@@ -287,6 +295,7 @@ def test_a_withdrawal_aborts_the_request_under_way() -> None:
     assert aborted == [True, "aborted"]
 
 
+@pytest.mark.real_randomness
 @needs_node
 def test_what_objects_inherit_is_neither_a_category_nor_a_metric() -> None:
     inherited = ["constructor", "toString", "__proto__", "hasOwnProperty", "valueOf"]
@@ -315,6 +324,7 @@ def test_what_objects_inherit_is_neither_a_category_nor_a_metric() -> None:
     assert refused == ["RangeError"] * len(symbols)
 
 
+@pytest.mark.real_randomness
 @needs_node
 def test_a_category_of_any_name_comes_into_the_page() -> None:
     text = TEXT.replace("[light, dark]", "[__proto__, constructor]")
@@ -362,6 +372,7 @@ ANSWERED = (
 )
 
 
+@pytest.mark.real_randomness
 @needs_node
 @pytest.mark.parametrize("answer", [[503, "1200"], [429, "86400"], [500, ""], "hangs up"])
 def test_no_answer_to_one_pseudonym_changes_when_another_s_messages_leave(answer) -> None:
@@ -386,6 +397,7 @@ def test_a_page_is_made_of_a_plan_that_it_can_report(tmp_path, capsys) -> None:
     assert "no metric that this page can report" in capsys.readouterr().err
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on the path")
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")

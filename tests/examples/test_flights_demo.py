@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 
 import pytest
+from statistical import check_at_least
 
 from examples.flights.demo import Demo, run
 from sotto.errors import ParameterError
@@ -26,6 +27,7 @@ def test_a_former_run_is_removed(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "demo").iterdir()] == [".sotto-demo"]
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 def test_a_small_fleet(tmp_path: Path) -> None:
     # In the week that counts some 30 have their turn; fewer than two only once in 10**14 runs.
@@ -38,22 +40,21 @@ def test_a_small_fleet(tmp_path: Path) -> None:
     equal, pseudonyms = findings.agreeing
     assert equal == pseudonyms - 2
     assert {one.reason for one in findings.revocations} == {"over_budget", "equivocation"}
-    assert all(one.accepted == 0 < one.spent for one in findings.revocations)
+    assert all(one.spent and not one.accepted for one in findings.revocations)
     same, windows = findings.equal_windows
-    assert same == windows > 40
+    assert same == windows > 40  # every draw: the flights decide how many there are.
     # Everything planted is in quarantine, and nothing else.
     assert findings.quarantine
     assert all(one.as_planted for one in findings.quarantine)
-    # Here only gross errors count: of 95 % of some 350 intervals, of which those of one window
-    # depend on each other (say 100 that do not), nine standard deviations fewer.
+    # Intervals of one window depend on each other: some 350 say as much as 100 that do not.
     together = findings.coverage[-1]
-    assert together.total > 100
-    assert together.hits > 0.75 * together.total
+    assert together.total > 100  # every draw: each window has several intervals.
+    check_at_least(100 * together.hits // together.total, 100, 0.95)
     for one in findings.sharpening:
         assert one.releases[-1].by_level[:-1] == (0, 0)
-        widths = [r.seen.high - r.seen.low for r in one.releases]
-        assert widths[-1] < widths[0] / 2
     with (tmp_path / "demo" / "truth.csv").open() as file:
         assert len(list(csv.reader(file))) == 1 + findings.totals.chains
+    # every draw: charts and tables have a size.
     assert (tmp_path / "demo" / "report.html").stat().st_size > 100_000
+    # every draw: as above.
     assert (tmp_path / "demo" / "results.html").stat().st_size > 100_000

@@ -36,7 +36,7 @@ def test_a_topic_gives_what_a_log_with_the_same_records_gives(broker, topic, tmp
     other = aggregated(broker, topic, tmp_path / "of-topic")
     assert contents(tmp_path / "of-log") == contents(tmp_path / "of-topic")
     assert (one.tally, one.rejects) == (other.tally, other.rejects)
-    assert other.runs == one.runs >= 2
+    assert other.runs == one.runs >= 2  # every draw: there are more than 30 reports.
     assert other.tally.reports == sent == 2 * DEVICES
     assert (other.tally.counted, other.rejects) == (DEVICES, {"malformed": 3})
 

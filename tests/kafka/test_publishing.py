@@ -72,6 +72,7 @@ def test_each_message_is_in_its_shards_partition_with_the_brokers_time(profile, 
     records = read_all(broker, topic)
     assert sorted(record.value[-1] for record in records) == list(range(64))
     assert all(record.partition == record.value[-1] % topic.partitions for record in records)
+    # every draw: the broker's time.
     assert all(before - 1 <= record.timestamp <= after + 1 for record in records)
     assert {record.timestamp_type for record in records} == {1}
 
@@ -205,7 +206,7 @@ def test_a_broker_killed_while_it_is_sent_to_loses_nothing_acknowledged(local, b
     bursts.join(600)
     publisher.close()
     assert not waiting
-    assert longest < 60
+    assert longest < 60  # every draw: a time.
     found = keys(read_all(broker, topic))
     assert len({key[:4] for key in found}) == len(set(found)) == DEVICES
     assert {record.value for record in read_all(broker, bursts_topic)} == bursts.acknowledged

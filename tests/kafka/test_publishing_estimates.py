@@ -94,14 +94,14 @@ def job(broker, topic, tmp_path):
 def test_a_sink_has_what_the_run_has(job, capsys):
     job.send(12)
     done = job.aggregate()
-    assert done.runs >= 2
+    assert done.runs >= 2  # every draw: so many reports take two runs.
     assert done.unpublished == ""
     first = job.sink()
     assert first.poison == first.lost == first.applied.others == first.applied.refused == 0
     job.check()
     job.send(3)
     job.aggregate()
-    assert job.sink().applied.written > 0
+    assert job.sink().applied.written
     job.check()
     assert job.sink() == Transferred()
     assert main(["estimates", "--database", job.url]) == 0
@@ -140,7 +140,8 @@ def test_a_run_killed_between_projection_and_publishing_publishes_what_is_missin
     (job.state / "published.json").unlink()
     job.aggregate()
     again = job.sink()
-    assert again.applied.stale == again.records > 0
+    assert again.records
+    assert again.applied.stale == again.records
     job.check()
 
 
@@ -173,7 +174,7 @@ def test_a_broker_that_is_away_neither_blocks_nor_undoes_a_commit(job):
     began = time.monotonic()
     away = job.aggregate(at=Broker("127.0.0.1:1"))
     assert time.monotonic() - began < PATIENCE
-    assert away.runs >= 2
+    assert away.runs >= 2  # every draw: so many reports take two runs.
     assert "Connection refused" in away.unpublished
     assert results(of_state(job.state))["estimates"]
     back = job.aggregate()
@@ -226,14 +227,14 @@ def test_the_same_in_postgresql_while_that_goes_and_comes_back(job):
             DocumentDatabase(job.url) as database,
             Transfer(job.broker, job.estimates, database) as sink,
         ):
-            assert sink.run().applied.written > 0
+            assert sink.run().applied.written
             server.stop(crash=True)
             job.send(3)
             job.aggregate()
             with pytest.raises(ProjectionError, match="Connection refused"):
                 sink.run()
             server.start()
-            assert sink.run().applied.written > 0
+            assert sink.run().applied.written
             assert sink.run() == Transferred()
         job.check()
     finally:

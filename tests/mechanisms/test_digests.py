@@ -41,6 +41,7 @@ def test_it_is_that_of_hashlib(length: int) -> None:
     assert sha256(content) == hashlib.sha256(content).digest()
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("how", ["with", "without"])
 def test_it_is_the_same_where_the_interpreter_brings_none(how: str) -> None:
     told = subprocess.run(

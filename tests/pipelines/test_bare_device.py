@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from every_type import KINDS, every_plan, plan_text
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,7 @@ def run(script: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.real_randomness
 def test_every_metric_is_recorded_and_sent(tmp_path):
     (tmp_path / "plan.json").write_bytes(every_plan().to_json())
     script = """
@@ -46,6 +48,7 @@ with Client(sys.argv[1], state=NO_LIFETIME_BOUND, publisher=publisher, clock=clo
     assert sent == metrics == len(KINDS)
 
 
+@pytest.mark.real_randomness
 def test_every_plan_is_chosen_for_compiled_and_checked(tmp_path):
     named = plan_text()
     open_ = "\n".join(line for line in named.splitlines() if "mechanism" not in line) + "\n"

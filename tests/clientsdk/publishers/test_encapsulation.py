@@ -78,6 +78,7 @@ os.write(1, configuration.encapsulate(b"request")[0][7:39].hex().encode() + b"\\
 """
 
 
+@pytest.mark.real_randomness
 def test_forked_processes_share_no_key():
     command = [sys.executable, "-c", FORKS, CONFIGURATION.hex()]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:

@@ -118,6 +118,7 @@ def test_no_session_is_resumed(authority, known, monkeypatch):
         assert resumed[4:] == [False, True]
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 def test_a_collector_without_a_proxy(authority, known, tmp_path):
     certificate, key = tmp_path / "certificate", tmp_path / "key"

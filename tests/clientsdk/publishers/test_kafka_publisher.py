@@ -163,6 +163,7 @@ def test_a_wrong_number_of_partitions_is_refused(cluster):
     publisher.close()
 
 
+@pytest.mark.real_randomness
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_child_of_a_fork_has_connections_of_its_own(cluster):
     publisher = KafkaPublisher(cluster, TOPIC, timeout=600)
@@ -340,6 +341,7 @@ def test_bad_parameters_are_refused(arguments, message):
         KafkaPublisher(given.pop("broker"), given.pop("topic"), **given)
 
 
+@pytest.mark.real_randomness
 def test_the_sdk_does_not_import_kafka_and_its_absence_is_told():
     script = (
         "import sys, clientsdk\n"

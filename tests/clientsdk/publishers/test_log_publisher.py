@@ -266,6 +266,7 @@ def wait_for_a_later_time_than(times, probe):
         assert time.monotonic() < deadline
 
 
+@pytest.mark.real_randomness
 def test_a_process_that_is_killed_leaves_nothing_but_segments(tmp_path):
     code = """
 import signal

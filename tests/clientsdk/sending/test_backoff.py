@@ -68,6 +68,7 @@ assert "logging" {there} sys.modules
 """
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize(
     ("first", "there", "told"),
     [

@@ -13,6 +13,7 @@ from scripts import published, run, start
 from clientsdk.sending.lock import SUFFIX, SendLock
 
 
+@pytest.mark.real_randomness
 def test_senders_in_the_background_of_several_workers_send_nothing_twice(path, tmp_path):
     """They wake at the same moment."""
     code = """
@@ -42,6 +43,7 @@ for pid in workers:
     assert len({report.chain for report in sent}) == 60
 
 
+@pytest.mark.real_randomness
 def test_a_process_that_is_killed_has_no_turn(path):
     first = start(
         """
@@ -64,6 +66,7 @@ time.sleep(600)
     turn.release()
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("kind", ["hooks", "no hooks"])
 def test_a_child_neither_ends_nor_keeps_its_parents_turn(path, kind):
     code = """

@@ -75,6 +75,7 @@ def test_nothing_is_published_before_it_is_due(recorded, monkeypatch):
     assert publisher.messages == []
 
 
+@pytest.mark.real_randomness
 def test_a_preloaded_app_forks_and_each_process_goes_on(recorded, tmp_path):
     code = """
 from clientsdk.sending.worker import NAME

@@ -48,6 +48,7 @@ def senders():
     return [thread for thread in threading.enumerate() if thread.name == "sotto-sender"]
 
 
+@pytest.mark.real_randomness
 def test_making_a_client_opens_no_socket_and_starts_no_thread(path):
     code = """
 import warnings
@@ -65,6 +66,7 @@ assert threading.active_count() == 1
     run(code, path)
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("background", [False, True])
 def test_a_client_that_is_dropped_before_anything_waits_is_gone_at_once(path, background):
     code = """
@@ -565,6 +567,7 @@ def quick(publisher, **options):
 """
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("kind", ["hooks", "no hooks"])
 @pytest.mark.parametrize("moment", ["before", "amid", "after"])
 def test_parent_and_child_have_a_thread_each(path, kind, moment):
@@ -602,6 +605,7 @@ client.close(PATIENCE)
     run(QUICK + FORK + code, path, moment, kind)
 
 
+@pytest.mark.real_randomness
 def test_signal_handlers_record_flush_and_close(path):
     code = """
 import signal

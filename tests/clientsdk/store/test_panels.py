@@ -103,6 +103,7 @@ def test_metrics_of_one_size_have_their_turn_together():
     }
 
 
+@pytest.mark.real_randomness
 def test_processes_on_one_file_have_one_turn_together(path):
     code = """
 now = 2912 * WEEK
@@ -130,7 +131,7 @@ print(*sorted(outcomes))
         panel = panels.read(connection)
         (recorded,) = connection.execute("SELECT count(*) FROM ledger WHERE reserved > 0")
     # A process whose clock is behind records in the period of the file.
-    assert len(accepted) == recorded[0] <= 4
+    assert len(accepted) == recorded[0] <= 4  # every draw: 52 / 13.
     with closing(sqlite3.connect(path)) as connection:
         found = [period for (period,) in connection.execute("SELECT period FROM ledger")]
     assert all(panel.is_turn(13, period) for period in found)

@@ -91,6 +91,7 @@ print(client._store.identity.pseudonym.hex())
 """
 
 
+@pytest.mark.real_randomness
 def test_processes_that_turn_a_period_over_at_once_agree(tmp_path):
     both = """
 import subprocess

@@ -582,6 +582,7 @@ def test_a_lost_file_of_another_collector(path):
         device(path, seed=2, collector="someone.else")
 
 
+@pytest.mark.real_randomness
 def test_two_processes_find_the_damage_at_once(path):
     live(path)
     overwrite(path, 0)

@@ -30,6 +30,7 @@ def remove(path):
         file.unlink()
 
 
+@pytest.mark.real_randomness
 def test_a_relative_path_means_the_file_it_meant_at_first(tmp_path):
     """A daemon changes its directory and forks."""
     code = """

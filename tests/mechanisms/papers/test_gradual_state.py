@@ -100,6 +100,7 @@ def _relax_in_child(state: RelaxationState, answers: Any) -> None:
         answers.put(str(error))
 
 
+@pytest.mark.real_randomness
 def test_a_fork_of_the_process_cannot_go_on() -> None:
     context = multiprocessing.get_context("fork")
     state, answers = state_of("grr2", 0, SeededSource(1)), context.SimpleQueue()

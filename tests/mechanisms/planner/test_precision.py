@@ -37,6 +37,7 @@ def label(spec: Any, level: int) -> str:
     return f"{spec} rung {level}, seed {SEED}"
 
 
+@pytest.mark.real_randomness
 def test_what_needs_no_arrays_is_said_without_numpy() -> None:
     code = """
 import sys
@@ -59,6 +60,7 @@ except ParameterError:
     here = top.precision(0, Assumed(share=0.1), 1.0).standard_error(1)
     assert (float(error), asked) == (here, "candidates")
     grr = build({"name": "grr", "domain_size": 6}, [1_000_000], "m")
+    # every draw: two formulas, of which nothing is drawn.
     assert here == pytest.approx(grr.precision(0, Assumed(share=0.1), 1.0).standard_error(1))
 
 

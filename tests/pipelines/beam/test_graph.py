@@ -49,6 +49,7 @@ def test_all_metric_types(tmp_path):
     assert outcome_of(tmp_path)._asdict() == wanted._asdict()
 
 
+@pytest.mark.real_randomness
 def test_hashes_of_python_play_no_part(tmp_path):
     write(tmp_path / "log", records("epochs", 0))
     program = [sys.executable, "-m", "sotto.cli", *command(tmp_path, small_plans())]

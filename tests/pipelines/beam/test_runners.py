@@ -122,6 +122,7 @@ def log(tmp_path_factory):
     return write(tmp_path_factory.mktemp("runners") / "log", honest(10, 3, 11) + faulty(12))
 
 
+@pytest.mark.real_randomness
 def test_another_runner_makes_the_same_files(log, tmp_path):
     """With Beam's job service and its workers, as an engine has them; here in this process."""
     one, other = tmp_path / "one", tmp_path / "other"
@@ -136,6 +137,7 @@ def test_another_runner_makes_the_same_files(log, tmp_path):
     assert said[-1].startswith("done after ")
 
 
+@pytest.mark.real_randomness
 def test_workers_read_topics_by_themselves(log, tmp_path, monkeypatch):
     """What the driver has kept of a topic is of no use to them, and is let go."""
     cluster = FakeCluster("reports-e1-p2")
@@ -147,6 +149,7 @@ def test_workers_read_topics_by_themselves(log, tmp_path, monkeypatch):
     assert aggregate(source, tmp_path / "state", plans()).runs == 0
 
 
+@pytest.mark.real_randomness
 def test_what_a_worker_raises_is_the_reason(log, tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -157,6 +160,7 @@ def test_what_a_worker_raises_is_the_reason(log, tmp_path, monkeypatch):
         aggregate(log, tmp_path / "state", plans(), runner=Runner(HERE))
 
 
+@pytest.mark.real_randomness
 def test_workers_that_do_not_reach_the_files_are_told_of(log, tmp_path, monkeypatch):
     def nowhere(*_: object) -> None:
         raise FileNotFoundError
@@ -169,6 +173,7 @@ def test_workers_that_do_not_reach_the_files_are_told_of(log, tmp_path, monkeypa
         aggregate(log, tmp_path / "state", plans(), runner=Runner(HERE))
 
 
+@pytest.mark.real_randomness
 def test_what_a_worker_finds_is_the_reason(log, tmp_path):
     """And the run stays undertaken."""
     state = tmp_path / "state"

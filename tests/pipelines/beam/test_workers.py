@@ -135,6 +135,7 @@ def lives(pid: int) -> bool:
     return said.strip() != "" and not said.startswith("Z")
 
 
+@pytest.mark.real_randomness
 def test_a_worker_ends_when_its_runner_closes_the_connection(pool, runners):
     one, other = (runners() for _ in range(2))
     ending, staying = started(pool, "1-1", one.address), started(pool, "1-1", other.address)
@@ -144,6 +145,7 @@ def test_a_worker_ends_when_its_runner_closes_the_connection(pool, runners):
     assert pool.children == [staying]
 
 
+@pytest.mark.real_randomness
 def test_a_runner_is_told_that_its_worker_has_not_reached_it(pool):
     """It would wait for one that it was promised, and its job would run and read nothing."""
     (port,) = free_ports(1)
@@ -151,6 +153,7 @@ def test_a_runner_is_told_that_its_worker_has_not_reached_it(pool):
     assert pool.children == []
 
 
+@pytest.mark.real_randomness
 def test_a_runner_is_told_that_its_worker_died_on_the_way(pool, silent):
     with ThreadPoolExecutor(1) as threads:
         answer = threads.submit(start, pool, "1", silent)
@@ -160,6 +163,7 @@ def test_a_runner_is_told_that_its_worker_died_on_the_way(pool, silent):
         assert "worker 1 ended before it was connected" in answer.result(PATIENCE)
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_workers_end_with_their_pool(pool, runner, number):
     workers = [started(pool, name, runner) for name in ("1", "2")]

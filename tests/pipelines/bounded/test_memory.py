@@ -31,6 +31,8 @@ def faults(how: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 def test_memory_is_kept():
+    # every draw: page faults.
     assert faults("keep") < faults("default") / 4

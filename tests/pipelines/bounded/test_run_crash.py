@@ -79,6 +79,7 @@ def test_a_run_takes_these_steps(world):
     assert kept == {"plans", "attempts", "states", "logs", "counts", "quarantine"}
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "occurrence"), [(step, 1 + number % 2) for number, step in enumerate(STEPS)]
@@ -89,6 +90,7 @@ def test_a_run_stopped_at_any_step_goes_on(world, server, step, occurrence):
     world.check(state)
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 @pytest.mark.parametrize("occurrence", range(1, 30, 6))
 def test_a_run_stopped_within_any_write_goes_on(world, server, occurrence):
@@ -97,6 +99,7 @@ def test_a_run_stopped_within_any_write_goes_on(world, server, occurrence):
     world.check(state)
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 def test_a_run_killed_again_and_again_goes_on(world, server):
     source, state = random.Random(SEED), world.new_state()
@@ -109,6 +112,7 @@ def test_a_run_killed_again_and_again_goes_on(world, server):
     world.check(state)
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["begun", "MANIFEST.json written"])
 def test_a_restart_takes_what_was_undertaken_though_the_log_has_grown(tmp_path, server, step):

@@ -92,6 +92,7 @@ def shown(program: str, profile: str, script: str) -> str:
     return html.unescape(found[1])
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("allowed", [True, False], ids=["any", "others"])
 def test_a_page_sends_reports(tmp_path, allowed):
     program = shutil.which("chromium") or shutil.which("google-chrome")

@@ -11,6 +11,7 @@ from live_collector import LiveCollector
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.real_randomness
 @needs_schemathesis
 def test_the_collector_keeps_to_its_description(tmp_path):
     with LiveCollector(tmp_path) as collector:

@@ -34,7 +34,7 @@ from pipelines.collector.keys import drop_key, new_key
 from sotto.cli import main
 from sotto.wire.format import decode_message
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.real_randomness]
 
 CANARY = "c4n4ry"
 #: Of loopback too, and in no other address.
@@ -228,7 +228,7 @@ def test_a_trickling_body_is_answered_and_cut_off(impatient):
 def test_an_endless_head_is_cut_off_for_its_length(collector):
     with collector.connect() as connection:
         connection.sendall(b"POST /v1/reports HTTP/1.1\r\nX: ")
-        # Beside what is in buffers.
+        # every draw: parts of 64 KiB, beside what is in buffers.
         assert cut_off(connection, b"a" * 65536, 0) < 500
 
 
@@ -242,7 +242,7 @@ def test_what_is_around_chunks_is_cut_off_for_its_length(collector, begin, part)
     with collector.connect() as connection:
         head = b"POST /v1/reports HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
         connection.sendall(head + begin)
-        # Beside what is in buffers.
+        # every draw: parts of 64 KiB, beside what is in buffers.
         assert cut_off(connection, part, 0) < 500
 
 

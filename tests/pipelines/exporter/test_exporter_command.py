@@ -58,6 +58,7 @@ def test_nothing_there_yet_is_no_error(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.real_randomness
 def test_it_serves_on_loopback_until_it_is_told_to_stop(served):
     process, url = served
     assert url.startswith("http://127.0.0.1:")

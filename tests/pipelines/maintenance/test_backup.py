@@ -97,6 +97,7 @@ def test_on_a_file_system_without_links_files_are_copied(world, tmp_path, monkey
     assert check(tmp_path / "state.tar") == check(world.file)
 
 
+@pytest.mark.real_randomness
 @pytest.mark.parametrize("moment", ["linked", "written", "checked"])
 def test_a_backup_that_is_killed_leaves_no_file_under_its_name(
     world, tmp_path, monkeypatch, moment
@@ -118,6 +119,7 @@ def test_a_backup_that_is_killed_leaves_no_file_under_its_name(
     assert committed(state) == committed(world.done)
 
 
+@pytest.mark.real_randomness
 def test_a_restore_that_is_killed_leaves_no_directory(world, tmp_path, monkeypatch):
     child = os.fork()
     if child == 0:
@@ -140,6 +142,7 @@ def test_a_directory_is_restored_where_one_is(world, tmp_path, monkeypatch):
         restore(world.file, "state")
 
 
+@pytest.mark.real_randomness
 def test_a_mount_point_is_filled_and_may_be_after_an_interruption(world, tmp_path, monkeypatch):
     mounted = tmp_path / "mounted"
     (mounted / "lost+found").mkdir(parents=True)

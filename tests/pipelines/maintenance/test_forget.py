@@ -244,6 +244,7 @@ def test_a_restored_backup_brings_nobody_back(world, tmp_path):
     assert counted(tmp_path / "all") == counted(world.state)
 
 
+@pytest.mark.real_randomness
 def test_a_restore_that_is_killed_while_it_forgets_is_done_again(world, tmp_path, monkeypatch):
     state, file = world.copy(), tmp_path / "state.tar"
     backup(state, file)

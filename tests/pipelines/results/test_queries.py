@@ -43,6 +43,7 @@ def test_documented_queries_give_the_same_rows_in_sqlite_and_duckdb(
     assert lengths == [4, 3, 3, 0, 0, 3]
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 def test_the_notebook_goes_from_a_job_of_its_own_to_plots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

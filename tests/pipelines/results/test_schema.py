@@ -25,6 +25,7 @@ uvicorn.run(app, port=int(sys.argv[2]), log_level="warning", access_log=False)
 """
 
 
+@pytest.mark.real_randomness
 @needs_schemathesis
 def test_the_interface_keeps_to_its_description(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path / 'results.db'}"

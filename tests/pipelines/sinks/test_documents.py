@@ -168,6 +168,7 @@ def test_nothing_but_a_format_error_comes_of_a_changed_field(data):
         parse(key, json.dumps(said).encode())
 
 
+@pytest.mark.real_randomness
 def test_what_publishes_and_watches_needs_no_engine():
     code = """if True:
         import importlib, sys

@@ -96,6 +96,7 @@ def test_it_is_linked_only_where_somebody_looks_and_never_public(results):
     assert "/alerts" not in Html(ask(public, "/").text).values("href")
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 def test_sotto_serve_sends_what_it_finds_and_ends_when_it_is_told(results, tmp_path):
     arrived, received = threading.Event(), []

@@ -15,6 +15,7 @@ from invented_results import PLAN, write_results
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.real_randomness,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path"),
 ]
 
@@ -91,7 +92,7 @@ def test_an_analyst_clicks_from_the_overview_to_an_earlier_window(open_page, add
     page.get_by_role("link", name="theme").click()
     page.get_by_role("heading", level=1, name="theme").wait_for()
     page.wait_for_load_state()
-    assert page.get_by_role("img").count() >= 5
+    assert page.get_by_role("img").count() >= 5  # every draw: results are invented.
     page.get_by_label("Window", exact=True).select_option("2 Jan 2025")
     page.get_by_role("button", name="Show").click()
     page.wait_for_url("**?window=1735776000000")
@@ -136,7 +137,9 @@ def test_pages_and_charts_have_a_dark_and_a_light_form(open_page, address):
     })"""
     light = open_page(f"{address}{THEME}", color_scheme="light").evaluate(brightness)
     dark = open_page(f"{address}{THEME}", color_scheme="dark").evaluate(brightness)
+    # every draw: colours of the style sheet.
     assert light[0] > 600 > 400 > light[1]
+    # every draw: likewise.
     assert dark[0] < 200 < 400 < dark[1]
 
 

@@ -118,6 +118,7 @@ def test_compile_writes_what_devices_read(capsys, plan_file):
     assert plan.fingerprint.hex() in out
 
 
+@pytest.mark.real_randomness
 def test_compile_writes_to_standard_output(plan_file):
     done = command("plan", "compile", plan_file, "-o", "-")
     plan = parse_plan(PLAN_YAML).compile()
@@ -240,6 +241,7 @@ def test_help_teaches(capsys, arguments, monkeypatch):
         assert "examples:" in out
 
 
+@pytest.mark.real_randomness
 def test_help_lists_every_command_without_importing_what_is_heavy():
     code = (
         "import sys, sotto.cli\n"
@@ -313,6 +315,7 @@ def command(*arguments, **options):
     )
 
 
+@pytest.mark.real_randomness
 def test_a_reader_that_goes_away_is_no_error(plan_file):
     reading, writing = os.pipe()
     os.close(reading)
@@ -327,6 +330,7 @@ def test_a_reader_that_goes_away_is_no_error(plan_file):
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.real_randomness
 def test_an_interrupt_is_quiet(tmp_path):
     fifo = tmp_path / "plan.yaml"
     os.mkfifo(fifo)
@@ -345,6 +349,7 @@ def test_an_interrupt_is_quiet(tmp_path):
         assert waiting.stderr.read() == b""
 
 
+@pytest.mark.real_randomness
 def test_a_device_needs_the_standard_library_alone(tmp_path):
     code = """
 import sys

@@ -60,6 +60,7 @@ def errors(process: subprocess.Popen[str]) -> list[str]:
             process.kill()
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 def test_our_error_is_the_only_line_but_for_whoever_asks(rude: str, tmp_path: Path) -> None:
     both = [aggregate(rude, tmp_path), aggregate(rude, tmp_path, "ERROR")]
@@ -71,6 +72,7 @@ def test_our_error_is_the_only_line_but_for_whoever_asks(rude: str, tmp_path: Pa
     assert last.startswith("sotto: error: ")
 
 
+@pytest.mark.real_randomness
 def test_what_is_asked_for_is_a_level(rude: str, tmp_path: Path) -> None:
     (line,) = errors(aggregate(rude, tmp_path, "loud"))
     assert "SOTTO_KAFKA_LOG='loud' must be one of INFO" in line

@@ -348,6 +348,7 @@ def test_what_follows_a_damaged_record_is_seen_once_it_is_whole(tmp_path):
     assert [type(item) for item in reader.records(end)] == [Corrupt, Record]
 
 
+@pytest.mark.real_randomness
 def test_one_writer_a_partition(tmp_path):
     with LogWriter(tmp_path, "a") as log:
         with pytest.raises(PublishError, match="held by another writer"):
@@ -368,6 +369,7 @@ def test_one_writer_a_partition(tmp_path):
     assert partitions(tmp_path / "none") == ()
 
 
+@pytest.mark.real_randomness
 def test_a_child_process_does_not_write(tmp_path):
     with LogWriter(tmp_path, "a") as log:
         log.append(b"parent", 0)
@@ -511,6 +513,7 @@ def test_when_bytes_are_forced_to_disk(tmp_path, monkeypatch, mode, forced):
         log.append(b"x", 0)
 
 
+@pytest.mark.real_randomness
 def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path):
     code = (
         "import sys\n"

@@ -181,6 +181,7 @@ def test_a_module_does_not_replace_its_plan(folder, capsys):
     assert "is the plan itself" in capsys.readouterr().err
 
 
+@pytest.mark.real_randomness
 def test_ruff_leaves_it_as_it_is(folder):
     for command in (["format", "--diff"], ["check"]):
         done = subprocess.run(
