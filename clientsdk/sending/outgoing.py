@@ -84,8 +84,9 @@ class Outgoing:
         self.settle(self._now())
         with self._store.transaction(READ) as connection:
             soonest, counted = outbox.next_due(connection, after), self._counter.next_due()
-            if soonest is None or (counted is not None and counted < soonest):
-                soonest = counted
+            # What could not be settled, such as on a full disk, stays due.
+            if counted is not None and (after is None or counted > after):
+                soonest = counted if soonest is None else min(soonest, counted)
             self._store.outbox.soonest = NEVER if soonest is None else soonest
         return soonest
 

@@ -41,6 +41,8 @@ from sotto.wire.signatures import SEED_BYTES, Signer, require_signatures
 BATCH = 4096
 #: Milliseconds after which the end of a wait counts as missed: the device slept, or was off.
 MISSED = 60_000
+#: Failures in a row beyond which no wait becomes longer.
+MANY = 31
 _NO_IDENTITY = Identity(b"")
 _new = tuple.__new__
 _period_and_plan = attrgetter("period", "plan")
@@ -61,10 +63,10 @@ class Report(NamedTuple):
 
 
 class Due(NamedTuple):
-    """What is due of one pseudonym, in ms."""
+    """How many ms are left until the first due chain of one pseudonym is too late."""
 
-    left: int | None  #: Time until the first chain is too late; None if all are.
-    newest: int  #: When the last of them came due.
+    left: int | None  #: Of all; None if all are too late already.
+    untried: int | None  #: Of those that came due since the last attempt; None if there are none.
 
 
 class Batch(NamedTuple):
@@ -156,7 +158,7 @@ class Sender:
             only, more = self._choose(now, task) if task.one_pseudonym else (None, True)
             attempt = only
             while more and error is None:
-                batch = self._charge(now, only)
+                batch = self._charge(now, only, task.through)
                 if batch.lapses is not NO_LAPSES:
                     task.lapses += batch.lapses
                 delivered, error = self._publish(batch, task)
@@ -166,7 +168,7 @@ class Sender:
         except SottoError as failure:
             error = failure
         if attempt is not None:
-            self._conclude(attempt, now + 1000 * int(monotonic() - begun), task, error)
+            self._conclude(attempt, now, 1000 * int(monotonic() - begun), task, error)
         return error or next(iter(self._unreadable.values()), None)
 
     def _choose(self, now: int, task: FlushTask) -> tuple[Pseudonym | None, bool]:
@@ -179,18 +181,18 @@ class Sender:
         attempt failed waits by itself, and takes no turn from another. A pseudonym whose chains
         are all too late has nothing to send: they are erased, and nothing rests.
         """
-        due, resolution = self._due(now)
+        kept = {name: wait for name, wait in self._lock.waits.items() if wait.since <= now}
+        due, resolution = self._due(now, kept)
         window = max(task.window, resolution)
         slack = {name: each.left for name, each in due.items() if each.left is not None}
         for lapsed in sorted(due.keys() - slack.keys()):
             task.lapses += self._charge(now, lapsed).lapses
-        waits = self._kept_waits(slack, now, window, task)
-        untried = {
-            pseudonym: left
-            for pseudonym, left in slack.items()
-            if pseudonym not in waits or due[pseudonym].newest > waits[pseudonym].since
-        }
+        # Only what no attempt has failed for: what one pseudonym is answered is no part of it.
+        untried = {name: each.untried for name, each in due.items() if each.untried is not None}
+        waits = {name: wait for name, wait in kept.items() if name in slack}
         chosen = self._turn(untried, now, window, task)
+        if task.backs_off:
+            self._delay_missed(waits, slack, now, window, alone=not untried and not task.rest)
         if chosen in waits:
             waits[chosen] = waits[chosen]._replace(since=now)
             if waits[chosen].until > now:
@@ -198,6 +200,9 @@ class Sender:
         if chosen is None:
             ready = [pseudonym for pseudonym, wait in waits.items() if wait.until <= now]
             chosen = min(ready, key=lambda each: waits[each].until, default=None)
+            if chosen is not None:
+                # What came due since has a turn of its own.
+                task.through = waits[chosen].since
         self._keep_waits(waits, now, task)
         if chosen is not None:
             task.slack = slack[chosen]
@@ -224,20 +229,27 @@ class Sender:
             task.rest = (until - now) / 1000
         return chosen
 
-    def _kept_waits(
-        self, slack: dict[Pseudonym, int], now: int, window: int, task: FlushTask
-    ) -> dict[Pseudonym, Wait]:
-        """Return the waits that still hold, with another end where it was missed by far."""
-        waits = {}
-        for pseudonym, wait in self._lock.waits.items():
-            # Where the clock was set back, it would last too long.
-            if pseudonym in slack and wait.since <= now:
-                if task.backs_off and wait.until < now - MISSED:
-                    # Several may have been missed, and must not be sent together now.
-                    most = min(window, slack[pseudonym] // 2)
-                    wait = wait._replace(until=now + int(most * backoff.chance()))
-                waits[pseudonym] = wait
-        return waits
+    def _delay_missed(
+        self,
+        waits: dict[Pseudonym, Wait],
+        slack: dict[Pseudonym, int],
+        now: int,
+        window: int,
+        *,
+        alone: bool,
+    ) -> None:
+        """Give waits whose ends were missed by far other ends: they must not be sent together.
+
+        Where they are ``alone``, with nothing else that may go beside them, one goes now. An app
+        that runs for moments at a time would else miss each end.
+        """
+        ready = sum(wait.until <= now for wait in waits.values())
+        missed = {name: slack[name] for name, wait in waits.items() if wait.until < now - MISSED}
+        if missed and alone and ready == len(missed):
+            del missed[_first(missed, 2 * window)]
+        for name, left in missed.items():
+            most = min(window, left // 2)
+            waits[name] = waits[name]._replace(until=now + int(most * backoff.chance()))
 
     def _keep_waits(self, waits: dict[Pseudonym, Wait], now: int, task: FlushTask) -> None:
         if waits != self._lock.waits:
@@ -245,26 +257,37 @@ class Sender:
         task.again = min((max(0, each.until - now) / 1000 for each in waits.values()), default=inf)
 
     def _conclude(
-        self, pseudonym: Pseudonym, now: int, task: FlushTask, error: SottoError | None
+        self,
+        pseudonym: Pseudonym,
+        begun: int,
+        took: int,
+        task: FlushTask,
+        error: SottoError | None,
     ) -> None:
-        """Have a pseudonym wait whose attempt failed; nothing of it has a part in others' turns."""
+        """Have a pseudonym wait whose attempt failed; nothing of it has a part in others' turns.
+
+        What comes due while the attempt lasts is not tried by it.
+        """
+        now = begun + took
         waits = self._lock.waits
         if isinstance(error, PublishError):
-            since, _, failures = waits.get(pseudonym, Wait(now, now, 0))
+            since, _, failures = waits.get(pseudonym, Wait(begun, begun, 0))
+            failures = min(failures + 1, MANY)
             seconds = 0.0
             if task.backs_off:
                 # As long as a turn may be put off, so that an outage brings no two together.
                 longest = min(max(backoff.LONGEST, task.window / 1000), task.slack / 2000)
-                seconds = backoff.delay(failures + 1, error.retry_after, longest)
-            waits[pseudonym] = Wait(since, now + int(seconds * 1000), failures + 1)
+                longest = max(backoff.FIRST, longest)
+                seconds = backoff.delay(failures, error.retry_after, longest)
+            waits[pseudonym] = Wait(since, now + int(seconds * 1000), failures)
         elif error is None:
             waits.pop(pseudonym, None)
         self._keep_waits(waits, now, task)
 
-    def _due(self, now: int) -> tuple[dict[Pseudonym, Due], int]:
+    def _due(self, now: int, waits: dict[Pseudonym, Wait]) -> tuple[dict[Pseudonym, Due], int]:
         """Return for each pseudonym with due chains what is due.
 
-        Also returns the coarsest resolution of their plans.
+        Also returns the coarsest resolution of the plans of what was not tried yet.
         """
         due: dict[Pseudonym, Due] = {}
         resolution = 0
@@ -272,21 +295,43 @@ class Sender:
             moment = self._store.moment(now)
             oldest = -(2**63) if self._age is None else moment - self._age
             rows = outbox.due_events(connection, now, oldest)
+            tried = {name: wait.since for name, wait in waits.items()}
+            renewed = self._renewed(connection, now, tried)
             for period, number, metric, event, first, newest in rows:
                 plan = self._plan(connection, number)
                 pseudonym = Pseudonym(period, plan is not None and plan.signed)
-                before = due.setdefault(pseudonym, Due(None, newest))
-                left = -1
-                if plan is not None:
-                    resolution = max(resolution, plan.resolution)
-                    left = -1 if first is None else _time_left(plan, metric, event, moment)
-                if self._age is not None and first is not None:
+                before = due.setdefault(pseudonym, Due(None, None))
+                if plan is None or first is None:
+                    continue
+                left = _time_left(plan, metric, event, moment)
+                if self._age is not None:
                     left = min(left, first + self._age - moment)
-                least = before.left if left < 0 else left
-                if left >= 0 and before.left is not None:
-                    least = min(left, before.left)
-                due[pseudonym] = Due(least, max(newest, before.newest))
+                if left < 0:
+                    continue
+                untried = before.untried
+                since = tried.get(pseudonym, -(2**63))
+                if newest > since or (period, number, metric, event) in renewed:
+                    resolution = max(resolution, plan.resolution)
+                    untried = left if untried is None else min(untried, left)
+                due[pseudonym] = Due(
+                    left if before.left is None else min(before.left, left), untried
+                )
         return due, resolution
+
+    def _renewed(
+        self, connection: Connection, now: int, tried: dict[Pseudonym, int]
+    ) -> set[tuple[int, int, int, int]]:
+        """Return period, plan, metric and event of chains with a further level since an attempt."""
+        renewed = set()
+        for (period, signed), since in tried.items():
+            for number, index, event, jitter in outbox.due_jitters(connection, since, period):
+                plan = self._plan(connection, number)
+                if plan is None or plan.signed is not signed or not 0 <= index < len(plan.metrics):
+                    continue
+                delays, begun = plan.metrics[index].delays, event + plan.resolution + jitter
+                if bisect_right(delays, now - begun) > bisect_right(delays, since - begun):
+                    renewed.add((period, number, index, event))
+        return renewed
 
     def _of_others(self, connection: Connection, pseudonym: Pseudonym, now: int) -> set[int]:
         """Return the plans whose chains of that period have its other pseudonym."""
@@ -298,8 +343,12 @@ class Sender:
             if plan is not None and plan.signed is not pseudonym.signed
         }
 
-    def _charge(self, now: int, only: Pseudonym | None) -> Batch:
-        """Charge for what is due, of all pseudonyms or one, and erase what has lapsed."""
+    def _charge(self, now: int, only: Pseudonym | None, through: int | None = None) -> Batch:
+        """Charge for what is due, of all pseudonyms or one, and erase what has lapsed.
+
+        It is what was due at ``through``, or at ``now``.
+        """
+        through = now if through is None else through
         store = self._store
         reports: list[Report] = []
         lapsed: list[Chain] = []
@@ -314,7 +363,7 @@ class Sender:
                 reasons += ["expired"] * store.expire(connection, now)
             others = set() if only is None else self._of_others(connection, only, now)
             without, period = others.union(self._unreadable), only and only.period
-            chains = outbox.due(connection, now, BATCH, without, period)
+            chains = outbox.due(connection, through, BATCH, without, period)
             identities = outbox.identities(connection) if chains else {}
             ceilings = store.lowest_ceilings()
             plans = {n: self._plan(connection, n) for n in {chain.plan for chain in chains}}
@@ -330,7 +379,7 @@ class Sender:
                 for chain in of_one:
                     reason = self._lapse(chain, plan, moment) if whole else "damaged"
                     if reason is None:
-                        report = _newest_due(chain, plan, identity.pseudonym, now)
+                        report = _newest_due(chain, plan, identity.pseudonym, through)
                         if report.chain.charged:
                             found.append((chain, report))
                             continue

@@ -38,6 +38,7 @@ class FlushTask:
         "rest",
         "sent",
         "slack",
+        "through",
         "until",
         "window",
     )
@@ -60,6 +61,8 @@ class FlushTask:
         self.again: float = math.inf
         #: Milliseconds until the chosen pseudonym's first chain is too late.
         self.slack: int = 0
+        #: Until when (ms) what is sent came due; None for all that is due.
+        self.through: int | None = None
         self.sent: int = 0
         self.lapses: Lapses = NO_LAPSES
 

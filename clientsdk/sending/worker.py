@@ -77,7 +77,9 @@ class Worker(lifecycle.Forkable):
         # One whose put may interrupt itself: a signal handler may record.
         self._calls: SimpleQueue[None] = SimpleQueue()
         self._asleep_until = -NEVER
-        self._failures = self.sent = 0
+        #: Failures in a row of the device itself.
+        self._broken = self.sent = 0
+        self._quiet = False
         self._task = FlushTask()
         self._until = math.inf
         self._ending = False
@@ -142,7 +144,7 @@ class Worker(lifecycle.Forkable):
             pause = Pause(self._scale(SETTLING) * backoff.chance())
             while self._sleep(pause):
                 pause = self._step()
-            if self._mine and not self._failures and time.monotonic() < self._until and self._due():
+            if self._mine and not self._broken and time.monotonic() < self._until and self._due():
                 self._round()
         finally:
             if self._mine:
@@ -199,15 +201,16 @@ class Worker(lifecycle.Forkable):
         if isinstance(result.error, SentElsewhereError):
             return Pause(SETTLING * (1 + backoff.chance()))
         if result.error is None:
-            self._failures = 0
+            self._quiet = False
         elif task.again < math.inf and isinstance(result.error, PublishError):
+            # Its pseudonym waits. What a receiver answers has no part in how long this thread does.
             self._warn(result.error)
         else:
             return self._failed(result.error)
-        if result.remaining and task.rest:
-            return Pause(min(WATCH, task.rest, task.again))
-        if result.remaining and task.again < math.inf:
-            return self._until_due(task.again)
+        self._broken = 0
+        again = min(task.again, task.rest or math.inf)
+        if result.remaining and again < math.inf:
+            return self._until_due(again)
         return Pause(0.0 if result.sent or result.lapsed else SETTLING * backoff.chance())
 
     def _until_due(self, seconds: float) -> Pause:
@@ -221,13 +224,14 @@ class Worker(lifecycle.Forkable):
 
     def _failed(self, error: SottoError) -> Pause:
         """Wait after a failure of the device itself, such as a file that cannot be read."""
+        self._broken += 1
         self._warn(error)
-        return Pause(backoff.delay(self._failures))
+        return Pause(backoff.delay(self._broken))
 
     def _warn(self, error: SottoError) -> None:
-        self._failures += 1
+        again, self._quiet = self._quiet, True
         if not self._ending:
-            quiet = QUIET if self._failures > 1 else diagnostics.QUIET
+            quiet = QUIET if again else diagnostics.QUIET
             diagnostics.warn(
                 "sending", "reports are kept, to be sent later: %s", str(error), quiet=quiet
             )

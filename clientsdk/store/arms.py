@@ -1,10 +1,11 @@
 """The arm of an experiment: which one a device is in follows from a secret of its own.
 
 The secret is drawn when consent is given under a plan with an experiment, or when a store that has
-consent is first opened under one, is never sent, and is erased with everything else where consent
-ends. So the arm stays after a restart, in a copy and in a plan's next version, and is drawn anew
-after a withdrawal. Of a name the hash says nothing about another name's: the arms of two
-experiments are independent. Functions with a connection belong in a transaction.
+consent is first opened under one, is never sent, and is erased with the first step into a later
+period than that of a withdrawal. So the arm stays after a restart, in a copy and in a plan's next
+version, and is drawn anew where consent is given in a later period. The hash of a name says nothing
+about another name's: the arms of two experiments are independent. Functions with a connection
+belong in a transaction.
 """
 
 from __future__ import annotations

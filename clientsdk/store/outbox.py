@@ -136,6 +136,16 @@ def due_events(
     ).fetchall()
 
 
+def due_jitters(
+    connection: Connection, moment: int, period: int
+) -> list[tuple[int, int, int, int]]:
+    """Return plan, metric, event and jitter of the due chains of a period."""
+    return connection.execute(
+        "SELECT plan, metric, event, jitter FROM chain WHERE period = ? AND due <= ?",
+        (period, moment),
+    ).fetchall()
+
+
 def _size(connection: Connection) -> int:
     pages, free, each = (
         int(connection.execute(f"PRAGMA {name}").fetchone()[0])

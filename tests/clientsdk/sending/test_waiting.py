@@ -48,8 +48,10 @@ def device_at(seed: int, moment: FakeClock, publisher: MemoryPublisher, state) -
     return client
 
 
-def watched(seed: int, error: Exception | None, state, monkeypatch) -> Answering:
-    """Two weeks of a device that records in three periods, and restarts at times."""
+def watched(
+    seed: int, error: Exception | None, state, monkeypatch, *, records: int = 6, sleeps: int = 0
+) -> Answering:
+    """Two weeks of a device that records in three periods, and restarts or sleeps at times."""
     clock = FakeClock(START)
     drawn = random.Random(seed)
     publisher = Answering(clock, error)
@@ -63,8 +65,8 @@ def watched(seed: int, error: Exception | None, state, monkeypatch) -> Answering
     monkeypatch.setattr(backoff, "delay", lambda failures, hint, *_: (hint or 0) + 2.0**failures)
     monkeypatch.setattr(sender.draws, "below", lambda _, number: math.floor(chance() * number))
     events = sorted(
-        [(START + drawn.randrange(14 * DAY), "record") for _ in range(6)]
-        + [(START + drawn.randrange(14 * DAY), "sleep") for _ in range(2 * (state is not None))]
+        [(START + drawn.randrange(14 * DAY), "record") for _ in range(records)]
+        + [(START + drawn.randrange(14 * DAY), "sleep") for _ in range(sleeps)]
     )
     client = device_at(seed, clock, publisher, state)
     client.give_consent()
@@ -77,11 +79,12 @@ def watched(seed: int, error: Exception | None, state, monkeypatch) -> Answering
             clock.now = min(moment, clock.now + max(1, round(1000 * seconds)))
         if what == "record":
             client.record("colour", "b")
-        elif what == "sleep" and state is not None:
-            # The app is closed for hours: several pseudonyms are due when it starts again.
-            client.close()
+        elif what == "sleep":
+            # Nothing runs for hours: several pseudonyms are due then.
             asleep = clock.now + 9 * HOUR
-            client = device_at(seed + 1000, clock, publisher, state)
+            if state is not NO_LIFETIME_BOUND:
+                client.close()
+                client = device_at(seed + 1000, clock, publisher, state)
     client.close()
     return publisher
 
@@ -105,8 +108,9 @@ def test_what_one_pseudonym_is_answered_changes_nothing_of_the_others(
     seen = retried = 0
     for seed in range(4):
         states = [tmp_path / f"{seed}-{n}.db" if restarts else NO_LIFETIME_BOUND for n in (0, 1)]
-        undisturbed = watched(seed, None, states[0], monkeypatch)
-        disturbed = watched(seed, error, states[1], monkeypatch)
+        sleeps = 2 * restarts
+        undisturbed = watched(seed, None, states[0], monkeypatch, sleeps=sleeps)
+        disturbed = watched(seed, error, states[1], monkeypatch, sleeps=sleeps)
         others = [of_others(each) for each in (undisturbed, disturbed)]
         assert others[0] == others[1], f"seed {seed}"
         seen += len(others[0])
@@ -178,9 +182,83 @@ def test_waits_that_were_missed_end_at_times_of_their_own(monkeypatch):
         waiting = client._outgoing.sender._lock.waits
         assert len(waiting) == 2
         clock.advance(hours=5)
-        assert flushed(client).again == 1800.0
+        assert flushed(client).again == 2.0
         ends = {wait.until for wait in client._outgoing.sender._lock.waits.values()}
-        assert ends == {clock.now + HOUR // 2}
+        # One has gone at once, and failed a second time.
+        assert ends == {clock.now + 2000, clock.now + HOUR // 2}
+
+
+def test_an_app_that_runs_for_moments_sends_what_was_refused_once(tmp_path):
+    clock = FakeClock(START)
+    publisher = Answering(clock, PublishError("later"))
+    state = tmp_path / "device.db"
+    with due_twice(publisher, clock, state) as client:
+        for _ in range(8):
+            flushed(client)
+    publisher._error = None
+    for _ in range(4):
+        clock.advance(hours=5)
+        with SeededClient(PLAN, seed=2, clock=clock, publisher=publisher, state=state) as client:
+            flushed(client)
+    sent = {name for _, name, _ in publisher.came[1:]}
+    assert len(sent) == 2
+
+
+@pytest.mark.parametrize(
+    "error", [PublishError("no hint"), PublishError("later", retry_after=80_000)]
+)
+def test_neither_retries_nor_levels_due_meanwhile_change_when_others_go(error, monkeypatch):
+    """A device that records much and sleeps often: several pseudonyms rest, wait and come due."""
+    for seed in range(12):
+        undisturbed, disturbed = (
+            watched(seed, each, NO_LIFETIME_BOUND, monkeypatch, records=18, sleeps=6)
+            for each in (None, error)
+        )
+        assert of_others(undisturbed) == of_others(disturbed), f"seed {seed}"
+
+
+def test_a_failure_of_the_device_is_waited_for_however_often_a_receiver_refused(monkeypatch):
+    """All pseudonyms would wait with it."""
+    delays = []
+    monkeypatch.setattr(backoff, "chance", lambda: 0.0)
+    clock = FakeClock(START)
+    publisher = Answering(clock, PublishError("later"))
+    client = device_at(1, clock, publisher, NO_LIFETIME_BOUND)
+    client.give_consent()
+    client.record("colour", "a")
+    clock.advance(days=1)
+    for _ in range(9):
+        client._worker._step()
+    assert len(publisher.came) == 9
+    monkeypatch.setattr(backoff, "delay", lambda failures, *_: delays.append(failures) or 1.0)
+    monkeypatch.setattr(client._worker, "_next_due", lambda _: 1 / 0)
+    client._worker._step()
+    assert delays == [1]
+    client.close()
+
+
+def test_what_is_almost_too_late_is_not_tried_without_a_pause(monkeypatch):
+    monkeypatch.setattr(backoff, "chance", lambda: 1.0)
+    clock = FakeClock(START)
+    publisher = Answering(clock, PublishError("later"))
+    client = SeededClient(PLAN, seed=1, clock=clock, publisher=publisher)
+    client.record("colour", "a")
+    clock.now = START + PLAN.metrics[0].horizon - 3000
+    assert flushed(client).again == 2.0
+    client.close()
+
+
+def test_what_cannot_be_drawn_yet_keeps_no_thread_awake(monkeypatch):
+    """A count that is over and could not be settled stays due, and nothing is to be done for it."""
+    clock = FakeClock(START)
+    client = device_at(1, clock, Answering(clock, PublishError("later")), NO_LIFETIME_BOUND)
+    client.give_consent()
+    client.record("colour", "a")
+    clock.advance(days=1)
+    monkeypatch.setattr(client._outgoing._counter, "next_due", lambda: START)
+    monkeypatch.setattr(backoff, "delay", lambda *_: 100.0)
+    assert client._worker._step().seconds == pytest.approx(100.0)
+    client.close()
 
 
 class Failing:

@@ -164,11 +164,11 @@ def test_a_random_while_passes_between_two_pseudonyms(monkeypatch):
     client = due_twice(MemoryPublisher(), background=True)
     sender = client._worker
     hour = client.plan.resolution
-    assert sender._step() == worker.Pause(min(worker.WATCH, hour / 4000))
+    assert sender._step() == worker.Pause(min(worker.WATCH, hour / 4000), interruptible=True)
     assert len(client.publisher.messages) == 1
     # A quarter of the window has to pass; a look in between sends nothing.
     client.clock.advance(ms=hour // 4 - 60_000)
-    assert sender._step() == worker.Pause(60.0)
+    assert sender._step() == worker.Pause(60.0, interruptible=True)
     assert len(client.publisher.messages) == 1
     client.clock.advance(minutes=1)
     assert sender._step() == worker.Pause(0.0)
