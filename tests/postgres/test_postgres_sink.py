@@ -13,7 +13,6 @@ from test_document_database import (  # noqa: F401
     feed,
     test_a_window_without_estimates_goes_and_does_not_come_back,
     test_documents_of_another_job_are_left_until_told,
-    test_results_of_version_0_3_stay_and_the_topic_is_read_again,
     test_two_sinks_are_noticed_and_nothing_of_the_second_is_written,
     test_what_is_published_is_what_the_tables_hold,
 )

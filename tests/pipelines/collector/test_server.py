@@ -360,14 +360,6 @@ limits.Limits = partial(limits.Limits, connections=8)
         for each in held[:8]:
             each.close()
 
-        old = ssl._create_unverified_context()
-        old.maximum_version = ssl.TLSVersion.TLSv1_2
-        with (
-            pytest.raises(ssl.SSLError, match=r"(?i)protocol"),
-            old.wrap_socket(collector.connect()),
-        ):
-            pass
-
         def answered() -> bool:
             with suppress(OSError), context.wrap_socket(collector.connect()) as connection:
                 connection.sendall(request(body(), "Connection: close"))
@@ -375,6 +367,13 @@ limits.Limits = partial(limits.Limits, connections=8)
             return False
 
         wait_for(answered)
+        old = ssl._create_unverified_context()
+        old.maximum_version = ssl.TLSVersion.TLSv1_2
+        with (
+            pytest.raises(ssl.SSLError, match=r"(?i)protocol"),
+            old.wrap_socket(collector.connect()),
+        ):
+            pass
         others = [collector.connect() for _ in range(3)]
         with context.wrap_socket(collector.connect()) as idle:
             collector.process.send_signal(signal.SIGTERM)
