@@ -195,6 +195,7 @@ def test_ruff_leaves_it_as_it_is(folder):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.real_randomness
 @pytest.mark.slow
 def test_a_wrong_value_is_an_error_of_mypy(folder):
     lines = APP.splitlines() + [f"metrics.{call}" for call in RIGHT + WRONG]
