@@ -59,6 +59,10 @@ class Client:
     what is not delivered then stays in the state file. Threads may share a client, signal handlers
     and event loops may call :meth:`record`, and a child of a fork goes on with a thread of its own.
 
+    One state file is one device. On a server the installation is the device, and its operator
+    consents: visitors who share a client share its one answer. Randomize a visitor's answer in the
+    visitor's browser: a server that randomizes it has already seen it.
+
     Parameters
     ----------
     plan : CompiledPlan, bytes or path

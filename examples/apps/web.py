@@ -4,6 +4,9 @@
 ``gunicorn --preload --worker-class asgi "examples.apps.web:create_app()"``;
 ``uvicorn --factory examples.apps.web:create_app --workers 2`` makes one in each worker. All of
 them share the installation's state file, and the limits of its plan.
+
+The device is the installation. Its operator consents, by ``python -m examples.apps.tool agree`` on
+the same machine: no visitor can do so, and no visitor's own answer is recorded here.
 """
 
 from __future__ import annotations
@@ -44,11 +47,6 @@ def create_app() -> FastAPI:
         # In a thread of the pool, as all that is not async.
         metrics.route.record("/convert")
         return {"worker": os.getpid()}
-
-    @app.post("/agree")
-    def agree() -> None:
-        # What a person says now, whatever was said before.
-        client.give_consent(again=True)
 
     return app
 

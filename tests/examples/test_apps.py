@@ -149,22 +149,21 @@ def serving(home, *command):
             process.communicate()
 
 
-def ask(address, route, method="GET"):
-    request = urllib.request.Request(address + route, method=method)
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+def ask(address, route):
+    with urllib.request.urlopen(address + route, timeout=PATIENCE) as answer:
         return answer.read()
 
 
 def answered(address):
     """Whether the service answers yet."""
     try:
-        return ask(address, "/agree", "POST")
+        return ask(address, "/openapi.json")
     except OSError:
         return None
 
 
 def use(address):
-    """Agree and ask until two workers have answered; return how often was asked."""
+    """Ask until two workers have answered; return how often was asked."""
     until(lambda: answered(address) is not None)
     end = time.monotonic() + PATIENCE
     workers, asked = set(), 0
@@ -193,10 +192,13 @@ SERVERS = {
 @pytest.mark.parametrize("server", SERVERS)
 def test_workers_share_one_ledger_and_what_they_recorded_is_sent(tmp_path, server):
     (port,) = free_ports(1)
+    run(tmp_path, "tool", "agree")
     # Supervisors leave their own sockets to the end of the process.
     quiet = () if server == "fork" else ("-W", "ignore::ResourceWarning")
     with serving(tmp_path, *quiet, "-m", *SERVERS[server].format(port=port).split()):
         use(f"http://127.0.0.1:{port}")
+        # No visitor can consent for the installation.
+        assert b'"post"' not in ask(f"http://127.0.0.1:{port}", "/openapi.json")
     counts = recorded(tmp_path)
     # every draw: two a period, whoever takes them; the test may run over the end of one.
     assert 2 <= counts["usage/route"] <= 4
