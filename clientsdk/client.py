@@ -71,8 +71,10 @@ class Client:
         The device's file, made if absent. One file belongs to one collector; several clients and
         processes may use it. ``NO_LIFETIME_BOUND`` keeps all in memory and warns once: ceilings and
         consent then hold for this client alone, and every other one is a new device.
-    publisher : Publisher
-        Takes the messages. The client never closes it, since several clients may share it.
+    publisher : Publisher or str
+        Takes the messages. The client never closes it, since several clients may share it; one that
+        it makes itself, an :class:`~clientsdk.HttpPublisher` for the collector at a URL such as
+        ``"https://telemetry.example"``, it closes with itself.
     clock : callable
         Returns milliseconds since the epoch. Before 2020 and from 2100 on it cannot be right:
         nothing is recorded or sent then. A clock that was ahead is followed back, and what was
@@ -130,13 +132,14 @@ class Client:
     #: Before which reading of the clock it cannot be right (ms).
     _earliest = EARLIEST
     _kind_of_store: type[Store] = Store
+    _own_publisher: Publisher | None = None
 
     def __init__(
         self,
         plan: CompiledPlan | bytes | str | os.PathLike[str],
         *,
         state: str | os.PathLike[str] | Forgetful,
-        publisher: Publisher,
+        publisher: Publisher | str,
         clock: Callable[[], int] = now_ms,
         ceilings: Ceilings | None = None,
         background: bool | None = None,
@@ -149,10 +152,11 @@ class Client:
         given = given_segments(plan.segments, {} if segments is None else segments)
         if plan.signed:
             require_signatures()
-        publisher = checked_publisher(publisher)
+        sink = checked_publisher(publisher)
         settings = configured(settings, background=background, quota=quota)
         pinned = settings.pinned(plan, ceilings)
-        self._set_up(plan, settings, checked_clock(clock), pinned, checked_path(state), publisher)
+        self._set_up(plan, settings, checked_clock(clock), pinned, checked_path(state), sink)
+        self._own_publisher = None if sink is publisher else sink
         self._recorder.segments = given
 
     def _set_up(
@@ -198,7 +202,7 @@ class Client:
         plan: CompiledPlan | bytes | str | os.PathLike[str],
         *,
         state: str | os.PathLike[str] | Forgetful,
-        publisher: Publisher,
+        publisher: Publisher | str,
         on_error: Literal["disable", "raise"] = "disable",
         **options: Unpack[ClientOptions],
     ) -> Client:
@@ -437,7 +441,11 @@ class Client:
         timeout = self.settings.close_timeout if timeout is None else timeout
         checked_timeout(timeout)
         self._consent.withdraw_if_owed()
-        return self._outgoing.close(self._worker, timeout)
+        try:
+            return self._outgoing.close(self._worker, timeout)
+        finally:
+            if self._own_publisher is not None:
+                self._own_publisher.close()
 
     async def aclose(self, timeout: float | None = None) -> FlushResult:
         """Do what :meth:`close` does, while the event loop of asyncio goes on."""

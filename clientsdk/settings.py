@@ -341,9 +341,17 @@ def checked_path(state: str | os.PathLike[str] | Forgetful) -> str | None:
     return path
 
 
-def checked_publisher(publisher: Publisher) -> Publisher:
+def checked_publisher(publisher: Publisher | str) -> Publisher:
+    """Return the publisher, or one to the collector at a URL."""
+    if isinstance(publisher, str):
+        from clientsdk.publishers.http import HttpPublisher
+
+        return HttpPublisher(publisher)
     if isinstance(publisher, type) or not callable(getattr(publisher, "publish", None)):
-        raise ParameterError("publisher must be an object with a method publish(shard, message)")
+        raise ParameterError(
+            "publisher must be a collector's url, or an object with a method "
+            "publish(shard, message)"
+        )
     return publisher
 
 

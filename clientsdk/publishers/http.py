@@ -88,6 +88,7 @@ class HttpPublisher:
         self._connection: http.client.HTTPConnection | None = None
         self._pseudonym = b""
         self._used = 0.0
+        self._closed = False
 
     def publish(self, shard: int, message: bytes) -> None:
         """Post a message; it is durable when this returns.
@@ -109,12 +110,18 @@ class HttpPublisher:
             self._post(join_messages([message]), deadline)
         finally:
             self._lock.release()
+            if self._closed:
+                self.close()
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect at once, or when the message under way is answered."""
         self._check_process()
-        with self._lock:
-            self._disconnect()
+        self._closed = True
+        if self._lock.acquire(blocking=False):
+            try:
+                self._disconnect()
+            finally:
+                self._lock.release()
 
     def _post(self, body: bytes, deadline: float) -> None:
         connection, self._connection = self._connection, None
@@ -400,7 +407,10 @@ class Address:
             raise ParameterError(expected)
         self._https = parts.scheme == "https"
         if not self._https and host not in _LOOPBACK:
-            raise ParameterError("url must begin with https://: http is for loopback alone")
+            raise ParameterError(
+                "url must begin with https://, or with http:// for this machine alone: localhost, "
+                "127.0.0.1 or [::1]"
+            )
         self.path = parts.path.rstrip("/")
         self._host, self._port = host, port
         self._context = context

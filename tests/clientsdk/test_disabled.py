@@ -50,7 +50,7 @@ CAUSES = {
     "another": "this device's store is pinned to",
     "folder": "cannot open the device's store",
     "package": "cryptography",
-    "publisher": "publisher must be an object",
+    "publisher": "publisher must be a collector's url, or an object",
     "option": "a client has no option closk",
     "surprise": "RuntimeError",
 }

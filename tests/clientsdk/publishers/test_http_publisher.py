@@ -12,8 +12,9 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from device_plans import reporter
+from device_plans import plan, reporter
 
+from clientsdk import NO_LIFETIME_BOUND, Client
 from clientsdk.publishers.http import HttpPublisher
 from sotto.errors import ParameterError, PublishError
 from sotto.wire.batch import split_messages
@@ -262,10 +263,55 @@ def test_a_client_sends_the_same_bytes_again(collector, publisher):
     assert collector.bodies[0] == collector.bodies[1]
 
 
+def test_a_client_closes_the_publisher_that_it_made(collector, monkeypatch):
+    ended = threading.Event()
+    monkeypatch.setattr(Handler, "finish", lambda handler: ended.set())
+    client = reporter(collector.url)
+    client.clock.advance(hours=2)
+    assert client.flush().sent == 1
+    assert not ended.is_set()
+    client.close()
+    assert ended.wait(300)
+
+
+def test_closing_does_not_wait_for_a_message_under_way(collector, publisher):
+    may_answer, ended = threading.Event(), threading.Event()
+
+    def take_late(handler: Handler) -> None:
+        may_answer.wait(300)
+        handler.take()
+        if not handler.rfile.read(1):
+            ended.set()
+
+    collector.answer = take_late
+    sending = threading.Thread(target=publisher.publish, args=(3, message()))
+    sending.start()
+    while not collector.taken:
+        time.sleep(0.01)
+    publisher.close()
+    may_answer.set()
+    sending.join(300)
+    # Its connection is not kept.
+    assert ended.wait(300)
+
+
+def test_a_url_that_shows_reports_to_the_network_disables_the_client():
+    with Client.open(
+        plan(), state=NO_LIFETIME_BOUND, publisher="http://telemetry.example"
+    ) as client:
+        assert client.stats().disabled == (
+            "url must begin with https://, or with http:// for this machine alone: localhost, "
+            "127.0.0.1 or [::1]"
+        )
+    HttpPublisher("http://[::1]:8470")
+
+
 @pytest.mark.parametrize(
     "url",
     [
         "http://telemetry.example",
+        "http://127.0.0.1.telemetry.example",
+        "http://192.168.0.7",
         "telemetry.example",
         "ftp://telemetry.example",
         "https://",
