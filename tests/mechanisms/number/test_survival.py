@@ -12,7 +12,7 @@ from scipy import optimize, stats
 from statistical import check_at_least
 
 from mechanisms.estimators.isotonic import rising_squares
-from mechanisms.number.strata import QuantileRegion, Survival, stratify
+from mechanisms.number.strata import GRID, QuantileRegion, Survival, stratify
 from mechanisms.registry import build
 
 SEED = 20241103
@@ -105,6 +105,19 @@ def test_a_smaller_critical_value_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 def test_medians_at_epsilon_2_are_as_precise_as_published(shape: str, n: int, half: float) -> None:
     ends = intervals(rising(shape, n), [2_000_000], 0.5, 120)
     assert np.median(ends[:, 1] - ends[:, 0]) / 2 == pytest.approx(half, rel=0.08)
+
+
+@pytest.mark.parametrize("strata", [2, 3, 4, 5, 6, 9])
+def test_critical_values_of_mirrored_shares_are_mirrored(strata: int) -> None:
+    def critical(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        region = QuantileRegion(Survival(*[None] * 4), 0.5, 0.5)  # type: ignore[arg-type]
+        region.__dict__["_weighted"] = shares, np.full(strata, 40.0)
+        between = np.arange((strata - 1) * GRID + 1) % GRID > 0
+        return region._critical(0.95)[between]
+
+    shares = np.linspace(0.1, 0.9, strata) ** 3
+    assert critical(shares) == pytest.approx(critical(1 - shares[::-1])[::-1])
+    assert strata == 2 or np.ptp(critical(shares)) > 0.1
 
 
 @pytest.mark.parametrize("data", ["ten", "atoms", "two", "constant"])
