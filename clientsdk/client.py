@@ -228,7 +228,8 @@ class Client:
         return client
 
     def _disable(self, reason: str, plan: object, state: object) -> None:
-        diagnostics.warn("disabled", "telemetry is disabled: %s", reason)
+        text = "telemetry is disabled: %s; SOTTO_ON_ERROR=raise in the environment raises the error"
+        diagnostics.warn("disabled", text, reason)
         known, path = disabled.plan_if_readable(plan), disabled.path_if_usable(state)
         off = Settings(disabled=True)
         self._set_up(known, off, now_ms, known.ceilings, path, MemoryPublisher(), reason)

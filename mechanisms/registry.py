@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from types import ModuleType
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
@@ -103,3 +104,17 @@ REGISTRY: dict[str, str] = {
     "permute_and_flip": "mechanisms.top_item.permute_and_flip:PermuteAndFlip",
     "top_response": "mechanisms.top_item.top_response:TopResponse",
 }
+
+
+def modules() -> dict[str, ModuleType]:
+    """Import all modules of ``REGISTRY``: PyInstaller, Nuitka and the like follow statements."""
+    # ruff: noqa: F401
+    from mechanisms.category import grr, hadamard, local_hashing, subset_selection, unary
+    from mechanisms.number import gridded, random_threshold, sampled_bits, split_bits
+    from mechanisms.ordinal import brr
+    from mechanisms.string import rappor
+    from mechanisms.survey import mechanisms
+    from mechanisms.top_item import permute_and_flip, top_response
+    from mechanisms.vector import sampled_hybrid, sampled_vector
+
+    return locals()

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import venv
+import zipapp
 import zipfile
 from pathlib import Path
 
@@ -121,6 +122,15 @@ def installed(wheel, tmp_path_factory):
     return python
 
 
+@pytest.fixture(scope="module")
+def of_the_tree(tmp_path_factory):
+    """What the tree's own SDK prints of everything that a device does."""
+    folder = tmp_path_factory.mktemp("tree")
+    (folder / "plan.json").write_bytes(every_plan().to_json())
+    path = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+    return run(sys.executable, "-I", "-c", path + EVERYTHING + DIGEST, cwd=folder)
+
+
 def modules_of(wheel: Path) -> set[str]:
     paths = [Path(name) for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")]
     parts = [path.with_suffix("").parts for path in paths]
@@ -171,7 +181,7 @@ def test_three_lines_are_enough_and_nothing_is_recorded_before_consent(installed
 
 @pytest.mark.real_randomness
 @pytest.mark.parametrize("python", PYTHONS)
-def test_it_reports_on_every_python_what_the_tree_does(python, unpacked, tmp_path):
+def test_it_reports_on_every_python_what_the_tree_does(python, unpacked, of_the_tree, tmp_path):
     """Beside packages of the app's own that bear our names, and without a warning."""
     path = shutil.which(python)
     if path is None:
@@ -186,11 +196,27 @@ def test_it_reports_on_every_python_what_the_tree_does(python, unpacked, tmp_pat
     # A database that is not closed is one of Python 3.13's warnings, given where none is raised.
     code += "sys.unraisablehook = lambda found: print('unraisable', found)\n"
     told = run(path, "-I", "-W", "error", "-c", code + renamed(EVERYTHING + DIGEST), cwd=tmp_path)
-    path = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
-    (tmp_path / "tree").mkdir()
-    shutil.copy(tmp_path / "plan.json", tmp_path / "tree")
-    command = (sys.executable, "-I", "-c", path + EVERYTHING + DIGEST)
-    assert told == run(*command, cwd=tmp_path / "tree")
+    assert told == of_the_tree
+
+
+@pytest.mark.real_randomness
+@pytest.mark.parametrize("packer", ["pyinstaller", "zipapp"])
+def test_a_packed_app_reports_what_the_tree_does(packer, unpacked, of_the_tree, tmp_path):
+    """The device may name any mechanism in its plan: a packer has to find all of them."""
+    source = shutil.copytree(unpacked, tmp_path / "source")
+    (source / "__main__.py").write_text(renamed(EVERYTHING + DIGEST))
+    if packer == "zipapp":
+        zipapp.create_archive(source, tmp_path / "app.pyz")
+        command = (sys.executable, "-I", tmp_path / "app.pyz")
+    else:
+        # Found in this environment, and needless: they take time.
+        excluded = [f"--exclude-module={name}" for name in ("cryptography", "kafka", "numpy")]
+        options = ("--name=app", "--log-level=ERROR", "--specpath=.", *excluded)
+        run(sys.executable, "-m", "PyInstaller", *options, source / "__main__.py", cwd=tmp_path)
+        command = (tmp_path / "dist" / "app" / "app",)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "plan.json").write_bytes(every_plan().to_json())
+    assert run(*command, cwd=tmp_path / "run") == of_the_tree
 
 
 @pytest.mark.real_randomness

@@ -12,13 +12,18 @@ from small import SPECS, ids
 
 from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
-from mechanisms.registry import build
+from mechanisms.registry import REGISTRY, build, modules
 
 
 def test_coins_of_different_metrics_differ() -> None:
     spec: dict[str, object] = {"name": "threshold", "missing": False}
     one, other = (build(spec, [1_000_000], metric) for metric in ("one", "other"))
     assert (one.coins_of(ids(100)) != other.coins_of(ids(100))).any()  # type: ignore[attr-defined]
+
+
+def test_every_module_is_imported_by_a_statement_that_packers_of_apps_follow() -> None:
+    imported = {module.__name__ for module in modules().values()}
+    assert {place.partition(":")[0] for place in REGISTRY.values()} == imported
 
 
 GRR: dict[str, object] = {"name": "grr", "domain_size": 5}
