@@ -33,8 +33,9 @@ class Outcome(StrEnum):
     NO_CONSENT = "no_consent"
     """Consent was not given, or was withdrawn."""
     STORE_FULL = "store_full"
-    """The store takes nothing now: its quota is used up, the disk is full, or it is without
-    permission, damaged, locked, forked or closed. Or the operating system gives no randomness."""
+    """The store takes nothing now: its quota is used up, the disk is full, or it is gone, replaced,
+    without permission, damaged, locked, forked or closed. Or the operating system gives no
+    randomness."""
     BAD_CLOCK = "bad_clock"
     """The device's clock says a time before 2020, or from 2100 on."""
     EXPIRED = "expired"

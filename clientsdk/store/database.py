@@ -28,6 +28,7 @@ from clientsdk.store import schema
 from sotto.errors import StoreError
 
 _uses = itertools.count(1)
+_GONE = "the device's store cannot be used: its file is gone; put it back, or start the app again"
 
 
 class Access(Enum):
@@ -82,7 +83,7 @@ class Database(lifecycle.Forkable):
         #: Of the file, as far as memory agrees with it; None if it may not.
         self.version: int | None = None
         self._synchronous = WRITE
-        #: When to look next for a note beside the file, on the monotonic clock.
+        #: When to look next for the file and for a note beside it, on the monotonic clock.
         self.look_again: float = 0.0
         #: Device and inode of the file that was opened.
         self.place: tuple[int, int] | None = None
@@ -115,7 +116,7 @@ class Database(lifecycle.Forkable):
 
     def disown(self, what: str = "another file") -> StoreError:
         """Make the store unusable: the file is not the one that was opened. Return the error."""
-        self._unusable = f"{what} has taken its place"
+        self._unusable = f"{what} has taken its place; start the app again"
         return StoreError(f"the device's store cannot be used: {self._unusable}")
 
     def forked(self) -> bool:
@@ -190,12 +191,25 @@ class Database(lifecycle.Forkable):
             connection.close()
 
     def _connect(self, *, create: bool) -> Connection:
-        # Before: of a file that cannot be opened it must be known which one it was.
-        self.place = self._where()
+        if not create:
+            self._check_place()
+        # Recovery must know which file it was that could not be opened.
+        found = self.place = self._where()
         self.connection = connection = schema.connect(self.path, create=create)
         self.cursor, self._cursor_of = connection.cursor(), connection
-        self.place = self.place or self._where()
+        self.place = self._where()
+        if found not in (None, self.place):
+            # Replaced meanwhile, or copied: a file system of layers copies what is first written.
+            self.disconnect()
+            return self._connect(create=create)
         return connection
+
+    def _check_place(self) -> None:
+        """Raise StoreError unless the file is where it was: others must find what is stored."""
+        found = self._where()
+        if found != self.place:
+            self.disconnect()
+            raise self.disown() if found is not None else StoreError(_GONE)
 
     def _where(self) -> tuple[int, int] | None:
         if self.path is None:
@@ -211,18 +225,16 @@ class Database(lifecycle.Forkable):
         connection = self.connection
         if connection is None or self._unusable is not None:
             connection = self.connected()
-        if access is DURABLE and self._where() != self.place:
-            # The file was renamed or replaced: what is sent must be charged in the one that others
-            # find. If it is not this store's, reading it again raises.
-            self.disconnect()
-            connection = self.connected()
+        look = self.path is not None and (access is DURABLE or monotonic() >= self.look_again)
+        if look:
+            self._check_place()
         if self.path is None:
             self._contents.write_buffered(connection)
         version = self._start(connection, access)
         if version != self.version:
             self._contents.refresh(connection)
             self.version = version
-        if self.path is not None and (access is DURABLE or monotonic() >= self.look_again):
+        if look:
             self._contents.apply_noted_withdrawal(connection, access)
         return connection
 

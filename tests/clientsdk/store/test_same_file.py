@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from device_plans import DAY, HOUR, START, VAST, alter, counted, metric, plan, reports
@@ -11,6 +14,7 @@ from scripts import run
 
 from clientsdk import MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
+from clientsdk.store.store import FORGET_AFTER
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError
 
@@ -28,6 +32,23 @@ def connect_again(client):
 def remove(path):
     for file in path.parent.glob(path.name + "*"):
         file.unlink()
+
+
+def rename(path):
+    path.rename(path.with_name("elsewhere"))
+
+
+def replace(path):
+    """Put a copy in its place, as restoring a backup does."""
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    os.replace(copy, path)
+
+
+def begin_another(path):
+    """As another process does that finds no file."""
+    path.unlink()
+    device(path, seed=2).close()
 
 
 @pytest.mark.real_randomness
@@ -66,6 +87,32 @@ def test_another_store_in_its_place_is_left_alone(path):
     assert not client._store.erasure.scrub(compact=True)
     client.close()
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("lose", [remove, Path.unlink, rename, replace, begin_another])
+def test_a_live_client_accepts_nothing_that_a_lost_file_loses(path, lose, caplog):
+    client = device(path, metric("colour", "every", 9))
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    lose(path)
+    content = path.read_bytes() if path.exists() else None
+    time.sleep(FORGET_AFTER)
+    assert {client.record("colour", "a") for _ in range(3)} == {Outcome.STORE_FULL}
+    assert "start the app again" in caplog.text
+    with pytest.raises(StoreError, match="start the app again"):
+        client.ledger()
+    client.close()
+    assert (path.read_bytes() if path.exists() else None) == content
+
+
+def test_a_file_that_comes_back_is_gone_on_with(path):
+    client = device(path, metric("colour", "every", 9))
+    client.record("colour", "a")
+    rename(path)
+    time.sleep(FORGET_AFTER)
+    assert client.record("colour", "a") is Outcome.STORE_FULL
+    path.with_name("elsewhere").rename(path)
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    assert len(client.ledger().pending) == 2
 
 
 def test_an_older_copy_without_the_plan_is_noticed(path):
