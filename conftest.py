@@ -9,7 +9,8 @@ Where processes share the tests (``--numprocesses 2``), each takes whole files, 
 or a folder makes once is made once; all that needs Kafka, Flink or PostgreSQL is one process's.
 Each has ports of its own for the servers that it starts, which listen only after a while.
 
-No proxy that the environment names comes between tests and what they start on this machine.
+No proxy that the environment names comes between tests and what they start on this machine, and
+nothing of it switches telemetry off: tests run in continuous integration too.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from randomness import (
     pytest_runtest_protocol,  # noqa: F401
 )
 
+from clientsdk.settings import CI
 from deploy import ports
 
 ROOT = Path(__file__).parent
@@ -44,6 +46,9 @@ ports._NOT_HANDED_OUT = ports._NOT_HANDED_OUT[_process::_processes]
 for _name in ("no_proxy", "NO_PROXY"):
     _given = [os.environ[_name]] if os.environ.get(_name) else []
     os.environ[_name] = ",".join([*_given, "localhost", "127.0.0.1"])
+
+for _name in ("DO_NOT_TRACK", *CI):
+    os.environ.pop(_name, None)
 
 settings.register_profile(
     "sotto",

@@ -87,8 +87,9 @@ class Client:
     background, quota : optional
         As in ``settings``, which they override. Without a thread call :meth:`flush`.
     settings : Settings, optional
-        By default what the environment's variables say, read now and never again. Of
-        ``SOTTO_DISABLED``, ``SOTTO_CEILING_*`` and the app's own the stricter holds.
+        By default what the environment's variables say, read now and never again. Of the switches
+        (such as ``SOTTO_DISABLED``, ``DO_NOT_TRACK`` and, unless ``in_ci``, those of continuous
+        integration), ``SOTTO_CEILING_*`` and the app's own the stricter holds.
     expect : str, optional
         What pins the plan that the app was made for, as ``sotto plan fingerprint`` prints it: its
         fingerprint, or with ``--document`` the digest of all of it; another plan is refused.
@@ -133,6 +134,8 @@ class Client:
     _earliest = EARLIEST
     _kind_of_store: type[Store] = Store
     _own_publisher: Publisher | None = None
+    #: Whether the device is nobody's, so that no wish of a person's and no CI switches it off.
+    _simulated = False
 
     def __init__(
         self,
@@ -153,7 +156,9 @@ class Client:
         if plan.signed:
             require_signatures()
         sink = checked_publisher(publisher)
-        settings = configured(settings, background=background, quota=quota)
+        settings = configured(
+            settings, simulated=self._simulated, background=background, quota=quota
+        )
         pinned = settings.pinned(plan, ceilings)
         self._set_up(plan, settings, checked_clock(clock), pinned, checked_path(state), sink)
         self._own_publisher = None if sink is publisher else sink
@@ -183,7 +188,8 @@ class Client:
         self._store = store = open_store(path, plan, ceilings, known, source, quota, kind)
         self._refusals = store.refusals
         if settings.disabled:
-            why, self._refusals = why or disabled.SWITCHED_OFF, disabled.refusals(plan)
+            why = why or disabled.switched_off(settings, simulated=self._simulated)
+            self._refusals = disabled.refusals(plan, Outcome.DISABLED)
         else:
             warn_if_nothing_fits(plan, store.ceilings)
         self._recorder = Recorder(store, plan, source)

@@ -23,8 +23,8 @@ from sotto.errors import ParameterError, PlanError, SottoError, StoreError, wron
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
 _SWITCHED_OFF = (
-    "consent is not written: the SDK is switched off (SOTTO_DISABLED or its settings), or disabled "
-    "by an error"
+    "consent is not written: the SDK is switched off (by a variable such as SOTTO_DISABLED, or its "
+    "settings), or disabled by an error"
 )
 _WITHDRAWN = (
     "consent was withdrawn and stays so: give_consent(again=True) if the person has agreed again"

@@ -11,14 +11,14 @@ from typing import Any
 from clientsdk import diagnostics
 from clientsdk.outcomes import Outcome, Refusal
 from clientsdk.sending.tasks import Result
-from clientsdk.settings import ClientOptions, checked_path, read_plan
+from clientsdk.settings import ClientOptions, Settings, checked_path, read_plan
 from clientsdk.stats import Tally
 from sotto.errors import ParameterError, SottoError, StoreError
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
 #: No setting, since an app decides it where it opens a client: ``raise`` alone counts.
 VARIABLE = "SOTTO_ON_ERROR"
-SWITCHED_OFF = "the SDK is switched off (SOTTO_DISABLED or its settings)"
+_SWITCHED_OFF = "the SDK is switched off"
 #: Stands for a plan that cannot be read: it has no metric.
 NO_PLAN = CompiledPlan(
     collector="unknown",
@@ -71,8 +71,14 @@ class ErrorPolicy:
         return self._tally.count(Outcome.INVALID, metric)
 
     def refuse_if_switched_off(self, what: str) -> None:
-        if self.why == SWITCHED_OFF:
-            raise StoreError(f"{what}: {SWITCHED_OFF}")
+        if self.why is not None and self.why.startswith(_SWITCHED_OFF):
+            raise StoreError(f"{what}: {self.why}")
+
+
+def switched_off(settings: Settings, *, simulated: bool) -> str:
+    """Return why a client with settings that disable it does nothing: a variable, or the app."""
+    by = settings.switched_off_by(simulated=simulated)
+    return f"{_SWITCHED_OFF} ({by or 'Settings(disabled=True)'})"
 
 
 def raises(on_error: str) -> bool:
@@ -110,6 +116,6 @@ def path_if_usable(state: Any) -> str | None:
     return None
 
 
-def refusals(plan: CompiledPlan) -> dict[str, Refusal]:
-    """Return what becomes of every value while the SDK is disabled, by metric."""
-    return {each.name: Refusal(Outcome.DISABLED, each.plain, None, 0) for each in plan.metrics}
+def refusals(plan: CompiledPlan, outcome: Outcome) -> dict[str, Refusal]:
+    """Return what becomes of every value, by metric, where all of them have one outcome."""
+    return {each.name: Refusal(outcome, each.plain, None, 0) for each in plan.metrics}

@@ -1,6 +1,6 @@
 """How a client is configured: arguments, then variables of the environment, then defaults.
 
-Variables are read once, when a client is made. Three are about privacy: the switch and the two
+Variables are read once, when a client is made. Some are about privacy: the switches and the two
 ceilings. Of them and of what the app passes, in whatever form, the stricter holds, and one that
 cannot be understood is an error. Any other that cannot be understood is logged once, without what
 it holds, and its default taken.
@@ -36,6 +36,15 @@ _SWITCH = {
 _SECONDS = 1e11
 _DECIMALS = 6
 _DIGITS = 12
+#: Variables of continuous integration: the names that ``ci-info`` takes for any service, then those
+#: of services that set none of them.
+CI = (
+    *("CI", "CONTINUOUS_INTEGRATION", "BUILD_ID", "BUILD_NUMBER", "RUN_ID"),
+    *("CI_APP_ID", "CI_BUILD_ID", "CI_BUILD_NUMBER", "CI_NAME"),
+    *("GITHUB_ACTIONS", "GITLAB_CI", "JENKINS_URL", "TEAMCITY_VERSION", "TF_BUILD"),
+    *("CODEBUILD_BUILD_ARN", "BUILDER_OUTPUT", "CF_BUILD_ID", "GO_PIPELINE_LABEL"),
+    "bamboo_planKey",
+)
 
 
 class Forgetful(Enum):
@@ -80,7 +89,7 @@ class Quota:
 class Settings:
     """What a client is configured with; ParameterError if one of them is out of range.
 
-    Settings that an app makes leave out the environment, but for the three variables about privacy:
+    Settings that an app makes leave out the environment, but for the variables about privacy:
     a client that is given settings takes the stricter of both (:meth:`stricter_with_environment`).
 
     Parameters
@@ -96,6 +105,9 @@ class Settings:
         Seconds for calls that are given none; a flush with None takes as long as its publisher.
     log : {"debug", "warning", "error", "off"}, optional
         What the logger ``clientsdk`` of this process lets pass; None leaves it as the app has it.
+    in_ci : bool
+        Whether continuous integration is a place like any other. Otherwise its variables, such as
+        ``CI``, switch the SDK off: nobody there has agreed, and its runs are not a person's.
 
     Examples
     --------
@@ -111,9 +123,10 @@ class Settings:
     flush_timeout: float | None = None
     close_timeout: float = 1.0
     log: str | None = None
+    in_ci: bool = False
 
     def __post_init__(self) -> None:
-        for what in ("disabled", "background"):
+        for what in ("disabled", "background", "in_ci"):
             if not isinstance(getattr(self, what), bool):
                 raise wrong_type(what, "True or False", getattr(self, what))
         if not isinstance(self.quota, Quota):
@@ -137,19 +150,27 @@ class Settings:
     ) -> Settings:
         """Return settings from arguments, variables where there is none, and defaults.
 
-        ``environ`` is ``os.environ`` unless given. Of the switch and the ceilings the stricter of
+        ``environ`` is ``os.environ`` unless given. Of the switches and the ceilings the stricter of
         argument and variable is taken; ParameterError if one of them is not as it should be.
         """
         settings = _read(cls(**arguments), environ, arguments, privacy=False)
         return settings.stricter_with_environment(environ)
 
-    def stricter_with_environment(self, environ: Mapping[str, str] | None = None) -> Settings:
+    def stricter_with_environment(
+        self, environ: Mapping[str, str] | None = None, *, simulated: bool = False
+    ) -> Settings:
         """Return these settings, with switch and ceilings at least as strict as the variables say.
 
-        ``environ`` and errors are as for :meth:`from_environment`.
+        ``environ`` and errors are as for :meth:`from_environment`. A ``simulated`` device is
+        nobody's: only variables that begin with ``SOTTO_`` switch it off.
         """
         environment = _read(_NOTHING_SET, environ, {}, privacy=True)
-        if environment is _NOTHING_SET and self.ceiling_period is None:
+        disabled = self.disabled or self.switched_off_by(environ, simulated=simulated) is not None
+        if (
+            environment is _NOTHING_SET
+            and disabled is self.disabled
+            and self.ceiling_period is None
+        ):
             return self
         lifetime = _lower(self.ceiling_lifetime, environment.ceiling_lifetime)
         period = _lower(self.ceiling_period, environment.ceiling_period)
@@ -157,10 +178,29 @@ class Settings:
             period = _lower(period, lifetime)
         return replace(
             self,
-            disabled=self.disabled or environment.disabled,
+            disabled=disabled,
             ceiling_period=period,
             ceiling_lifetime=lifetime,
         )
+
+    def switched_off_by(
+        self, environ: Mapping[str, str] | None = None, *, simulated: bool = False
+    ) -> str | None:
+        """Return which variable switches the SDK off, whatever an app passes; None if none does.
+
+        ``environ``, ``simulated`` and errors are as for :meth:`stricter_with_environment`.
+        """
+        given = _given(environ)
+        for name, variable in VARIABLES.items():
+            if variable.field == "disabled" and name in given and variable.value(name, given):
+                return name
+        if simulated:
+            return None
+        if str(given.get("DO_NOT_TRACK", "")).strip() not in ("", "0"):
+            return "DO_NOT_TRACK"
+        if self.in_ci or str(given.get("CI", "")).strip().lower() in ("false", "0"):
+            return None
+        return next((name for name in CI if str(given.get(name, "")).strip()), None)
 
     def pinned(self, plan: CompiledPlan, ceilings: Ceilings | None) -> Ceilings:
         """Return what a new store is pinned to, with the app's own ceilings if there are any."""
@@ -176,14 +216,16 @@ class Settings:
         return Ceilings(period, lifetime)
 
 
-def configured(settings: Settings | None, **arguments: Any) -> Settings:
+def configured(settings: Settings | None, *, simulated: bool, **arguments: Any) -> Settings:
     """Return settings, or those of the environment if there are none, with a client's arguments."""
     given = {name: value for name, value in arguments.items() if value is not None}
     if not isinstance(settings, Settings | None):
         raise wrong_type("settings", "a Settings, such as Settings(background=False)", settings)
     if settings is None:
-        return Settings.from_environment(**given)
-    return (replace(settings, **given) if given else settings).stricter_with_environment()
+        settings = _read(Settings(**given), None, given, privacy=False)
+    elif given:
+        settings = replace(settings, **given)
+    return settings.stricter_with_environment(simulated=simulated)
 
 
 class ClientOptions(TypedDict, total=False):
@@ -208,6 +250,15 @@ class Variable:
     #: Whether a bad one is an error, and a stricter one holds whatever an app passes.
     privacy: bool = False
 
+    def value(self, name: str, given: Mapping[str, str]) -> object:
+        """Return what a variable says; ParameterError if that cannot be understood."""
+        try:
+            if isinstance(given[name], str):
+                return self.read(given[name].strip())
+        except ValueError:
+            pass
+        raise ParameterError(f"{name} must be {self.allowed}") from None
+
 
 def lowered(first: Ceilings, second: Ceilings) -> Ceilings:
     """Return the lower ceilings of two, each amount for itself."""
@@ -220,6 +271,13 @@ def _lower(one: int | None, other: int | None) -> int | None:
     return min((each for each in (one, other) if each is not None), default=None)
 
 
+def _given(environ: Mapping[str, str] | None) -> Mapping[str, str]:
+    given = os.environ if environ is None else environ
+    if not isinstance(given, Mapping):
+        raise wrong_type("environ", "a mapping of names to texts", given)
+    return given
+
+
 def _read(
     settings: Settings,
     environ: Mapping[str, str] | None,
@@ -227,20 +285,16 @@ def _read(
     *,
     privacy: bool,
 ) -> Settings:
-    """Return settings with what variables say where there is no argument."""
-    given = os.environ if environ is None else environ
-    if not isinstance(given, Mapping):
-        raise wrong_type("environ", "a mapping of names to texts", given)
+    """Return settings with what variables other than switches say where there is no argument."""
+    given = _given(environ)
     for name, variable in VARIABLES.items():
         if variable.privacy is not privacy or name not in given:
             continue
         field, _, part = variable.field.partition(".")
-        if field in arguments:
+        if field == "disabled" or field in arguments:
             continue
         try:
-            if not isinstance(given[name], str):
-                raise ValueError
-            value: Any = variable.read(given[name].strip())
+            value: Any = variable.value(name, given)
             if part:
                 value = replace(getattr(settings, field), **{part: value})
             settings = replace(settings, **{field: value})
@@ -256,6 +310,10 @@ def _switch(text: str) -> bool:
     if text.lower() not in _SWITCH:
         raise ValueError
     return _SWITCH[text.lower()]
+
+
+def _no_switch(text: str) -> bool:
+    return not _switch(text)
 
 
 def _micro(text: str) -> int:
@@ -281,6 +339,8 @@ _TIME = "a number of seconds, at least 0"
 #: By name; ``docs/sdk.md`` has the same table.
 VARIABLES: Mapping[str, Variable] = {
     "SOTTO_DISABLED": Variable("disabled", _switch, _A_SWITCH, True),
+    "SOTTO_DISABLE": Variable("disabled", _switch, _A_SWITCH, True),
+    "SOTTO_TELEMETRY": Variable("disabled", _no_switch, _A_SWITCH, True),
     "SOTTO_CEILING_PERIOD": Variable("ceiling_period", _micro, _EPSILON, True),
     "SOTTO_CEILING_LIFETIME": Variable("ceiling_lifetime", _micro, _EPSILON, True),
     "SOTTO_BACKGROUND": Variable("background", _switch, _A_SWITCH),

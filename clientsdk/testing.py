@@ -57,7 +57,7 @@ class SeededClient(Client):
 
     Parameters are as for :class:`~clientsdk.Client`; by default a store in memory, a
     :class:`FakeClock`, a :class:`~clientsdk.MemoryPublisher`, no background thread, which no seed
-    makes repeatable, and of the environment only the three variables about privacy. Any other
+    makes repeatable, and of the environment only the ``SOTTO_`` variables about privacy. Any other
     publisher is a ParameterError unless ``leaks_values``: what such a client sends reveals the true
     values to anyone who knows the seed, so never give it any of a person.
 
@@ -65,6 +65,8 @@ class SeededClient(Client):
     >>> client.record("colour", "red"), client.record("colour", "red")
     (<Outcome.ACCEPTED: 'accepted'>, <Outcome.PERIOD_FULL: 'period_full'>)
     """
+
+    _simulated = True
 
     def __init__(
         self,

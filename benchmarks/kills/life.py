@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from clientsdk import Client, Outcome
+from clientsdk import Client, Outcome, Settings
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 
@@ -84,6 +84,7 @@ def open_device(folder: Path, clock: Callable[[], int] | None = None) -> Client:
         publisher=FilePublisher(folder / "published"),
         clock=clock or (lambda: clock_of(folder)),
         background=False,
+        settings=Settings(in_ci=True),
     )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.kafka import producer
 from benchmarks.soak.fleet import COLOUR, LEVELS, Fleet, Progress, plan_of
-from clientsdk import Broker, Client, KafkaPublisher, Publisher
+from clientsdk import Broker, Client, KafkaPublisher, Publisher, Settings
 from clientsdk.publishers.http import HttpPublisher
 from sotto.errors import PublishError
 from sotto.kafka.topics import ReportTopic
@@ -213,7 +213,8 @@ def devices(args: argparse.Namespace) -> None:
     plan, clients = plan_of(), []
     publishers = [_publisher(args) for _ in range(DEVICES)]
     for path, publisher in zip(files_of(args.path), publishers, strict=True):
-        clients.append(Client(plan, state=path, publisher=publisher, background=False))
+        settings = Settings(background=False, in_ci=True)
+        clients.append(Client(plan, state=path, publisher=publisher, settings=settings))
         clients[-1].give_consent()
     while not ending:
         client = random.choice(clients)

@@ -66,11 +66,17 @@ def send(
     return sent
 
 
+class _Device(Client):
+    """A device that is nobody's: only variables of Sotto's own switch it off."""
+
+    _simulated = True
+
+
 def _device(
     plan: CompiledPlan, publisher: Publisher, clock: Callable[[], int], chance: random.Random
 ) -> Client:
     # Each run's devices are new ones.
-    client = Client(
+    client = _Device(
         plan, state=NO_LIFETIME_BOUND, publisher=publisher, clock=clock, background=False
     )
     client.give_consent()

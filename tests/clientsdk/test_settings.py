@@ -21,13 +21,15 @@ from clientsdk import (
     Settings,
     diagnostics,
 )
-from clientsdk.settings import VARIABLES
+from clientsdk.settings import CI, VARIABLES
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, SottoError, StoreError, ValueTypeError
 
 ROOT = Path(__file__).parents[2]
 GOOD = {
     "SOTTO_DISABLED": ("off", {"disabled": False}),
+    "SOTTO_DISABLE": ("yes", {"disabled": True}),
+    "SOTTO_TELEMETRY": ("False", {"disabled": True}),
     "SOTTO_CEILING_PERIOD": ("1.5", {"ceiling_period": 1_500_000}),
     "SOTTO_CEILING_LIFETIME": ("20", {"ceiling_lifetime": 20_000_000}),
     "SOTTO_BACKGROUND": ("No", {"background": False}),
@@ -39,6 +41,8 @@ GOOD = {
 }
 BAD = {
     "SOTTO_DISABLED": ["", "maybe", "2"],
+    "SOTTO_DISABLE": ["", "2"],
+    "SOTTO_TELEMETRY": ["", "never"],
     "SOTTO_CEILING_PERIOD": [
         "",
         "-1",
@@ -71,7 +75,7 @@ def client_of(compiled=None, **options) -> Client:
 def test_every_variable_is_tried_here_and_documented():
     assert GOOD.keys() == BAD.keys() == VARIABLES.keys()
     table = (ROOT / "docs/sdk.md").read_text("utf-8")
-    assert set(re.findall(r"^\| `(SOTTO_\w+)`", table, re.MULTILINE)) == VARIABLES.keys()
+    assert set(re.findall(r"(?:^\| |, or )`(SOTTO_\w+)`", table, re.MULTILINE)) == VARIABLES.keys()
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -320,7 +324,53 @@ def test_the_logger_is_left_alone_unless_a_variable_says_so(tmp_path, caplog):
         log.setLevel(logging.NOTSET)
 
 
-# The kill switch.
+# The kill switch, and what a person or a place wishes.
+
+
+@pytest.mark.parametrize(
+    ("environ", "by"),
+    [
+        ({"SOTTO_DISABLED": "1"}, "SOTTO_DISABLED"),
+        ({"SOTTO_DISABLED": "0", "SOTTO_DISABLE": "yes"}, "SOTTO_DISABLE"),
+        ({"SOTTO_DISABLE": "on", "SOTTO_TELEMETRY": "1"}, "SOTTO_DISABLE"),
+        *(({"SOTTO_TELEMETRY": text}, "SOTTO_TELEMETRY") for text in ("0", "off", "False", "no")),
+        ({"SOTTO_TELEMETRY": "on", "SOTTO_DISABLED": "off"}, None),
+        *(({"DO_NOT_TRACK": text}, "DO_NOT_TRACK") for text in ("1", "true", "false", "please")),
+        *(({"DO_NOT_TRACK": text}, None) for text in ("", "0", " 0 ")),
+        ({"DO_NOT_TRACK": "1", "SOTTO_TELEMETRY": "1"}, "DO_NOT_TRACK"),
+        *(({name: "1"}, name) for name in CI),
+        ({"CI": "true", "SOTTO_TELEMETRY": "1"}, "CI"),
+        ({"CI": "woodpecker"}, "CI"),
+        ({"CI": ""}, None),
+        ({"CI": "false", "BUILD_ID": "7"}, None),
+        ({"JENKINS_URL": "", "USER": "1"}, None),
+    ],
+    ids=str,
+)
+def test_what_switches_off_is_named(monkeypatch, tmp_path, environ, by):
+    for name, text in environ.items():
+        monkeypatch.setenv(name, text)
+    for options in ({}, {"settings": Settings()}):
+        with client_of(state=tmp_path / "device.db", **options) as client:
+            assert client.settings.disabled is (by is not None)
+            said = client.stats().disabled
+            assert said == (None if by is None else f"the SDK is switched off ({by})")
+    assert Settings.from_environment().switched_off_by() == by
+    # A simulation runs in continuous integration too, unless it is meant.
+    simulated = SeededClient(plan(metric("colour")), seed=1).settings.disabled
+    assert simulated is (by is not None and by.startswith("SOTTO_"))
+
+
+def test_an_app_may_record_in_continuous_integration_and_not_where_nobody_wants_it(monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    settings = Settings(in_ci=True)
+    with client_of(settings=settings) as client:
+        client.give_consent()
+        assert client.record("colour", "a") is Outcome.ACCEPTED
+    assert not Settings.from_environment(in_ci=True).disabled
+    monkeypatch.setenv("DO_NOT_TRACK", "1")
+    with client_of(settings=settings) as client:
+        assert client.record("colour", "a") is Outcome.DISABLED
 
 
 def test_switched_off_nothing_is_recorded_sent_or_touched(monkeypatch, tmp_path):

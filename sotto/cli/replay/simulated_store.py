@@ -111,6 +111,7 @@ class Device(Client):
     """A client that lives for as long as its table lasts, at whatever time, and no longer."""
 
     _earliest = BEGINNING + 1
+    _simulated = True
 
     def __init__(self, *arguments: Any, source: Source | None = None, **options: Any) -> None:
         self._randomness = source or SystemSource()
