@@ -6,17 +6,14 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.papers.claims import published
 from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.registry import build
@@ -75,7 +72,7 @@ GROUPS = (
 )
 _GRID = {"points": 65, "missing": False}
 _BITS = {"bits": 10, "missing": False}
-#: An example of each mechanism: what a plan would say, or without a name what makes it.
+#: An example of each mechanism, as a plan says it.
 EXAMPLES: dict[str, dict[str, Any]] = {
     "GeneralizedRandomizedResponse": {"name": "grr", "domain_size": 16},
     "SymmetricUnaryEncoding": {"name": "sue", "domain_size": 16},
@@ -105,9 +102,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "Christofides": {"name": "christofides", "cards": (3, 1, 8)},
     "PermuteAndFlip": {"name": "permute_and_flip", "domain_size": 16, "clip": 10},
     "TopResponse": {"name": "top_response", "domain_size": 16, "clip": 10},
-    "ExponentialMechanism": {"epsilon": 1.0},
-    "PermuteAndFlipSelection": {"epsilon": 1.0},
-    "ProposeTestRelease": {"test_epsilon": 0.5, "epsilon": 0.5, "delta": 1e-6},
 }
 
 _INTRODUCTION = f"""\
@@ -117,16 +111,12 @@ _INTRODUCTION = f"""\
 
 Everything that hides a value here, with what is certified of it. *Certified* is the exact worst
 case of the loss, from the integers that the sampler compares its random words with, at a nominal
-epsilon of 1 (for propose-test-release, with a δ of 1e-6). *Error* is the predicted standard error
-with {REPORTS:,} reports at epsilon 1, of what stands above the table; tests hold it against
-simulation. *Relaxable* mechanisms can be released again with a larger epsilon, and the whole
-sequence costs the last one. *Bytes* are those of a report. `sotto design` gives the figures for
-other questions, `sotto audit` attacks the certified ones."""
-_PAPERS = """\
-## Papers
-
-What `mechanisms.papers` reproduces, for comparison and audits only: no plan can choose it."""
-_CLAIMS = "What some of them claim, and what is true; `sotto audit` shows it by an attack:"
+epsilon of 1. *Error* is the predicted standard error with {REPORTS:,} reports at epsilon 1, of
+what stands above the table; tests hold it against simulation. *Relaxable* mechanisms can be
+released again with a larger epsilon, and the whole sequence costs the last one. *Bytes* are those
+of a report. `sotto design` gives the figures for other questions, `sotto audit` attacks the
+certified ones. What published papers claim and no plan can name is in
+[papers](../papers/README.md)."""
 
 
 def page() -> str:
@@ -139,14 +129,6 @@ def page() -> str:
         lines += [f"## {group.title}", ""]
         for each in documented(group.folder):
             lines += _section(each)
-    lines += [*_PAPERS.splitlines(), ""]
-    lines += _table(("module", "what", "source"), [_paper(each) for each in papers()])
-    lines += [_CLAIMS, ""]
-    cases = [
-        (case.name, case.source, _amount(case.claimed), _amount(case.true), case.why)
-        for case in published()
-    ]
-    lines += _table(("claim", "source", "claimed", "true", "why"), cases)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -160,13 +142,7 @@ def documented(folder: str) -> Iterator[type]:
                 yield each
 
 
-def papers() -> list[ModuleType]:
-    package = import_module("mechanisms.papers")
-    names = [found.name for found in iter_modules(package.__path__, "mechanisms.papers.")]
-    return [import_module(name) for name in names if name != "mechanisms.papers.claims"]
-
-
-def sections(documented: type | ModuleType) -> dict[str, str]:
+def sections(documented: type) -> dict[str, str]:
     """Return a docstring's sections as Markdown; references of a class may be its module's."""
     parts = _UNDERLINED.split(inspect.getdoc(documented) or "")
     found = {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
@@ -190,24 +166,12 @@ def _markdown(text: str) -> str:
 def _row(each: type, group: Group) -> tuple[str, ...]:
     link = f"[{each.__name__}](#{each.__name__.lower()})"
     spec = EXAMPLES[each.__name__]
-    if "name" not in spec:
-        certified = _amount(each(**spec).certified / MICRO)
-        return link, "", certified, "yes", "", "", source(each)
     made = build(spec, [MICRO], "reference")
     error = ""
     if group.question:
         error = f"{precision(made, 0, group.assumed).standard_error(REPORTS):.3g}"
     figures = (_amount(made.certified(0) / MICRO), _relaxable(spec), error, str(made.payload_width))
     return link, f"`{spec['name']}`", *figures, source(each)
-
-
-def _paper(module: ModuleType) -> tuple[str, ...]:
-    found = sections(module)
-    return (
-        f"`{module.__name__.rpartition('.')[2]}`",
-        found[""].split("\n\n")[0],
-        found["References"],
-    )
 
 
 def _relaxable(spec: dict[str, Any]) -> str:
@@ -234,8 +198,6 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _amount(epsilon: float) -> str:
-    if math.isinf(epsilon):
-        return "infinite"
     return f"{epsilon:.6f}".rstrip("0").rstrip(".") if epsilon < 2 else f"{epsilon:.4g}"
 
 

@@ -41,7 +41,7 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 #: Documents whose commands start processes.
 STARTING = {"README.md", "first-report.md", "plan.md", "results.md"}
-PAGES = [*DOCUMENTS, ROOT / "CONTRIBUTING.md"]
+PAGES = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "papers" / "README.md"]
 BLOCK = re.compile(
     r"(?:<!-- (?:file: (?P<file>\S+)|(?P<printed>printed)|(?P<needs>served|counted)) -->\n)?"
     r"^```(?P<language>\w+)\n(?P<body>.*?)^```$",
@@ -52,7 +52,7 @@ BLOCK = re.compile(
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 #: A file or folder of the tree.
 NAMED = re.compile(
-    r"`((?:mechanisms|sotto|clientsdk|pipelines|deploy|examples|benchmarks|tests|docs)/[\w./-]*)`"
+    r"`((?:mechanisms|papers|sotto|clientsdk|pipelines|deploy|examples|benchmarks|tests|docs)/[\w./-]*)`"
 )
 
 
@@ -127,7 +127,7 @@ def _show(
             assert set(body.splitlines()) <= {*printed}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_what_a_page_names_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     for target in LINK.findall(text):

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from mechanisms.chains.symbols import symbol_chain
 from mechanisms.exact import MICRO, to_micro
-from mechanisms.papers.gradual_release.attacks import ATTACKS, least_error
-from mechanisms.papers.gradual_release.formulas import response_share_variance, response_shares
-from mechanisms.papers.gradual_release.noisy_sampling import NoisySampling
 from mechanisms.planner.comparison import compare, noisy_sampling_epsilon
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
+from papers.gradual_release.attacks import ATTACKS, least_error
+from papers.gradual_release.formulas import response_share_variance, response_shares
+from papers.gradual_release.noisy_sampling import NoisySampling
 
 #: The first experiment: how many bits are 0 and 1, and the epsilons of the two noises.
 BITS = (400, 600)

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from mechanisms.frozen import frozen
 from mechanisms.number.gridded import PiecewiseMechanism
 from mechanisms.number.laws import contributions
-from mechanisms.papers.bitrand import FeatureRandomizedResponse
 from mechanisms.testing import SeededSource
 from mechanisms.vector.sampled_hybrid import SampledHybrid
 from mechanisms.vector.sampled_vector import SampledVector
+from papers.bitrand import FeatureRandomizedResponse
 
 #: Features of an image.
 DIMENSIONS = 16

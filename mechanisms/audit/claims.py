@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
-from mechanisms.arrays import Bools
 from mechanisms.audit.attack import attack
-from mechanisms.audit.cases import Case, Views
-from mechanisms.audit.guessing import Attack, key_of
+from mechanisms.audit.cases import Case
+from mechanisms.audit.guessing import Attack
 from mechanisms.audit.laws import LawCheck, check_draws, same_law, tables
 from mechanisms.audit.reports import Reports, Sampler, UnexpectedReportsError, batch_sampler
 from mechanisms.base import Mechanism
@@ -21,11 +19,6 @@ from mechanisms.exact import MICRO, loss_micro, to_micro
 from mechanisms.randomness import Source
 from mechanisms.registry import build
 from mechanisms.survey.design import cards_of
-from mechanisms.top_item.selection import (
-    ExponentialMechanism,
-    PermuteAndFlipSelection,
-    SelectionMechanism,
-)
 
 #: A parameter of a mechanism.
 Parameter: TypeAlias = object
@@ -235,24 +228,3 @@ def ladder_to(epsilon: float) -> tuple[int, int]:
     """Return the ladder of an audit: half of an epsilon, then all of it, in micro-epsilon."""
     micro = to_micro(epsilon)
     return max(1, micro // 2), micro
-
-
-def others() -> list[Case]:
-    """Return what the library has beside the mechanisms of plans: selections."""
-    return [
-        _selection("exponential mechanism", "McSherry, Talwar 2007", ExponentialMechanism(1.0)),
-        _selection("permute-and-flip", "McKenna, Sheldon 2020", PermuteAndFlipSelection(1.0)),
-    ]
-
-
-def _selection(name: str, source: str, mechanism: SelectionMechanism) -> Case:
-    """Return a selection between neighbours that change both of two scores."""
-    certified, release = mechanism.certified / MICRO, partial(_selected, mechanism)
-    name = f"{name}, scores (0, 6) and (1, 5)"
-    return Case(name, source, mechanism.epsilon, certified, release, "", 4)
-
-
-def _selected(mechanism: SelectionMechanism, secrets: Bools, source: Source) -> Views:
-    scores = [0, 6], [1, 5]
-    items = [mechanism.select(scores[secret], source) for secret in secrets.tolist()]
-    return {"the item": key_of(np.array(items, dtype=np.int64)[:, None])}

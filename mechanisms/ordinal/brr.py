@@ -57,7 +57,7 @@ class BipartiteRandomizedResponse(CategoryMechanism):
     ----------
     Always with the same favoured candidates at all levels: keep the report with probability
     S₂(E₁−1)/(S₁(E₂−1)), S = mE + N − m, else draw a uniform one. With a size of its own at every
-    level often not at all; see :mod:`mechanisms.papers.bipartite_randomized_response`.
+    level often not at all; see :mod:`papers.bipartite_randomized_response`.
 
     Utility
     -------
@@ -71,7 +71,7 @@ class BipartiteRandomizedResponse(CategoryMechanism):
     For a released value that should be near the true one: ratings, ages, places. Not to count
     how often each value occurs: take randomized response or unary encoding for that. The channel
     of least loss at the same epsilon, 17 % better for eight points at ε = 0.5, is
-    :func:`mechanisms.papers.extremal_mechanisms.optimal_channel`.
+    :func:`papers.extremal_mechanisms.optimal_channel`.
 
     References
     ----------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
+from math import lcm
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.arrays import Ints, Words
@@ -23,8 +24,8 @@ from mechanisms.exact import decimal_context, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
+from mechanisms.sampling import uniform_below
 from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
-from mechanisms.top_item.selection import exact_flips, flip
 
 if TYPE_CHECKING:
     from mechanisms.items import Context, Item
@@ -165,6 +166,48 @@ class PermuteAndFlip(TopItemMechanism):
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
         rest = self.domain_size - 1
         return (self.clip, *[0] * rest), (0, *[self.clip] * rest)
+
+
+def exact_flips(chances: Sequence[Fraction]) -> tuple[Fraction, ...]:
+    """Return the law for acceptance probabilities given exactly, one of them 1.
+
+    The polynomials under the integral are multiplied out. Equal chances are worked out once; the
+    cost is n² products of large integers for each that differs.
+    """
+    if not chances or max(chances) != 1 or not min(chances) >= 0:
+        raise ParameterError("chances must lie in [0, 1], one of them 1")
+    scale = lcm(*(chance.denominator for chance in chances))
+    whole = [int(chance * scale) for chance in chances]
+    law: dict[int, Fraction] = {}
+    for place, share in enumerate(whole):
+        if share not in law:
+            law[share] = _integral(whole[:place] + whole[place + 1 :], scale) * share / scale
+    return tuple(law[share] for share in whole)
+
+
+def _integral(chances: Sequence[int], scale: int) -> Fraction:
+    """Integrate ``∏ (1 - t a/scale)`` over t in [0, 1]."""
+    powers = [1]
+    for chance in chances:
+        raised = [scale * power for power in powers] + [0]
+        for degree, power in enumerate(powers, start=1):
+            raised[degree] -= chance * power
+        powers = raised
+    terms = (Fraction(power, degree) for degree, power in enumerate(powers, start=1))
+    total = sum(terms, Fraction(0))
+    return total / Fraction(scale ** len(chances))
+
+
+def flip(thresholds: Sequence[int], source: Source) -> int:
+    """Return the place of the first item in random order whose coin comes up.
+
+    Thresholds are acceptance probabilities over 2**64, one of them 2**64.
+    """
+    left = list(range(len(thresholds)))
+    while True:
+        place = left.pop(uniform_below(len(left), source))
+        if source.bits(64) < thresholds[place]:
+            return place
 
 
 def extremes(domain_size: int, last: int) -> Probabilities:

@@ -8,8 +8,10 @@ from typing import Any
 
 from mechanisms.channel import Channel
 from mechanisms.errors import UnrelatedLevelsError
-from mechanisms.papers.gradual_release.channels import forward_kernel
-from mechanisms.papers.gradual_release.formulas import (
+from mechanisms.planner.comparison import bit_noise, noisy_sampling_epsilon
+from mechanisms.string.rappor import differing_bits_epsilon, expected_differing_bits
+from papers.gradual_release.channels import forward_kernel
+from papers.gradual_release.formulas import (
     bit_degradation,
     chain_log_ratio,
     chain_probability,
@@ -20,9 +22,7 @@ from mechanisms.papers.gradual_release.formulas import (
     response_share_variance,
     response_shares,
 )
-from mechanisms.papers.gradual_release.noisy_sampling import noisy_sampling_variance
-from mechanisms.planner.comparison import bit_noise, noisy_sampling_epsilon
-from mechanisms.string.rappor import differing_bits_epsilon, expected_differing_bits
+from papers.gradual_release.noisy_sampling import noisy_sampling_variance
 
 Inputs = dict[str, Any]
 

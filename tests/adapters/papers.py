@@ -10,16 +10,16 @@ from typing import Any
 from mechanisms.number.split_bits import exact_weights, split_epsilon
 from mechanisms.ordinal.brr import channel_rank, equidistant_row
 from mechanisms.ordinal.sizes import equidistant_size, local_sizes
-from mechanisms.papers import bipartite_randomized_response as bipartite
-from mechanisms.papers import bitrand, float_numbers
-from mechanisms.papers.exponential_randomized_response import (
+from mechanisms.survey.design import Design, cards_epsilon, christofides, simmons, warner
+from mechanisms.vector.optimum import answer_noise, k_push_variance, push_variance
+from papers import bipartite_randomized_response as bipartite
+from papers import bitrand, float_numbers
+from papers.exponential_randomized_response import (
     ExponentialRandomizedResponse,
     worst_case_errors,
 )
-from mechanisms.papers.improved_christofides import deck_epsilon, deck_variance
-from mechanisms.survey.design import Design, cards_epsilon, christofides, simmons, warner
-from mechanisms.top_item.selection import exponential_pmf, permute_and_flip_pmf
-from mechanisms.vector.optimum import answer_noise, k_push_variance, push_variance
+from papers.improved_christofides import deck_epsilon, deck_variance
+from papers.selection import exponential_pmf, permute_and_flip_pmf
 
 Inputs = dict[str, Any]
 MEANS = {

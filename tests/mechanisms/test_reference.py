@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from mechanisms.reference import EXAMPLES, GROUPS, documented, page, papers, sections, source
+from mechanisms.reference import EXAMPLES, GROUPS, documented, page, sections, source
 from mechanisms.registry import REGISTRY
 
 PAGE = Path(__file__).parents[2] / "docs" / "mechanisms.md"
@@ -19,7 +18,7 @@ def test_the_page_is_up_to_date() -> None:
 
 
 def test_every_mechanism_of_plans_is_documented() -> None:
-    named = {spec["name"] for spec in EXAMPLES.values() if "name" in spec}
+    named = {spec["name"] for spec in EXAMPLES.values()}
     assert named == set(REGISTRY), "each has an example in mechanisms/reference.py"
     stated = {each.__name__ for each in SHIPPED}
     assert stated == set(EXAMPLES), "the docstring of each has a section Privacy"
@@ -30,11 +29,6 @@ def test_every_mechanism_says_what_a_privacy_engineer_asks(each: type) -> None:
     found = sections(each)
     for title in ("", "Privacy", "Relaxation", "Use", "References"):
         assert found[title], title
-
-
-@pytest.mark.parametrize("module", papers(), ids=lambda module: module.__name__)
-def test_every_paper_is_cited(module: ModuleType) -> None:
-    assert '"' in sections(module)["References"]
 
 
 @pytest.mark.parametrize("each", SHIPPED, ids=lambda each: each.__name__)

@@ -14,6 +14,7 @@ from mechanisms.audit.guessing import Attack
 from mechanisms.chains.symbols import SymbolDraw
 from mechanisms.testing import SeededSource
 from sotto.cli import main
+from sotto.cli.audit import library
 from sotto.plan.compile import parse_plan
 
 CONSTANT = """\
@@ -204,3 +205,11 @@ def test_a_device_that_draws_by_another_law_is_status_1(capsys, monkeypatch):
     status, lines, _ = run(capsys, *options)
     assert status == 1
     assert any("a device draws by another law than the certificate's" in line for line in lines)
+
+
+def test_without_the_folder_of_papers_there_are_no_claims(monkeypatch, tmp_path):
+    assert library.published()
+    monkeypatch.setattr(
+        library, "__file__", str(tmp_path / "sotto" / "cli" / "audit" / "library.py")
+    )
+    assert library.published() == []

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from math import isinf
+from pathlib import Path
 
 from mechanisms.audit import claims
 from mechanisms.audit.cases import Case
@@ -14,7 +17,6 @@ from mechanisms.audit.guessing import Attack, provable
 from mechanisms.audit.reports import UnexpectedReportsError
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.papers.claims import published
 from sotto.cli.audit.device import DeviceSampler, device_cases, metric_of
 from sotto.cli.format import exact, table
 
@@ -75,7 +77,7 @@ class LibraryAudit:
         head = ["mechanism", "source", "claimed", "certified", *ATTACKS, "verdict"]
         out += table(head, map(_row, self.lines))
         for title, cases in (
-            ("What no plan can name:", self.others),
+            ("What devices keep beside single chains:", self.others),
             ("Claims of papers, and of what breaks their conditions:", self.published),
         ):
             if cases:
@@ -121,7 +123,7 @@ def audit_library(
         if names is None or claim.name in names
         for amount in amounts or (_MORE if claim.name in _SHOWN_AT_MORE else _AMOUNTS)
     ]
-    ours, theirs = ([], []) if names else ([*claims.others(), *device_cases()], published())
+    ours, theirs = ([], []) if names else (device_cases(), published())
     checks, lines, cases = len(work) + len(ours) + len(theirs), [], []
     auditor = auditor and replace(auditor, checks=checks)
     for number, (claim, amount) in enumerate(work, start=1):
@@ -145,6 +147,17 @@ def audit_library(
         cases.append(CaseLine(case, attack, broken))
     progress("")
     return LibraryAudit(lines, cases[: len(ours)], cases[len(ours) :], auditor)
+
+
+def published() -> list[Case]:
+    """Return the claims of ``papers/``, a folder of the source tree; none in an installed wheel."""
+    tree = Path(__file__).parents[3]
+    if not (tree / "papers" / "claims.py").is_file():
+        return []
+    if str(tree) not in sys.path:
+        sys.path.append(str(tree))
+    cases: list[Case] = import_module("papers.claims").published()
+    return cases
 
 
 def _parameters(claim: Claim, micro: int) -> str:

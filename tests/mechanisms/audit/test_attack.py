@@ -26,9 +26,9 @@ from mechanisms.audit.reports import batch_sampler
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.papers.gradual_release.formulas import relaxation
 from mechanisms.registry import REGISTRY, build
 from mechanisms.testing import SeededSource
+from papers.gradual_release.formulas import relaxation
 
 SEED = 20_250_611
 

@@ -15,9 +15,9 @@ from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.number import designs
 from mechanisms.number.gridded import GridMechanism, HybridMechanism
 from mechanisms.number.laws import Law, Shape, contributions, matrix, worst_variance
-from mechanisms.papers.float_numbers import Duchi, Hybrid, Piecewise
 from mechanisms.randomness import SystemSource
 from mechanisms.registry import build
+from papers.float_numbers import Duchi, Hybrid, Piecewise
 
 NAMES = ("duchi", "piecewise", "hybrid", "square_wave")
 LADDERS = {

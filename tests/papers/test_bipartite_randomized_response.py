@@ -21,7 +21,7 @@ from mechanisms.ordinal.brr import (
     strongest_draw,
 )
 from mechanisms.ordinal.sizes import Loss, equidistant_size, local_sizes
-from mechanisms.papers.bipartite_randomized_response import (
+from papers.bipartite_randomized_response import (
     degradable,
     degradation_error,
     euclidean,
@@ -33,7 +33,7 @@ from mechanisms.papers.bipartite_randomized_response import (
     quality_losses,
     windows_of,
 )
-from mechanisms.papers.gradual_release.channels import degradation
+from papers.gradual_release.channels import degradation
 
 #: Bipartite, randomized response, exponential at half the exponent, exponential; at epsilon 0.5,
 #: 1, 2, 3.

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 
 from mechanisms.arrays import Ints
 from mechanisms.errors import ParameterError
-from mechanisms.papers.gradual_release.formulas import relaxation
 from mechanisms.planner.comparison import check_epsilon
+from papers.gradual_release.formulas import relaxation
 
 
 def least_error(domain_size: int, epsilon: float) -> float:

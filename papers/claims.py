@@ -1,17 +1,18 @@
-"""All that the papers claim and that is not so, or not where a condition is dropped."""
+"""Claims of the papers, true and false; ``sotto audit`` attacks them in a source tree."""
 
 from __future__ import annotations
 
 from mechanisms.audit.cases import Case
-from mechanisms.papers import (
+from papers import (
     bipartite_randomized_response,
     bitrand,
     exponential_randomized_response,
     float_numbers,
     improved_christofides,
     loloha,
+    selection,
 )
-from mechanisms.papers.gradual_release import claims as gradual_release
+from papers.gradual_release import claims as gradual_release
 
 _PAPERS = (
     bitrand,
@@ -21,6 +22,7 @@ _PAPERS = (
     loloha,
     bipartite_randomized_response,
     float_numbers,
+    selection,
 )
 
 

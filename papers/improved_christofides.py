@@ -185,7 +185,7 @@ def claims() -> list[Case]:
     return [
         Case(
             "Improved Christofides, census of 100",
-            "the same, Theorem 5.6",
+            "Improved Christofides, Theorem 5.6",
             deck.nominal_epsilon,
             deck_epsilon(deck.deck, deck.size),
             partial(_census, deck),

@@ -11,7 +11,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import ceil_fraction, exp_micro, to_micro
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
-from mechanisms.top_item.selection import PermuteAndFlipSelection, gaps
+from papers.selection import PermuteAndFlipSelection, gaps
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from small import SPECS, chain_law, head_law
 from statistical import check_counts
 
 from mechanisms.errors import ParameterError
-from mechanisms.papers.gradual_release.state import RelaxationState, RelaxationStateError
 from mechanisms.registry import build
 from mechanisms.testing import SeededSource
+from papers.gradual_release.state import RelaxationState, RelaxationStateError
 
 SEED = 20260303
 LADDER = [500_000, 1_000_000, 2_000_000]

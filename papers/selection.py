@@ -11,15 +11,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
-from math import exp, fsum, inf, isfinite, lcm
+from math import exp, fsum, inf, isfinite
 
 from mechanisms.arrays import Floats, Ints
+from mechanisms.audit.cases import Case, law_release
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, ceil_fraction, exp_bounds, to_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, MAX_DECISION_EPSILON
 from mechanisms.randomness import Source
-from mechanisms.sampling import choose, uniform_below
+from mechanisms.sampling import choose
+from mechanisms.top_item.permute_and_flip import exact_flips, flip
 
 #: Acceptance falls no lower than e to minus this, or to minus epsilon where that is more: its
 #: thresholds then are so large that rounding them costs less than 3e-9 of epsilon.
@@ -28,36 +30,6 @@ FLOOR = 24
 NODES, FALL = 24, 2.0
 #: What is left of the integrand where the integration ends, as a logarithm.
 END = 48.0
-
-
-def exact_flips(chances: Sequence[Fraction]) -> tuple[Fraction, ...]:
-    """Return the law for acceptance probabilities given exactly, one of them 1.
-
-    The polynomials under the integral are multiplied out. Equal chances are worked out once; the
-    cost is n² products of large integers for each that differs.
-    """
-    if not chances or max(chances) != 1 or not min(chances) >= 0:
-        raise ParameterError("chances must lie in [0, 1], one of them 1")
-    scale = lcm(*(chance.denominator for chance in chances))
-    whole = [int(chance * scale) for chance in chances]
-    law: dict[int, Fraction] = {}
-    for place, share in enumerate(whole):
-        if share not in law:
-            law[share] = _integral(whole[:place] + whole[place + 1 :], scale) * share / scale
-    return tuple(law[share] for share in whole)
-
-
-def _integral(chances: Sequence[int], scale: int) -> Fraction:
-    """Integrate ``∏ (1 - t a/scale)`` over t in [0, 1]."""
-    powers = [1]
-    for chance in chances:
-        raised = [scale * power for power in powers] + [0]
-        for degree, power in enumerate(powers, start=1):
-            raised[degree] -= chance * power
-        powers = raised
-    terms = (Fraction(power, degree) for degree, power in enumerate(powers, start=1))
-    total = sum(terms, Fraction(0))
-    return total / Fraction(scale ** len(chances))
 
 
 def float_flips(exponents: Sequence[float]) -> list[float]:
@@ -102,18 +74,6 @@ def _panels(chances: Floats, counts: Ints) -> Iterator[tuple[Floats, Floats]]:
             end = 1.0
         yield start + (end - start) * nodes, (end - start) * weights
         start = end
-
-
-def flip(thresholds: Sequence[int], source: Source) -> int:
-    """Return the place of the first item in random order whose coin comes up.
-
-    Thresholds are acceptance probabilities over 2**64, one of them 2**64.
-    """
-    left = list(range(len(thresholds)))
-    while True:
-        place = left.pop(uniform_below(len(left), source))
-        if source.bits(64) < thresholds[place]:
-            return place
 
 
 def exponents(
@@ -403,3 +363,21 @@ def permute_and_flip_pmf(
 ) -> list[float]:
     """Return permute-and-flip's probabilities; see :func:`.exponents` and :func:`.float_flips`."""
     return float_flips(exponents(scores, epsilon, sensitivity, monotone=monotone))
+
+
+def claims() -> list[Case]:
+    """Return the claims of both mechanisms, which hold, for neighbours that change both scores."""
+    return [
+        Case(
+            f"{name}, scores (0, 6) and (1, 5)",
+            source,
+            1.0,
+            1.0,
+            law_release(mechanism.pmf([0, 6]), mechanism.pmf([1, 5])),
+            "",
+        )
+        for name, source, mechanism in (
+            ("exponential mechanism", "McSherry, Talwar 2007", ExponentialMechanism(1.0)),
+            ("permute-and-flip", "McKenna, Sheldon 2020", PermuteAndFlipSelection(1.0)),
+        )
+    ]

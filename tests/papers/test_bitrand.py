@@ -15,7 +15,8 @@ from statistical import check_counts, check_normal
 from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.errors import ParameterError
 from mechanisms.exact import loss_micro
-from mechanisms.papers.bitrand import (
+from mechanisms.testing import SeededSource
+from papers.bitrand import (
     FeatureRandomizedResponse,
     SignMagnitude,
     frr_epsilon,
@@ -23,7 +24,6 @@ from mechanisms.papers.bitrand import (
     label_keeping,
     log_alpha,
 )
-from mechanisms.testing import SeededSource
 
 SEED = 20241105
 

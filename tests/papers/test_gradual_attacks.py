@@ -10,14 +10,14 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.errors import ParameterError
-from mechanisms.papers.gradual_release.attacks import (
+from papers.gradual_release.attacks import (
     ATTACKS,
     highest_frequency,
     least_error,
     maximum_likelihood,
     weighted_highest_frequency,
 )
-from mechanisms.papers.gradual_release.formulas import chain_probability
+from papers.gradual_release.formulas import chain_probability
 
 LADDERS = [
     (2, [k / 10 for k in range(1, 9)]),

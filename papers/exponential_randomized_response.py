@@ -23,7 +23,7 @@ from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose, uniform_below
-from mechanisms.top_item.selection import exponential_pmf, exponents
+from papers.selection import exponential_pmf, exponents
 
 
 class WorstLoss(NamedTuple):

@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
-from mechanisms.papers.gradual_release.formulas import (
+from mechanisms.planner.comparison import bit_noise
+from papers.gradual_release.formulas import (
     bit_degradation,
     chain_log_ratio,
     degradation_probabilities,
@@ -20,7 +21,6 @@ from mechanisms.papers.gradual_release.formulas import (
     response_share_variance,
     response_shares,
 )
-from mechanisms.planner.comparison import bit_noise
 
 
 def test_the_ratio_of_a_chain_is_known_where_its_probability_underflows() -> None:

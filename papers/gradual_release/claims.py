@@ -12,8 +12,8 @@ import numpy as np
 from mechanisms.arrays import Bools
 from mechanisms.audit.cases import Case, Views, unit
 from mechanisms.audit.guessing import key_of
-from mechanisms.papers.gradual_release.formulas import relaxation
 from mechanisms.randomness import Source
+from papers.gradual_release.formulas import relaxation
 
 
 def claims() -> list[Case]:

@@ -9,14 +9,14 @@ import pytest
 from statistical import check_counts
 
 from mechanisms.errors import ParameterError
-from mechanisms.papers.exponential_randomized_response import (
+from mechanisms.testing import SeededSource
+from papers.exponential_randomized_response import (
     ExponentialRandomizedResponse,
     disclosure_risk,
     staircase,
     worst_case_errors,
 )
-from mechanisms.testing import SeededSource
-from mechanisms.top_item.selection import expected_error, permute_and_flip_pmf
+from papers.selection import expected_error, permute_and_flip_pmf
 
 SEED = 22360679
 

@@ -12,7 +12,8 @@ from statistical import check_normal, check_variance
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_bounds
-from mechanisms.papers.float_numbers import (
+from mechanisms.planner.comparison import bit_noise
+from papers.float_numbers import (
     HYBRID_FROM,
     Duchi,
     Hybrid,
@@ -21,7 +22,6 @@ from mechanisms.papers.float_numbers import (
     SquareWave,
     SubtractiveDithering,
 )
-from mechanisms.planner.comparison import bit_noise
 
 SEED = 20261123
 

@@ -13,8 +13,8 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro
 from mechanisms.ordinal.brr import probabilities
 from mechanisms.ordinal.sizes import Loss, equidistant, equidistant_size
-from mechanisms.papers.bipartite_randomized_response import bipartite_loss
-from mechanisms.papers.extremal_mechanisms import optimal_channel
+from papers.bipartite_randomized_response import bipartite_loss
+from papers.extremal_mechanisms import optimal_channel
 
 
 def bipartite(loss: Loss, size: int, epsilon: float) -> float:

@@ -16,8 +16,8 @@ from statistical import check_normal
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import loss_micro
-from mechanisms.papers.gradual_release.market import Catalogue
 from mechanisms.testing import SeededSource
+from papers.gradual_release.market import Catalogue
 
 SEED = 20260305
 FINE = Catalogue(domain_size=5, start=0.1, cap=1.0, stride=0.01)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
@@ -12,15 +13,17 @@ import pytest
 from statistical import check_counts
 
 from mechanisms.errors import ParameterError
-from mechanisms.exact import exp_micro, loss_micro
+from mechanisms.exact import exp_bounds, exp_micro, loss_micro
 from mechanisms.levels import GRAINS
 from mechanisms.testing import SeededSource
-from mechanisms.top_item.selection import (
+from mechanisms.top_item.permute_and_flip import exact_flips
+from papers.selection import (
     ExponentialMechanism,
     PermuteAndFlipSelection,
     SelectionMechanism,
     Thresholds,
     exponents,
+    float_flips,
 )
 
 SEED = 17320508
@@ -140,3 +143,48 @@ def test_scores_and_parameters_outside_their_range_are_refused() -> None:
     for q, epsilon, delta in (([], 1, 1), ([math.nan], 1, 1), ([1], math.inf, 1), ([1], 1, 0)):
         with pytest.raises(ParameterError):
             exponents(q, epsilon, delta)
+
+
+def precise(exponents: list[float]) -> tuple[Fraction, ...]:
+    """The law to 49 digits, from exponentials that are a thousand bits long."""
+    fine = 1 << 1100
+    chances = [Fraction(round(fine / exp_bounds(Fraction(-x))[0]), fine) for x in exponents]
+    return exact_flips(chances)
+
+
+EXPONENTS: dict[str, list[float]] = {
+    "one": [0.0],
+    "two": [0.0, -1e-9],
+    "far": [0.0, -700.0],
+    "all alike": [0.0] * 12,
+    "ties": [*[0.0] * 3, *[-1.0] * 5],
+    "close": [0.0, -1e-15, -1e-12, -1e-3],
+    "mixed": [0.0, 0.0, -1e-8, -30.0, -300.0],
+    "stairs": [-0.5 * k for k in range(20)],
+    "many ties": [*[0.0] * 40, *[-5.0] * 30],
+    "near": [-0.01 * k for k in range(25)],
+}
+
+
+@pytest.mark.parametrize("exponents", EXPONENTS.values(), ids=EXPONENTS.keys())
+def test_floats_are_accurate_to_twelve_digits(exponents: list[float]) -> None:
+    got = float_flips(exponents)
+    for value, true in zip(got, precise(exponents), strict=True):
+        assert abs(Fraction(value) - true) <= Fraction(1, 10**12) * true
+
+
+def test_many_items_sum_to_one() -> None:
+    generator = random.Random(SEED)
+    for powers in (
+        [0.0, *(-40 * generator.random() for _ in range(5_000))],
+        [*[0.0] * 1_000, *[-1.0] * 100_000, *[-745.0] * 100_000, *[-1e6] * 10],
+    ):
+        law = float_flips(powers)
+        assert math.isclose(math.fsum(law), 1, rel_tol=1e-12)
+        assert law[-1] <= law[0]
+
+
+def test_exponents_that_are_none_are_refused() -> None:
+    for wrong in ([], [-1.0], [0.0, 1.0]):
+        with pytest.raises(ParameterError):
+            float_flips(wrong)

@@ -15,12 +15,12 @@ from statistical import check_counts, check_normal
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro, loss_micro
-from mechanisms.papers.gradual_release.noisy_sampling import (
+from mechanisms.planner.comparison import compare, noisy_sampling_epsilon
+from mechanisms.testing import SeededSource
+from papers.gradual_release.noisy_sampling import (
     NoisySampling,
     noisy_sampling_variance,
 )
-from mechanisms.planner.comparison import compare, noisy_sampling_epsilon
-from mechanisms.testing import SeededSource
 
 SEED = 20260301
 EPSILONS = st.one_of(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import exp_bounds
-from mechanisms.papers.gradual_release.channels import (
+from papers.gradual_release.channels import (
     degradation,
     forward_kernel,
     nonnegative_solution,

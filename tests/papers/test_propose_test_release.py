@@ -14,7 +14,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro, to_micro
 from mechanisms.levels import GRAINS
 from mechanisms.testing import SeededSource
-from mechanisms.top_item.propose_test_release import ProposeTestRelease, hockey_stick
+from papers.propose_test_release import ProposeTestRelease, hockey_stick
 
 SEED = 26457513
 

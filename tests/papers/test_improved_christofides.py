@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from mechanisms.errors import ParameterError
-from mechanisms.papers.improved_christofides import (
+from papers.improved_christofides import (
     ImprovedChristofides,
     census_size,
     deck_epsilon,

@@ -220,7 +220,7 @@ def degradable(weak: ArrayLike, strong: ArrayLike) -> bool:
     """Return whether a row-stochastic matrix is another times a stochastic one, to 1e-8 an entry.
 
     For matrices whose exact entries are not known, of which
-    :func:`mechanisms.papers.gradual_release.channels.degradation` would see every rounding error.
+    :func:`papers.gradual_release.channels.degradation` would see every rounding error.
     """
     return degradation_error(weak, strong) <= TOLERANCE
 

@@ -11,8 +11,8 @@ import pytest
 from statistical import check_counts
 
 from mechanisms.audit.guessing import fair_bits, key_of
-from mechanisms.papers.loloha import BinaryLoloha, claims
 from mechanisms.testing import SeededSource
+from papers.loloha import BinaryLoloha, claims
 
 SEED = 20_260_703
 BINARY = BinaryLoloha(2.0, 1.0)

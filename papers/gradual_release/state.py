@@ -54,7 +54,7 @@ class RelaxationState:
     (1, 1000000)
     >>> state.relax(2, report, source)
     Traceback (most recent call last):
-    mechanisms.papers.gradual_release.state.RelaxationStateError: the value is not the one of the \
+    papers.gradual_release.state.RelaxationStateError: the value is not the one of the \
 first report
     """
 
