@@ -1,8 +1,10 @@
-"""Clients in an event loop: nothing that may take long keeps it from going on."""
+"""Clients in event loops and threads: nothing that may take long keeps a loop from going on."""
 
 from __future__ import annotations
 
 import asyncio
+import tkinter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from device_plans import metric, reports
@@ -59,6 +61,33 @@ def test_the_loop_goes_on_while_a_client_sends(use):
             await client.aflush()
 
     asyncio.run(app())
+
+
+def test_a_window_goes_on_while_its_client_sends():
+    """The loop of tkinter, which needs no display without a window."""
+    loop = tkinter.Tcl()
+    client, publisher = with_a_report_due(background=True)
+
+    def tick():
+        if client.record("colour", "a") and not publisher.entered.is_set():
+            loop.after(1, tick)
+        else:
+            publisher.let_go.set()
+            loop.setvar("sending", "seen")
+
+    loop.after(1, tick)
+    loop.eval("vwait sending")
+    publisher.wait_for(1)
+    client.close()
+
+
+def test_threads_share_a_client():
+    with device(publisher := Noting(), background=False) as client, ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(lambda turn: client.record("colour", "a"), range(200))) == {"accepted"}
+        wait_until_due(client)
+        while client.next_due() is not None:
+            client.flush()
+    assert len({report.chain for report in reports(publisher.messages)}) == 200
 
 
 def test_a_time_that_makes_no_sense_is_refused():

@@ -34,6 +34,18 @@ from sottovoce import Client, EmbeddedLogPublisher
 client = Client("plan.json", state="device.db", publisher=EmbeddedLogPublisher("log"))
 print(client.record("colour", "red").value)
 """
+#: A package that depends on the wheel, as an app's own does.
+EDITOR = """\
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "editor"
+version = "1"
+dependencies = ["sottovoce"]
+[tool.setuptools]
+py-modules = ["editor"]
+"""
 #: All that a device does with every mechanism, under a seed: what it reports is printed.
 EVERYTHING = """
 import hashlib, importlib, pkgutil, sys
@@ -113,12 +125,16 @@ def unpacked(wheel, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """The Python of a fresh environment, into which the wheel was installed from its file."""
+    """The Python of a fresh environment, with a package that needs the wheel."""
     folder = tmp_path_factory.mktemp("app")
     venv.create(folder / "venv", with_pip=False, symlinks=True)
     python = folder / "venv" / "bin" / "python"
-    # With all its dependencies: there is no index, so that any would be an error.
-    run(sys.executable, "-m", "pip", "--python", python, "install", *QUIET, wheel, cwd=folder)
+    (folder / "pyproject.toml").write_text(EDITOR)
+    (folder / "editor.py").write_text(module_text(small_plan(), "sottovoce"))
+    editor = built(folder, folder)
+    # With all its dependencies: there is no index, so that any other would be an error.
+    options = (*QUIET, "--find-links", wheel.parent)
+    run(sys.executable, "-m", "pip", "--python", python, "install", *options, editor, cwd=folder)
     return python
 
 
@@ -169,13 +185,18 @@ def test_it_depends_on_nothing_and_brings_its_types(installed, tmp_path):
         "print((files('sottovoce') / 'py.typed').is_file())"
     )
     told = run(installed, "-I", "-c", code, cwd=tmp_path).splitlines()
-    assert told == ["['sottovoce']", "[]", "True"]
+    assert told == ["['editor', 'sottovoce']", "[]", "True"]
 
 
 @pytest.mark.real_randomness
 def test_three_lines_are_enough_and_nothing_is_recorded_before_consent(installed, tmp_path):
+    """Also where the plan is a package's own, which depends on the SDK."""
     (tmp_path / "plan.json").write_bytes(small_plan().to_json())
-    assert run(installed, "-I", "-W", "error", "-c", THREE_LINES, cwd=tmp_path) == "no_consent\n"
+    for code in (
+        THREE_LINES,
+        "from editor import PLAN\n" + THREE_LINES.replace('"plan.json"', "PLAN"),
+    ):
+        assert run(installed, "-I", "-W", "error", "-c", code, cwd=tmp_path) == "no_consent\n"
     assert not (tmp_path / "log").exists()
 
 
@@ -243,7 +264,7 @@ def test_a_typed_app_is_checked_against_it_strictly_and_runs(installed, tmp_path
     assert told[-1] == "0"
     # The same checker finds what is wrong with it.
     wrong = tmp_path / "wrong.py"
-    wrong.write_text("from sottovoce import Client\nClient('p', state=1, publisher='x')\n")
+    wrong.write_text("from sottovoce import Client\nClient('p', state=1, publisher=2)\n")
     command = [sys.executable, "-m", "mypy", *options, "wrong.py"]
     found = subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True, text=True)
     assert found.stdout.count("[arg-type]") == 2

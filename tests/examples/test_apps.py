@@ -30,12 +30,17 @@ PATIENCE = 600.0
 
 
 def environment(home):
-    return {**os.environ, "APPS_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    own = {"APPS_HOME": str(home), "IPYTHONDIR": str(home), "PYTHONPATH": str(ROOT)}
+    return {**os.environ, **own}
 
 
 def run(home, module, *arguments):
     """Run an app to its end; it is to say nothing on its standard error."""
-    command = [sys.executable, "-W", "error", "-m", f"examples.apps.{module}", *arguments]
+    return run_python(home, "-m", f"examples.apps.{module}", *arguments)
+
+
+def run_python(home, *arguments):
+    command = [sys.executable, "-W", "error", *arguments]
     result = subprocess.run(
         command, env=environment(home), cwd=home, capture_output=True, text=True, timeout=PATIENCE
     )
@@ -214,3 +219,26 @@ def test_a_job_loses_nothing_of_what_its_processes_recorded(tmp_path, start):
     # every draw: two a period, as above.
     assert 2 <= counts["usage/job_seconds"] <= 4
     send_the_rest(tmp_path, counts["usage/job_seconds"])
+
+
+NOTEBOOK = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+for turn in range(3):
+    shell.run_cell('''
+from examples.apps.installation import home, make_client
+from examples.apps.usage import Metrics
+client = make_client(home())
+''').raise_error()
+    shell.run_cell("print(Metrics(client).command.record('show'))").raise_error()
+"""
+
+
+@pytest.mark.real_randomness
+def test_a_cell_of_a_notebook_that_makes_the_client_may_be_run_again(tmp_path):
+    run(tmp_path, "tool", "agree")
+    said = run_python(tmp_path, "-c", NOTEBOOK).split()
+    # every draw: two a period, as above.
+    assert 2 <= said.count("accepted") == recorded(tmp_path)["usage/command"] <= 3
+    assert set(said) <= {"accepted", "period_full"}
+    send_the_rest(tmp_path, said.count("accepted"))
