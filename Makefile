@@ -112,7 +112,7 @@ compose-down:  ## stop it; volumes keep what has been counted
 	docker compose --profile flink --profile aggregate down
 
 lock: venv  ## write requirements.lock again from pyproject.toml
-	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra postgres --extra collector --extra web --extra ohttp --extra plots --extra notebook --extra demo --extra dev --generate-hashes --allow-unsafe \
+	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra postgres --extra collector --extra web --extra ohttp --extra plots --extra completion --extra notebook --extra demo --extra dev --generate-hashes --allow-unsafe \
 	  --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \

@@ -11,7 +11,17 @@ from clientsdk.outcomes import FlushResult, Lapses, Outcome
 from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.settings import NO_LIFETIME_BOUND, Quota, Settings
 from clientsdk.stats import Stats
+from sotto.errors import (
+    ParameterError,
+    PlanError,
+    PublishError,
+    SottoError,
+    StoreError,
+    UnknownMetricError,
+    ValueTypeError,
+)
 from sotto.plan.compiled import Ceilings, CompiledPlan
+from sotto.version import __version__
 
 if TYPE_CHECKING:
     from clientsdk.publishers.http import HttpPublisher, fetch_plan
@@ -44,12 +54,20 @@ __all__ = [
     "LedgerPeriod",
     "MemoryPublisher",
     "Outcome",
+    "ParameterError",
     "PendingChain",
     "PermanentCharge",
+    "PlanError",
+    "PublishError",
     "Publisher",
     "Quota",
     "Settings",
+    "SottoError",
     "Stats",
+    "StoreError",
+    "UnknownMetricError",
+    "ValueTypeError",
+    "__version__",
     "fetch_plan",
 ]
 

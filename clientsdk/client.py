@@ -38,7 +38,7 @@ from clientsdk.store.recovery import open_store
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
-from sotto.errors import SottoError, UnknownMetricError, ValueTypeError
+from sotto.errors import SottoError, ValueTypeError
 from sotto.plan.compiled import Ceilings, CompiledPlan
 from sotto.plan.segments import given_segments
 from sotto.wire.signatures import require_signatures
@@ -273,12 +273,7 @@ class Client:
                         # There may be older values to be sent.
                         worker.start()
                     return outcome
-            known = self._metrics.get(metric)
-            if known is None:
-                # Not the name that was given: it may be a value in the wrong place.
-                raise UnknownMetricError(
-                    f"plan {self.plan.plan!r} has no such metric; it has {', '.join(self._metrics)}"
-                )
+            known = self._metrics.get(metric) or self.plan.metric(metric)
             outcome = self._recorder.attempt(known, known.encode(value), self._now(), self._consent)
             self._outcomes[outcome][metric] += 1
             if self._worker is not None:

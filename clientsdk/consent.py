@@ -19,7 +19,7 @@ from clientsdk.store.database import DURABLE, READ
 from clientsdk.store.rollback_guard import GuardError
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source
-from sotto.errors import ParameterError, PlanError, SottoError, StoreError, wrong_type
+from sotto.errors import ParameterError, PlanError, SottoError, StoreError, did_you_mean, wrong_type
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
 _SWITCHED_OFF = (
@@ -95,7 +95,7 @@ class ConsentKeeper:
         if unknown and self._plan is not NO_PLAN:
             raise ParameterError(
                 f"groups {', '.join(map(repr, unknown))}: plan {self._plan.plan!r} has "
-                f"{', '.join(known) or 'no groups'}"
+                f"{', '.join(known) or 'no groups'}{did_you_mean(unknown[0], known)}"
             )
         return found
 

@@ -13,7 +13,7 @@ from clientsdk.outcomes import Outcome, Refusal
 from clientsdk.sending.tasks import Result
 from clientsdk.settings import ClientOptions, Settings, checked_path, read_plan
 from clientsdk.stats import Tally
-from sotto.errors import ParameterError, SottoError, StoreError
+from sotto.errors import ParameterError, SottoError, StoreError, did_you_mean
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
 #: No setting, since an app decides it where it opens a client: ``raise`` alone counts.
@@ -94,7 +94,8 @@ def check_options(given: Iterable[str]) -> None:
     """
     unknown = sorted(set(given) - ClientOptions.__annotations__.keys())
     if unknown:
-        raise ParameterError(f"a client has no option {', '.join(unknown)}")
+        near = did_you_mean(unknown[0], ClientOptions.__annotations__)
+        raise ParameterError(f"a client has no option {', '.join(unknown)}{near}")
 
 
 def reason_of(error: Exception) -> str:

@@ -17,7 +17,7 @@ from clientsdk.store.database import READ, WRITE, Hold
 from clientsdk.store.outbox import Chain
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source
-from sotto.errors import ParameterError, StoreError
+from sotto.errors import ParameterError, StoreError, did_you_mean
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.durations import duration_text
 from sotto.plan.metric import Symbol
@@ -224,6 +224,7 @@ class Recorder:
         known = self._plan.experiment
         if known is None or known.name != experiment:
             has = "none" if known is None else known.name
+            has += did_you_mean(experiment, [has])
             raise ParameterError(f"plan {self._plan.plan!r} has no such experiment; it has {has}")
         with self._store.transaction(READ):
             return None if self._store.stopped else self._arm()

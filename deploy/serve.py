@@ -96,7 +96,7 @@ def commands(plan: Path, data: Path, port: int) -> dict[str, list[str]]:
     """
     log = data / "log"
     log.mkdir(exist_ok=True)
-    sotto = [sys.executable, "-m", "sotto.cli"]
+    sotto = [sys.executable, "-m", "sotto"]
     shared = ["--plans" if plan.is_dir() else "--plan", str(plan), "--log", str(log)]
     counted = ["--state", str(data / "state"), "--follow", "--every", EVERY]
     collect = [*sotto, "collect", *shared, "--port", str(port)]
@@ -111,7 +111,7 @@ def commands(plan: Path, data: Path, port: int) -> dict[str, list[str]]:
 def _page(data: Path, port: int) -> list[str]:
     """Return the program that shows results, and how the job is, to this machine."""
     given = ["--state", str(data / "state"), "--log", str(data / "log"), "--port", str(port)]
-    return [sys.executable, "-m", "sotto.cli", "serve", *given]
+    return [sys.executable, "-m", "sotto", "serve", *given]
 
 
 def _require_plans(given: Path, state: Path) -> None:

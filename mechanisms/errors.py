@@ -1,16 +1,25 @@
-"""The errors of the project: one base class, names that end in ``Error``."""
+"""The errors of the project: one base class, names that end in ``Error``.
+
+Their public module is ``sotto.errors``, which tracebacks show.
+"""
 
 
 class SottoError(Exception):
     """Base class of every error that this project raises on purpose."""
 
+    __module__ = "sotto.errors"
+
 
 class ParameterError(SottoError, ValueError):
     """A parameter is outside its allowed range; the message names it, its value and the range."""
 
+    __module__ = "sotto.errors"
+
 
 class UnrelatedLevelsError(ParameterError):
     """Two levels are not related: the weaker channel is no degradation of the stronger one."""
+
+    __module__ = "sotto.errors"
 
 
 def check_int(name: str, value: object, low: int, high: int) -> None:

@@ -1,5 +1,7 @@
 """The errors that both sides raise; all derive from :class:`SottoError`."""
 
+from collections.abc import Iterable
+
 from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
 
 #: What pip knows this by: in an app it is a part of the wheel that ``deploy/device`` builds.
@@ -26,6 +28,20 @@ def wrong_type(name: str, expected: str, got: object) -> ParameterError:
     'timeout must be a number of seconds; got str'
     """
     return ParameterError(f"{name} must be {expected}; got {type(got).__name__}")
+
+
+def did_you_mean(given: object, known: Iterable[str]) -> str:
+    """Return a question to end an error with: the known name nearest to the one given, if any is.
+
+    >>> did_you_mean("ladderr", ["ladder", "window"])
+    "; did you mean 'ladder'?"
+    >>> did_you_mean("colour", ["ladder", "window"])
+    ''
+    """
+    from difflib import get_close_matches
+
+    near = get_close_matches(given, known, 1, 0.7) if isinstance(given, str) else []
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def is_int(value: object) -> bool:
@@ -90,6 +106,7 @@ __all__ = [
     "UnknownMetricError",
     "UnrelatedLevelsError",
     "ValueTypeError",
+    "did_you_mean",
     "install_hint",
     "is_int",
     "is_number",

@@ -189,7 +189,7 @@ def _run_lines(
     for command in commands:
         words = shlex.split(command, comments=True)[1:]
         if words[-1] == "&":
-            program = [sys.executable, "-m", "sotto.cli", *words[:-1]]
+            program = [sys.executable, "-m", "sotto", *words[:-1]]
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             process = subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True)
             background.append(process)

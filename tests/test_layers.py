@@ -87,7 +87,7 @@ def imported(path: Path, module: str) -> Iterator[str]:
 
 
 def layer(name: str) -> str:
-    if name == "sotto.cli" or name.startswith("sotto.cli."):
+    if name in ("sotto.__main__", "sotto.cli") or name.startswith("sotto.cli."):
         return "sotto.cli"
     return name.partition(".")[0]
 

@@ -18,7 +18,6 @@ import re
 import shutil
 import tempfile
 import tokenize
-import tomllib
 from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
@@ -185,8 +184,6 @@ def assemble(folder: Path, root: Path = ROOT) -> None:
         raise ValueError("pyproject.toml does not name this build backend")
     project = project.replace(own, 'build-backend = "setuptools.build_meta"\n')
     (folder / "pyproject.toml").write_text(project, "utf-8")
-    version = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    (folder / "VERSION").write_text(version, "utf-8")
     shutil.copy(HERE / "README.md", folder)
     shutil.copy(root / "LICENSE", folder)
 

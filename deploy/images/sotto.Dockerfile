@@ -20,4 +20,4 @@ COPY pipelines /opt/sotto/pipelines
 ENV PATH=/opt/sotto/.venv/bin:$PATH PYTHONPATH=/opt/sotto PYTHONUNBUFFERED=1 OPENBLAS_NUM_THREADS=1
 USER sotto
 WORKDIR /var/lib/sotto
-ENTRYPOINT ["python", "-m", "sotto.cli"]
+ENTRYPOINT ["python", "-m", "sotto"]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from sotto.errors import ParameterError, SottoError, install_hint
+from sotto.cli.exit_status import ExitStatus
+from sotto.errors import ParameterError, SottoError, did_you_mean, install_hint
+from sotto.version import __version__
 
 #: Subcommands: modules of this package with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)``
 #: and ``run(args)``, which returns the exit status.
@@ -36,6 +39,7 @@ COMMANDS = (
     "serve",
     "report",
     "alerts",
+    "completion",
 )
 
 #: Those that are in :mod:`sotto.cli.upkeep`.
@@ -53,6 +57,7 @@ _EXTRAS = {
     "httptools": "collector",
     "uvicorn": "collector",
     "jinja2": "web",
+    "shtab": "completion",
 }
 
 _DESCRIPTION = """\
@@ -66,8 +71,11 @@ examples:
   sotto plan compile plan.yaml            make the JSON that devices and aggregators read
   sotto COMMAND --help                    more about one command
 
-Errors go to standard error and end with status 2.
+Errors go to standard error and end with status 2; docs/operations.md lists all exit statuses.
 """
+
+#: Options of the release before, and what they are called now.
+_RENAMED = {"--json": "--format json"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -77,6 +85,9 @@ class _Parser(argparse.ArgumentParser):
         if not message.startswith("argument -"):
             # For a wrong value of an option the error line is enough.
             self.print_usage(sys.stderr)
+        wrong = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if wrong:
+            message += did_you_mean(wrong[1], re.findall(r"[\w-]+", wrong[2]))
         raise ParameterError(message.removeprefix("argument "))
 
 
@@ -88,11 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = parsed.run(parsed)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        return 130
+        return ExitStatus.INTERRUPTED
     except BrokenPipeError:
         # The reader of the output has gone; let the interpreter's own flush at exit not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return ExitStatus.NO_READER
     except (SottoError, OSError) as error:
         return _failed(_words(error))
     except ModuleNotFoundError as error:
@@ -105,18 +116,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parsed(given: Sequence[str]) -> argparse.Namespace:
     """Return the arguments; options that are not Sotto's go to Beam, if the command runs a job."""
-    parser = _parser(given)
+    parser = command_parser(given)
     parsed, rest = parser.parse_known_args(given)
     if "beam" in parsed:
         parsed.beam = [each for each in rest if each != "--"]
     elif rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        known = {f"--{name.replace('_', '-')}" for name in vars(parsed)}
+        now = _RENAMED.get(rest[0])
+        hint = f"; it is {now} now" if now else did_you_mean(rest[0].partition("=")[0], known)
+        parser.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
     return parsed
 
 
-def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
+def command_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Return the parser of all commands, or of the one alone that the arguments name."""
     layout = argparse.RawDescriptionHelpFormatter
     parser = _Parser(prog="sotto", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout)
+    parser.add_argument("--version", action="version", version=f"sotto {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     wanted = given[0] if given else ""
     for name in [wanted] if wanted in COMMANDS else COMMANDS:
@@ -145,4 +161,4 @@ def _failed(message: str) -> int:
     sys.stdout.flush()
     for line in message.splitlines() or [""]:
         print(f"sotto: error: {line}", file=sys.stderr)
-    return 2
+    return ExitStatus.FAILED

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sotto.cli import options
+from sotto.cli.exit_status import ExitStatus
 from sotto.cli.plan_folder import PlanFolder
 from sotto.errors import BrokerError, ParameterError
 
@@ -163,8 +164,8 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(summary(result)), flush=True)
         if result.unpublished:
             _print_unpublished(result)
-            return 2
-        return 130 if stopped.is_set() else 0
+            return ExitStatus.FAILED
+        return ExitStatus.INTERRUPTED if stopped.is_set() else ExitStatus.DONE
 
 
 def _print_job(text: str) -> None:

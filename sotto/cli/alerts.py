@@ -27,6 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sotto.cli import options
+from sotto.cli.exit_status import ExitStatus
 from sotto.cli.format import table
 from sotto.cli.serve import add_results, reader_of
 
@@ -64,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_alerts(parser, "what is watched and who is told (YAML); see below")
     add("--watched", "only show what is watched, and how well")
     add("--all", "print all alerts that are kept, not only new ones")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    options.add_format(parser, "table", "json")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -86,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
         count = looked.undelivered
         messages = "1 message is" if count == 1 else f"{count} messages are"
         options.warn(f"{messages} not delivered and will be tried again: {_problem(looked)}")
-        return 3
-    return 1 if looked.new else 0
+        return ExitStatus.UNDELIVERED
+    return ExitStatus.found(looked.new)
 
 
 def _print(looked: Looked, *, everything: bool) -> None:

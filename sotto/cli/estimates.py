@@ -45,7 +45,7 @@ from typing import TypeAlias
 from mechanisms.estimate import forged
 from mechanisms.items import OF_EXPERIMENTS, Method
 from sotto.cli.format import aligned
-from sotto.cli.options import add, warn
+from sotto.cli.options import add, add_format, warn
 from sotto.clocks import now_ms
 from sotto.csv_cells import write_csv_rows
 from sotto.errors import ParameterError
@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(chosen, "--by NAME[,NAME]", "by these segments, or the arms of an experiment of that name")
     add(chosen, "--segment NAME=VALUE[,...]", "only this segment")
     add(chosen, "--experiment", "how the arms of an experiment differ, and nothing else")
-    parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
+    add_format(parser, "table", "csv", "json")
     everything = "also points of distributions and strings that are not significant in the table"
     add(parser, "--all", everything)
 

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add(place, "--state DIR", "of sotto aggregate")
     options.add(place, "--database URL", "of sotto aggregate or sotto sink, where it has its own")
     add = partial(options.add, parser)
-    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0])
+    options.add_format(parser, *FORMATS)
     add("--out PATH", "the folder, or with --table the file", required=True, type=Path)
     add("--table NAME", "only this view, such as shares; see docs/tables.md")
 

@@ -109,6 +109,11 @@ def add(
     parser.add_argument(flag, help=help, **more)
 
 
+def add_format(parser: argparse._ActionsContainer, *names: str) -> None:
+    """Declare ``--format``; the first is the default."""
+    add(parser, "--format NAME", f"one of {', '.join(names)}", names[0], choices=names)
+
+
 def add_plans(parser: argparse.ArgumentParser, which: str, *, required: bool = True) -> None:
     """Declare ``--plan``; ``which`` says which ones are expected."""
     help = f"a plan (YAML), or a compiled one (.json); {which}"

@@ -12,7 +12,7 @@ from mechanisms.exact import MICRO
 from mechanisms.planner.precision import ordinal_mean, precision
 from mechanisms.planner.targets import Assumed, Precision
 from mechanisms.registry import build, mechanisms_for
-from sotto.errors import ParameterError
+from sotto.errors import ParameterError, did_you_mean
 from sotto.plan.choice import Asked, choose, spec_of
 from sotto.plan.metric import TYPES, Parameter
 
@@ -142,7 +142,8 @@ def question_of(
     'threshold'
     """
     if kind not in TYPES:
-        raise ParameterError(f"type must be one of {', '.join(TYPES)}, not {kind!r}")
+        near = did_you_mean(kind, TYPES)
+        raise ParameterError(f"type must be one of {', '.join(TYPES)}, not {kind!r}{near}")
     known: dict[str, Parameter] = {"missing": False, **_DEFAULTS.get(kind, {}), **given}
     for parameter, kinds in _NEEDED.items():
         if kind in kinds and parameter not in known:

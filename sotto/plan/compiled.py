@@ -17,7 +17,14 @@ from typing import Any
 
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen
-from sotto.errors import ParameterError, PlanError, UnknownMetricError, is_number, wrong_type
+from sotto.errors import (
+    ParameterError,
+    PlanError,
+    UnknownMetricError,
+    did_you_mean,
+    is_number,
+    wrong_type,
+)
 from sotto.plan.checks import (
     MAX_CEILING,
     MAX_DURATION,
@@ -259,9 +266,9 @@ class CompiledPlan:
         try:
             return self._by_name[name]
         except (KeyError, TypeError):
-            raise UnknownMetricError(
-                f"plan {self.plan!r} has no metric {name!r}; it has {', '.join(self._by_name)}"
-            ) from None
+            # Not the name that was given: an app may have put a value in its place.
+            has = f"plan {self.plan!r} has no such metric; it has {', '.join(self._by_name)}"
+            raise UnknownMetricError(has + did_you_mean(name, self._by_name)) from None
 
     @cached_property
     def attributes(self) -> tuple[Attribute, ...]:

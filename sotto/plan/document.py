@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from mechanisms.registry import mechanisms_for
-from sotto.errors import PlanError
+from sotto.errors import PlanError, did_you_mean
 from sotto.plan.compiled import MINIMUM_REPORTS
 from sotto.plan.metric import TYPES, Parameter
 from sotto.plan.scalars import Day, Duration, Micro, Number, Panel, Text, Words, shown
@@ -135,7 +135,7 @@ def _mechanism(kind: str, value: object) -> Named:
     if not isinstance(name, str) or name not in allowed:
         *most, last = map(repr, allowed)
         listed = f"{', '.join(most)} or {last}" if most else last
-        raise ValueError(f"{shown(name)} must be {listed}")
+        raise ValueError(f"{shown(name)} must be {listed}{did_you_mean(name, allowed)}")
     if not isinstance(given, dict):
         raise ValueError(f"{name}: its parameters must be a mapping, not {shown(given)}")
     if "name" in given:
@@ -445,9 +445,11 @@ def _line(error: Any) -> str:
         return f"{where}{key if kind == 'missing' else 'type'} is missing"
     if kind == "extra_forbidden":
         *outer, name = key.rpartition(".")
-        return f"{where}{outer[0] + ': ' if outer[0] else ''}unknown key {name!r}"
+        near = did_you_mean(name, _keys())
+        return f"{where}{outer[0] + ': ' if outer[0] else ''}unknown key {name!r}{near}"
     if kind == "union_tag_invalid":
-        return f"{where}type {context['tag']!r} must be one of {context['expected_tags']}"
+        near = did_you_mean(context["tag"], TYPES)
+        return f"{where}type {context['tag']!r} must be one of {context['expected_tags']}{near}"
     named = f"{key} " if key else ""
     found = shown(error["input"])
     if kind == "literal_error":
@@ -457,6 +459,14 @@ def _line(error: Any) -> str:
     if kind == "too_long":
         return f"{where}{named}{found} must have {context['max_length']} values"
     return f"{where}{named}{found} must be {_WANTED.get(kind) or error['msg']}"
+
+
+def _keys() -> set[str]:
+    """Return all keys that a plan file may have somewhere."""
+    models = [_Model]
+    for model in models:
+        models += model.__subclasses__()
+    return {key for model in models for key in model.model_fields}
 
 
 def _where(place: tuple[str | int, ...]) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from math import prod
 
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen
-from sotto.errors import ParameterError, wrong_type
+from sotto.errors import ParameterError, did_you_mean, wrong_type
 
 #: Cells of a plan, at most: each is a table of results of its own.
 MAX_CELLS = 64
@@ -146,9 +146,8 @@ def given_segments(
     for name, value in given.items():
         if name not in named:
             # Not the name that was given: it may be a value in the wrong place.
-            raise ParameterError(
-                f"segments: the plan has no such segment; it has {', '.join(named) or 'none'}"
-            )
+            has = f"{', '.join(named) or 'none'}{did_you_mean(name, named)}"
+            raise ParameterError(f"segments: the plan has no such segment; it has {has}")
         if not (value is None or isinstance(value, str)):
             raise wrong_type(f"segment {name!r}", "a str or None", value)
     return dict(given)

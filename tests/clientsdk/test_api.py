@@ -23,10 +23,18 @@ def test_the_public_names_and_signatures_are_the_committed_ones():
 def test_every_public_name_is_there_and_no_other_is_made_up():
     for name in clientsdk.__all__:
         thing = getattr(clientsdk, name)
-        assert (thing.name if isinstance(thing, Enum) else thing.__name__) == name
+        if name != "__version__":
+            assert (thing.name if isinstance(thing, Enum) else thing.__name__) == name
     assert set(clientsdk.__all__) <= set(dir(clientsdk))
     with pytest.raises(AttributeError, match="no attribute 'Clients'"):
         clientsdk.Clients  # noqa: B018
+
+
+def test_errors_show_the_module_that_apps_import_them_from():
+    errors = [getattr(clientsdk, name) for name in clientsdk.__all__ if name.endswith("Error")]
+    assert {each.__module__ for each in errors} == {"sotto.errors"}
+    assert clientsdk.SottoError in errors
+    assert all(issubclass(each, clientsdk.SottoError) for each in errors)
 
 
 #: What an app that records pays for, whether or not it uses it.

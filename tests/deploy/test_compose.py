@@ -27,6 +27,7 @@ from deploy.images import node, passwords
 from deploy.kafka import settings as kafka_settings
 from pipelines.beam.submission import FLINK
 from pipelines.web.access import token_of
+from sotto import __version__
 from sotto.cli import _parsed
 from sotto.kafka.topics import ReportTopic
 from sotto.plan.compile import load_plan
@@ -264,10 +265,7 @@ def test_versions_are_those_of_the_scripts() -> None:
         if one.tag.endswith("dependency")
     }
     assert images["kafka"] == ("apache/kafka", kafka["kafka_2.13"])
-    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    version = re.search(r'^version = "(.*)"', project, re.MULTILINE)
-    assert version is not None
-    assert {images[name][1] for name in OURS} == {version[1]}
+    assert {images[name][1] for name in OURS} == {__version__}
 
 
 @pytest.mark.real_randomness

@@ -54,7 +54,7 @@ class Collector:
 
     def sotto(self, *arguments: str) -> str:
         return subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "sotto.cli", *arguments],
+            [sys.executable, "-W", "ignore", "-m", "sotto", *arguments],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(service.ROOT)},
             check=True,
@@ -63,7 +63,7 @@ class Collector:
         ).stdout
 
     def start(self) -> None:
-        command = [sys.executable, "-W", "ignore", "-m", "sotto.cli", "collect"]
+        command = [sys.executable, "-W", "ignore", "-m", "sotto", "collect"]
         command += ["--plan", "plan.yaml", "--log", "log", "--keys", "keys.json"]
         with open(self.said, "ab") as said:
             self.process = subprocess.Popen(

@@ -75,8 +75,8 @@ def children(pid: int) -> dict[str, int]:
         said = subprocess.run(listed, capture_output=True, text=True, check=False).stdout
         words = [line.split() for line in said.splitlines()]
         # Amid its start a child has the command line of the parent.
-        started = [each for each in words if "sotto.cli" in each]
-        return {each[each.index("sotto.cli") + 1]: int(each[0]) for each in started}
+        started = [each for each in words if "sotto" in each]
+        return {each[each.index("sotto") + 1]: int(each[0]) for each in started}
 
     wait_until(lambda: len(found()) == 3)
     return found()
@@ -281,7 +281,7 @@ class Here:
         command = f"{SERVICES[service]['command']} {more}"
         for container, here in self._places.items():
             command = command.replace(container, here)
-        words = [sys.executable, "-m", "sotto.cli", *shlex.split(command)]
+        words = [sys.executable, "-m", "sotto", *shlex.split(command)]
         return running(words, self._folder / f"{service}.log")
 
 

@@ -79,7 +79,7 @@ class World:
     def submit(self, *options: str) -> str:
         """Start ``sotto stream``; return Flink's id of the job once all of it runs."""
         before = {job.id for job in self.manager.jobs()}
-        command = [sys.executable, "-m", "sotto.cli", "stream", *self._broker]
+        command = [sys.executable, "-m", "sotto", "stream", *self._broker]
         command += ["--state", str(self.folder / "job"), "--topic", str(FIRST)]
         command += ["--plans", str(self.plans), "--publish-every=1s", "--linger=500ms", "--idle=5s"]
         command += [*self.session.options, "--checkpointing_interval=1000", *options]

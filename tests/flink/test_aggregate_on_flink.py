@@ -51,7 +51,7 @@ class World:
         ours = ("--plan", self.plan, "--log", self.log, "--state", state)
         limit = f"--max-reports={MAX_REPORTS}"
         arguments = ("aggregate", *ours, limit, "--as-of", AS_OF, *options)
-        return [sys.executable, "-m", "sotto.cli", *map(str, arguments)]
+        return [sys.executable, "-m", "sotto", *map(str, arguments)]
 
     @staticmethod
     def files(state: Path) -> dict[str, bytes]:

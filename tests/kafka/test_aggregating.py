@@ -75,7 +75,7 @@ def test_times_of_the_senders_are_refused(broker, topic, tmp_path):
 
 
 def command(*given: object) -> list[str]:
-    return [sys.executable, "-m", "sotto.cli", "aggregate", *map(str, given)]
+    return [sys.executable, "-m", "sotto", "aggregate", *map(str, given)]
 
 
 def test_the_command_aggregates_over_tls(secured, tmp_path, plan_file):

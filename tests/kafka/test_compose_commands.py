@@ -168,7 +168,7 @@ def test_the_engine_that_aggregates_counts_what_devices_send(contained, tmp_path
     assert f"sotto_lag_records{{{whose}}} 0.0" in shown
     token = "a-token-of-this-test-alone"
     (tmp_path / "token").write_text(token)
-    serve = [sys.executable, "-m", "sotto.cli", *here.words("aggregate-serve")]
+    serve = [sys.executable, "-m", "sotto", *here.words("aggregate-serve")]
     with running(serve, tmp_path / "serve.log"):
         url = f"http://{HOST}:{here.port}"
         wait_until(lambda: status(here.port))

@@ -73,7 +73,7 @@ def sent(folder: Path, devices: int, seed: int) -> list[object]:
 
 def sotto(*given: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "sotto.cli", *map(str, given)],
+        [sys.executable, "-m", "sotto", *map(str, given)],
         capture_output=True,
         text=True,
         timeout=600,
@@ -190,7 +190,7 @@ def test_following_goes_on_until_it_is_told_to_stop(folder, tmp_path):
     first, *rest = sent(folder, 20, 42)
     write(log, [first], lanes=1)
     place = [*arguments(folder)[:2], "--log", str(log), "--state", str(state)]
-    command = [sys.executable, "-m", "sotto.cli", "aggregate", *place, "--follow", "--every=50ms"]
+    command = [sys.executable, "-m", "sotto", "aggregate", *place, "--follow", "--every=50ms"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -221,7 +221,7 @@ def test_a_plan_that_is_put_into_the_folder_needs_no_restart(folder, tmp_path):
     second.write_text(second.read_text().replace("c.txt", "../c.txt"))
     write(log, sent(folder, 1, 49), lanes=1)
     place = [*arguments(folder)[:2], "--plans", plans, "--log", log, "--state", state]
-    command = [sys.executable, "-m", "sotto.cli", "aggregate", *map(str, place)]
+    command = [sys.executable, "-m", "sotto", "aggregate", *map(str, place)]
     with subprocess.Popen(
         [*command, "--follow", "--every", "50ms"],
         stdout=subprocess.PIPE,

@@ -74,7 +74,7 @@ def test_a_compiled_plan_says_the_same(capsys, plan_file):
 
 
 def test_a_plan_in_json(capsys, plan_file):
-    main(["audit", str(plan_file), "--json"])
+    main(["audit", str(plan_file), "--format=json"])
     document = json.loads(capsys.readouterr().out)
     assert document["period"] == {"cost": 10.5, "ceiling": 12.0}
     lifetime = document["lifetime"]
@@ -107,7 +107,16 @@ def test_a_lifetime_lasts_longer_with_panels(capsys, plan_file):
 
 def test_a_plan_attacked(capsys, plan_file):
     main(
-        ["audit", str(plan_file), "--attack", "--trials", "5000", "--recordings", "1000", "--json"]
+        [
+            "audit",
+            str(plan_file),
+            "--attack",
+            "--trials",
+            "5000",
+            "--recordings",
+            "1000",
+            "--format=json",
+        ]
     )
     document = json.loads(capsys.readouterr().out)
     assert document["attack"] == {"trials": 5000, "recordings": 1000, "confidence": 0.95}
@@ -127,7 +136,7 @@ def test_a_plan_attacked(capsys, plan_file):
 
 
 def test_the_library_without_an_attack(capsys):
-    main(["audit", "--no-attack", "--json"])
+    main(["audit", "--no-attack", "--format=json"])
     document = json.loads(capsys.readouterr().out)
     assert document["status"] == 0
     found = {line["mechanism"]: line for line in document["mechanisms"]}
@@ -144,7 +153,7 @@ def test_the_library_without_an_attack(capsys):
 def test_some_of_the_library(capsys, monkeypatch):
     options = ["--mechanism", "grr,threshold", "--epsilon", "0.5,3", "--trials", "5000"]
     monkeypatch.setattr(randomness, "SystemSource", lambda: SeededSource(20_260_801))
-    main(["audit", *options, "--json"])
+    main(["audit", *options, "--format=json"])
     document = json.loads(capsys.readouterr().out)
     lines = [(line["mechanism"], line["claimed"]) for line in document["mechanisms"]]
     assert lines == [("grr", 0.5), ("grr", 3.0), ("threshold", 0.5), ("threshold", 3.0)]

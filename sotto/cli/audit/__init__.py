@@ -40,7 +40,7 @@ examples:
       two of them, as chains up to each of these amounts
   sotto audit plan.yaml
       what each metric really costs: a report at each level, a period, a lifetime
-  sotto audit plan.yaml --attack --json
+  sotto audit plan.yaml --attack --format json
       the same, every metric attacked, for a program to read
 
 An attacked amount above the certified one is no proof by itself: of bounds with a confidence of
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--epsilon E,...", amounts, type=options.numbers)
     add("--mechanism NAME,...", "of the library, only these and no papers' claims")
-    add("--json", "print JSON instead of tables")
+    options.add_format(parser, "table", "json")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         plan = options.load(args.plan).plan
         audited = audit_plan(plan, _auditor(args, default=False), _progress(args))
-    print("\n".join(audited.json() if args.json else audited.text()))
+    print("\n".join(audited.json() if args.format == "json" else audited.text()))
     return audited.status
 
 

@@ -18,6 +18,7 @@ from mechanisms.audit.reports import UnexpectedReportsError
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from sotto.cli.audit.device import DeviceSampler, device_cases, metric_of
+from sotto.cli.exit_status import ExitStatus
 from sotto.cli.format import exact, table
 
 Progress = Callable[[str], None]
@@ -67,9 +68,9 @@ class LibraryAudit:
 
     @property
     def status(self) -> int:
-        """The exit status: 1 if a mechanism does not keep its word."""
+        """The exit status: ``FOUND`` if a mechanism does not keep its word."""
         broken = any(case.broken for case in (*self.others, *self.published))
-        return int(broken or any(line.finding.problems for line in self.lines))
+        return ExitStatus.found(broken or any(line.finding.problems for line in self.lines))
 
     def text(self) -> list[str]:
         """Return the audit as tables."""

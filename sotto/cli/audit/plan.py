@@ -19,6 +19,7 @@ from sotto.cli.audit.library import (
     finding_document,
     verdict,
 )
+from sotto.cli.exit_status import ExitStatus
 from sotto.cli.format import columns, exact, table
 from sotto.design.spending import Lifetime
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -97,9 +98,9 @@ class PlanAudit:
 
     @property
     def status(self) -> int:
-        """The exit status: 1 if a mechanism does not keep its word, or a ceiling is exceeded."""
+        """The exit status: ``FOUND`` if a mechanism breaks its word, or a ceiling is exceeded."""
         over = self.period > self.plan.ceilings.period
-        return int(over or any(metric.problems for metric in self.metrics))
+        return ExitStatus.found(over or any(metric.problems for metric in self.metrics))
 
     def text(self) -> list[str]:
         """Return the audit as tables."""

@@ -34,7 +34,7 @@ examples:
       how precise the mean of 20,000 users is, and a chart of it
   sotto design plan.yaml --users 100000
       every metric of a plan, and for how long the budget lasts
-  sotto design plan.yaml --metric theme --floor 0.01 --json
+  sotto design plan.yaml --metric theme --floor 0.01 --format json
       users to notice a share of 1 %, for a program to read
   sotto design plan.yaml --users 100000 --panels 1,4,13,26
       what it is worth if a device answers in every period, in one of 4, of 13 or of 26
@@ -58,11 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(options.add, parser)
     add("--metric NAME", "of the plan, only this one")
     goal = parser.add_argument_group("what is wanted")
-    options.add(goal, "--users N", "users in a window", type=int)
+    options.add(goal, "--users N", "users in a window", type=options.whole(1))
     measure = goal.add_mutually_exclusive_group()
-    options.add(measure, "--width W", "width of the interval", type=float)
-    options.add(measure, "--error E", "standard error", type=float)
-    options.add(measure, "--floor F", "least share noticed", type=float)
+    options.add(measure, "--width W", "width of the interval", type=options.above_zero)
+    options.add(measure, "--error E", "standard error", type=options.above_zero)
+    options.add(measure, "--floor F", "least share noticed", type=options.above_zero)
     options.add(goal, "--confidence P", "of the interval", 0.95, type=float)
     panels = "trade users and years: what if a device answers in one period of N"
     options.add(goal, "--panels N,...", panels, type=_panels)
@@ -77,23 +77,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add(data, "--candidates N|FILE", "candidate strings: how many, or one a line")
     add = partial(options.add, parser.add_argument_group("a question without a plan"))
     add("--type TYPE", "category, number, string, survey, ...")
-    add("--epsilon E", "the only or last level", type=float)
+    add("--epsilon E", "the only or last level", type=options.above_zero)
     add("--ladder E,...", "all, weakest first", [], type=options.numbers)
     add("--mechanism NAME", "default: the chooser's")
-    add("--domain M", "symbols, points or items", type=int)
-    add("--dimensions D", "of a vector", type=int)
-    add("--bits N", "of a string's filter; default 128", type=int)
-    add("--hashes N", "default 2", type=int)
-    add("--cohorts N", "default 16", type=int)
+    add("--domain M", "symbols, points or items", type=options.whole(1))
+    add("--dimensions D", "of a vector", type=options.whole(1))
+    add("--bits N", "of a string's filter; default 128", type=options.whole(1))
+    add("--hashes N", "default 2", type=options.whole(1))
+    add("--cohorts N", "default 16", type=options.whole(1))
     ends = ("LOW", "HIGH")
     add("--range LOW", "of a number; default 0 1", type=float, nargs=2, metavar=ends)
     add("--missing", "a value can be missing")
     add("--values N", "a period", 1, type=options.whole(1))
     add("--period DURATION", "budget period, for --panels; default 7d")
-    add("--period-ceiling E", "epsilon a period", type=float)
-    add("--lifetime E", "epsilon ever spent", type=float)
+    add("--period-ceiling E", "epsilon a period", type=options.above_zero)
+    add("--lifetime E", "epsilon ever spent", type=options.above_zero)
     options.add(parser, "--plot FILE.svg", "write a chart", type=Path)
-    options.add(parser, "--json", "print JSON instead of tables")
+    options.add_format(parser, "table", "json")
 
 
 def _panels(text: str) -> tuple[int, ...]:
@@ -148,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
         if len(questions) > 1:
             raise ParameterError("--plot is of one metric: name it with --metric")
         report.plot(answers[0], args.plot)
-    printed = report.json_lines if args.json else report.lines
+    printed = report.json_lines if args.format == "json" else report.lines
     print("\n".join(printed(answers, refused, budget)))
     return 0
 

@@ -14,6 +14,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from sotto.cli import options
+from sotto.cli.exit_status import ExitStatus
 from sotto.cli.format import columns, table
 from sotto.errors import ParameterError
 from sotto.plan.checks import amount
@@ -155,7 +156,7 @@ def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
     sys.stdout.flush()
     for line in found:
         options.warn(line)
-    return int(bool(found) and args.strict)
+    return ExitStatus.found(found and args.strict)
 
 
 def _compile(args: argparse.Namespace) -> int:

@@ -44,6 +44,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sotto.cli import options
+from sotto.cli.exit_status import ExitStatus
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
     print("\n".join(summary(plan, recordings, played)))
     seconds = time.perf_counter() - started
     print(f"{args.out}: done in {seconds:.1f} s, {rows / seconds:,.0f} rows/s")
-    return 1 if recordings.problems or not rows else 0
+    return ExitStatus.found(recordings.problems or not rows)
 
 
 def _renamed(text: str) -> tuple[str, str]:

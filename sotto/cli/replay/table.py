@@ -27,7 +27,7 @@ from sotto.cli.replay.cells import (
     value_parser,
 )
 from sotto.cli.replay.columns import Column, Table, read_csv
-from sotto.errors import ParameterError
+from sotto.errors import ParameterError, did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -103,13 +103,14 @@ class Columns:
         known = [name for name, _ in plan.segments]
         for name in segments:
             if name not in known:
-                has = ", ".join(known) or "none"
+                has = (", ".join(known) or "none") + did_you_mean(name, known)
                 raise ParameterError(f"the plan has no segment {name!r}; it has {has}")
         renamed = renamed or {}
         names = [metric.name for metric in plan.metrics]
         for name in renamed:
             if name not in names:
-                raise ParameterError(f"the plan has no metric {name!r}; it has {', '.join(names)}")
+                has = ", ".join(names) + did_you_mean(name, names)
+                raise ParameterError(f"the plan has no metric {name!r}; it has {has}")
         metrics = {name: renamed.get(name, name) for name in names}
         return cls(device, time, metrics, frozenset(nulls), time_unit, segments)
 

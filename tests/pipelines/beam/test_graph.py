@@ -52,7 +52,7 @@ def test_all_metric_types(tmp_path):
 @pytest.mark.real_randomness
 def test_hashes_of_python_play_no_part(tmp_path):
     write(tmp_path / "log", records("epochs", 0))
-    program = [sys.executable, "-m", "sotto.cli", *command(tmp_path, small_plans())]
+    program = [sys.executable, "-m", "sotto", *command(tmp_path, small_plans())]
     subprocess.run(program, check=True, env={**os.environ, "PYTHONHASHSEED": "77"}, timeout=600)
     assert outcome_of(tmp_path)._asdict() == aggregated("epochs", 0)._asdict()
 

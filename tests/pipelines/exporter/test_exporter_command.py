@@ -20,7 +20,7 @@ def job(tmp_path_factory):
 
 @pytest.fixture
 def served(job):
-    command = [sys.executable, "-m", "sotto.cli", "exporter", "--port", "0"]
+    command = [sys.executable, "-m", "sotto", "exporter", "--port", "0"]
     command += ["--state", str(job.state), "--log", str(job.log)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -117,7 +117,7 @@ def test_sotto_serve_sends_what_it_finds_and_ends_when_it_is_told(results, tmp_p
     url = f"http://127.0.0.1:{server.server_port}/hook"
     (tmp_path / "alerts.yaml").write_text(f'notify: {{webhook: {{url: "{url}"}}}}')
     (tmp_path / "plan.json").write_bytes(compiled().to_json())
-    command = [sys.executable, "-m", "sotto.cli", "serve", "--port", "0", "--plan", "plan.json"]
+    command = [sys.executable, "-m", "sotto", "serve", "--port", "0", "--plan", "plan.json"]
     command += ["--database", "sqlite:///results.db", "--alerts", "alerts.yaml"]
     command += ["--kept", "alerts.json"]
     try:

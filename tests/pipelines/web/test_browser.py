@@ -38,7 +38,7 @@ def serving(folder: Path, *options: str) -> Iterator[str]:
     """Serve the results of a folder in a process, and yield the address."""
     plan = folder / "plan.json"
     plan.write_bytes(PLAN.to_json())
-    command = [sys.executable, "-m", "sotto.cli", "serve", "--port", "0", "--plan", str(plan)]
+    command = [sys.executable, "-m", "sotto", "serve", "--port", "0", "--plan", str(plan)]
     command += ["--database", f"sqlite:///{folder / 'results.db'}", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None

@@ -6,17 +6,21 @@ import signal
 import subprocess
 import sys
 import types
+from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
 from agreed_plans import PLAN_YAML
 
+import clientsdk
 from sotto import cli
+from sotto.cli.exit_status import ExitStatus
 from sotto.errors import ParameterError
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.durations import parse_time
 
+ROOT = Path(__file__).parents[3]
 #: It is of 640 and a week of it costs 9.5.
 SHORT = (
     "sotto: warning: the lifetime's ceiling of 640.0 lasts 1.28 years, less than 2; "
@@ -241,6 +245,42 @@ def test_help_teaches(capsys, arguments, monkeypatch):
         assert "examples:" in out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("estmates", "did you mean 'estimates'?"),
+        ("plan chek x.yaml", "did you mean 'check'?"),
+        ("plan check x.yaml --strct", "did you mean '--strict'?"),
+        ("design --type boolean --epsilon 1 --json", "--json; it is --format json now"),
+    ],
+)
+def test_a_slip_of_the_finger_is_told_what_was_meant(capsys, arguments, said):
+    status, _, err = run(capsys, *arguments.split())
+    assert (status, err.rstrip().endswith(said)) == (2, True), err
+
+
+def test_every_exit_status_is_in_the_documentation():
+    page = (ROOT / "docs/operations.md").read_text("utf-8").partition("## Exit statuses")[2]
+    listed = re.findall(r"^\| (\d+) \|", page, re.MULTILINE)
+    assert [int(each) for each in listed] == list(ExitStatus)
+
+
+def test_a_shell_completes_every_command(capsys):
+    status, out, _ = run(capsys, "completion", "bash")
+    assert status == 0
+    for name in (*cli.COMMANDS, "disclose", "--time-column"):
+        assert re.search(rf"[ (']{name}[ )']", out), name
+
+
+@pytest.mark.real_randomness
+def test_the_version_is_that_of_both_distributions():
+    done = command("--version")
+    assert done.stdout.decode() == f"sotto {clientsdk.__version__}\n"
+    pages = [ROOT / "pyproject.toml", ROOT / "deploy/device/pyproject.toml"]
+    named = [re.search(r'attr = "\w+(\.version\.__version__)"', each.read_text()) for each in pages]
+    assert all(named)
+
+
 @pytest.mark.real_randomness
 def test_help_lists_every_command_without_importing_what_is_heavy():
     code = (
@@ -307,7 +347,7 @@ def test_our_own_mistakes_are_not_hidden(monkeypatch, error):
 
 def command(*arguments, **options):
     return subprocess.run(
-        [sys.executable, "-m", "sotto.cli", *map(str, arguments)],
+        [sys.executable, "-m", "sotto", *map(str, arguments)],
         capture_output=True,
         timeout=600,
         check=False,
@@ -321,7 +361,7 @@ def test_a_reader_that_goes_away_is_no_error(plan_file):
     os.close(reading)
     with os.fdopen(writing, "wb") as closed:
         done = subprocess.run(
-            [sys.executable, "-m", "sotto.cli", "plan", "check", plan_file],
+            [sys.executable, "-m", "sotto", "plan", "check", plan_file],
             stdout=closed,
             stderr=subprocess.PIPE,
             timeout=600,
@@ -335,7 +375,7 @@ def test_an_interrupt_is_quiet(tmp_path):
     fifo = tmp_path / "plan.yaml"
     os.mkfifo(fifo)
     with subprocess.Popen(
-        [sys.executable, "-m", "sotto.cli", "plan", "check", fifo],
+        [sys.executable, "-m", "sotto", "plan", "check", fifo],
         stderr=subprocess.PIPE,
         # A test run in the background ignores interrupts, and its children would too.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),

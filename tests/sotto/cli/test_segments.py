@@ -109,7 +109,7 @@ def test_plan_check_and_design_say_what_segments_show_and_tell(folder, capsys):
     (folder / "many.yaml").write_text(many + "\n")
     assert main(["plan", "check", "--strict", "many.yaml"]) == 1
     assert "18 cells can single out a device" in capsys.readouterr().err
-    assert main(["design", "plan.yaml", "--users", "9000", "--json"]) == 0
+    assert main(["design", "plan.yaml", "--users", "9000", "--format=json"]) == 0
     (metric,) = json.loads(capsys.readouterr().out)["metrics"]
     rows = {row["of"]: row for row in metric["segments"]}
     assert {name: (row["slices"], row["fewest"]) for name, row in rows.items()} == {

@@ -139,7 +139,7 @@ def test_the_command_answers_for_a_plan(capsys, tmp_path):
     assert (status, err) == (0, "")
     assert "dest: string, rappor" in out
     assert "the lifetime's 640 pay for" in out
-    status, out, _ = run(capsys, path, "--users", 5000, "--json")
+    status, out, _ = run(capsys, path, "--users", 5000, "--format=json")
     document = json.loads(out)
     assert [metric["name"] for metric in document["metrics"]] == [
         "carrier",
@@ -155,16 +155,19 @@ def test_the_command_answers_for_a_plan(capsys, tmp_path):
     [
         ("", "give a plan, or a question"),
         ("--type category --epsilon 1", "needs domain"),
-        ("--type colour --epsilon 1", "type must be one of"),
+        ("--type numbr --epsilon 1", "did you mean 'number'?"),
         ("--type boolean", "give the epsilons"),
         ("--type boolean --ladder 1,2 --epsilon 1.5", "below the last level"),
         ("--type boolean --epsilon 99", "must lie in"),
         ("--type boolean --epsilon 1 --width 1e-12", "reports would reach"),
-        ("--type boolean --epsilon 1 --width 0", "must be above 0"),
+        ("--type boolean --epsilon 1 --width 0", "must be a number above 0"),
         ("--type number --epsilon 1 --floor 0.1", "no detection floor"),
         ("--type number --epsilon 1 --range 5 5", "LOW below HIGH"),
         ("--type boolean --epsilon 1 --share 1.5", "share must lie in"),
-        ("--type boolean --epsilon 1 --users 0", "users must be at least 1"),
+        (
+            "--type boolean --epsilon 1 --users -5",
+            "--users: '-5' must be a whole number, at least 1",
+        ),
         ("--type boolean --epsilon 1 --confidence nan", "confidence"),
         ("--type string --epsilon 1", "strings need candidates"),
         ("--type boolean --epsilon 2 --period-ceiling 1", "pays for epsilon 1"),
@@ -255,7 +258,7 @@ def test_the_command_trades_panels(capsys, tmp_path):
     out = " ".join(capsys.readouterr().out.split())
     assert "every period 52.2 496 1.28 40,000" in out
     assert "1/13 4.01 38.1 16.7 3,076" in out
-    assert cli.main([*arguments, "--panels", "1,4", "--json"]) == 0
+    assert cli.main([*arguments, "--panels", "1,4", "--format=json"]) == 0
     rows = json.loads(capsys.readouterr().out)["metrics"][0]["panels"]
     assert [row["panel"] for row in rows] == [1, 4]
     single = ["design", "--type", "boolean", "--epsilon", "2", "--lifetime", "2", "--panels", "52"]

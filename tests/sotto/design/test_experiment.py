@@ -98,7 +98,7 @@ def test_the_command_answers(capsys, tmp_path):
     printed = capsys.readouterr().out
     assert "to tell each of 2 arms of 0.11 from the first of 0.1; power 80 %, error 5 %" in printed
     assert "not randomized" in printed
-    assert cli.main([*options, "--arms", "2", "--power", "0.9", "--json"]) == 0
+    assert cli.main([*options, "--arms", "2", "--power", "0.9", "--format=json"]) == 0
     found = json.loads(capsys.readouterr().out)["metrics"][0]
     assert found["experiment"] == {
         "first": 0.1,

@@ -42,7 +42,7 @@ def aggregate(rude: str, folder: Path, level: str | None = None) -> subprocess.P
     place = ("--plan", "plan.json", "--state", f"state-{level}")
     topic = ("--kafka", rude, "--topic", "reports-e1-p1")
     return subprocess.Popen(
-        [sys.executable, "-m", "sotto.cli", "aggregate", *place, *topic],
+        [sys.executable, "-m", "sotto", "aggregate", *place, *topic],
         cwd=folder,
         env=os.environ | ({} if level is None else {"SOTTO_KAFKA_LOG": level}),
         stdout=subprocess.PIPE,

@@ -36,7 +36,7 @@ def test_what_follows_from_a_plan():
     assert plan.truncate(HOUR) == HOUR
     assert (plan.period_of(-1), plan.period_of(0)) == (-1, 0)
     assert plan.metrics[0].cost == 2_000_000
-    with pytest.raises(UnknownMetricError, match="no metric 'colr'; it has colour, place, size"):
+    with pytest.raises(UnknownMetricError, match="has colour, place, size; did you mean 'colour'"):
         plan.metric("colr")
     assert plan.metric("size").index == 2
 

@@ -1,4 +1,4 @@
-"""``python -m sotto.cli`` is the ``sotto`` command."""
+"""``python -m sotto`` is the ``sotto`` command."""
 
 import sys
 
