@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from clientsdk.publishers.http import HttpPublisher, fetch_plan
     from clientsdk.publishers.kafka import KafkaPublisher
     from clientsdk.publishers.log import EmbeddedLogPublisher
+    from clientsdk.terminal import TelemetryAction, ask, telemetry
     from sotto.kafka.brokers import Broker
 
 #: Imported when an app names them: it pays for the publisher that it uses.
@@ -35,7 +36,10 @@ _LAZY = {
     "EmbeddedLogPublisher": "clientsdk.publishers.log",
     "HttpPublisher": "clientsdk.publishers.http",
     "KafkaPublisher": "clientsdk.publishers.kafka",
+    "TelemetryAction": "clientsdk.terminal",
+    "ask": "clientsdk.terminal",
     "fetch_plan": "clientsdk.publishers.http",
+    "telemetry": "clientsdk.terminal",
 }
 
 __all__ = [
@@ -65,10 +69,13 @@ __all__ = [
     "SottoError",
     "Stats",
     "StoreError",
+    "TelemetryAction",
     "UnknownMetricError",
     "ValueTypeError",
     "__version__",
+    "ask",
     "fetch_plan",
+    "telemetry",
 ]
 
 

@@ -355,9 +355,15 @@ class Client:
         guard beside the file cannot be written, values are recorded and not sent; after a
         withdrawal that is an error. Raises StoreError, and records nothing, if it was not written.
         """
+        if not self.settings.disabled:
+            self._refusals = self._store.refusals
         return self._errors.attempt(
             lambda: self._consent.give(None, again, groups), lambda error: False
         )
+
+    def _hold_back(self) -> None:
+        """Record nothing until consent is given here: the person is to be asked first."""
+        self._refusals = disabled.refusals(self.plan, NO_CONSENT)
 
     def renew_consent(self, ceilings: Ceilings | None = None, *, again: bool = False) -> bool:
         """Write down that the person agrees to other ceilings, higher ones included.

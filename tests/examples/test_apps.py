@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pty
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from clientsdk import MemoryPublisher, Settings
 from clientsdk.client import Client
 from deploy.ports import free_ports
 from examples.apps import usage
+from examples.apps.installation import VARIABLE
 from sotto.log.writer import LogReader, partitions
 from sotto.plan.compile import load_plan
 from sotto.plan.generate import module_text
@@ -116,7 +119,7 @@ def test_the_module_is_made_from_the_plan():
 def test_what_one_run_of_a_command_recorded_the_next_ones_send(tmp_path):
     assert run(tmp_path, "tool", "show") == "show: done\n"
     assert recorded(tmp_path) == {}
-    run(tmp_path, "tool", "agree")
+    run(tmp_path, "tool", "telemetry", "on")
     for _ in range(2):
         run(tmp_path, "tool", "convert")
     assert recorded(tmp_path) == {"usage/command": 2}
@@ -126,9 +129,54 @@ def test_what_one_run_of_a_command_recorded_the_next_ones_send(tmp_path):
         return len(sent(tmp_path)) >= 2
 
     until(more)
-    run(tmp_path, "tool", "disagree")
+    run(tmp_path, "tool", "telemetry", "off")
     with closing(device(tmp_path)) as client:
         assert client.ledger().pending == ()
+
+
+@pytest.mark.real_randomness
+def test_a_tool_asks_at_a_terminal_once(tmp_path):
+    def at_a_terminal(answer):
+        ours, its = pty.openpty()
+        command = [sys.executable, "-W", "error", "-m", "examples.apps.tool", "convert"]
+        terminal = {"stdin": its, "stderr": its, "stdout": subprocess.DEVNULL}
+        with subprocess.Popen(command, env=environment(tmp_path), cwd=tmp_path, **terminal) as tool:
+            os.close(its)
+            os.write(ours, answer)
+            assert tool.wait(PATIENCE) == 0
+        try:
+            return os.read(ours, 1 << 16).decode()
+        except OSError:
+            # Nothing was written, and nobody is left to write.
+            return ""
+        finally:
+            os.close(ours)
+
+    assert "Do you agree? [y/N]" in at_a_terminal(b"y\n")
+    assert recorded(tmp_path) == {"usage/command": 1}
+    assert "agree" not in at_a_terminal(b"")
+    assert recorded(tmp_path) == {"usage/command": 2}
+
+
+@pytest.mark.parametrize("module", ["tool", "tool_click", "tool_typer"])
+def test_every_tool_has_the_command(tmp_path, module, monkeypatch, capsys):
+    pytest.importorskip(module.partition("_")[2] or "argparse")
+    main = importlib.import_module(f"examples.apps.{module}").main
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+
+    def tool(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tool", *arguments])
+        with suppress(SystemExit):
+            main()
+        return capsys.readouterr().out
+
+    assert tool("telemetry").startswith("Telemetry is off: you have not been asked.")
+    assert tool("telemetry", "on").startswith("Telemetry is on")
+    assert tool("convert") == "convert: done\n"
+    assert "randomized answer" in tool("telemetry", "show")
+    assert tool("telemetry", "off") == "Telemetry is off: you have said no.\n"
+    assert recorded(tmp_path) == {"usage/command": 1}
+    assert tool("telemetry", "sure") == ""
 
 
 @contextmanager
@@ -197,7 +245,7 @@ SERVERS = {
 @pytest.mark.parametrize("server", SERVERS)
 def test_workers_share_one_ledger_and_what_they_recorded_is_sent(tmp_path, server):
     (port,) = free_ports(1)
-    run(tmp_path, "tool", "agree")
+    run(tmp_path, "tool", "telemetry", "on")
     # Supervisors leave their own sockets to the end of the process.
     quiet = () if server == "fork" else ("-W", "ignore::ResourceWarning")
     with serving(tmp_path, *quiet, "-m", *SERVERS[server].format(port=port).split()):

@@ -1,0 +1,151 @@
+"""Telemetry in a command line tool: a question at the terminal, and a command for later.
+
+The answer is the consent in the state file. Which document of the plan it was given for is in a
+file beside that, so that a person is asked again when what is collected changes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from enum import StrEnum
+from typing import TextIO
+
+from clientsdk.client import Client
+from clientsdk.ledger import Consent
+from sotto.disclosure.texts import consent_text
+from sotto.errors import ParameterError, wrong_type
+from sotto.files import open_file, write_at
+
+_SUFFIX = ".asked"
+_STATES = {
+    Consent.GIVEN: "Telemetry is on: you have agreed.",
+    Consent.WITHDRAWN: "Telemetry is off: you have said no.",
+    Consent.NEVER_GIVEN: "Telemetry is off: you have not been asked.",
+}
+_CHANGED = "Telemetry waits for your answer: what is collected has changed since you agreed."
+_ERASED_LATER = "What waits on this device is erased as soon as its file can be written."
+
+
+class TelemetryAction(StrEnum):
+    """What a person can ask of ``mytool telemetry``."""
+
+    ON = "on"
+    OFF = "off"
+    STATUS = "status"
+    SHOW = "show"
+
+
+def ask(client: Client) -> bool:
+    """Return whether the person agrees to what the plan collects; ask if that is not known.
+
+    The question is asked once for each document of the plan, with the plan's own texts, and only
+    where standard input and standard error are terminals; a plan with groups has a question for
+    each. Any answer but ``y`` or ``yes`` is no; both are remembered. An interrupt or the end of the
+    input is no answer. While the question is open, nothing is recorded, also where the person
+    agreed to an earlier document. A client that is switched off, or has no state file, asks
+    nothing. Raises StoreError if an answer cannot be written.
+    """
+    if not isinstance(client, Client):
+        raise wrong_type("client", "a Client", client)
+    if client.settings.disabled or _is_answered(client):
+        return client.consent is Consent.GIVEN
+    client._hold_back()
+    # Without a place for the answer the person would be asked at each run.
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr) and _remember(client, b"")):
+        return False
+    print(consent_text(client.plan), file=sys.stderr)
+    groups = [name for name, _ in client.plan.groups]
+    answers = [_agrees(f"Do you agree to {name!r}?") for name in groups]
+    answers = answers or [_agrees("Do you agree?")]
+    if None in answers:
+        return False
+    agreed = [name for name, yes in zip(groups, answers, strict=False) if yes]
+    if len(agreed) < len(groups) or not any(answers):
+        client.withdraw_consent(groups=set(groups).difference(agreed) if agreed else None)
+    given = any(answers) and client.give_consent(groups=agreed or None, again=True)
+    _remember(client, client.plan.digest)
+    return given
+
+
+def telemetry(client: Client, action: TelemetryAction | str) -> str:
+    """Do what a person asks of ``mytool telemetry``, and return what to print.
+
+    ``on`` agrees to all that the plan collects, and ``off`` withdraws; ``status`` says which of
+    them holds, and ``show`` also what is collected, what waits to be sent and what was spent.
+    Raises ParameterError for another action, and StoreError where the answer cannot be written or
+    the file cannot be read.
+    """
+    if not isinstance(client, Client):
+        raise wrong_type("client", "a Client", client)
+    if action not in [*TelemetryAction]:
+        actions = ", ".join(TelemetryAction)
+        raise ParameterError(f"action must be one of {actions}; got {action!r}")
+    disabled, parts = client.settings.disabled, []
+    if action == TelemetryAction.OFF:
+        if not client.withdraw_consent():
+            parts = [_ERASED_LATER]
+    elif action == TelemetryAction.ON and not disabled:
+        client.give_consent(again=True)
+    if action in (TelemetryAction.ON, TelemetryAction.OFF) and not disabled:
+        _remember(client, client.plan.digest)
+    if action in (TelemetryAction.ON, TelemetryAction.SHOW):
+        parts = [consent_text(client.plan).rstrip()]
+    if action == TelemetryAction.SHOW and not disabled:
+        parts += [str(client.preview()), str(client.ledger())]
+    return "\n\n".join([_state(client), *parts])
+
+
+def _state(client: Client) -> str:
+    why = client.stats().disabled
+    if why is not None:
+        return f"Telemetry is off: {why}."
+    said = client.consent
+    return _CHANGED if said is Consent.GIVEN and not _is_answered(client) else _STATES[said]
+
+
+def _is_answered(client: Client) -> bool:
+    """Whether the person has answered what the plan asks now, or nobody could know."""
+    if client._file is None:
+        return True
+    if client.consent is Consent.NEVER_GIVEN:
+        return False
+    with suppress(OSError), open(_beside(client), "rb") as file:
+        return file.read() == client.plan.digest
+    return False
+
+
+def _remember(client: Client, digest: bytes) -> bool:
+    """Write down which document was answered, or that none was; return whether that works."""
+    if client._file is None:
+        return True
+    try:
+        descriptor = open_file(_beside(client), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    except OSError:
+        return False
+    try:
+        write_at(descriptor, digest, 0)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _beside(client: Client) -> str:
+    return os.path.realpath(str(client._file)) + _SUFFIX
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    # A closed one raises ValueError; a program without a console has none.
+    with suppress(ValueError):
+        return stream is not None and stream.isatty()
+    return False
+
+
+def _agrees(question: str) -> bool | None:
+    """Ask, and return whether the answer is yes; None if there was none."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline()
+    return answer.strip().lower() in ("y", "yes") if answer else None
