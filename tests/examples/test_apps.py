@@ -284,7 +284,7 @@ client = make_client(home())
 
 @pytest.mark.real_randomness
 def test_a_cell_of_a_notebook_that_makes_the_client_may_be_run_again(tmp_path):
-    run(tmp_path, "tool", "agree")
+    run(tmp_path, "tool", "telemetry", "on")
     said = run_python(tmp_path, "-c", NOTEBOOK).split()
     # every draw: two a period, as above.
     assert 2 <= said.count("accepted") == recorded(tmp_path)["usage/command"] <= 3
