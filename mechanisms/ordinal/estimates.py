@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: A sum is in the column space if it is missed by at most this part of its largest term.
 _MISSED = 1e-6
+#: A singular value of differences between rows of chances that rounding alone may have made.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,12 +287,18 @@ def mean_bound_variance(
 
 def _spread(matrix: Floats, whole: Floats) -> Floats:
     """Return the variance that a report adds to the estimated sum of ``whole``, by its value."""
-    # Not by the inverse, whose rounding misses sums at an epsilon of a millionth.
-    root = np.sqrt(matrix.mean(axis=0))
+    # Rows that differ by a millionth of themselves are solved without what they have in common,
+    # whose rounding would be as large as their differences.
+    common = matrix.mean(axis=0)
+    root, level = np.sqrt(common), whole.mean()
     used = root > 0
-    weights = np.zeros(matrix.shape[1])
-    weights[used] = np.linalg.pinv(matrix[:, used] / root[used], rcond=1e-12) @ whole / root[used]
-    if np.abs(matrix @ weights - whole).max() > _MISSED * np.abs(whole).max():
+    differences = (matrix - common)[:, used] / root[used]
+    left, singular, right = np.linalg.svd(differences, full_matrices=False)
+    kept = singular > _ROUNDING
+    solved = right[kept].T @ (left[:, kept].T @ (whole - level) / singular[kept])
+    if np.abs(differences @ solved + level - whole).max() > _MISSED * np.abs(whole).max():
         raise ParameterError("the reports of this level do not determine the mean")
+    weights = np.zeros(matrix.shape[1])
+    weights[used] = level + solved / root[used]
     found: Floats = matrix @ weights**2 - whole**2
     return found
