@@ -7,13 +7,12 @@ Nothing is ever read from such a file. Beside a state file ``device.db`` they ar
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 
+from clientsdk.sending import lock
 from clientsdk.store import rollback_guard, schema
 from clientsdk.store.rollback_guard import UNREADABLE
-from sotto.errors import StoreError
 from sotto.files import force
 
 #: How many damaged files are kept.
@@ -28,7 +27,7 @@ def set_aside(path: str, place: tuple[int, int] | None, now: int) -> bool:
     renamed.
     """
     guard = rollback_guard.read(path) if place is not None else None
-    if place is None or (guard is None and not _labelled(path)):
+    if place is None or (guard is None and not _was_a_store(path)):
         return False
     if guard is None:
         # That there was a store is not forgotten, whatever comes next.
@@ -76,14 +75,19 @@ def erase_all(path: str) -> bool:
     return True
 
 
-def _labelled(path: str) -> bool:
-    with suppress(StoreError, *schema.FAULTS):
-        connection = sqlite3.connect(schema.uri_of(path), uri=True, isolation_level=None)
-        try:
-            (label,) = connection.execute("PRAGMA application_id").fetchone()
-            return bool(label == schema.APPLICATION)
-        finally:
-            connection.close()
+def _was_a_store(path: str) -> bool:
+    """Whether an unreadable file without a guard is a device's; any other is left as it is.
+
+    It is if another file beside it shows so, if it has the label or the tables of a store, or if
+    nothing is in it but zeros, as after a loss of power.
+    """
+    if os.path.exists(path + lock.SUFFIX) or found(path):
+        return True
+    for suffix in ("", "-wal"):
+        with suppress(OSError), open(path + suffix, "rb") as file:
+            content = file.read()
+            if schema.LABEL in content[:100] or schema.TABLE in content or not content.strip(b"\0"):
+                return True
     return False
 
 

@@ -32,6 +32,9 @@ _OLDER = (
     "period counts as spent, and consent must be given once more, by give_consent(again=True); "
     "back up and move the state file and what is beside it, device.db and device.db-*, together"
 )
+_NO_STORE = (
+    "the state file is no device's store, and is left as it is: remove it, or name another one"
+)
 _ANOTHER = "the device's store, or the rollback guard beside it, is of another collector or period"
 _MOST = UNKNOWN >> 1
 
@@ -66,7 +69,7 @@ def open_store(
             if is_of_another(store.path, plan):
                 raise PlanError(_ANOTHER) from None
             if not damaged_files.set_aside(store.path, store.database.place, now):
-                raise
+                raise StoreError(_NO_STORE) from None
     return store
 
 

@@ -11,7 +11,10 @@ from sotto.errors import StoreError
 from sotto.files import make_private, open_file
 
 VERSION = 7
-APPLICATION = 0x534F5454  # "SOTT"
+#: A store has this in its header, and :data:`TABLE` elsewhere.
+LABEL = b"SOTT"
+APPLICATION = int.from_bytes(LABEL, "big")
+TABLE = b"CREATE TABLE pseudonym (period INTEGER PRIMARY KEY"
 #: Later than any report is due, in milliseconds since the epoch.
 NEVER = 1 << 63
 DAMAGED = "the device's store cannot be used: it is damaged"

@@ -232,6 +232,21 @@ def test_damage_without_a_guard_leaves_nothing_of_the_lifetime(path, guard):
         assert client.record("colour", "a") is Outcome.OVER_BUDGET
 
 
+@pytest.mark.parametrize("size", [100, 4096, None])
+@pytest.mark.parametrize("byte", [b"\0", b"\xa5"])
+def test_damage_from_the_first_byte_on_without_a_guard_stops_no_later_start(path, size, byte):
+    live(path)
+    remove(path, "-mark", *(["-sending"] if size or byte == b"\0" else []))
+    content = path.read_bytes()
+    path.write_bytes(byte * (size or len(content)) + content[size or len(content) :])
+    for seed in (2, 3):
+        with device(path, seed=seed, now=START + WEEK, consent=True) as client:
+            assert client.consent is Consent.WITHDRAWN
+            ledger = client.ledger()
+            assert ledger.damaged == 1
+            assert ledger.reserved >= ledger.ceilings.lifetime
+
+
 def test_a_withdrawal_erases_what_was_kept_aside(path):
     live(path)
     overwrite(path, 0)
