@@ -181,7 +181,12 @@ class Sender:
         attempt failed waits by itself, and takes no turn from another. A pseudonym whose chains
         are all too late has nothing to send: they are erased, and nothing rests.
         """
-        kept = {name: wait for name, wait in self._lock.waits.items() if wait.since <= now}
+        latest = self._latest_end(now)
+        kept = {
+            name: wait
+            for name, wait in self._lock.waits.items()
+            if wait.since <= now and wait.until <= latest
+        }
         due, resolution = self._due(now, kept)
         window = max(task.window, resolution)
         slack = {name: each.left for name, each in due.items() if each.left is not None}
@@ -213,8 +218,8 @@ class Sender:
     ) -> Pseudonym | None:
         """Return whose turn it is of those with something untried; the others begin to rest."""
         rest = self._lock.rest
-        # Where the clock was set back, it would last too long.
-        if rest is not None and rest.since <= now < rest.until:
+        # Where the clock was set back, or the file is damaged, it would last too long.
+        if rest is not None and rest.since <= now < rest.until <= self._latest_end(now):
             task.rest = (rest.until - now) / 1000
             return rest.pseudonym if rest.pseudonym in untried else None
         if not untried:
@@ -228,6 +233,11 @@ class Sender:
             self._lock.rest = Rest(chosen, now, until)
             task.rest = (until - now) / 1000
         return chosen
+
+    def _latest_end(self, now: int) -> int:
+        """Return when a wait or a rest ends at the latest (ms): a damaged file may say more."""
+        longest = max(int(1000 * backoff.LONGEST), self._store.plans.opened.resolution)
+        return now + int(1000 * backoff.LONGEST_HINT) + longest
 
     def _delay_missed(
         self,

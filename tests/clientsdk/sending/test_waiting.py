@@ -7,10 +7,11 @@ import math
 import random
 
 import pytest
-from device_plans import DAY, HOUR, START, VAST, metric, plan
+from device_plans import DAY, HOUR, START, VAST, WEEK, metric, plan
 
 from clientsdk import NO_LIFETIME_BOUND, MemoryPublisher
 from clientsdk.sending import backoff, sender
+from clientsdk.sending.lock import Pseudonym, Rest, Wait
 from clientsdk.sending.tasks import FlushTask
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
@@ -62,7 +63,10 @@ def watched(
         return int.from_bytes(digest[:6], "little") / (1 << 48)
 
     monkeypatch.setattr(backoff, "chance", chance)
-    monkeypatch.setattr(backoff, "delay", lambda failures, hint, *_: (hint or 0) + 2.0**failures)
+    longest = backoff.LONGEST_HINT + backoff.LONGEST
+    monkeypatch.setattr(
+        backoff, "delay", lambda failures, hint, *_: min((hint or 0) + 2.0**failures, longest)
+    )
     monkeypatch.setattr(sender.draws, "below", lambda _, number: math.floor(chance() * number))
     events = sorted(
         [(START + drawn.randrange(14 * DAY), "record") for _ in range(records)]
@@ -275,3 +279,20 @@ def test_a_clock_that_was_set_back_prolongs_no_wait(monkeypatch):
         clock.advance(hours=-2)
         publisher._error = None
         assert flushed(client).sent == 1
+
+
+@pytest.mark.parametrize("ahead", [3 * DAY, 2**62])
+def test_a_damaged_end_of_a_wait_or_a_rest_holds_nothing_back(ahead, tmp_path):
+    clock = FakeClock(START)
+    publisher = Answering(clock, None)
+    with due_twice(publisher, clock, tmp_path / "device.db") as client:
+        lock = client._outgoing.sender._lock
+        assert lock.take(0)
+        names = [Pseudonym(START // WEEK + number, False) for number in (0, 1)]
+        lock.rest = Rest(names[0], clock.now, clock.now + ahead)
+        lock.waits = {name: Wait(clock.now, clock.now + ahead, 1) for name in names}
+        lock.release()
+        for _ in range(3):
+            flushed(client)
+            clock.advance(hours=2)
+        assert len({name for _, name, _ in publisher.came}) == 2
