@@ -56,7 +56,7 @@ LAYOUT = (
     ("entries", "cell", "u1"),
     ("conflicts", "cell", "u1"),
 )
-#: The columns by version: of plans without segments, what all states were at first.
+#: The columns by version: version 1 is of plans without segments.
 _STORED = {_VERSION: LAYOUT[:-2], _WITH_CELLS: LAYOUT}
 
 

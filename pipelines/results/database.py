@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from pipelines.sinks.schema import OLDER, is_older, read_as_null
 from pipelines.sinks.sql import first_line
-from pipelines.sinks.tables import ESTIMATES, META, WINDOWS
+from pipelines.sinks.tables import META
 from pipelines.sources.base import MissingError
 from sotto.errors import AggregationError, install_hint
 
@@ -172,14 +172,6 @@ class ReadOnlyDatabase:
             if self.file is not None:
                 # One snapshot for all that is read; Python's driver would take one a query.
                 connection.exec_driver_sql("BEGIN")
-                # Release 0.4.0 had no column complete: a view of this connection alone has it.
-                for name in (ESTIMATES.name, WINDOWS.name):
-                    there = connection.exec_driver_sql(f"PRAGMA table_info({name})").all()
-                    if there and "complete" not in {column[1] for column in there}:
-                        connection.exec_driver_sql(
-                            f"CREATE TEMP VIEW {name} AS SELECT *, NULL AS complete "
-                            f"FROM main.{name}"
-                        )
             yield connection
 
     def _engine(self) -> sql.Engine:

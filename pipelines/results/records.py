@@ -32,7 +32,7 @@ class Window(_OfWindow):
     mechanism: str
     reports: int  #: that count: the newest level of each chain
     reports_by_level: tuple[int, ...]
-    minimum_reports: int | None  #: below which the plan has estimates withheld
+    minimum_reports: int  #: below which the plan has estimates withheld
     withheld: str | None  #: why there are no estimates
     revision: int  #: grows when the window changes
     complete: bool  #: all its reports were due; until then figures are so far

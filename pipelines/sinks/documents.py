@@ -81,10 +81,10 @@ class Window(TypedDict):
     mechanism: _Text
     n: _Natural
     reports_by_level: list[_Natural]
-    # Documents did not have these at first.
-    minimum_reports: NotRequired[_Natural | None]
-    withheld: NotRequired[_Text | None]
-    complete: NotRequired[bool | None]
+    minimum_reports: _Natural
+    withheld: _Text | None
+    #: Release 0.4.0 wrote none.
+    complete: NotRequired[bool]
 
 
 class Segment(TypedDict):
@@ -121,8 +121,8 @@ class Estimate(TypedDict):
     confounded_with: list[_Text] | None
     unit: _Text | None
     method: _Text | None
-    withheld: NotRequired[_Text | None]
-    reach: NotRequired[list[list[float]] | None]
+    withheld: _Text | None
+    reach: list[list[float]] | None
 
 
 class Period(TypedDict):
@@ -200,19 +200,15 @@ class WindowDocument(Document):
     kind: Literal["window"]
     pane: Pane
     window: Window
-    alarms: tuple[Alarm, ...] = ()  #: documents did not have them at first
+    alarms: tuple[Alarm, ...]
     estimates: tuple[Estimate, ...]
     #: Left out where the plan has none.
     segments: tuple[Segment, ...] = ()
 
     @model_validator(mode="after")
     def _completed(self) -> WindowDocument:
-        self.window.setdefault("minimum_reports", None)
-        self.window.setdefault("withheld", None)
-        self.window["complete"] = self.window.get("complete") is not False
+        self.window.setdefault("complete", True)
         for estimate in self.estimates:
-            estimate.setdefault("withheld", None)
-            estimate.setdefault("reach", None)
             estimate.setdefault("segment", "")
         if len({each["kind"] for each in self.alarms}) < len(self.alarms):
             raise ValueError("two alarms are of the same kind")

@@ -66,15 +66,7 @@ def version(connection: sql.Connection) -> str | None:
 
 def is_older(connection: sql.Connection) -> bool:
     """Return whether a database has tables of results of a release before 0.4."""
-    inspected = sql.inspect(connection)
-    there = set(inspected.get_table_names())
-    keys = inspected.get_multi_pk_constraint()
-    return bool(there & _RENAMED) or any(
-        set(keys[None, table.name]["constrained_columns"]) != set(table.primary_key.columns.keys())
-        for metadata in _METADATA
-        for table in metadata.sorted_tables
-        if table.name in there
-    )
+    return not _RENAMED.isdisjoint(sql.inspect(connection).get_table_names())
 
 
 def read_as_null(connection: sql.Connection) -> bool:

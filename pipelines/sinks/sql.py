@@ -150,8 +150,8 @@ class Results(Database):
     def withholds_as(self, registry: Registry) -> bool:
         """Return whether all windows were estimated under the plans' ``minimum_reports``.
 
-        They were not where the owner has changed it since, or the database is older than the rule;
-        nor are they under the right name where a lower version of a plan has come since.
+        They were not where the owner has changed it since; nor are they under the right name where
+        a lower version of a plan has come since.
         """
         names = ("plan", "version", "metric", "minimum_reports")
         columns = [tables.WINDOWS.c[name] for name in names]

@@ -109,8 +109,7 @@ class Manifest:
     tally: Tally = field(default_factory=Tally)  #: what became of all reports read
     #: Reason to the rows that were rejected for it and then taken again.
     requeued: Mapping[str, int] = field(default_factory=dict)
-    #: Fingerprint, in hexadecimal, to the number of reports for which estimates are made. That of
-    #: a plan whose results were made by a release that did not note it is missing.
+    #: Fingerprint, in hexadecimal, to the number of reports for which estimates are made.
     minima: Mapping[str, Minimum] = field(default_factory=dict)
     #: Tombstone of a forgotten pseudonym to the last budget period in which reports of it are
     #: rejected as such; all later ones are late.
@@ -144,6 +143,7 @@ class Manifest:
             key=bytes.fromhex(value["key"]),
             generation=value["generation"],
             clock=value["clock"],
+            # Release 0.4.0 wrote no times.
             times=tuple(value.get("times", [value["clock"]] * len(value["lineage"]))),
             positions=value["lanes"],
             last=load_records(value["marks"]),
@@ -163,9 +163,9 @@ class Manifest:
             lineage=tuple(value["lineage"]),
             tally=Tally(*value["tally"]),
             requeued=value["requeued"],
-            minima={plan: Minimum(*each) for plan, each in value.get("minima", {}).items()},
-            files=value.get("files"),
-            forgotten=value.get("forgotten", {}),
+            minima={plan: Minimum(*each) for plan, each in value["minima"].items()},
+            files=value["files"],
+            forgotten=value["forgotten"],
         )
 
     @property
@@ -253,8 +253,7 @@ class Manifest:
 
     def _had(self, plan: str, since: int) -> bool:
         """Return whether a plan, or its present minimum, was committed by a generation."""
-        minimum = self.minima.get(plan)
-        return plan in self.plans and (minimum is None or minimum.generation <= since)
+        return plan in self.minima and self.minima[plan].generation <= since
 
     def check_plans(self, registry: Registry) -> None:
         """Refuse plans that lack, or contradict, those under which reports have been counted."""
@@ -323,7 +322,7 @@ def advance(
         lineage=(*manifest.lineage, digest)[-LINEAGE:],
         tally=manifest.tally.plus(output.tally),
         requeued=_summed(manifest.requeued, requeued),
-        forgotten=_tombstones(manifest, intent, first_open, registry),
+        forgotten=_tombstones(manifest, intent, first_open),
     )
 
 
@@ -331,20 +330,16 @@ def _latest(*times: int | None) -> int | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def _tombstones(
-    manifest: Manifest, intent: Intent, first_open: int | None, registry: Registry
-) -> dict[str, int]:
+def _tombstones(manifest: Manifest, intent: Intent, first_open: int | None) -> dict[str, int]:
     """Return the tombstones that are needed yet, with those of an intent."""
     kept = {
         each: last
         for each, last in manifest.forgotten.items()
         if first_open is None or last >= first_open
     }
-    if intent.forget and intent.clock is not None:
-        last = intent.last_period
-        last = last_period(intent.clock, registry) if last is None else last
+    if intent.last_period is not None:
         made = (tombstone(manifest.key, bytes.fromhex(each)) for each in intent.forget)
-        kept |= dict.fromkeys(made, last)
+        kept |= dict.fromkeys(made, intent.last_period)
     return dict(sorted(kept.items()))
 
 

@@ -165,7 +165,6 @@ REASONS = {
     Reason.EQUIVOCATION: "of a pseudonym that gave two answers where there can be one",
     Reason.REVOKED: "of a pseudonym that had been revoked before",
     Reason.CORRUPT_LOG: "records of the log that are damaged",
-    Reason.WRONG_PARTITION: "in another partition than its shard's",
     Reason.UNKNOWN_CELL: "of a segment that the plan does not have",
     Reason.FORGOTTEN: "of a pseudonym that was removed when its person asked for that",
     Reason.UNAUTHENTICATED: "without a valid signature, where the plan asks for one",

@@ -21,8 +21,7 @@ class Reason(IntEnum):
     EQUIVOCATION = 13
     REVOKED = 14
     CORRUPT_LOG = 15
-    #: Of earlier releases, whose processes could share a topic.
-    WRONG_PARTITION = 16
+    # 16 was that of a release before 0.4.
     UNAUTHENTICATED = 17
     UNKNOWN_CELL = 18
     #: Of a pseudonym that a person had forgotten; nothing is kept of it but the number.

@@ -32,6 +32,8 @@ def window_row(start: int, collector: str = "tests.example") -> dict[str, object
         "window_end": start + 10,
         "type": "category",
         "mechanism": "grr",
+        "minimum_reports": 20,
+        "complete": True,
         "n": 2,
         "reports_by_level": [1, 2],
     }

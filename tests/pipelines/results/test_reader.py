@@ -6,7 +6,6 @@ import os
 import re
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from pipelines.results.database import (
 from pipelines.results.reader import Chosen, ResultsReader, milliseconds, moment
 from pipelines.results.records import Budget, Estimate, Metric, Rejection, Window
 from pipelines.sinks.sql import Results
-from pipelines.sinks.tables import WINDOWS
 from pipelines.sinks.views import (
     VIEW_BUDGETS,
     VIEW_ESTIMATES,
@@ -168,25 +166,6 @@ def test_a_database_that_cannot_be_read_says_why(reader: ResultsReader, file: Pa
     file.write_bytes(b"no database" * 1000)
     with pytest.raises(ResultsError, match="not a database"):
         reader.windows()
-
-
-def test_columns_that_tables_do_not_have_yet_are_null(reader: ResultsReader, file: Path) -> None:
-    before = reader.windows()
-    estimates = reader.newest_estimates(["share"], 2)
-    with closing(sqlite3.connect(file)) as connection:
-        views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall()
-        for (name,) in views:
-            connection.execute(f"DROP VIEW {name}")
-        connection.execute("ALTER TABLE stored_windows DROP COLUMN minimum_reports")
-        connection.execute("ALTER TABLE stored_estimates DROP COLUMN reach")
-    assert reader.windows() == [replace(each, minimum_reports=None) for each in before]
-    assert reader.newest_windows()
-    assert reader.newest_estimates(["share"], 2) == estimates
-    with Results(f"sqlite:///{file}") as results:
-        assert {row["minimum_reports"] for row in results.table(WINDOWS)} == {None}
-        assert {row["reach"] for row in results.estimates()} == {None}
-        results.prepare()
-    assert [replace(each, minimum_reports=20) for each in reader.windows()] == before
 
 
 def test_what_seems_damaged_because_it_changed_is_read_again(file: Path) -> None:

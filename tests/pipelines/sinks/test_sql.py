@@ -239,28 +239,3 @@ def test_the_tables_are_made_in_postgresql_too():
     for table in TABLES:
         statement = sql.schema.CreateTable(table).compile(dialect=postgresql.dialect())
         assert "PRIMARY KEY" in str(statement)
-
-
-def test_a_database_made_before_a_column_was_there_is_given_it(tmp_path):
-    file = tmp_path / "results.db"
-    with Results(f"sqlite:///{file}") as database:
-        database.projected("tests.example", "mine")
-        database.project(FIRST)
-    with closing(sqlite3.connect(file)) as connection, connection:
-        views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
-        for (name,) in views.fetchall():
-            connection.execute(f"DROP VIEW {name}")
-        connection.execute("ALTER TABLE stored_estimates DROP COLUMN method")
-        connection.execute("ALTER TABLE quarantine DROP COLUMN requeued")
-        for table in ("stored_estimates", "stored_windows"):
-            connection.execute(f"ALTER TABLE {table} DROP COLUMN withheld")
-        connection.execute("ALTER TABLE stored_windows DROP COLUMN minimum_reports")
-    with Results(f"sqlite:///{file}") as database:
-        assert database.projected("tests.example", "mine") == 3
-        assert {row["method"] for row in database.estimates()} == {None}
-        assert {row["withheld"] for row in database.table(WINDOWS)} == {None}
-        later = replace(
-            FIRST, generation=4, changed=[([window(0, 4)], [estimate(0, "red", 0.5, 4)])]
-        )
-        database.project(later)
-        assert [row["method"] for row in database.estimates()] == ["unbiased", None]

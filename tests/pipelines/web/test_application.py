@@ -194,6 +194,7 @@ def test_what_is_wrong_with_a_database_is_said_but_not_to_the_public(tmp_path):
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("CREATE TABLE meta (id INTEGER, state TEXT)")
         connection.execute("INSERT INTO meta VALUES (1, 'mine')")
+        connection.execute("CREATE TABLE windows (window_start INTEGER)")
     older = ask(app_of(url), "/")
     assert (older.status, "release before 0.4" in older.text) == (503, True)
 
