@@ -20,7 +20,6 @@ from benchmarks import harness, reports
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic
 from sotto.log.reader import LogReader, partitions
-from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.decode import decode
 
@@ -39,38 +38,21 @@ class Aggregated(NamedTuple):
 
 
 def aggregate_apart(
-    state: Path,
-    *,
-    log: Path | None = None,
-    servers: str = "",
-    topic: str = "",
-    signed: bool | None = None,
+    state: Path, *, log: Path | None = None, servers: str = "", topic: str = ""
 ) -> Aggregated:
-    """Aggregate a log, or a topic, in a process of its own.
-
-    The plan is that of the benchmarks, or :func:`signed_plan` if ``signed`` is given.
-    """
+    """Aggregate a log, or a topic, in a process of its own."""
     where = {"log": str(log)} if log else {"servers": servers, "topic": topic}
-    return Aggregated(*harness.apart("benchmarks.apart", state=str(state), signed=signed, **where))
+    return Aggregated(*harness.apart("benchmarks.apart", state=str(state), **where))
 
 
-def signed_plan(*, signed: bool) -> CompiledPlan:
-    """Return the benchmarks' plan with ten values a period, signed or not."""
-    authentication = "required" if signed else "none"
-    ceilings = "{period: 200, lifetime: 6400}"
-    return reports.plan(repeat="{every: 10}", ceilings=ceilings, authentication=authentication)
-
-
-def _aggregate(
-    state: str, signed: bool | None, log: str = "", servers: str = "", topic: str = ""
-) -> Aggregated:
+def _aggregate(state: str, log: str = "", servers: str = "", topic: str = "") -> Aggregated:
     # Beam is imported before the clock starts, and by no process that only sends.
     from pipelines.bounded.run import aggregate, keep_freed_memory
     from pipelines.sources.kafka import KafkaTopics
 
     harness.bind_to_one_core()
     keep_freed_memory()
-    plan = reports.plan() if signed is None else signed_plan(signed=signed)
+    plan = reports.plan()
     source: Path | KafkaTopics
     if log:
         source, bound = Path(log), _read(Path(log), Registry([plan]))

@@ -41,10 +41,9 @@ expires: 2099-12-31
 period: {period}ms
 resolution: 1h
 ceilings: {ceilings}
-authentication: {authentication}
 metrics:
   carrier: {{type: category, domain: [{domain}], outside: c0, mechanism: grr, <<: &common
-    {{window: {window}ms, repeat: {repeat}, ladder: [
+    {{window: {window}ms, repeat: {{once: first}}, ladder: [
       {{epsilon: 0.5}}, {{epsilon: 1, after: 1d}}, {{epsilon: 2, after: 7d}}]}}}}
   diverted: {{type: boolean, mechanism: grr, <<: *common}}
   delay: {{type: number, range: [0, 1], outside: clip, mechanism: threshold, <<: *common}}
@@ -58,14 +57,12 @@ def plan(
     period: int = PERIOD,
     window: int = 4 * PERIOD,
     *,
-    repeat: str = "{once: first}",
     ceilings: str = "{period: 20, lifetime: 640}",
-    authentication: str = "none",
 ) -> CompiledPlan:
     """Return the plan, whose durations are in milliseconds."""
-    given = {"period": period, "window": window, "repeat": repeat, "ceilings": ceilings}
     domain = ", ".join(f"c{value}" for value in range(16))
-    return parse_plan(_PLAN.format(**given, domain=domain, authentication=authentication)).compile()
+    given = {"period": period, "window": window, "ceilings": ceilings, "domain": domain}
+    return parse_plan(_PLAN.format(**given)).compile()
 
 
 def values(metric: CompiledMetric, uniform: NDArray[np.float64]) -> Any:

@@ -10,13 +10,12 @@ PEERS = ("pure-ldp", "multi-freq-ldpy", "opendp", "diffprivlib")
 
 def main() -> None:
     """Run them."""
-    from benchmarks.peers import error, sdk, speed
+    from benchmarks.peers import sdk, speed
 
     comparisons = {
         "broken": speed.broken,
         "single": speed.single,
         "bulk": speed.bulk,
-        "error": error.main,
         "sdk": sdk.main,
     }
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)

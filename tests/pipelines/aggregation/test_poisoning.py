@@ -1,6 +1,6 @@
 """Alarms about reports that went through the real step: each about its attack, none about others.
 
-The attacks are those of ``benchmarks/attacks.py``.
+The attacks are those of ``tests/pipelines/attacks.py``.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import html
 import json
 
+import attacks
 import pytest
 
-from benchmarks import attacks
 from pipelines.results.reader import Chosen, ResultsReader
 from pipelines.sinks.documents import WindowDocument, parse, window_document
 from pipelines.sinks.sql import Projection, Results

@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from types import SimpleNamespace
 
+import attacks
 import pytest
 from html_pages import Html
 from invented_results import ask
@@ -16,7 +17,6 @@ from moving_results import MovingResults
 from report_logs import append, honest, write
 from step_plans import DAY, plans
 
-from benchmarks import attacks
 from pipelines.alerts.configuration import Configuration
 from pipelines.alerts.watch import AlertWatch
 from pipelines.bounded import driver
