@@ -336,6 +336,11 @@ class Client:
         return self._errors.attempt(self._consent.read, lambda error: Consent.NEVER_GIVEN)
 
     @property
+    def consented(self) -> bool:
+        """Whether ``consent`` is given, to all or to some group; errors are as of ``consent``."""
+        return bool(self.consent)
+
+    @property
     def group_consent(self) -> dict[str, Consent]:
         """What the person has said of each of the plan's groups; errors are as of ``consent``."""
         groups = [name for name, _ in self.plan.groups]

@@ -137,15 +137,14 @@ class ConsentKeeper:
             return store.consented
         if not written and not again:
             return self._stay_withdrawn()
-        return self._given(named) if ceilings is None else self.read() is Consent.GIVEN
+        return self._given(named) if ceilings is None else bool(self.read())
 
     def _given(self, groups: Collection[str] | None) -> bool:
         """Whether consent is given to all that was asked for; warn if a group's no stands."""
-        if self.read() is not Consent.GIVEN:
+        if not self.read():
             return False
         asked = consent_groups.names(self._plan) if groups is None else groups
-        said = [consent_groups.of(self._store.said, name) for name in asked]
-        given = all(each is Consent.GIVEN for each in said)
+        given = all(consent_groups.of(self._store.said, name) for name in asked)
         if not given:
             diagnostics.warn("consent to groups", _STAYS_PARTLY, quiet=math.inf)
         return given

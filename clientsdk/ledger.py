@@ -42,11 +42,17 @@ _REPLACED = (
 
 
 class Consent(StrEnum):
-    """Whether the person has agreed; nothing is recorded or sent unless it is ``GIVEN``."""
+    """Whether the person has agreed; nothing is recorded or sent unless it is ``GIVEN``.
+
+    It is true if it is ``GIVEN``, and else false.
+    """
 
     NEVER_GIVEN = "never given"
     GIVEN = "given"
     WITHDRAWN = "withdrawn"
+
+    def __bool__(self) -> bool:
+        return self is Consent.GIVEN
 
 
 @frozen

@@ -9,7 +9,10 @@ from sotto.errors import SottoError
 
 
 class Outcome(StrEnum):
-    """What :meth:`clientsdk.Client.record` did with a value, on which none of these depends."""
+    """What :meth:`clientsdk.Client.record` did with a value, on which none of these depends.
+
+    It is true if it is ``ACCEPTED``, and else false: the value was dropped.
+    """
 
     ACCEPTED = "accepted"
     """Its randomized outputs are in the store, and charged.
@@ -49,6 +52,9 @@ class Outcome(StrEnum):
 
     # As of the text that it equals; an Enum's own would be most of what a refusal costs.
     __hash__ = str.__hash__
+
+    def __bool__(self) -> bool:
+        return self is Outcome.ACCEPTED
 
 
 class Refusal(NamedTuple):

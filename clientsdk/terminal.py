@@ -50,7 +50,7 @@ def ask(client: Client) -> bool:
     if not isinstance(client, Client):
         raise wrong_type("client", "a Client", client)
     if client.settings.disabled or _is_answered(client):
-        return client.consent is Consent.GIVEN
+        return client.consented
     client._hold_back()
     # Without a place for the answer the person would be asked at each run.
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr) and _remember(client, b"")):

@@ -717,3 +717,20 @@ def test_the_name_of_the_guard_is_on_the_disk_once_consent_is(tmp_path, monkeypa
     monkeypatch.setattr(os, "fsync", fsync)
     device(tmp_path / "device.db").close()
     assert {tmp_path.stat().st_ino, (tmp_path / "device.db-mark").stat().st_ino} <= forced
+
+
+def test_consent_and_outcomes_are_true_only_where_a_value_is_used():
+    client = SeededClient(plan(metric("colour")), seed=1, consent=False)
+    assert not client.consent
+    assert not client.consented
+    assert not client.record("colour", "a")
+    client.give_consent()
+    assert client.consent
+    assert client.consented
+    assert client.record("colour", "a")
+    assert not client.record("colour", "a")
+    client.withdraw_consent()
+    assert not client.consent
+    assert not client.consented
+    assert [*filter(None, Consent)] == [Consent.GIVEN]
+    assert [*filter(None, Outcome)] == [Outcome.ACCEPTED]
