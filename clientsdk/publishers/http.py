@@ -1,29 +1,38 @@
 """The way to an HTTP collector (``sotto collect``), with the standard library alone.
 
 Certificates are checked, no proxy is used, no redirect is followed, and every wait is bounded.
+
+What connects is imported by the first request: ``ssl`` and ``http.client`` take longer to load than
+the rest of the SDK, and most runs of a tool send nothing.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import re
-import socket
-import ssl
 import threading
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from operator import itemgetter
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING
 
 from clientsdk.publishers import pseudonym_in
 from sotto.errors import ParameterError, PlanError, PublishError, is_number, wrong_type
 from sotto.plan.compiled import CompiledPlan, canonical, fingerprint_of
 from sotto.wire.batch import join_messages
 
+if TYPE_CHECKING:
+    import http.client
+    import ssl
+
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+#: Scheme, host, port and path of a collector's address; a query or a user's name is refused.
+_URL = re.compile(
+    r"(https?)://(\[[\da-f:.]+\]|[^\s/?#@:\[\]]+)(?::(\d{0,5}))?(/[^\s?#]*)?(?:#.*)?", re.IGNORECASE
+)
+_PORTS = 1 << 16
 #: Bytes of an answer that are read: what is posted is answered with a line, plans are larger.
 _ANSWER_BYTES, _PLANS_BYTES = 4096, 4 << 20
 #: Seconds without a message after which a connection is not used again: the collector has closed
@@ -241,6 +250,8 @@ def fetch_plan(
     else:
         publisher = HttpPublisher(url, timeout=timeout, context=context)
     deadline = time.monotonic() + timeout
+    from urllib.parse import quote
+
     path = f"/v1/plans/{quote(collector, safe='')}"
     answer = publisher._get(path, _PLANS_BYTES, deadline)
     try:
@@ -354,7 +365,8 @@ class Request(threading.Thread):
             if not answer.isclosed():
                 self.connection.close()
             self.answer, self.status = content, answer.status
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except Exception as error:
+            # Also a HTTPException, of a module that is not imported here.
             self._error = type(error).__name__
             self.connection.close()
         finally:
@@ -363,10 +375,12 @@ class Request(threading.Thread):
     def _give_up(self) -> None:
         """Have the thread end: nothing more is sent."""
         self.given_up = True
-        socket_ = self.connection.sock
-        if socket_ is not None:
+        socket = self.connection.sock
+        if socket is not None:
+            from socket import SHUT_RDWR
+
             with suppress(OSError):
-                socket_.shutdown(socket.SHUT_RDWR)
+                socket.shutdown(SHUT_RDWR)
 
 
 def hint(cause: int | str) -> str:
@@ -395,32 +409,36 @@ class Address:
         expected = "url must be such as 'https://telemetry.example'"
         if not isinstance(url, str):
             raise wrong_type("url", "a text, such as 'https://telemetry.example'", url)
-        if not isinstance(context, ssl.SSLContext | None):
-            raise wrong_type("context", "an ssl.SSLContext, or None", context)
+        if context is not None:
+            from ssl import SSLContext
+
+            if not isinstance(context, SSLContext):
+                raise wrong_type("context", "an ssl.SSLContext, or None", context)
         check_timeout(timeout)
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname, parts.port
-        except ValueError:
-            raise ParameterError(expected) from None
-        if parts.scheme not in ("https", "http") or not host or parts.query or parts.username:
+        found = _URL.fullmatch(url.strip())
+        if found is None or int(found[3] or 0) >= _PORTS:
             raise ParameterError(expected)
-        self._https = parts.scheme == "https"
+        host = found[2].strip("[]").lower()
+        self._https = found[1].lower() == "https"
         if not self._https and host not in _LOOPBACK:
             raise ParameterError(
                 "url must begin with https://, or with http:// for this machine alone: localhost, "
                 "127.0.0.1 or [::1]"
             )
-        self.path = parts.path.rstrip("/")
-        self._host, self._port = host, port
+        self.path = (found[4] or "").rstrip("/")
+        self._host, self._port = host, int(found[3]) if found[3] else None
         self._context = context
 
     def connection(self) -> http.client.HTTPConnection:
         """Return a connection that is made by the first request."""
+        from http.client import HTTPConnection, HTTPSConnection
+
         if not self._https:
-            return http.client.HTTPConnection(self._host, self._port)
+            return HTTPConnection(self._host, self._port)
         if self._context is None:
-            self._context = ssl.create_default_context()
+            from ssl import OP_NO_TICKET, create_default_context
+
+            self._context = create_default_context()
             # No session is ever resumed; nor is the server asked for a ticket.
-            self._context.options |= ssl.OP_NO_TICKET
-        return http.client.HTTPSConnection(self._host, self._port, context=self._context)
+            self._context.options |= OP_NO_TICKET
+        return HTTPSConnection(self._host, self._port, context=self._context)
