@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import tkinter
+import sched
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -64,19 +64,19 @@ def test_the_loop_goes_on_while_a_client_sends(use):
 
 
 def test_a_window_goes_on_while_its_client_sends():
-    """The loop of tkinter, which needs no display without a window."""
-    loop = tkinter.Tcl()
+    """A loop of callbacks in one thread, as of a GUI: ``enter`` is ``after`` of tkinter."""
+    loop = sched.scheduler()
     client, publisher = with_a_report_due(background=True)
 
     def tick():
-        if client.record("colour", "a") and not publisher.entered.is_set():
-            loop.after(1, tick)
-        else:
+        client.record("colour", "a")
+        if publisher.entered.is_set():
             publisher.let_go.set()
-            loop.setvar("sending", "seen")
+        else:
+            loop.enter(0.001, 0, tick)
 
-    loop.after(1, tick)
-    loop.eval("vwait sending")
+    loop.enter(0, 0, tick)
+    loop.run()
     publisher.wait_for(1)
     client.close()
 
