@@ -6,7 +6,7 @@ is where messages go: an address on loopback.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PLAN = """
 import json
@@ -45,7 +45,7 @@ class Nowhere:
     def close(self):
         pass
 shift = 0
-client = clientsdk.Client({plan}, state={state}, publisher=Nowhere(), {options}
+client = clientsdk.Client({plan}, state={state}, publisher={publisher}, {options}
     clock=lambda: time.time_ns() // 1_000_000 + shift)
 """
 _TRANSACTION_START = """
@@ -91,6 +91,15 @@ provider = LoggerProvider()
 provider.add_log_record_processor(BatchLogRecordProcessor(Nowhere()))
 logger = provider.get_logger("app")
 """
+#: Over TLS both would have a context; the address on loopback is plain HTTP.
+_TLS = "import ssl\ntls = ssl.create_default_context()"
+_OTLP_START = """
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+provider = LoggerProvider()
+exporter = OTLPLogExporter(endpoint=f"http://127.0.0.1:{HOST[1]}/v1/logs")
+provider.add_log_record_processor(BatchLogRecordProcessor(exporter))
+logger = provider.get_logger("app")
+"""
 _SENTRY_START = """
 sentry_sdk.init(dsn=f"http://key@127.0.0.1:{HOST[1]}/1")
 """
@@ -120,10 +129,11 @@ def sotto(
     state: str = "STATE",
     value: str = "'red'",
     options: str = "",
+    publisher: str = "Nowhere()",
     on: bool = True,
 ) -> Contender:
     """Return one of ours, with consent unless it is not ``on``."""
-    start = PLAN + _SOTTO_START.format(plan=plan, state=state, options=options)
+    start = PLAN + _SOTTO_START.format(plan=plan, state=state, options=options, publisher=publisher)
     start += "client.give_consent()\n" if on else ""
     event = f"client.record('m', {value})"
     return Contender(name, "sotto", _SOTTO, start, event, "shift = 172_800_000")
@@ -194,5 +204,16 @@ PEERS = (
         "import posthog",
         _POSTHOG_START,
         "client.capture('colour', distinct_id='somebody', properties={'colour': 'red'})",
+    ),
+)
+_HTTP = sotto("sotto", publisher="clientsdk.HttpPublisher(f'http://127.0.0.1:{HOST[1]}')")
+#: Those that send over HTTP, at the end of ``age``; the first is compared with the second.
+SENDING = (
+    replace(_HTTP, age=f"{_HTTP.age}\nclient.flush()\n{_TLS}"),
+    replace(
+        PEERS[1],
+        name="opentelemetry, OTLP",
+        start=_OTLP_START,
+        age=f"provider.force_flush()\n{_TLS}",
     ),
 )
