@@ -40,9 +40,9 @@ owner: telemetry@steady.example
 expires: 2099-12-31
 period: 1m
 grace: 20s
-ceilings: {{period: 100, lifetime: 1000}}
+ceilings: {period: 100, lifetime: 1000}
 resolution: 1s
-shards: {shards}
+shards: 16
 metrics:
 """
 _METRIC = """\
@@ -51,10 +51,9 @@ _METRIC = """\
 """
 
 
-def plan_of(shards: int = 16) -> CompiledPlan:
+def plan_of() -> CompiledPlan:
     """Return the plan of the steady load."""
-    text = _PLAN.format(shards=shards)
-    return parse_plan(text + "".join(_METRIC % number for number in range(METRICS))).compile()
+    return parse_plan(_PLAN + "".join(_METRIC % number for number in range(METRICS))).compile()
 
 
 class Part(NamedTuple):
@@ -70,8 +69,8 @@ class Part(NamedTuple):
 class Load:
     """Makes and sends so many reports a second."""
 
-    def __init__(self, broker: Broker, topic: ReportTopic, rate: float, shards: int = 16) -> None:
-        self._plan = plan_of(shards)
+    def __init__(self, broker: Broker, topic: ReportTopic, rate: float) -> None:
+        self._plan = plan_of()
         self._topic = topic
         self._devices = max(1, round(rate / LEVELS / METRICS))
         self._source = SeededSource(time.time_ns())
@@ -148,12 +147,11 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("--rate", type=float, required=True)
     parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--shards", type=int, default=16)
     args = parser.parse_args()
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     broker, topic = Broker.from_file(args.client_file), ReportTopic.parse(args.topic)
-    load = Load(broker, topic, args.rate, args.shards)
+    load = Load(broker, topic, args.rate)
     load.run(args.seconds, lambda: bool(asked))
     sent = {
         "reports": METRICS * load.acknowledged,
