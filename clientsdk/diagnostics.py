@@ -17,12 +17,11 @@ from contextlib import suppress
 QUIET = 60.0
 
 #: The levels that :func:`set_level` takes.
-LEVELS = {"debug": 10, "warning": 30, "error": 40, "off": 51}
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "off": 51}
 
-_DEBUG = LEVELS["debug"]
 _NAME = __name__.partition(".")[0]
 _last_logged: dict[str, float] = {}
-#: Whether debug lines are printed where no handler takes them.
+#: Whether lines below warnings are printed where no handler takes them.
 _printing = False
 
 
@@ -49,30 +48,41 @@ def debug(text: str, *details: object) -> None:
 
     An app that configures no logging sees it on its standard error if it asked for it.
     """
-    if debugging():
+    _log("debug", text, *details)
+
+
+def info_once(text: str) -> None:
+    """Log what an app should know and need not mend, once in a process; as :func:`debug`."""
+    if text not in _last_logged and wanted("info"):
+        _last_logged[text] = time.monotonic()
+        _log("info", text)
+
+
+def _log(level: str, text: str, *details: object) -> None:
+    if wanted(level):
         logger = sys.modules["logging"].getLogger(_NAME)
         if _printing and not logger.hasHandlers() and sys.stderr is not None:
             with suppress(OSError, ValueError):
                 sys.stderr.write(f"{_NAME}: {text % details}\n")
         else:
-            logger.debug(text, *details)
+            logger.log(LEVELS[level], text, *details)
 
 
-def debugging() -> bool:
-    """Whether debug lines are wanted, without a lock that an interrupt could leave held."""
+def wanted(level: str) -> bool:
+    """Whether lines of a level are wanted, without a lock that an interrupt could leave held."""
     root = getattr(sys.modules.get("logging"), "root", None)
     if root is None:
         return False
     # The root is the only parent. A level of 0 is none; where there is no logger yet, neither.
     own = getattr(root.manager.loggerDict.get(_NAME), "level", 0)
-    return bool((own or root.level) <= _DEBUG)
+    return bool((own or root.level) <= LEVELS[level])
 
 
 def set_level(level: str) -> None:
     import logging
 
     global _printing
-    _printing = level == "debug"
+    _printing = level in ("debug", "info")
     logging.getLogger(_NAME).setLevel(LEVELS[level])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from sqlite3 import Connection
@@ -26,6 +27,10 @@ from sotto.plan.segments import cell_of
 #: As names of a module they are found sooner, in every recording, than as those of an Enum.
 ACCEPTED, STORE_FULL, BAD_CLOCK = Outcome.ACCEPTED, Outcome.STORE_FULL, Outcome.BAD_CLOCK
 NO_CONSENT, EXPIRED = Outcome.NO_CONSENT, Outcome.EXPIRED
+_NO_CONSENT = (
+    "values are not recorded without consent: it was not given, or was withdrawn; call "
+    "give_consent() where the person agrees"
+)
 _BAD_CLOCK = "values are being dropped: the clock says a time before 2020, or from 2100 on"
 
 
@@ -58,7 +63,12 @@ class Recorder:
             diagnostics.warn("store", "values are being dropped: %s", str(error))
         if outcome is NO_CONSENT or outcome is EXPIRED:
             consent.keep_up(now)
-        if diagnostics.debugging():
+            if outcome is NO_CONSENT:
+                diagnostics.info_once(_NO_CONSENT)
+            else:
+                ending = str(self._plan.ending(self._plan.expires))
+                diagnostics.warn(ending, "values are being dropped: %s", ending, quiet=math.inf)
+        if diagnostics.wanted("debug"):
             follows = _what_follows(self._plan, metric) if outcome is ACCEPTED else ""
             diagnostics.debug("%s: %s%s", metric.name, outcome, follows)
         return outcome

@@ -103,7 +103,7 @@ class Settings:
     quota : Quota
     flush_timeout, close_timeout : float, at least 0
         Seconds for calls that are given none; a flush with None takes as long as its publisher.
-    log : {"debug", "warning", "error", "off"}, optional
+    log : {"debug", "info", "warning", "error", "off"}, optional
         What the logger ``clientsdk`` of this process lets pass; None leaves it as the app has it.
     in_ci : bool
         Whether continuous integration is a place like any other. Otherwise its variables, such as
@@ -348,7 +348,7 @@ VARIABLES: Mapping[str, Variable] = {
     "SOTTO_QUOTA_AGE": Variable("quota.age", _age, "a duration above 0, such as 30d or 12h"),
     "SOTTO_FLUSH_TIMEOUT": Variable("flush_timeout", float, _TIME),
     "SOTTO_CLOSE_TIMEOUT": Variable("close_timeout", float, _TIME),
-    "SOTTO_LOG": Variable("log", str, "debug, warning, error or off"),
+    "SOTTO_LOG": Variable("log", str, "debug, info, warning, error or off"),
 }
 
 

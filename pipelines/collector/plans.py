@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sotto.clocks import now_ms
 from sotto.errors import ParameterError, PlanError
 from sotto.plan.compile import load_plan
 from sotto.plan.compiled import CompiledPlan
@@ -49,7 +50,8 @@ class PlanFiles:
     """The plans of files and of a folder; what is put into the folder needs no restart.
 
     A file of the folder that cannot be used is left out, with one warning for each reason. Once
-    known, a plan stays until the process ends, since devices still send what they recorded. If a
+    known, a plan stays until the process ends, since devices still send what they recorded. One
+    that has ended, or ends soon, is taken with a warning, since devices may have a later date. If a
     file changes in nothing but what the fingerprint leaves out, such as ``expires``, the new
     document is served.
 
@@ -61,12 +63,13 @@ class PlanFiles:
     Raises
     ------
     ParameterError, PlanError
-        No plan can be used, or one that was named is not one.
+        No plan can be used, all have ended, or one that was named is not one.
     """
 
     def __init__(
         self, files: Sequence[Path], folder: Path | None, warn: Callable[[str], None]
     ) -> None:
+        self._warn = warn
         self._folder = None if folder is None else PlanFileFolder(folder, warn)
         self._stamps: dict[Path, tuple[int, int, int]] = {}
         self._plans: dict[bytes, CompiledPlan] = {}
@@ -77,9 +80,16 @@ class PlanFiles:
             named = [_load(path) for path in files]
             self.known = Plans(named)
             self._plans = {plan.fingerprint: plan for plan in named}
+            self._warn_of_ends(named)
         self.reload()
         if not self._plans:
             raise ParameterError(f"{folder}: there is no plan yet")
+        if all(plan.expired(now_ms()) for plan in self._plans.values()):
+            raise PlanError("no plan is left that devices record under: all have ended")
+
+    def _warn_of_ends(self, plans: Sequence[CompiledPlan]) -> None:
+        for ending in filter(None, (plan.ending(now_ms()) for plan in plans)):
+            self._warn(ending)
 
     def reload(self) -> None:
         """Read what is new in the folder."""
@@ -114,6 +124,7 @@ class PlanFiles:
         self._plans = plans | {plan.fingerprint: plan}
         self._sources[plan.fingerprint] = path
         self._stamps[path] = stamp
+        self._warn_of_ends([plan])
         return True
 
 

@@ -62,7 +62,7 @@ def identity(view: PlanView) -> Mapping[str, object]:
     terms = [
         ("collector", plan.collector),
         ("questions to", plan.owner),
-        ("nothing is recorded after", facts.last_day(plan)),
+        ("nothing is recorded after", plan.last_day),
         ("budget period", facts.span(plan.period)),
         ("times are known to", facts.span(plan.resolution)),
         ("fewest reports of an estimate", f"{plan.minimum_reports:,}"),

@@ -191,13 +191,6 @@ def kept(plan: CompiledPlan) -> Iterator[str]:
         )
 
 
-def last_day(plan: CompiledPlan) -> str:
-    """Return the last day on which anything is recorded."""
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp((plan.expires - 1) // 1000, UTC).strftime("%Y-%m-%d")
-
-
 def in_the_clear(plan: CompiledPlan) -> dict[str, str]:
     """Return what no noise protects and each report shows: its values by name, as a text.
 

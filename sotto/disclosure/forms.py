@@ -237,7 +237,7 @@ def _answers(plan: CompiledPlan) -> list[list[str]]:
         ["what can be learnt at most", " ".join(facts.bounds(plan))],
         ["what is not hidden", facts.not_hidden(plan)],
         ["kept on the device", " ".join(facts.kept(plan))],
-        ["last day of recording", facts.last_day(plan)],
+        ["last day of recording", plan.last_day],
         ["rejected reports are kept by the aggregator for", facts.span(plan.retention)],
         ["estimates are withheld below", f"{plan.minimum_reports:,} reports"],
         ["consent", "nothing is recorded before it; withdrawal deletes what waits on the device"],

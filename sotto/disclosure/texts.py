@@ -46,7 +46,7 @@ def consent_text(plan: CompiledPlan) -> str:
         ]
     )
     lines += ["For how long", ""]
-    ends = f"Nothing is recorded after {facts.last_day(plan)}."
+    ends = f"Nothing is recorded after {plan.last_day}."
     lines += _paragraphs([" ".join([*facts.kept(plan), ends])])
     lines += ["How to stop", ""]
     lines += _paragraphs(
@@ -72,7 +72,7 @@ def policy_text(plan: CompiledPlan) -> str:
         *facts.bounds(plan),
         facts.not_hidden(plan),
         *facts.kept(plan),
-        f"Nothing is recorded after {facts.last_day(plan)}. You can withdraw your consent at any "
+        f"Nothing is recorded after {plan.last_day}. You can withdraw your consent at any "
         "time: what waits on the device is then deleted, and nothing more is sent, but for "
         "messages that are on their way at that moment.",
         facts.taking_back(plan),

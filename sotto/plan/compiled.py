@@ -50,6 +50,8 @@ from sotto.plan.segments import problems as segment_problems
 FORMAT = 2
 #: Of how many reports an estimate is at least, by default.
 MINIMUM_REPORTS = 20
+#: For how long before its end a plan is warned of (ms).
+ENDS_SOON = 90 * 86_400_000
 #: Keys of a compiled plan that are left out where they have their defaults.
 DEFAULTS: Mapping[str, Any] = {
     "authentication": "none",
@@ -329,6 +331,23 @@ class CompiledPlan:
     def expired(self, time: int) -> bool:
         """Whether nothing may be recorded or newly released any more at ``time`` (ms)."""
         return time >= self.expires
+
+    @property
+    def last_day(self) -> str:
+        """The last day on which anything is recorded, in UTC."""
+        from datetime import UTC, datetime
+
+        return datetime.fromtimestamp((self.expires - 1) // 1000, UTC).strftime("%Y-%m-%d")
+
+    def ending(self, time: int) -> str | None:
+        """Return what to do about a plan that has ended at ``time`` (ms) or soon does, or None."""
+        if time < self.expires - ENDS_SOON:
+            return None
+        ends = "ended" if self.expired(time) else "ends"
+        return (
+            f"plan {self.plan!r} version {self.version} {ends} on {self.last_day}: devices record "
+            "nothing later; ship it with a later 'expires'"
+        )
 
 
 def _segment(document: object) -> tuple[str, tuple[str, ...]]:

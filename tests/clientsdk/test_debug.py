@@ -48,6 +48,25 @@ def test_what_is_said_is_the_same_for_all_values(caplog):
     assert any(line.startswith("sent 3 reports; 0 are due and remain") for line in said)
 
 
+def test_that_nothing_is_recorded_any_more_is_said_once(caplog):
+    with caplog.at_level(logging.INFO, logger="clientsdk"):
+        client = SeededClient(PLAN, seed=1, clock=FakeClock(START), consent=False)
+        for _ in range(3):
+            client._store.refusals.clear()
+            assert client.record("colour", "a") is Outcome.NO_CONSENT
+            client.give_consent(again=True)
+            client.withdraw_consent()
+        client.clock.now = PLAN.expires
+        client.give_consent(again=True)
+        for name, value in (("colour", "a"), ("size", 1.0), ("colour", "b")):
+            client._store.refusals.clear()
+            assert client.record(name, value) is Outcome.EXPIRED
+    ((_, level, consent), (_, higher, ended)) = caplog.record_tuples
+    assert (level, higher) == (logging.INFO, logging.WARNING)
+    assert "call give_consent() where the person agrees" in consent
+    assert f"ended on {PLAN.last_day}: devices record nothing later; ship it with" in ended
+
+
 def test_a_remembered_refusal_says_nothing_more(caplog):
     client = SeededClient(PLAN, seed=1, clock=FakeClock(START))
     client.record("colour", "a")

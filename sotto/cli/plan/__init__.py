@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sotto.cli import options
 from sotto.cli.exit_status import ExitStatus
 from sotto.cli.format import columns, table
-from sotto.errors import ParameterError
+from sotto.errors import ParameterError, PlanError
 from sotto.plan.checks import amount
 from sotto.plan.durations import duration_text
 
@@ -140,8 +140,17 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     """Refuse a plan that cannot be honoured; otherwise print what it means."""
     plan, _, chosen = options.load(args.plan)
-    print("\n".join(_report(plan, chosen)))
+    print("\n".join(_report(plan, chosen)), flush=True)
+    _refuse_ended(plan)
     return _warned(plan, args)
+
+
+def _refuse_ended(plan: CompiledPlan) -> None:
+    """Raise PlanError for a plan that has ended."""
+    from sotto.clocks import now_ms
+
+    if plan.expired(now := now_ms()):
+        raise PlanError(plan.ending(now))
 
 
 def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
@@ -153,6 +162,7 @@ def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
 
     found = warnings(plan, Levels(args.warn_value, args.warn_day, args.warn_years), now_ms())
     found += linking.warnings(plan.metrics) + segments.warnings(plan)
+    found += filter(None, [plan.ending(now_ms())])
     sys.stdout.flush()
     for line in found:
         options.warn(line)
@@ -164,6 +174,7 @@ def _compile(args: argparse.Namespace) -> int:
     from sotto.plan.development import development_plan
 
     plan = options.load(args.plan).plan
+    _refuse_ended(plan)
     compiled = development_plan(plan) if args.development else plan
     ending = ".dev.json" if args.development else ".json"
     output = args.output or args.plan.with_suffix(ending)
@@ -243,8 +254,6 @@ def _write(plan: Path, output: str | Path, data: bytes) -> None:
 
 
 def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
-    from sotto.clocks import now_ms
-
     lines = [
         f"plan {plan.plan}, version {plan.version}, of collector {plan.collector}",
         f"fingerprint {plan.fingerprint_hex}",
@@ -286,8 +295,6 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
     if chosen:
         lines += ["", "Mechanisms that the plan left open:"]
         lines += [f"  {name}: {why}" for name, why in chosen.items()]
-    if plan.expired(now_ms()):
-        lines += ["", "This plan has expired: devices record nothing under it any more."]
     return lines
 
 

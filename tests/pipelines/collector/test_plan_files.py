@@ -126,3 +126,15 @@ def test_what_is_named_must_be_plans(tmp_path):
     )
     with pytest.raises(PlanError, match="differ in expires"):
         PlanFiles([one, other], None, print)
+
+
+def test_a_plan_that_has_ended_is_warned_of_and_does_not_do_alone(tmp_path):
+    warned: list[str] = []
+    ended = write(tmp_path / "a.json", replace(PLAN, expires=1_000))
+    with pytest.raises(PlanError, match="all have ended"):
+        PlanFiles([ended], None, warned.append)
+    files = PlanFiles([ended, write(tmp_path / "b.json", NEXT)], None, warned.append)
+    assert files.known.fingerprints == {PLAN.fingerprint, NEXT.fingerprint}
+    assert [line.partition(":")[0] for line in warned] == [
+        f"plan {PLAN.plan!r} version 1 ended on 1970-01-01"
+    ] * 2

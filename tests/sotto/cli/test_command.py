@@ -30,7 +30,7 @@ SHORT = (
 
 @pytest.fixture(autouse=True)
 def _today(monkeypatch):
-    """A day before the plan expires."""
+    """A day of 2026."""
     monkeypatch.setattr("sotto.clocks.now_ms", lambda: parse_time("2026-11-22"))
 
 
@@ -88,11 +88,28 @@ def test_check_prints_the_influence_of_a_lie_exactly(capsys, plan_file):
     assert "1.16x" in out
 
 
-def test_check_says_that_a_plan_has_expired(capsys, plan_file):
-    plan_file.write_text(PLAN_YAML.replace("2027", "2001"))
-    status, out, _ = run(capsys, "plan", "check", plan_file)
-    assert status == 0
-    assert "This plan has expired" in out
+def test_a_plan_that_has_ended_is_an_error_and_one_that_ends_soon_a_warning(capsys, plan_file):
+    """The plan ends on 30 June 2027."""
+    plan_file.write_text(PLAN_YAML.replace("2027-06-30", "2026-11-21"))
+    status, out, err = run(capsys, "plan", "check", plan_file)
+    assert (status, out.splitlines()[0]) == (
+        2,
+        "plan departures, version 3, of collector fleet.example",
+    )
+    assert "ended on 2026-11-21: devices record nothing later; ship it with a later" in err
+    status, out, err = run(capsys, "plan", "compile", plan_file)
+    assert (status, out) == (2, "")
+    assert "ended on 2026-11-21" in err
+    assert not plan_file.with_suffix(".json").exists()
+    status, _, err = run(capsys, "collect", "--plan", plan_file, "--log", plan_file.parent / "log")
+    assert status == 2
+    assert "ended on 2026-11-21" in err
+    for day, warned in (("2026-11-22", True), ("2027-02-19", True), ("2027-02-21", False)):
+        plan_file.write_text(PLAN_YAML.replace("2027-06-30", day))
+        status, _, err = run(capsys, "plan", "check", plan_file)
+        assert (status, f"ends on {day}" in err) == (0, warned)
+        status, _, err = run(capsys, "plan", "compile", plan_file)
+        assert (status, f"ends on {day}" in err) == (0, warned)
 
 
 def test_check_says_what_the_least_number_of_reports_means(capsys, plan_file):
