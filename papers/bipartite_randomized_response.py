@@ -12,13 +12,10 @@ Privacy", Definition 2.5, Equation 12, Theorems 1 to 3, Algorithm 3. F. McSherry
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import ArrayLike
 
 from mechanisms.audit.cases import Case, law_release
 from mechanisms.chains.finite import FiniteChain, finite_chain
@@ -27,7 +24,6 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.ordinal.brr import Windows, probabilities, strongest_draw
 from mechanisms.ordinal.sizes import (
-    Loss,
     Number,
     check_epsilon,
     end_size,
@@ -36,9 +32,6 @@ from mechanisms.ordinal.sizes import (
     loss_matrix,
     middle_floor,
 )
-
-#: Matrices of floats are related if they miss it, in no entry, by more than this.
-TOLERANCE = 1e-8
 
 
 class QualityLosses(NamedTuple):
@@ -69,24 +62,6 @@ class LossRatios(NamedTuple):
     smallest: float
     overall: float
     overall_printed: float
-
-
-def euclidean(points: Sequence[Sequence[float]]) -> Loss:
-    """Return the Euclidean distances of points of any dimension, ``(N, d)`` coordinates."""
-    if len({len(point) for point in points}) > 1:
-        raise ParameterError("points must have as many coordinates as each other")
-    return loss_matrix([[math.dist(x, y) for y in points] for x in points])
-
-
-def jaccard(sets: Sequence[Collection[Hashable]]) -> Loss:
-    """Return the Jaccard distances 1 − |A ∩ B| / |A ∪ B|, exactly; two empty sets are the same."""
-    given = [frozenset(one) for one in sets]
-
-    def distance(one: frozenset[Hashable], two: frozenset[Hashable]) -> Fraction:
-        union = len(one | two)
-        return Fraction(union - len(one & two), union) if union else Fraction(0)
-
-    return loss_matrix([[distance(one, two) for two in given] for one in given])
 
 
 def windows_of(loss: Sequence[Sequence[Number]], size: int) -> Windows:
@@ -214,44 +189,6 @@ def keep_probability(points: int, size: int, weak: float, strong: float) -> floa
         raise ParameterError(f"subset_size must lie in [1, {points}), not {size}")
     wholes = [size + (points - size) * math.exp(-epsilon) for epsilon in (weak, strong)]
     return wholes[1] / wholes[0] * (math.expm1(-weak) / math.expm1(-strong))
-
-
-def degradable(weak: ArrayLike, strong: ArrayLike) -> bool:
-    """Return whether a row-stochastic matrix is another times a stochastic one, to 1e-8 an entry.
-
-    For matrices whose exact entries are not known, of which
-    :func:`papers.gradual_release.channels.degradation` would see every rounding error.
-    """
-    return degradation_error(weak, strong) <= TOLERANCE
-
-
-def degradation_error(weak: ArrayLike, strong: ArrayLike) -> float:
-    """Return by how much ``strong`` times the best stochastic matrix misses ``weak`` at most."""
-    from scipy.optimize import linprog
-    from scipy.sparse import bmat, identity, kron
-
-    target, given = np.asarray(weak, dtype=np.float64), np.asarray(strong, dtype=np.float64)
-    if target.ndim != 2 or given.ndim != 2 or len(target) != len(given):
-        raise ParameterError(f"channels of shapes {target.shape}, {given.shape} do not compare")
-    inner, outer = given.shape[1], target.shape[1]
-    product = kron(given, identity(outer), format="csr")
-    slack = -np.ones((target.size, 1))
-    found = linprog(
-        np.append(np.zeros(inner * outer), 1.0),
-        A_ub=bmat([[product, slack], [-product, slack]], format="csr"),
-        b_ub=np.concatenate([target.ravel(), -target.ravel()]),
-        A_eq=bmat([[kron(identity(inner), np.ones((1, outer))), np.zeros((inner, 1))]]),
-        b_eq=np.ones(inner),
-        bounds=(0, None),
-        method="highs",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-    )
-    if found.x is None:
-        raise ParameterError(f"the linear program of the degradation failed: {found.message}")
-    # What the solver's matrix really misses, made stochastic.
-    step = np.maximum(found.x[:-1].reshape(inner, outer), 0.0)
-    step /= step.sum(axis=1, keepdims=True)
-    return float(np.abs(given @ step - target).max())
 
 
 def claims() -> list[Case]:

@@ -8,21 +8,23 @@ and x is in the first factor alone. Exact rationals throughout, for channels of 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from mechanisms.channel import Channel, Matrix
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
+
+#: Matrices of floats are related if no entry misses by more than this.
+TOLERANCE = 1e-8
 
 
 def degradation(weak: Channel, strong: Channel) -> Channel:
     """Return the channel T with ``strong.then(T) == weak``, over the same inputs.
 
-    Where the columns of ``strong`` are independent there is at most one such matrix, found by
-    elimination; otherwise an exact linear program decides (Blackwell's criterion: "Equivalent
-    Comparisons of Experiments", Annals of Mathematical Statistics 24(2), 1953). Raises
-    ``UnrelatedLevelsError`` if there is none.
+    The columns of ``strong`` are independent, so that there is at most one such matrix; raises
+    ``UnrelatedLevelsError`` if there is none. For other channels :func:`degradable` decides.
 
     >>> def bit(p):
     ...     return Channel(((p, 1 - p), (1 - p, p)))
@@ -34,12 +36,7 @@ def degradation(weak: Channel, strong: Channel) -> Channel:
         raise ParameterError(
             f"channels over {weak.inputs} and {strong.inputs} inputs do not compare"
         )
-    # Equal inputs give equal equations.
-    pairs = list(dict.fromkeys(zip(strong.rows, weak.rows, strict=True)))
-    left, right = tuple(one for one, _ in pairs), tuple(two for _, two in pairs)
-    solved, independent = _eliminate(left, right)
-    if not independent:
-        solved = _program(left, right)
+    solved = _eliminate(strong.rows, weak.rows)
     if solved is None or not all(entry >= 0 for row in solved for entry in row):
         raise UnrelatedLevelsError("the weaker channel is no degradation of the stronger one")
     return Channel(solved)
@@ -64,14 +61,52 @@ def forward_kernel(strong: Channel, step: Channel) -> tuple[tuple[tuple[Fraction
     )
 
 
-def _eliminate(left: Matrix, right: Matrix) -> tuple[Matrix | None, bool]:
-    """Solve ``left @ T == right``: the solution if there is one, and whether it is the only one."""
+def degradable(weak: ArrayLike, strong: ArrayLike) -> bool:
+    """Return whether a stochastic matrix is another times a third one, to 1e-8 an entry.
+
+    Blackwell's criterion: "Equivalent Comparisons of Experiments", Annals of Mathematical
+    Statistics 24(2), 1953.
+    """
+    return degradation_error(weak, strong) <= TOLERANCE
+
+
+def degradation_error(weak: ArrayLike, strong: ArrayLike) -> float:
+    """Return by how much ``strong`` times the best stochastic matrix misses ``weak`` at most."""
+    from scipy.optimize import linprog
+    from scipy.sparse import bmat, identity, kron
+
+    target, given = np.asarray(weak, dtype=np.float64), np.asarray(strong, dtype=np.float64)
+    if target.ndim != 2 or given.ndim != 2 or len(target) != len(given):
+        raise ParameterError(f"channels of shapes {target.shape}, {given.shape} do not compare")
+    inner, outer = given.shape[1], target.shape[1]
+    product = kron(given, identity(outer), format="csr")
+    slack = -np.ones((target.size, 1))
+    found = linprog(
+        np.append(np.zeros(inner * outer), 1.0),
+        A_ub=bmat([[product, slack], [-product, slack]], format="csr"),
+        b_ub=np.concatenate([target.ravel(), -target.ravel()]),
+        A_eq=bmat([[kron(identity(inner), np.ones((1, outer))), np.zeros((inner, 1))]]),
+        b_eq=np.ones(inner),
+        bounds=(0, None),
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    if found.x is None:
+        raise ParameterError(f"the linear program of the degradation failed: {found.message}")
+    # What the solver's matrix really misses, made stochastic.
+    step = np.maximum(found.x[:-1].reshape(inner, outer), 0.0)
+    step /= step.sum(axis=1, keepdims=True)
+    return float(np.abs(given @ step - target).max())
+
+
+def _eliminate(left: Matrix, right: Matrix) -> Matrix | None:
+    """Solve ``left @ T == right``; None if there is no solution."""
     size = len(left[0])
     table = [[*one, *two] for one, two in zip(left, right, strict=True)]
     for column in range(size):
         pivot = next((r for r in range(column, len(table)) if table[r][column]), None)
         if pivot is None:
-            return None, False
+            raise ParameterError("the columns of the stronger channel must be independent")
         table[column], table[pivot] = table[pivot], table[column]
         head = table[column][column]
         table[column] = [value / head for value in table[column]]
@@ -82,87 +117,5 @@ def _eliminate(left: Matrix, right: Matrix) -> tuple[Matrix | None, bool]:
                     value - factor * other for value, other in zip(row, table[column], strict=True)
                 ]
     if any(any(row) for row in table[size:]):
-        return None, True
-    return tuple(tuple(row[size:]) for row in table[:size]), True
-
-
-def _program(left: Matrix, right: Matrix) -> Matrix | None:
-    """Find a stochastic T with ``left @ T == right`` as a linear program over its entries."""
-    inner, outer = len(left[0]), len(right[0])
-    equations: list[list[Fraction]] = []
-    values: list[Fraction] = []
-    for one, two in zip(left, right, strict=True):
-        for column in range(outer):
-            equation = [Fraction(0)] * (inner * outer)
-            equation[column::outer] = one
-            equations.append(equation)
-            values.append(two[column])
-    for number in range(inner):
-        equation = [Fraction(0)] * (inner * outer)
-        equation[number * outer : (number + 1) * outer] = [Fraction(1)] * outer
-        equations.append(equation)
-        values.append(Fraction(1))
-    entries = nonnegative_solution(equations, values)
-    if entries is None:
         return None
-    return tuple(tuple(entries[i * outer : (i + 1) * outer]) for i in range(inner))
-
-
-def nonnegative_solution(
-    matrix: Sequence[Sequence[Fraction]], right: Sequence[Fraction]
-) -> list[Fraction] | None:
-    """Return some ``x >= 0`` with ``matrix @ x == right``, or None if there is none.
-
-    The first phase of the simplex method in integers (a tableau with a common denominator, so that
-    every division is exact; J. Edmonds, Journal of Research of the NBS 71B, 1967), with the rule of
-    R. G. Bland, which never cycles (Mathematics of Operations Research 2(2), 1977).
-
-    >>> half = Fraction(1, 2)
-    >>> nonnegative_solution([[Fraction(1), Fraction(2)]], [half])
-    [Fraction(1, 2), Fraction(0, 1)]
-    >>> nonnegative_solution([[Fraction(1)], [Fraction(2)]], [half, half]) is None
-    True
-    """
-    table = [_integers([*row, value]) for row, value in zip(matrix, right, strict=True)]
-    columns = len(matrix[0])
-    # Numbers from `columns` on stand for the artificial variables that start as the basis.
-    basis = list(range(columns, columns + len(table)))
-    missing = [sum(column) for column in zip(*table, strict=True)]
-    scale = 1
-    while missing[-1] > 0:
-        enter = next((c for c in range(columns) if missing[c] > 0), None)
-        if enter is None:
-            return None
-        leave = min(
-            (r for r in range(len(table)) if table[r][enter] > 0),
-            key=lambda r: (Fraction(table[r][-1], table[r][enter]), basis[r]),
-        )
-        pivot_row = table[leave]
-        for number, row in enumerate(table):
-            if number != leave:
-                table[number] = _pivot(row, pivot_row, enter, scale)
-        missing = _pivot(missing, pivot_row, enter, scale)
-        basis[leave], scale = enter, pivot_row[enter]
-    solution = [Fraction(0)] * columns
-    for variable, row in zip(basis, table, strict=True):
-        if variable < columns:
-            solution[variable] = Fraction(row[-1], scale)
-    return solution
-
-
-def _integers(row: Sequence[Fraction]) -> list[int]:
-    """Scale an equation to integers, its right side not negative."""
-    scale = math.lcm(*(value.denominator for value in row))
-    if row[-1] < 0:
-        scale = -scale
-    return [int(value * scale) for value in row]
-
-
-def _pivot(row: list[int], pivot_row: list[int], column: int, scale: int) -> list[int]:
-    pivot, factor = pivot_row[column], row[column]
-    if not factor:
-        return [value * pivot // scale for value in row]
-    return [
-        (value * pivot - factor * other) // scale
-        for value, other in zip(row, pivot_row, strict=True)
-    ]
+    return tuple(tuple(row[size:]) for row in table[:size])

@@ -18,6 +18,7 @@ from papers.exponential_randomized_response import (
     ExponentialRandomizedResponse,
     worst_case_errors,
 )
+from papers.gradual_release.channels import degradable
 from papers.improved_christofides import deck_epsilon, deck_variance
 from papers.selection import exponential_pmf, permute_and_flip_pmf
 
@@ -128,7 +129,7 @@ ADAPTERS: dict[str, Callable[[Inputs], object]] = {
     "thm2": thm2,
     "thm3": thm3,
     "relax_bipartite": relax_bipartite,
-    "degradable": lambda i: bipartite.degradable(i["C1"], i["C2"]),
+    "degradable": lambda i: degradable(i["C1"], i["C2"]),
     "em_pmf": lambda i: exponential_pmf(i["q"], i["eps"], i["delta"]),
     "pf_pmf": lambda i: permute_and_flip_pmf(i["q"], i["eps"], i["delta"]),
     "err_pmf": lambda i: response(i).pmf(i["q"]),
