@@ -1,10 +1,9 @@
 """The small deployment on this machine: ``make serve``, or ``python -m deploy.serve``.
 
 A collector that writes an embedded log, an aggregator that counts it and estimates, and a page
-that shows the results and how the job is, to this machine alone. Without a
-site it is for trying out: it listens on loopback alone, with a certificate of a local authority
-that is made first. With ``--site telemetry.example`` Caddy takes devices' connections for that
-name, with a certificate that it gets and renews by itself.
+that shows the results and how the job is, to this machine alone. Without a site it is for trying
+out: it takes reports from this machine alone, over plain HTTP. With ``--site telemetry.example``
+Caddy takes devices' connections for that name, with a certificate that it gets and renews.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from deploy import certificates
 from deploy.errors import DeployError, MissingToolError
 from deploy.ports import HOST, require_free
 from deploy.supervisor import together
@@ -66,22 +64,15 @@ def prepare(args: argparse.Namespace) -> tuple[dict[str, list[str]], str]:
     args.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     programs = commands(args.plan, args.data, args.port)
     programs["sotto serve"] = _page(args.data, args.page_port)
-    if args.site is None:
-        keys = certificates.make(args.data / "keys")
-        certificate = ["--certificate", str(keys.server), "--private-key", str(keys.server)]
-        programs["sotto collect"] += certificate
-        url, authority = f"https://localhost:{args.port}", f"{keys.authority}"
-        trust = f"certificates   {authority}, for apps and browsers on this machine"
-    else:
+    url = f"http://localhost:{args.port} , from this machine"
+    if args.site is not None:
         programs["caddy"] = [_caddy(), "run", "--config", str(CADDYFILE)]
         os.environ["SOTTO_SITE"] = args.site
         os.environ["SOTTO_COLLECTOR"] = f"{HOST}:{args.port}"
         os.environ["XDG_DATA_HOME"] = os.environ["XDG_CONFIG_HOME"] = str(args.data.resolve())
-        url = f"https://{args.site}"
-        trust = f"certificates   in {args.data / 'caddy'}, of Caddy"
+        url = f"https://{args.site} , with certificates in {args.data / 'caddy'}"
     said = f"""\
 reports go to  {url}
-{trust}
 results        http://{HOST}:{args.page_port}/ , on this machine
 estimates      sotto estimates --state {args.data / "state"}
 data           {args.data}: sotto backup copies the state, sotto retain cuts the log (docs/small.md)

@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parent
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.browser", description=__doc__)
     parser.add_argument("plan", type=Path, help="a compiled plan")
-    parser.add_argument("url", help="the collector's, such as https://localhost:8470")
+    parser.add_argument("url", help="the collector's, such as http://localhost:8470")
     args = parser.parse_args(arguments)
     try:
         print(page(CompiledPlan.from_file(args.plan), args.url))

@@ -28,6 +28,13 @@ from sotto.errors import FormatError, PublishError
 from sotto.wire.batch import split_messages
 from sotto.wire.format import HEADER, pseudonym_of
 
+#: All that the collector reads of a request's head; no other field reaches it.
+HEADERS = frozenset(
+    {
+        *(b"authorization", b"content-length", b"content-type", b"if-none-match", b"origin"),
+        *(b"access-control-request-method", b"access-control-request-headers"),
+    }
+)
 #: Seconds after which a client may try again: the collector is overloaded, its disk or broker has
 #: failed, it does not know the plan.
 _BUSY, _FAILED, _UNKNOWN = 5, 60, 3600
@@ -152,6 +159,9 @@ def application(
             headers["retry-after"] = str(max(1, math.ceil(problem.retry_after)))
         if problem.status == 401:
             headers["www-authenticate"] = "Bearer"
+        if problem.status in (408, 413):
+            # The rest of the body is not waited for.
+            headers["connection"] = "close"
         return problems.problem(problem.status, problem.title, headers)
 
     @app.exception_handler(HTTPException)

@@ -41,15 +41,6 @@ SECURITY_HEADERS = {
 }
 
 
-def is_loopback(address: str) -> bool:
-    """Return whether an address that is listened on is the machine's own alone.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0"), is_loopback("")
-    (True, True, False, False)
-    """
-    return address in ("localhost", "::1") or bool(re.fullmatch(r"127(\.\d{1,3}){3}", address))
-
-
 def token_of(path: Path) -> str:
     """Return the token in a file.
 

@@ -54,7 +54,6 @@ _EXTRAS = {
     "matplotlib": "plots",
     "cryptography": "signatures",
     "fastapi": "collector",
-    "httptools": "collector",
     "uvicorn": "collector",
     "jinja2": "web",
     "shtab": "completion",

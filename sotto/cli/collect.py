@@ -2,11 +2,12 @@
 
 Devices post messages to /v1/reports and are answered once these are durable; what a plan says is
 served at /v1/plans/COLLECTOR, and the interface is described at /openapi.json. Plan files that
-are put into the folder --plans, keys and certificates are read again within seconds.
+are put into the folder --plans, and keys, are read again within seconds.
 
 No address, header, cookie or user agent is logged or kept. Messages that arrive within --hold are
-written together, in random order. The service itself listens on loopback and speaks plain HTTP
-unless it is told otherwise: put a reverse proxy before it that ends TLS, or give --certificate.
+written together, in random order. The service speaks plain HTTP and listens on loopback. In public
+a proxy in front of it ends TLS and cuts off slow clients: Caddy does with deploy/caddy/Caddyfile;
+for one on another machine, or in a container of its own, give --listen and --behind-proxy.
 """
 
 from __future__ import annotations
@@ -52,10 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--keys FILE", "hashes of app keys; without it no key is asked for")
     add("--new-key APP", "make a key for an app, print it once, and exit")
     add("--drop-key KEY", "remove a key from the file, and exit")
-    add("--listen ADDRESS", "where to listen", "127.0.0.1")
-    add("--port N", "where to listen", PORT, type=options.whole(0, 65535))
-    add("--certificate FILE", "for TLS without a proxy (PEM)")
-    add("--private-key FILE", "of the certificate (PEM)")
+    options.add_listen(parser, PORT)
     origins = "web pages that may send, such as https://app.example; without it all may"
     add("--origin ORIGIN", origins, [], action="append")
     hold = "for how long messages are gathered before they are written"
@@ -78,42 +76,41 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from pipelines.collector.application import application
-    from pipelines.collector.certificates import Certificate
+    from pipelines.collector.application import HEADERS, application
     from pipelines.collector.commits import GroupCommit
     from pipelines.collector.keys import AppKeys
     from pipelines.collector.limits import Limits
     from pipelines.collector.plans import PlanFiles
-    from pipelines.collector.server import serve
+    from pipelines.http.server import serve
 
     options.quiet_libraries()
-    if (args.certificate is None) != (args.private_key is None):
-        raise ParameterError("--certificate and --private-key go together")
     for origin in args.origin:
         if not re.fullmatch(r"https?://[^/?#\s]+", origin):
             raise ParameterError(f"--origin {origin} must be such as https://app.example")
     if not args.plan and args.plans is None:
         raise ParameterError("--plan or --plans must say whose reports are taken")
-    files: list[AppKeys | PlanFiles | Certificate] = []
-    keys = certificate = None
-    if args.keys is not None:
-        files.append(keys := AppKeys(args.keys, options.warn))
-    if args.certificate is not None:
-        files.append(certificate := Certificate(args.certificate, args.private_key, options.warn))
-    files.append(plans := PlanFiles(args.plan, args.plans, options.warn))
+    keys = None if args.keys is None else AppKeys(args.keys, options.warn)
+    plans = PlanFiles(args.plan, args.plans, options.warn)
     limits = Limits(requests_per_second=args.rate, burst=max(1, int(2 * args.rate)))
-    scheme = "http" if certificate is None else "https"
-    host = f"[{args.listen}]" if ":" in args.listen else args.listen
 
-    def ready(port: int) -> None:
-        print(f"{scheme}://{host}:{port}/v1/reports", flush=True)
+    def ready(url: str) -> None:
+        print(f"{url}/v1/reports", flush=True)
 
     with closing(_store(args)) as store:
         commits = GroupCommit(store, args.hold, options.warn)
         origins = args.origin or ("*",)
         app = application(commits, lambda: plans.known, keys, limits, origins, options.warn)
-        reload = [each.reload for each in files]
-        serve(app, args.listen, args.port, limits, ready, options.warn, certificate, reload)
+        serve(
+            app,
+            args.listen,
+            args.port,
+            limits.connections,
+            ready,
+            options.warn,
+            HEADERS,
+            behind_proxy=args.behind_proxy,
+            reload=[each.reload for each in (keys, plans) if each is not None],
+        )
     return 0
 
 

@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 Candidates: TypeAlias = dict[bytes, dict[str, tuple[str, ...]]]
 
 
+def add_listen(parser: argparse.ArgumentParser, port: int) -> None:
+    """Declare where a server listens: ``--listen``, ``--port``, ``--behind-proxy``."""
+    add(parser, "--listen ADDRESS", "where to listen", "127.0.0.1")
+    where = "where to listen; 0 for any free one"
+    add(parser, "--port N", where, port, type=whole(0, 65535))
+    proxy = "what --listen opens is reached through a proxy alone, which ends TLS"
+    add(parser, "--behind-proxy", proxy)
+
+
 def duration(text: str) -> int:
     """Return milliseconds: the type of an option such as ``--every 10s``."""
     try:

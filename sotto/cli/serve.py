@@ -45,9 +45,6 @@ examples:
       where the job has a database of its own
   sotto serve --database postgresql+psycopg://localhost/sotto --plan plan.yaml
       of a streaming job, whose results sotto sink writes
-  sotto serve --state build/state --listen 0.0.0.0 --token-file token.txt \\
-      --certificate cert.pem --private-key key.pem
-      for the network, with a token and TLS
   sotto serve --state build/state --site results.example --token-file token.txt
       behind a proxy of that name, on this machine
   sotto serve --state build/state --site results.example --public
@@ -69,13 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add(where, "--log DIR", lag)
     options.add_broker(where, lag, lag)
     add("--topic NAME", "of the job; again for its other epochs", [], action="append")
-    add("--listen ADDRESS", "where to listen", "127.0.0.1")
-    add("--port N", "where to listen; 0 for any free one", PORT, type=options.whole(0, 65535))
+    options.add_listen(parser, PORT)
     add("--site NAME", "the name under which a proxy on this machine serves the page")
     add("--token-file FILE", "a token of 20 characters or more; made and printed if left out")
     add("--public", "ask for no token, and show only what is meant for the public")
-    add("--certificate FILE", "for TLS without a proxy (PEM)")
-    add("--private-key FILE", "of the certificate (PEM)")
     what = "watch figures, and tell who should know when they move (YAML): sotto alerts --help"
     options.add_alerts(parser, what)
 
@@ -102,46 +96,36 @@ def reader_of(args: argparse.Namespace) -> ResultsReader:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipelines.collector.certificates import Certificate
     from pipelines.collector.limits import Limits
-    from pipelines.collector.server import serve
+    from pipelines.http.server import serve
     from pipelines.results.api import create_router
     from pipelines.web import charts
     from pipelines.web.application import HEADERS, Site, application
 
     options.quiet_libraries()
     charts.warm_up()
-    if (args.certificate is None) != (args.private_key is None):
-        raise ParameterError("--certificate and --private-key go together")
-    certificate = None
-    if args.certificate is not None:
-        certificate = Certificate(args.certificate, args.private_key, options.warn)
     access, made = _access(args)
     reader = reader_of(args)
     watch = None if args.alerts is None else options.alerts_of(args, reader)
     job_watch = _job_watch(args, reader)
     site = Site(reader, access, args.state, watch, job_watch)
     app = application(site, [create_router(reader, public=access.public)], options.warn)
-    scheme = "http" if certificate is None else "https"
-    host = f"[{args.listen}]" if ":" in args.listen else args.listen
 
-    def ready(port: int) -> None:
-        print(f"{scheme}://{host}:{port}/", flush=True)
+    def ready(url: str) -> None:
+        print(f"{url}/", flush=True)
         if made:
             print(f"token: {access.token}", flush=True)
 
-    reload = [] if certificate is None else [certificate.reload]
     with _watching("job", job_watch), _watching("alerts", watch):
         serve(
             app,
             args.listen,
             args.port,
-            Limits(),
+            Limits.connections,
             ready,
             options.warn,
-            certificate,
-            reload,
             HEADERS,
+            behind_proxy=args.behind_proxy,
         )
     return 0
 
@@ -191,9 +175,10 @@ def _watching(what: str, watch: AlertWatch | JobWatch | None) -> Iterator[None]:
 
 def _access(args: argparse.Namespace) -> tuple[Access, bool]:
     """Return who may see the page, and whether a token was made for that."""
-    from pipelines.web.access import LOOPBACK, Access, is_loopback, new_token, token_of
+    from pipelines.http.server import is_loopback
+    from pipelines.web.access import LOOPBACK, Access, new_token, token_of
 
-    secure = args.certificate is not None
+    secure = args.site is not None
     local = is_loopback(args.listen)
     hosts = (*LOOPBACK, *([args.site.lower()] if args.site else [])) if local else ()
     if args.public:
@@ -203,4 +188,4 @@ def _access(args: argparse.Namespace) -> tuple[Access, bool]:
     token = None if args.token_file is None else token_of(args.token_file)
     if token is None and local and args.site is None:
         return Access(None, False, hosts, secure), False
-    return Access(token or new_token(), False, hosts, secure or args.site is not None), not token
+    return Access(token or new_token(), False, hosts, secure), not token

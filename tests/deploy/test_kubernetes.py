@@ -107,6 +107,7 @@ def check_command(container: dict[str, Any]) -> None:
         return
     assert list(ports.values()) == [parsed.port]
     assert parsed.listen == "0.0.0.0"
+    assert getattr(parsed, "behind_proxy", parsed.command == "exporter")
     for probe in ("readinessProbe", "livenessProbe"):
         asks = container[probe]
         known = {"collect": "/healthz", "exporter": "/metrics", "serve": "/healthz"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import ssl
 import threading
@@ -10,11 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 from certificates import Authority
-from live_collector import LiveCollector, message, wait_for
 
 from clientsdk import HttpPublisher, fetch_plan
 from clientsdk.publishers import http
-from sotto.errors import PlanError, PublishError
+from sotto.errors import PublishError
 from sotto.wire.format import Row, encode_message
 
 ANSWER = b"HTTP/1.1 204 No Content\r\n\r\n"
@@ -116,51 +114,3 @@ def test_no_session_is_resumed(authority, known, monkeypatch):
                 assert connection.recv(100) == ANSWER
                 sessions = connection.session
         assert resumed[4:] == [False, True]
-
-
-@pytest.mark.real_randomness
-@pytest.mark.slow
-def test_a_collector_without_a_proxy(authority, known, tmp_path):
-    certificate, key = tmp_path / "certificate", tmp_path / "key"
-
-    def install(files) -> None:
-        for source, target in zip(files, (certificate, key), strict=True):
-            shutil.copy(source, target)
-
-    install(authority.certify())
-    options = "--certificate", str(certificate), "--private-key", str(key)
-    with LiveCollector(tmp_path, *options) as collector:
-        publisher = HttpPublisher(collector.url, context=known)
-        sent = [message() for _ in range(3)]
-        for each in sent:
-            publisher.publish(3, each)
-        publisher.close()
-        assert [each.body for each in collector.records()] == sent
-        # A session cannot be resumed there either.
-        place = ("127.0.0.1", collector.port)
-        with known.wrap_socket(socket.create_connection(place), server_hostname=place[0]) as made:
-            made.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-            assert made.recv(1000).startswith(b"HTTP/1.1 200 ")
-            assert not made.session.has_ticket
-
-        with pytest.raises(PlanError, match="serves 1 plans, and none"):
-            fetch_plan(collector.url, "fleet.example", expect="0" * 64, context=known)
-
-        # A renewed certificate needs no restart, and a damaged one changes nothing.
-        install(authority.certify("other.example"))
-
-        def refused() -> bool:
-            try:
-                publisher.publish(3, message())
-            except PublishError:
-                return True
-            finally:
-                publisher.close()
-            return False
-
-        wait_for(refused)
-        install(authority.certify())
-        wait_for(lambda: not refused())
-        key.write_text("damaged")
-        wait_for(lambda: "the certificate that was read before holds" in collector.output())
-        assert not refused()

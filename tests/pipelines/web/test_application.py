@@ -12,9 +12,10 @@ import pytest
 from html_pages import Html
 from invented_results import NASTY, app_of, ask, write_results
 
+from pipelines.http.server import is_loopback
 from pipelines.results.reader import ResultsReader
 from pipelines.web import rendering
-from pipelines.web.access import Access, is_loopback, new_token, token_of
+from pipelines.web.access import Access, new_token, token_of
 from pipelines.web.application import Site, application
 from sotto.errors import ParameterError
 

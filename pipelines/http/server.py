@@ -1,0 +1,202 @@
+"""Serves an application with uvicorn, on plain HTTP, and keeps from it who asks.
+
+On the network a proxy in front of it ends TLS, and cuts off who takes too long for a head or does
+not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import re
+import resource
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import uvicorn
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pipelines.http.problems import problem
+from sotto.errors import ParameterError
+
+#: Seconds between two looks at files that may have changed: keys and plans.
+LOOK = 2.0
+#: Seconds that a connection may be idle between requests, and that requests may take at the end.
+_IDLE, _ENDING = 15, 30
+#: Bytes of a request's head, or of what is around the chunks of its body.
+_HEAD_BYTES = 64 << 10
+#: Header fields that an application is given of one request: some may come twice.
+_FIELDS = 32
+#: Descriptors that are kept for other things than connections.
+_FILES = 64
+
+
+class HeadFilter:
+    """Gives an application no address, and of a head that is short enough the named fields."""
+
+    def __init__(self, app: ASGIApp, names: frozenset[bytes]) -> None:
+        self._app = app
+        self._names = names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        fields = scope["headers"]
+        size = len(scope["raw_path"]) + len(scope["query_string"])
+        size += sum(len(name) + len(value) for name, value in fields)
+        # Caddy sends an empty one where a client has sent none.
+        kept = [(name, value) for name, value in fields if value and name in self._names]
+        if size > _HEAD_BYTES or len(kept) > _FIELDS:
+            answer = problem(431, "the head of the request is too long", {"connection": "close"})
+            await answer(scope, receive, send)
+            return
+        await self._app({**scope, "client": None, "headers": kept}, receive, send)
+
+
+def serve(
+    app: FastAPI,
+    host: str,
+    port: int,
+    connections: int,
+    ready: Callable[[str], None],
+    warn: Callable[[str], None],
+    headers: frozenset[bytes],
+    *,
+    behind_proxy: bool = False,
+    reload: Sequence[Callable[[], None]] = (),
+) -> None:
+    """Serve until SIGINT or SIGTERM; requests that were taken are answered first.
+
+    The process then ends with status 0 (SystemExit).
+
+    Parameters
+    ----------
+    app : FastAPI
+    host : str
+    port : int
+        0 for any that is free.
+    connections : int
+        Open at one time, if the limit of open files allows; further ones are answered with 503.
+    ready : callable
+        Is called with the server's URL once requests are taken.
+    warn : callable
+    headers : frozenset of bytes
+        Names in lower case of all header fields that the application is given.
+    behind_proxy : bool
+        Whether a proxy ends TLS: without one the host must be the machine's own.
+    reload : sequence of callable
+        Called every few seconds, in a thread.
+
+    Raises
+    ------
+    ParameterError
+        The address cannot be listened on, or shows what is sent to the network.
+    """
+    if not behind_proxy and not is_loopback(host):
+        raise ParameterError(
+            f"--listen {host} opens plain HTTP to others than this machine: let a proxy end TLS, "
+            "and give --behind-proxy"
+        )
+    sockets = _bind(host, port)
+    for name in ("uvicorn.error", "uvicorn.asgi", "uvicorn.access", "asyncio"):
+        # What they say of a request may hold parts of it.
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # uvicorn raises what has ended it once more, when all is answered.
+        signal.signal(number, _end)
+    name = f"[{host}]" if ":" in host else host
+    started = False
+
+    async def look() -> None:
+        nonlocal started
+        if not started:
+            started = True
+            asyncio.get_running_loop().set_exception_handler(_warning(warn))
+            ready(f"http://{name}:{sockets[0].getsockname()[1]}")
+        for each in reload:
+            with suppress(OSError):
+                await asyncio.to_thread(each)
+
+    config = uvicorn.Config(
+        HeadFilter(app, headers),
+        http="h11",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=_HEAD_BYTES,
+        limit_concurrency=min(connections, _descriptors() - _FILES),
+        timeout_keep_alive=_IDLE,
+        timeout_graceful_shutdown=_ENDING,
+        callback_notify=look,
+        timeout_notify=LOOK,  # type: ignore[arg-type]
+    )
+    uvicorn.Server(config).run(sockets=sockets)
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an address that is listened on is the machine's own alone.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0"), is_loopback("")
+    (True, True, False, False)
+    """
+    return address in ("localhost", "::1") or bool(re.fullmatch(r"127(\.\d{1,3}){3}", address))
+
+
+def _end(*_: object) -> NoReturn:
+    raise SystemExit(0)
+
+
+def _warning(
+    warn: Callable[[str], None],
+) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """Return what warns of errors in the server by their kind, once: a text may hold an address."""
+    warned: set[str] = set()
+
+    def report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        what = type(context.get("exception")).__name__
+        if what not in warned:
+            warned.add(what)
+            with suppress(OSError):
+                warn(f"an error in the server ({what})")
+
+    return report
+
+
+def _bind(host: str, port: int) -> list[socket.socket]:
+    """Return a socket for each address of the host that this machine has, all on one port."""
+    made: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, *_, address in found:
+            try:
+                made.append(socket.create_server((address[0], port), family=family))
+                port = made[-1].getsockname()[1]
+            except OSError as error:
+                # As ::1 of localhost where there is no IPv6.
+                if error.errno != errno.EADDRNOTAVAIL or (address == found[-1][-1] and not made):
+                    raise
+    except OSError as error:
+        for each in made:
+            each.close()
+        why = str(error.strerror or error).partition(" (")[0]
+        raise ParameterError(f"--listen {host} --port {port}: {why}") from None
+    return made
+
+
+def _descriptors() -> int:
+    """Return how many files this process may have open, after it has asked for the most."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        return soft
+    return hard if hard != resource.RLIM_INFINITY else 1 << 20
