@@ -58,7 +58,7 @@ class Server:
         plan = folder / "plan.json"
         plan.write_bytes(small_plan().to_json())
         given = ["--plan", str(plan), "--log", str(folder / "log"), "--port", "0", "--rate", "1e9"]
-        command = [sys.executable, "-m", "sotto.cli", "collect", *given]
+        command = [sys.executable, "-m", "sotto", "collect", *given]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         found = re.search(r":(\d+)/", self._process.stdout.readline())

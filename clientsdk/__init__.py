@@ -20,7 +20,7 @@ from sotto.errors import (
     UnknownMetricError,
     ValueTypeError,
 )
-from sotto.plan.compiled import Ceilings, CompiledPlan
+from sotto.plan.compiled import CompiledPlan
 from sotto.version import __version__
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ _LAZY = {
 __all__ = [
     "NO_LIFETIME_BOUND",
     "Broker",
-    "Ceilings",
     "Client",
     "CompiledPlan",
     "Consent",

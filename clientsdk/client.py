@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, Self, Unpack
@@ -27,7 +28,6 @@ from clientsdk.settings import (
     checked_path,
     checked_publisher,
     checked_time,
-    checked_timeout,
     configured,
     read_plan,
     warn_if_nothing_fits,
@@ -38,12 +38,14 @@ from clientsdk.store.recovery import open_store
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
-from sotto.errors import SottoError, ValueTypeError
+from sotto.errors import SottoError, ValueTypeError, seconds_of
 from sotto.plan.compiled import Ceilings, CompiledPlan
 from sotto.plan.segments import given_segments
 from sotto.wire.signatures import require_signatures
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     from clientsdk.preview import Preview
 
 #: As a name of a module it is found sooner than as one of an Enum.
@@ -76,11 +78,11 @@ class Client:
         it makes itself, an :class:`~clientsdk.HttpPublisher` for the collector at a URL such as
         ``"https://telemetry.example"``, it closes with itself.
     clock : callable
-        Returns milliseconds since the epoch. Before 2020 and from 2100 on it cannot be right:
-        nothing is recorded or sent then. A clock that was ahead is followed back, and what was
-        recorded meanwhile is erased; what was charged for it stays charged.
-    ceilings : Ceilings, optional
-        In micro-epsilon (``Ceilings.of_epsilon(3, 60)`` takes epsilons). The lowest of these, the
+        Returns seconds since the epoch, as ``time.time`` does. Before 2020 and from 2100 on it
+        cannot be right: nothing is recorded or sent then. A clock that was ahead is followed back,
+        and what was recorded meanwhile is erased; what was charged for it stays charged.
+    ceilings : (float, float), optional
+        Epsilons of a period and of a lifetime, such as ``(3, 60)``. The lowest of these, the
         settings', the environment's and the plan's are pinned in a new store. In an existing one
         they lower what is pinned and never raise it (see :meth:`renew_consent`). Whatever another
         process pins, this client records and sends no more than its own allow.
@@ -143,8 +145,8 @@ class Client:
         *,
         state: str | os.PathLike[str] | Forgetful,
         publisher: Publisher | str,
-        clock: Callable[[], int] = now_ms,
-        ceilings: Ceilings | None = None,
+        clock: Callable[[], float] = time.time,
+        ceilings: tuple[float, float] | Ceilings | None = None,
         background: bool | None = None,
         quota: Quota | None = None,
         settings: Settings | None = None,
@@ -198,7 +200,7 @@ class Client:
         self._tally = Tally(self._metrics)
         self._outcomes = self._tally.outcomes
         self._errors = disabled.ErrorPolicy(self._tally, why)
-        sender = Sender(store, publisher, quota.age)
+        sender = Sender(store, publisher, quota.age_ms)
         self._outgoing = Outgoing(store, sender, counter, self._consent, self._tally, now)
         background = settings.background and not settings.disabled
         self._worker = self._outgoing.in_background(plan.resolution) if background else None
@@ -370,13 +372,16 @@ class Client:
         """Record nothing until consent is given here: the person is to be asked first."""
         self._refusals = disabled.refusals(self.plan, NO_CONSENT)
 
-    def renew_consent(self, ceilings: Ceilings | None = None, *, again: bool = False) -> bool:
+    def renew_consent(
+        self, ceilings: tuple[float, float] | Ceilings | None = None, *, again: bool = False
+    ) -> bool:
         """Write down that the person agrees to other ceilings, higher ones included.
 
-        In micro-epsilon, by default the plan's, which in any case bound what is spent, as do those
-        of the settings and the environment, here and in other clients. The ``ceilings`` that this
-        client was made with give way to these. The rest is as for :meth:`give_consent`, but what is
-        said of groups stays; without ``again`` a withdrawal stands, and no ceiling changes.
+        Epsilons of a period and of a lifetime, by default the plan's, which in any case bound what
+        is spent, as do those of the settings and the environment, here and in other clients. The
+        ``ceilings`` that this client was made with give way to these. The rest is as for
+        :meth:`give_consent`, but what is said of groups stays; without ``again`` a withdrawal
+        stands, and no ceiling changes.
         """
         return self._errors.attempt(
             lambda: self._consent.renew(ceilings, again), lambda error: False
@@ -407,14 +412,14 @@ class Client:
             return self._consent.withdraw_though_disabled(named)
         return self._consent.withdraw() if named is None else self._consent.withdraw_groups(named)
 
-    def flush(self, timeout: float | None = None) -> FlushResult:
+    def flush(self, timeout: float | timedelta | None = None) -> FlushResult:
         """Send every report that is due now; of a chain with several levels due, the newest alone.
 
         What is sent is charged first, in a commit that survives a loss of power. Of several
         processes on one file one sends at a time; the others wait up to ten seconds, or up to
-        ``timeout``: seconds after which this returns whatever the publisher does, and no message is
-        begun later. Without it, and one in the settings, the publisher's own limits are all there
-        is.
+        ``timeout``: seconds, or a timedelta, after which this returns whatever the publisher does,
+        and no message is begun later. Without it, and one in the settings, the publisher's own
+        limits are all there is.
 
         The result says what ended the flush early: a publisher that takes nothing or raises what it
         should not, and a full disk are no exceptions. What was not delivered is sent again, byte
@@ -427,21 +432,20 @@ class Client:
         :meth:`next_due` says, rather than seldom and in bulk.
         """
         timeout = self.settings.flush_timeout if timeout is None else timeout
-        if timeout is not None:
-            checked_timeout(timeout)
+        wait = None if timeout is None else seconds_of("timeout", timeout)
         if self.settings.disabled:
             self._consent.withdraw_if_owed()
             return FlushResult(0, 0)
         return self._errors.attempt(
-            lambda: self._outgoing.flush_within(timeout),
+            lambda: self._outgoing.flush_within(wait),
             lambda error: FlushResult(0, 0, error=bare(error)),
         )
 
-    async def aflush(self, timeout: float | None = None) -> FlushResult:
+    async def aflush(self, timeout: float | timedelta | None = None) -> FlushResult:
         """Do what :meth:`flush` does, while the event loop of asyncio goes on."""
         return await run_in_thread(lambda: self.flush(timeout))
 
-    def close(self, timeout: float | None = None) -> FlushResult:
+    def close(self, timeout: float | timedelta | None = None) -> FlushResult:
         """Close the store; what is not delivered stays there. May be called again.
 
         The background thread, if its last attempt has not failed, first sends what is due of one
@@ -452,15 +456,15 @@ class Client:
         does; an error in the result says that it had not ended by then.
         """
         timeout = self.settings.close_timeout if timeout is None else timeout
-        checked_timeout(timeout)
+        wait = seconds_of("timeout", timeout)
         self._consent.withdraw_if_owed()
         try:
-            return self._outgoing.close(self._worker, timeout)
+            return self._outgoing.close(self._worker, wait)
         finally:
             if self._own_publisher is not None:
                 self._own_publisher.close()
 
-    async def aclose(self, timeout: float | None = None) -> FlushResult:
+    async def aclose(self, timeout: float | timedelta | None = None) -> FlushResult:
         """Do what :meth:`close` does, while the event loop of asyncio goes on."""
         return await run_in_thread(lambda: self.close(timeout))
 
@@ -505,10 +509,10 @@ class Client:
         """
         return self._tally.stats(self._outgoing.totals(), self._errors.why)
 
-    def preview(self, at: int | None = None) -> Preview:
+    def preview(self, at: float | datetime | None = None) -> Preview:
         """Return exactly what would be sent, byte for byte, if nothing more were recorded.
 
-        With ``at``, in milliseconds since the epoch, it is what one flush would send then; by
+        With ``at``, a datetime or seconds since the epoch, it is what one flush would send then; by
         default everything that is still to be sent, each report when it is due. Nothing is sent or
         charged. Items counted in a period that is over are drawn and stored first; of those still
         being counted nothing is drawn or shown. Raises StoreError as :meth:`ledger` does. To be

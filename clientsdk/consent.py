@@ -13,7 +13,7 @@ from clientsdk.clock import if_known
 from clientsdk.disabled import NO_PLAN
 from clientsdk.item_counter import ItemCounter
 from clientsdk.ledger import Consent
-from clientsdk.settings import Settings, checked_ceilings, warn_if_nothing_fits
+from clientsdk.settings import GivenCeilings, Settings, checked_ceilings, warn_if_nothing_fits
 from clientsdk.store import consent_groups, damaged_files, recovery, rollback_guard
 from clientsdk.store.database import DURABLE, READ
 from clientsdk.store.rollback_guard import GuardError
@@ -149,7 +149,7 @@ class ConsentKeeper:
             diagnostics.warn("consent to groups", _STAYS_PARTLY, quiet=math.inf)
         return given
 
-    def renew(self, ceilings: Ceilings | None, again: bool) -> bool:
+    def renew(self, ceilings: GivenCeilings | None, again: bool) -> bool:
         agreed = self._plan.ceilings if ceilings is None else checked_ceilings(ceilings)
         agreed = self._settings.lowered(agreed)
         given = self.give(agreed, again)

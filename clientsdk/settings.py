@@ -11,19 +11,34 @@ from __future__ import annotations
 import math
 import os
 import re
+import time
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from clientsdk import diagnostics
 from clientsdk.publishers import Publisher
 from clientsdk.store.plans import made_once
 from mechanisms.frozen import frozen, replace
-from sotto.errors import ParameterError, PlanError, is_int, is_number, wrong_type
+from sotto.clocks import now_ms
+from sotto.errors import (
+    ParameterError,
+    PlanError,
+    is_int,
+    is_number,
+    seconds_of,
+    wrong_type,
+)
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
-#: Micro-epsilon; no plan has a use for less.
-LEAST_CEILING = 1_000
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+#: Two epsilons, of a period and of a lifetime; or what a plan or a ledger has.
+GivenCeilings: TypeAlias = tuple[float, float] | Ceilings
+
+#: Micro-epsilon; no plan has a use for less, or for more.
+LEAST_CEILING, MOST_CEILING = 1_000, 100_000_000_000
 #: Pages of the smallest file that holds a ledger and something to send, in bytes.
 SMALLEST_QUOTA = 1 << 17
 #: The time of a clock that cannot be right: earlier than any, in milliseconds since the epoch.
@@ -32,10 +47,11 @@ _SWITCH = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
 }
-#: Below this a reading with a fraction is one in seconds, or meaningless: until 1973 in ms.
-_SECONDS = 1e11
+#: A time of so much is one of this century in milliseconds: in seconds it is the year 33,658.
+_MILLISECONDS = 1e12
+#: The longest age, in seconds.
+_LONGEST = 36525 * 86_400
 _DECIMALS = 6
-_DIGITS = 12
 #: Variables of continuous integration: the names that ``ci-info`` takes for any service, then those
 #: of services that set none of them.
 CI = (
@@ -65,24 +81,31 @@ class Quota:
 
     ``bytes``, at least 131,072, are those of the state file, or of memory in its stead. Where they
     are used up, values are refused as ``store_full`` and nothing is charged for them; what was
-    accepted is never dropped. What has been due for longer than ``age``, in milliseconds, and was
-    not delivered is erased with the levels that would follow. In any case nothing is kept beyond
-    the time at which the aggregator would refuse it as late. What is erased stays reserved, and
-    spent if it was charged for.
+    accepted is never dropped. What has been due for longer than ``age``, seconds or a timedelta,
+    and was not delivered is erased with the levels that would follow. In any case nothing is kept
+    beyond the time at which the aggregator would refuse it as late. What is erased stays reserved,
+    and spent if it was charged for.
+
+    >>> from datetime import timedelta
+    >>> Quota(age=timedelta(days=30)).age_ms
+    2592000000
     """
 
     bytes: int = 10 << 20
-    age: int | None = None
+    age: float | timedelta | None = None
 
     def __post_init__(self) -> None:
         if not is_int(self.bytes):
             raise wrong_type("quota: bytes", "an int", self.bytes)
-        if self.age is not None and not is_int(self.age):
-            raise wrong_type("quota: age", "an int, in milliseconds, or None", self.age)
         if not self.bytes >= SMALLEST_QUOTA:
             raise ParameterError(f"quota: bytes {self.bytes} must be at least {SMALLEST_QUOTA}")
-        if self.age is not None and not self.age > 0:
-            raise ParameterError(f"quota: age {self.age} must be above 0 ms, or None")
+        if self.age is not None:
+            seconds_of("quota: age", self.age, 0.001, _LONGEST)
+
+    @property
+    def age_ms(self) -> int | None:
+        """The age in whole milliseconds."""
+        return None if self.age is None else math.ceil(seconds_of("quota: age", self.age) * 1000)
 
 
 @frozen
@@ -96,13 +119,13 @@ class Settings:
     ----------
     disabled : bool
         The kill switch: nothing is recorded, nothing sent, no file touched, consent unchanged.
-    ceiling_period, ceiling_lifetime : int, at least 1,000, optional
-        In micro-epsilon. They lower the plan's, as the client's own ``ceilings`` do.
+    ceiling_period, ceiling_lifetime : float, in [0.001, 100,000], optional
+        In epsilon. They lower the plan's, as the client's own ``ceilings`` do.
     background : bool
         Whether a background thread sends reports when they are due.
     quota : Quota
-    flush_timeout, close_timeout : float, at least 0
-        Seconds for calls that are given none; a flush with None takes as long as its publisher.
+    flush_timeout, close_timeout : float or timedelta, at least 0
+        Seconds, for calls that are given none; a flush with None takes as long as its publisher.
     log : {"debug", "info", "warning", "error", "off"}, optional
         What the logger ``clientsdk`` of this process lets pass; None leaves it as the app has it.
     in_ci : bool
@@ -116,12 +139,12 @@ class Settings:
     """
 
     disabled: bool = False
-    ceiling_period: int | None = None
-    ceiling_lifetime: int | None = None
+    ceiling_period: float | None = None
+    ceiling_lifetime: float | None = None
     background: bool = True
     quota: Quota = Quota()
-    flush_timeout: float | None = None
-    close_timeout: float = 1.0
+    flush_timeout: float | timedelta | None = None
+    close_timeout: float | timedelta = 1.0
     log: str | None = None
     in_ci: bool = False
 
@@ -130,17 +153,15 @@ class Settings:
             if not isinstance(getattr(self, what), bool):
                 raise wrong_type(what, "True or False", getattr(self, what))
         if not isinstance(self.quota, Quota):
-            raise wrong_type("quota", "a Quota, such as Quota(age=30 * 86_400_000)", self.quota)
-        for amount in (self.ceiling_period, self.ceiling_lifetime):
-            if amount is not None and not is_int(amount):
-                raise wrong_type("a ceiling", "an int, in micro-epsilon, or None", amount)
-            if amount is not None and not amount >= LEAST_CEILING:
-                raise ParameterError(f"a ceiling must be at least {LEAST_CEILING} micro-epsilon")
+            raise wrong_type("quota", "a Quota, such as Quota(age=30 * 86_400)", self.quota)
+        for what in ("ceiling_period", "ceiling_lifetime"):
+            if getattr(self, what) is not None:
+                micro_of(what, getattr(self, what))
         if (self.ceiling_period or 0) > (self.ceiling_lifetime or math.inf):
             raise ParameterError("the ceiling of a period must be at most the lifetime's")
         if self.flush_timeout is not None:
-            checked_timeout(self.flush_timeout)
-        checked_timeout(self.close_timeout)
+            seconds_of("flush_timeout", self.flush_timeout)
+        seconds_of("close_timeout", self.close_timeout)
         if self.log is not None and self.log not in [*diagnostics.LEVELS]:
             raise ParameterError(f"log must be one of {', '.join(diagnostics.LEVELS)}, or None")
 
@@ -202,7 +223,7 @@ class Settings:
             return None
         return next((name for name in CI if str(given.get(name, "")).strip()), None)
 
-    def pinned(self, plan: CompiledPlan, ceilings: Ceilings | None) -> Ceilings:
+    def pinned(self, plan: CompiledPlan, ceilings: GivenCeilings | None) -> Ceilings:
         """Return what a new store is pinned to, with the app's own ceilings if there are any."""
         if ceilings is None:
             return self.lowered(plan.ceilings)
@@ -210,10 +231,12 @@ class Settings:
 
     def lowered(self, ceilings: Ceilings) -> Ceilings:
         """Return a plan's ceilings, lowered to what is set."""
-        checked_type(ceilings)
-        lifetime = min(self.ceiling_lifetime or ceilings.lifetime, ceilings.lifetime)
-        period = min(self.ceiling_period or ceilings.period, ceilings.period, lifetime)
-        return Ceilings(period, lifetime)
+        lifetime, period = ceilings.lifetime, ceilings.period
+        if self.ceiling_lifetime is not None:
+            lifetime = min(lifetime, micro_of("ceiling_lifetime", self.ceiling_lifetime))
+        if self.ceiling_period is not None:
+            period = min(period, micro_of("ceiling_period", self.ceiling_period))
+        return Ceilings(min(period, lifetime), lifetime)
 
 
 def configured(settings: Settings | None, *, simulated: bool, **arguments: Any) -> Settings:
@@ -231,8 +254,8 @@ def configured(settings: Settings | None, *, simulated: bool, **arguments: Any) 
 class ClientOptions(TypedDict, total=False):
     """The arguments that a client may be made without."""
 
-    clock: Callable[[], int]
-    ceilings: Ceilings | None
+    clock: Callable[[], float]
+    ceilings: GivenCeilings | None
     background: bool | None
     quota: Quota | None
     settings: Settings | None
@@ -267,7 +290,7 @@ def lowered(first: Ceilings, second: Ceilings) -> Ceilings:
     return Ceilings(min(first.period, second.period), min(first.lifetime, second.lifetime))
 
 
-def _lower(one: int | None, other: int | None) -> int | None:
+def _lower(one: float | None, other: float | None) -> float | None:
     return min((each for each in (one, other) if each is not None), default=None)
 
 
@@ -316,24 +339,21 @@ def _no_switch(text: str) -> bool:
     return not _switch(text)
 
 
-def _micro(text: str) -> int:
-    """Return micro-epsilon, exactly as written in epsilon."""
-    whole, _, part = text.partition(".")
-    digits = whole + part.ljust(_DECIMALS, "0")
-    if not (whole and digits.isascii() and digits.isdigit()):
+def _epsilon(text: str) -> float:
+    if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", text, re.ASCII):
         raise ValueError
-    if len(part) > _DECIMALS or len(whole) > _DIGITS or not int(digits):
-        raise ValueError
-    return int(digits)
+    return float(text)
 
 
-def _age(text: str) -> int:
+def _age(text: str) -> float:
     from sotto.plan.durations import parse_duration
 
-    return parse_duration(text)
+    return parse_duration(text) / 1000
 
 
-_EPSILON = "an epsilon of at least 0.001 with at most 6 decimals, a period's at most the lifetime's"
+_EPSILON = (
+    "an epsilon in [0.001, 100000] with at most 6 decimals, a period's at most the lifetime's"
+)
 _A_SWITCH = "1, true, yes or on; or 0, false, no or off"
 _TIME = "a number of seconds, at least 0"
 #: By name; ``docs/sdk.md`` has the same table.
@@ -341,8 +361,8 @@ VARIABLES: Mapping[str, Variable] = {
     "SOTTO_DISABLED": Variable("disabled", _switch, _A_SWITCH, True),
     "SOTTO_DISABLE": Variable("disabled", _switch, _A_SWITCH, True),
     "SOTTO_TELEMETRY": Variable("disabled", _no_switch, _A_SWITCH, True),
-    "SOTTO_CEILING_PERIOD": Variable("ceiling_period", _micro, _EPSILON, True),
-    "SOTTO_CEILING_LIFETIME": Variable("ceiling_lifetime", _micro, _EPSILON, True),
+    "SOTTO_CEILING_PERIOD": Variable("ceiling_period", _epsilon, _EPSILON, True),
+    "SOTTO_CEILING_LIFETIME": Variable("ceiling_lifetime", _epsilon, _EPSILON, True),
     "SOTTO_BACKGROUND": Variable("background", _switch, _A_SWITCH),
     "SOTTO_QUOTA_BYTES": Variable("quota.bytes", int, "a whole number, at least 131072"),
     "SOTTO_QUOTA_AGE": Variable("quota.age", _age, "a duration above 0, such as 30d or 12h"),
@@ -415,42 +435,45 @@ def checked_publisher(publisher: Publisher | str) -> Publisher:
     return publisher
 
 
-def checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
-    expected = "a function that returns milliseconds since the epoch"
+def checked_clock(clock: Callable[[], float]) -> Callable[[], int]:
+    """Return an app's clock, in milliseconds."""
+    expected = "a function that returns seconds since the epoch, such as time.time"
+    if clock is time.time:
+        return now_ms
     if not callable(clock):
         raise wrong_type("clock", expected, clock)
     reading = clock()
     if not is_number(reading):
         raise wrong_type("clock", f"{expected}; it returns another type", reading)
-    if isinstance(reading, float) and not abs(reading) >= _SECONDS:
+    if _MILLISECONDS <= reading < 10 * _MILLISECONDS:
+        raise ParameterError(f"clock must be {expected}; it seems to return milliseconds")
+    return lambda: round(clock() * 1000)
+
+
+def micro_of(name: str, epsilon: object) -> int:
+    """Return an epsilon that an app gives in whole millionths, rounded down."""
+    if not is_number(epsilon):
+        raise wrong_type(name, "an epsilon, such as 1.5", epsilon)
+    if not LEAST_CEILING <= epsilon * 10**_DECIMALS <= MOST_CEILING:
         raise ParameterError(
-            f"clock must be {expected}, such as lambda: time.time_ns() // 1_000_000; time.time and "
-            "its like return seconds"
+            f"{name} must be an epsilon in [0.001, 100000]; got a number outside: millionths of "
+            "one are not taken"
         )
-    return clock
+    from fractions import Fraction
+
+    return int(Fraction(repr(float(epsilon))) * 10**_DECIMALS)
 
 
-def checked_type(ceilings: Ceilings) -> None:
-    if not isinstance(ceilings, Ceilings):
-        raise wrong_type("ceilings", "a Ceilings, such as Ceilings.of_epsilon(3, 60)", ceilings)
-    for amount in (ceilings.period, ceilings.lifetime):
-        if not is_int(amount):
-            raise wrong_type("ceilings: an amount", "an int, in micro-epsilon", amount)
-
-
-def checked_ceilings(ceilings: Ceilings) -> Ceilings:
-    checked_type(ceilings)
-    if not 0 < ceilings.period <= ceilings.lifetime:
-        raise ParameterError(
-            f"ceilings: period {ceilings.period} must be above 0 and at most lifetime "
-            f"{ceilings.lifetime} micro-epsilon"
-        )
-    if ceilings.period < LEAST_CEILING:
-        raise ParameterError(
-            f"ceilings: period {ceilings.period} micro-epsilon must be at least {LEAST_CEILING}; "
-            f"Ceilings.of_epsilon takes epsilons"
-        )
-    return ceilings
+def checked_ceilings(given: GivenCeilings) -> Ceilings:
+    """Return ceilings that an app gives: two epsilons, or those of a plan or a ledger."""
+    if isinstance(given, Ceilings):
+        return given
+    if not (isinstance(given, tuple | list) and len(given) == 2):
+        raise wrong_type("ceilings", "two epsilons, a period's and a lifetime's: (3, 60)", given)
+    period, lifetime = (micro_of("ceilings: each", amount) for amount in given)
+    if period > lifetime:
+        raise ParameterError("ceilings must be (period, lifetime): a period's is at most the other")
+    return Ceilings(period, lifetime)
 
 
 def warn_that_it_forgets() -> None:
@@ -482,23 +505,19 @@ def _least_costs(plan: CompiledPlan) -> tuple[int, int]:
     return min(cost for cost, _ in costs), min(map(max, costs))
 
 
-def checked_time(at: int | None, now: int) -> int:
-    """Return a time that was asked for, or now."""
+def checked_time(at: float | datetime | None, now: int) -> int:
+    """Return a time that was asked for, or now, in milliseconds since the epoch."""
     if at is None:
         return now
-    if not is_int(at):
-        raise wrong_type("at", "a time in milliseconds since the epoch, an int", at)
-    if not BEGINNING < at < -BEGINNING:
-        raise ParameterError("at must be a time in milliseconds since the epoch")
-    return at
-
-
-def checked_timeout(seconds: float) -> float:
+    expected = "a time in seconds since the epoch, or a datetime with a time zone"
+    stamp = getattr(at, "timestamp", None)
+    aware = getattr(at, "tzinfo", None) is not None
+    seconds: object = stamp() if stamp is not None and aware else at
     if not is_number(seconds):
-        raise wrong_type("timeout", "a number of seconds, at least 0", seconds)
-    if not seconds >= 0:
-        raise ParameterError(f"timeout {seconds} must be at least 0 seconds")
-    return seconds
+        raise wrong_type("at", expected, at)
+    if not abs(seconds) < _MILLISECONDS:
+        raise ParameterError(f"at must be {expected}; it seems to be in milliseconds")
+    return round(seconds * 1000)
 
 
 _NOTHING_SET = Settings()

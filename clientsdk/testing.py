@@ -30,19 +30,22 @@ _UNITS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 
 
 
 class FakeClock:
-    """A clock that stands still until it is moved; ``now`` is in milliseconds since the epoch.
+    """A clock that stands still until it is moved.
+
+    ``now`` is in milliseconds since the epoch, as the times in a ledger are; a call returns
+    seconds, as ``time.time`` does.
 
     >>> clock = FakeClock(0)
     >>> clock.advance(days=1, hours=-1)
-    >>> clock()
-    82800000
+    >>> clock(), clock.now
+    (82800.0, 82800000)
     """
 
     def __init__(self, now: int = 1_750_000_000_000) -> None:
         self.now: int = now
 
-    def __call__(self) -> int:
-        return self.now
+    def __call__(self) -> float:
+        return self.now / 1000
 
     def advance(self, **amounts: int) -> None:
         """Move by ``days``, ``hours``, ``minutes``, ``seconds`` and ``ms``; negative: back."""
@@ -77,7 +80,7 @@ class SeededClient(Client):
         publisher: Publisher | None = None,
         clock: FakeClock | None = None,
         leaks_values: bool = False,
-        ceilings: Ceilings | None = None,
+        ceilings: tuple[float, float] | Ceilings | None = None,
         consent: bool = True,
         background: bool = False,
         quota: Quota | None = None,

@@ -1,8 +1,15 @@
 """The errors that both sides raise; all derive from :class:`SottoError`."""
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TypeGuard
 
 #: What pip knows this by: in an app it is a part of the wheel that ``deploy/device`` builds.
 DISTRIBUTION = "sottovoce" if __name__.startswith("sottovoce.") else "sottovoce-tools"
@@ -49,9 +56,26 @@ def is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is an int or a float, and none of True and False."""
     return isinstance(value, float) or is_int(value)
+
+
+def seconds_of(name: str, value: object, least: float = 0, most: float = inf) -> float:
+    """Return a duration in seconds, given as such or as a ``timedelta``; else ParameterError.
+
+    >>> from datetime import timedelta
+    >>> seconds_of("timeout", 5), seconds_of("timeout", timedelta(minutes=1))
+    (5, 60.0)
+    """
+    total = getattr(value, "total_seconds", None)
+    given: object = total() if callable(total) else value
+    if not is_number(given):
+        raise wrong_type(name, "a number of seconds, or a timedelta", value)
+    if not least <= given <= most:
+        allowed = f"at least {least:g}" if most == inf else f"in [{least:g}, {most:.12g}]"
+        raise ParameterError(f"{name} must be {allowed} seconds; got {given:.12g}")
+    return given
 
 
 class FormatError(SottoError):
@@ -110,5 +134,6 @@ __all__ = [
     "install_hint",
     "is_int",
     "is_number",
+    "seconds_of",
     "wrong_type",
 ]

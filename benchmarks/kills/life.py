@@ -76,13 +76,13 @@ class FilePublisher:
         os.close(self._descriptor)
 
 
-def open_device(folder: Path, clock: Callable[[], int] | None = None) -> Client:
+def open_device(folder: Path, clock: Callable[[], float] | None = None) -> Client:
     """Return a client of the device in a folder, whose messages go to one file of all."""
     return Client(
         plan(),
         state=folder / "device.db",
         publisher=FilePublisher(folder / "published"),
-        clock=clock or (lambda: clock_of(folder)),
+        clock=clock or (lambda: clock_of(folder) / 1000),
         background=False,
         settings=Settings(in_ci=True),
     )
@@ -109,7 +109,7 @@ def settle(folder: Path) -> int:
     """Send all that is left, day by day; return how many chains lapsed."""
     now = [clock_of(folder)]
     lapsed = 0
-    with open_device(folder, lambda: now[0]) as client:
+    with open_device(folder, lambda: now[0] / 1000) as client:
         for _ in range(60):
             result = client.flush()
             if result.error is not None:

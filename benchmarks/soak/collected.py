@@ -71,7 +71,7 @@ class HttpStage(Stage):
 
     def start_collector(self) -> None:
         """Start the collector, and return once it answers."""
-        command = [sys.executable, "-m", "sotto.cli", "collect", "--plan", str(self._plan)]
+        command = [sys.executable, "-m", "sotto", "collect", "--plan", str(self._plan)]
         command += ["--port", str(self._port), "--rate", "10000"]
         if self.store == "log":
             command += ["--log", str(self._log)]

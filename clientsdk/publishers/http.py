@@ -19,13 +19,14 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from clientsdk.publishers import pseudonym_in
-from sotto.errors import ParameterError, PlanError, PublishError, is_number, wrong_type
+from sotto.errors import ParameterError, PlanError, PublishError, seconds_of, wrong_type
 from sotto.plan.compiled import CompiledPlan, canonical, fingerprint_of
 from sotto.wire.batch import join_messages
 
 if TYPE_CHECKING:
     import http.client
     import ssl
+    from datetime import timedelta
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Scheme, host, port and path of a collector's address; a query or a user's name is refused.
@@ -64,7 +65,7 @@ class HttpPublisher:
         Of the collector, such as ``"https://telemetry.example"``; ``http://`` for loopback alone.
     key : str, optional
         The app's: ``sotto collect --new-key`` makes one. It is the same for all installations.
-    timeout : float, in [0.5, 600]
+    timeout : float or timedelta, in [0.5, 600]
         Seconds that a message may take, the look-up of the name and a slow answer included.
     context : ssl.SSLContext, optional
         For a certificate authority of your own; ``ssl.create_default_context()`` otherwise.
@@ -80,10 +81,10 @@ class HttpPublisher:
         url: str,
         *,
         key: str | None = None,
-        timeout: float = 10.0,
+        timeout: float | timedelta = 10.0,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        self._collector = Address(url, timeout, context)
+        self._collector = Address(url, context)
         if not isinstance(key, str | None):
             raise wrong_type("key", "a text, or None", key)
         if key is not None and not re.fullmatch(r"[!-~]{1,512}", key):
@@ -91,7 +92,7 @@ class HttpPublisher:
         self._headers = {"Content-Type": "application/octet-stream"}
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
-        self._timeout = timeout
+        self._timeout = seconds_of("timeout", timeout, 0.5, 600)
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._connection: http.client.HTTPConnection | None = None
@@ -200,7 +201,7 @@ def fetch_plan(
     collector: str,
     *,
     expect: str | Collection[str],
-    timeout: float = 10.0,
+    timeout: float | timedelta = 10.0,
     context: ssl.SSLContext | None = None,
 ) -> CompiledPlan:
     """Ask a collector for the newest document of a plan that the app was made for.
@@ -221,7 +222,7 @@ def fetch_plan(
     expect : str or collection of str
         Fingerprints that the app was made for, 64 hexadecimal digits each, of which the plan with
         the highest version is returned.
-    timeout : float, in [0.5, 600]
+    timeout : float or timedelta, in [0.5, 600]
         Seconds that all of it may take, from connecting to reading the plan.
     context : ssl.SSLContext, optional
         As of :class:`HttpPublisher`; for a URL alone.
@@ -244,12 +245,8 @@ def fetch_plan(
             "expect must be fingerprints, 64 hexadecimal digits each, as sotto plan fingerprint "
             "prints them"
         )
-    if isinstance(url, HttpPublisher):
-        check_timeout(timeout)
-        publisher = url
-    else:
-        publisher = HttpPublisher(url, timeout=timeout, context=context)
-    deadline = time.monotonic() + timeout
+    publisher = url if isinstance(url, HttpPublisher) else HttpPublisher(url, context=context)
+    deadline = time.monotonic() + seconds_of("timeout", timeout, 0.5, 600)
     from urllib.parse import quote
 
     path = f"/v1/plans/{quote(collector, safe='')}"
@@ -393,18 +390,10 @@ def seconds(text: str | None) -> float | None:
     return float(text) if text is not None and text.isascii() and text.isdecimal() else None
 
 
-def check_timeout(timeout: float) -> None:
-    """Raise ParameterError unless a timeout is a number of seconds in [0.5, 600]."""
-    if not is_number(timeout):
-        raise wrong_type("timeout", "a number of seconds", timeout)
-    if not 0.5 <= timeout <= 600:
-        raise ParameterError(f"timeout {timeout} must be in [0.5, 600] seconds")
-
-
 class Address:
     """Where a collector is."""
 
-    def __init__(self, url: str, timeout: float, context: ssl.SSLContext | None) -> None:
+    def __init__(self, url: str, context: ssl.SSLContext | None) -> None:
         # Never with the address itself: it may hold a password.
         expected = "url must be such as 'https://telemetry.example'"
         if not isinstance(url, str):
@@ -414,7 +403,6 @@ class Address:
 
             if not isinstance(context, SSLContext):
                 raise wrong_type("context", "an ssl.SSLContext, or None", context)
-        check_timeout(timeout)
         found = _URL.fullmatch(url.strip())
         if found is None or int(found[3] or 0) >= _PORTS:
             raise ParameterError(expected)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from clientsdk import lifecycle
 from clientsdk.publishers import pseudonym_in
 from clientsdk.publishers.kafka_connections import Connection, Connections, make_producer, throttled
-from sotto.errors import ParameterError, PublishError, is_number, wrong_type
+from sotto.errors import ParameterError, PublishError, seconds_of, wrong_type
 from sotto.kafka.brokers import Broker, require_client
 from sotto.kafka.topics import ReportTopic
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from kafka import KafkaProducer
     from kafka.errors import KafkaError
     from kafka.producer.future import FutureRecordMetadata
@@ -62,7 +64,7 @@ class KafkaPublisher(lifecycle.Forkable):
         How to reach the cluster; ``"host:port"`` is one in the clear.
     topic : ReportTopic or str
         The full name, such as ``"reports-e1-p8"``, as ``sotto topics create`` prints it.
-    timeout : float, in [0.5, 600]
+    timeout : float or timedelta, in [0.5, 600]
         Seconds that any call may take at most; what is acknowledged later is sent again.
     compression : {"zstd", "gzip", None}
     """
@@ -72,13 +74,9 @@ class KafkaPublisher(lifecycle.Forkable):
         broker: Broker | str,
         topic: ReportTopic | str,
         *,
-        timeout: float = 10.0,
+        timeout: float | timedelta = 10.0,
         compression: str | None = "zstd",
     ) -> None:
-        if not is_number(timeout):
-            raise wrong_type("timeout", "a number of seconds", timeout)
-        if not 0.5 <= timeout <= 600:
-            raise ParameterError(f"timeout {timeout} must be in [0.5, 600] seconds")
         if compression not in COMPRESSIONS:
             raise ParameterError("compression must be 'zstd', 'gzip' or None")
         # Not at first use: a fork amid an import in another thread leaves the child without it.
@@ -89,7 +87,7 @@ class KafkaPublisher(lifecycle.Forkable):
             raise wrong_type("topic", "a text, such as 'reports-e1-p8'", topic)
         self._broker = Broker(broker) if isinstance(broker, str) else broker
         self._topic = ReportTopic.parse(topic) if isinstance(topic, str) else topic
-        self._timeout = timeout
+        self._timeout = seconds_of("timeout", timeout, 0.5, 600)
         self._compression = compression
         self._process = os.getpid()
         self._lock = threading.Lock()

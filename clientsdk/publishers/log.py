@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
 from clientsdk.publishers import pseudonym_in
-from sotto.clocks import now_ms
+from clientsdk.settings import checked_clock
 from sotto.errors import ParameterError, PublishError, wrong_type
 from sotto.log.writer import LogWriter
 
@@ -31,7 +32,7 @@ class EmbeddedLogPublisher:
 
     ``fsync`` says whether bytes are forced to disk at the end of each flush, at every message, or
     by the operating system in its own time; a process that dies loses nothing in any case.
-    ``clock`` returns the append time, in milliseconds since the epoch.
+    ``clock`` returns the append time, in seconds since the epoch.
     """
 
     def __init__(
@@ -39,17 +40,15 @@ class EmbeddedLogPublisher:
         directory: str | os.PathLike[str],
         *,
         fsync: Literal["batch", "always", "never"] = "batch",
-        clock: Callable[[], int] = now_ms,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         if not isinstance(directory, str | os.PathLike):
             raise wrong_type("directory", "the path of a log", directory)
         if fsync not in ("batch", "always", "never"):
             raise ParameterError("fsync must be 'batch', 'always' or 'never'")
-        if not callable(clock):
-            raise wrong_type("clock", "a function that returns milliseconds", clock)
         self._directory = directory
         self._fsync = fsync
-        self._clock = clock
+        self._clock = checked_clock(clock)
         self._process = os.getpid()
         self._lock = threading.Lock()
         #: By pseudonym, the least recently used first.

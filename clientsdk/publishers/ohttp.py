@@ -13,11 +13,14 @@ import os
 import ssl
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from clientsdk.publishers.http import Address, HttpPublisher, Request, hint, seconds
 from sotto.errors import FormatError, ParameterError, PublishError, install_hint
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 try:
     from cryptography.exceptions import InvalidTag
@@ -54,7 +57,7 @@ class ObliviousPublisher(HttpPublisher):
         would recognize it.
     key : str, optional
         The app's, for the collector; relay and network do not see it.
-    timeout : float, in [0.5, 600]
+    timeout : float or timedelta, in [0.5, 600]
         Seconds that a message may take.
     context : ssl.SSLContext, optional
         For the connection to the relay; ``ssl.create_default_context()`` otherwise.
@@ -77,11 +80,11 @@ class ObliviousPublisher(HttpPublisher):
         gateway_keys: bytes,
         *,
         key: str | None = None,
-        timeout: float = 10.0,
+        timeout: float | timedelta = 10.0,
         context: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(relay, key=key, timeout=timeout, context=context)
-        self._target = Address(collector, timeout, None)
+        self._target = Address(collector, None)
         parts = urlsplit(collector)
         self._scheme, self._authority = parts.scheme, parts.netloc
         self._relay_path = urlsplit(relay).path or "/"

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from clientsdk import NO_LIFETIME_BOUND, Broker, Client, CompiledPlan, KafkaPublisher, Publisher
-from sotto.log.writer import now_ms
 from sotto.plan.compile import load_plan
 
 PLAN = Path(__file__).with_name("plan.yaml")
@@ -45,7 +44,7 @@ def send(
     plan: CompiledPlan,
     publisher: Publisher,
     number: int,
-    clock: Callable[[], int] = now_ms,
+    clock: Callable[[], float] = time.time,
     wait: Callable[[float], None] = time.sleep,
 ) -> int:
     """Let devices record and send until nothing is left; return how many reports were sent."""
@@ -54,7 +53,7 @@ def send(
     sent = 0
     try:
         while dues := [due for device in devices if (due := device.next_due()) is not None]:
-            wait(max(0, min(dues) + _TICK_MS - clock()) / 1000)
+            wait(max(0.0, (min(dues) + _TICK_MS) / 1000 - clock()))
             results = [device.flush() for device in devices]
             sent += sum(result.sent for result in results)
             for result in results:
@@ -73,7 +72,7 @@ class _Device(Client):
 
 
 def _device(
-    plan: CompiledPlan, publisher: Publisher, clock: Callable[[], int], chance: random.Random
+    plan: CompiledPlan, publisher: Publisher, clock: Callable[[], float], chance: random.Random
 ) -> Client:
     # Each run's devices are new ones.
     client = _Device(

@@ -18,11 +18,9 @@ from typing import Any
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen
 from sotto.errors import (
-    ParameterError,
     PlanError,
     UnknownMetricError,
     did_you_mean,
-    is_number,
     wrong_type,
 )
 from sotto.plan.checks import (
@@ -85,22 +83,6 @@ class Ceilings:
 
     period: int
     lifetime: int
-
-    @classmethod
-    def of_epsilon(cls, period: float, lifetime: float) -> Ceilings:
-        """Return ceilings given in epsilon, above 0; digits beyond the sixth decimal are dropped.
-
-        >>> Ceilings.of_epsilon(0.3, 60)
-        Ceilings(period=300000, lifetime=60000000)
-        """
-        from fractions import Fraction
-
-        for epsilon in (period, lifetime):
-            if not is_number(epsilon):
-                raise wrong_type("ceilings", "two epsilons, such as 3 and 60", epsilon)
-            if not 0 < epsilon < float("inf"):
-                raise ParameterError(f"ceilings: {epsilon} must be an epsilon above 0")
-        return cls(*(int(Fraction(repr(float(each))) * 1_000_000) for each in (period, lifetime)))
 
 
 @frozen

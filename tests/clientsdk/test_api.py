@@ -87,7 +87,7 @@ class Nowhere:
     def close(self):
         pass
 plan, state = sys.argv[1:]
-now = 2900 * 7 * 86_400_000
+now = 2900 * 7 * 86_400
 client = clientsdk.Client(plan.encode(), state=state, publisher=Nowhere(), clock=lambda: now)
 client.give_consent()
 assert client.record("colour", "a") == "accepted"

@@ -19,10 +19,11 @@ from device_plans import (
     run_out,
 )
 
-from clientsdk import Ceilings, Outcome
+from clientsdk import Outcome
 from clientsdk.clock import EARLIEST, LATEST
 from clientsdk.store.rollback_guard import SUFFIX
 from clientsdk.testing import FakeClock, SeededClient
+from sotto.plan.compiled import Ceilings
 
 YEAR = 52 * WEEK
 #: Nine years after the beginning, before the plan expires.

@@ -11,21 +11,14 @@ import pytest
 from device_plans import DAY, START, Calling, metric, plan
 from scripts import run
 
-from clientsdk import (
-    NO_LIFETIME_BOUND,
-    Ceilings,
-    Client,
-    Consent,
-    MemoryPublisher,
-    Outcome,
-    diagnostics,
-)
+from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome, diagnostics
 from clientsdk.consent import ConsentKeeper
 from clientsdk.ledger import read_file
 from clientsdk.settings import Settings
 from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PlanError, StoreError
+from sotto.plan.compiled import Ceilings
 
 needs_limits = pytest.mark.skipif(sys.platform == "win32", reason="no limits of file sizes here")
 

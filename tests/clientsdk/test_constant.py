@@ -23,11 +23,12 @@ from device_plans import (
 )
 from statistical import check_counts
 
-from clientsdk import Ceilings, Outcome
+from clientsdk import Outcome
 from clientsdk.ledger import PermanentCharge
 from clientsdk.store import permanent
 from clientsdk.store.database import Access
 from clientsdk.testing import FakeClock, SeededClient
+from sotto.plan.compiled import Ceilings
 
 
 def constant(name="model", **changes):

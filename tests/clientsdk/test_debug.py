@@ -81,7 +81,7 @@ def test_lines_are_printed_where_an_app_configures_no_logging(path):
     code = """
 os.environ["SOTTO_LOG"] = "debug"
 client = Client(plan(metric("colour")), state=path, publisher=MemoryPublisher(),
-                clock=lambda: START, background=False)
+                clock=lambda: START / 1000, background=False)
 client.give_consent()
 client.record("colour", "a")
 import io

@@ -6,10 +6,11 @@ import pytest
 from device_plans import HOUR, START, WEEK, alter, plan
 from scripts import run
 
-from clientsdk import Ceilings, Consent
+from clientsdk import Consent
 from clientsdk.ledger import read_file
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError
+from sotto.plan.compiled import Ceilings
 
 
 def device(path, **options):

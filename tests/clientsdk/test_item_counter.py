@@ -24,11 +24,12 @@ from device_plans import (
 )
 from scripts import FORK, run
 
-from clientsdk import Ceilings, Outcome
+from clientsdk import Outcome
 from clientsdk.ledger import read_file
 from clientsdk.store.database import Access
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError
+from sotto.plan.compiled import Ceilings
 
 
 def device(*metrics, seed=1, **options):
@@ -543,7 +544,7 @@ def test_what_was_drawn_and_could_not_be_stored_is_stored_later(path, drawn, pre
     client.clock.now = START + WEEK
     client._store.keep_up(2901 * WEEK)
     with failing(client, prefix, after=after), pytest.raises(StoreError):
-        client._recorder.counter.settle(client.clock())
+        client._recorder.counter.settle(client.clock.now)
     (count,) = client._recorder.counter.begun
     first = count.chain
     assert first is None or count._counts == []

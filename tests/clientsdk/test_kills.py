@@ -38,7 +38,7 @@ def clock():
 
 @pytest.fixture
 def device(tmp_path, clock):
-    client = open_device(tmp_path, lambda: clock[0])
+    client = open_device(tmp_path, lambda: clock[0] / 1000)
     client.give_consent()
     for week in range(2):
         clock[0] = START + week * WEEK

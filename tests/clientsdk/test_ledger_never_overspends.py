@@ -14,10 +14,11 @@ from device_plans import CONSTANT, DAY, HOUR, START, WEEK, counted, items, metri
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from clientsdk import Ceilings, Consent, MemoryPublisher, Outcome, client
+from clientsdk import Consent, MemoryPublisher, Outcome, client
 from clientsdk.store import database, store
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
+from sotto.plan.compiled import Ceilings
 
 SOONER = [(500_000, 0), (1_000_000, DAY), (1_500_000, 3 * DAY)]
 

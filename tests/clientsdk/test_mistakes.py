@@ -13,7 +13,6 @@ import pytest
 from clientsdk import (
     NO_LIFETIME_BOUND,
     Broker,
-    Ceilings,
     Client,
     CompiledPlan,
     EmbeddedLogPublisher,
@@ -31,6 +30,7 @@ from clientsdk.testing import (
     reported,
     small_plan,
 )
+from sotto.clocks import now_ms
 from sotto.errors import ParameterError, PlanError, SottoError, ValueTypeError
 
 SECRET = "what a person said"
@@ -109,11 +109,9 @@ CALLS: dict[str, Call] = {
     "preview": lambda value: client().preview(value),  # type: ignore[arg-type]
     "give_consent": lambda value: client().give_consent(again=value),  # type: ignore[arg-type]
     "renew_consent": lambda value: client().renew_consent(value),  # type: ignore[arg-type]
-    "of_epsilon": lambda value: Ceilings.of_epsilon(value, 60),  # type: ignore[arg-type]
-    "ceilings": lambda value: client(ceilings=Ceilings(2000, value)),  # type: ignore[arg-type]
+    "ceilings": lambda value: client(ceilings=(0.002, value)),  # type: ignore[arg-type]
     "from_json": lambda value: CompiledPlan.from_json(value),  # type: ignore[arg-type]
     "of_document": lambda value: CompiledPlan.of_document(value),
-    "lowered": lambda value: Settings().lowered(value),  # type: ignore[arg-type]
     "environ": lambda value: Settings.from_environment(value),  # type: ignore[arg-type]
     "a variable": lambda value: Settings.from_environment(
         {"SOTTO_DISABLED": value}  # type: ignore[dict-item]
@@ -158,11 +156,15 @@ def test_a_wrong_type_is_an_error_of_ours_without_the_value(call, tmp_path, monk
         (
             lambda: client(ceilings=6),
             ParameterError,
-            "ceilings must be a Ceilings, such as Ceilings.of_epsilon(3, 60); got int",
+            "ceilings must be two epsilons, a period's and a lifetime's: (3, 60); got int",
         ),
-        (lambda: client().flush("5"), ParameterError, "a number of seconds, at least 0; got str"),
-        (lambda: Quota(age="30d"), ParameterError, "an int, in milliseconds, or None; got str"),
-        (lambda: client(clock=time.time), ParameterError, "time.time and its like return seconds"),
+        (
+            lambda: client().flush("5"),
+            ParameterError,
+            "a number of seconds, or a timedelta; got str",
+        ),
+        (lambda: Quota(age="30d"), ParameterError, "a number of seconds, or a timedelta; got str"),
+        (lambda: client(clock=now_ms), ParameterError, "it seems to return milliseconds"),
         (lambda: client(clock=str), ParameterError, "it returns another type; got str"),
         (lambda: client(clock=5), ParameterError, "clock must be a function"),
         (lambda: client(settings={}), ParameterError, "Settings(background=False); got dict"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from device_plans import DAY, START, Calling, metric, plan, reports
 
-from clientsdk import Ceilings, MemoryPublisher, Outcome
+from clientsdk import MemoryPublisher, Outcome
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
+from sotto.plan.compiled import Ceilings
 from sotto.wire.format import decode_message
 
 

@@ -288,7 +288,7 @@ def test_no_value_is_anywhere(tmp_path, talk, capfd, failure, error):
     ("settings", "used", "outcome"),
     [
         (Settings(disabled=True), 0, Outcome.DISABLED),
-        (Settings(ceiling_period=1_000), 0, Outcome.OVER_BUDGET),
+        (Settings(ceiling_period=0.001), 0, Outcome.OVER_BUDGET),
         (Settings(), 1 << 40, Outcome.STORE_FULL),
     ],
     ids=["disabled", "over budget", "quota"],

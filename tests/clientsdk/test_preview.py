@@ -20,7 +20,7 @@ from device_plans import (
 from plan_texts import plan_head
 from slow_publishers import Failing
 
-from clientsdk import Ceilings, PendingChain, Settings
+from clientsdk import PendingChain, Settings
 from clientsdk.preview import meaning, preview_file
 from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient, reported
@@ -28,6 +28,7 @@ from mechanisms.testing import SeededSource
 from sotto.cli import main
 from sotto.errors import PublishError, StoreError
 from sotto.plan.compile import parse_plan
+from sotto.plan.compiled import Ceilings
 from sotto.wire.format import Row
 
 METRICS = (
@@ -92,7 +93,7 @@ def test_what_one_flush_would_send_at_a_time(tmp_path, later):
     fill(client)
     client.clock.now = START + later
     client.next_due()
-    shown = client.preview(at=START + later)
+    shown = client.preview(at=(START + later) / 1000)
     client.flush()
     assert [(each.shard, each.data) for each in shown.messages] == published(client)
     assert shown.messages
@@ -110,9 +111,9 @@ def test_what_was_charged_and_not_delivered_is_shown_as_it_will_be_sent_again(tm
     client = device(tmp_path)
     fill(client)
     client.clock.now = START + 2 * DAY
-    whole = client.preview(at=client.clock.now)
+    whole = client.preview(at=client.clock())
     client._outgoing.sender._charge(client.clock.now, None)
-    assert client.preview(at=client.clock.now) == whole
+    assert client.preview(at=client.clock()) == whole
 
 
 def test_what_a_lowered_ceiling_forbids_is_not_shown(tmp_path):
@@ -121,7 +122,7 @@ def test_what_a_lowered_ceiling_forbids_is_not_shown(tmp_path):
     client.close()
     client = device(tmp_path, ceilings=Ceilings(1_500_000, 640_000_000))
     client.clock.now = START + 2 * DAY
-    shown = client.preview(at=client.clock.now)
+    shown = client.preview(at=client.clock())
     client.flush()
     assert [(each.shard, each.data) for each in shown.messages] == published(client)
     assert sum(each.epsilon for each in shown.reports) <= 1_500_000

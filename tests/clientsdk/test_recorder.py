@@ -8,10 +8,11 @@ import time
 import pytest
 from device_plans import DAY, HOUR, START, WEEK, metric, plan
 
-from clientsdk import NO_LIFETIME_BOUND, Ceilings, Client, MemoryPublisher, Outcome, draws
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, draws
 from clientsdk.store import store
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PlanError, StoreError, UnknownMetricError, ValueTypeError
+from sotto.plan.compiled import Ceilings
 
 COST = 2_000_000
 

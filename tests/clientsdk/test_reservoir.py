@@ -8,8 +8,9 @@ import pytest
 from device_plans import HOUR, LATE, START, WEEK, metric, plan, reports
 from statistical import check_counts
 
-from clientsdk import Ceilings, Outcome, draws
+from clientsdk import Outcome, draws
 from clientsdk.testing import FakeClock, SeededClient
+from sotto.plan.compiled import Ceilings
 
 STRONG = [(500_000, WEEK), (3_000_000, 2 * WEEK)]
 
@@ -52,7 +53,7 @@ def test_a_biased_reservoir_would_be_seen(monkeypatch):
 def test_nothing_is_released_before_the_period_ends():
     client = device()
     client.record("colour", "a")
-    while client.clock() < START + WEEK:
+    while client.clock.now < START + WEEK:
         assert client.flush().sent == 0
         client.record("colour", "b")
         client.clock.advance(hours=6)

@@ -13,7 +13,6 @@ from device_plans import HOUR, START, WEEK, metric, plan
 
 from clientsdk import (
     NO_LIFETIME_BOUND,
-    Ceilings,
     Client,
     MemoryPublisher,
     Outcome,
@@ -24,17 +23,18 @@ from clientsdk import (
 from clientsdk.settings import CI, VARIABLES
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, SottoError, StoreError, ValueTypeError
+from sotto.plan.compiled import Ceilings
 
 ROOT = Path(__file__).parents[2]
 GOOD = {
     "SOTTO_DISABLED": ("off", {"disabled": False}),
     "SOTTO_DISABLE": ("yes", {"disabled": True}),
     "SOTTO_TELEMETRY": ("False", {"disabled": True}),
-    "SOTTO_CEILING_PERIOD": ("1.5", {"ceiling_period": 1_500_000}),
-    "SOTTO_CEILING_LIFETIME": ("20", {"ceiling_lifetime": 20_000_000}),
+    "SOTTO_CEILING_PERIOD": ("1.5", {"ceiling_period": 1.5}),
+    "SOTTO_CEILING_LIFETIME": ("20", {"ceiling_lifetime": 20.0}),
     "SOTTO_BACKGROUND": ("No", {"background": False}),
     "SOTTO_QUOTA_BYTES": ("200000", {"quota": Quota(bytes=200_000)}),
-    "SOTTO_QUOTA_AGE": ("12h", {"quota": Quota(age=12 * HOUR)}),
+    "SOTTO_QUOTA_AGE": ("12h", {"quota": Quota(age=12 * 3600.0)}),
     "SOTTO_FLUSH_TIMEOUT": ("2", {"flush_timeout": 2.0}),
     "SOTTO_CLOSE_TIMEOUT": (" 0.25 ", {"close_timeout": 0.25}),
     "SOTTO_LOG": ("off", {"log": "off"}),
@@ -118,8 +118,8 @@ def test_arguments_that_make_no_sense():
         {"disabled": 1},
         {"background": "yes"},
         {"ceiling_period": 0},
-        {"ceiling_period": 999},
-        {"ceiling_period": 3_000_000, "ceiling_lifetime": 2_000_000},
+        {"ceiling_period": 0.0009},
+        {"ceiling_period": 3, "ceiling_lifetime": 2},
         {"close_timeout": -1},
         {"log": "loud"},
         {"quota": 131072},
@@ -199,11 +199,12 @@ def test_the_lowest_ceilings_hold_whatever_is_passed(monkeypatch, way, asked, ar
             monkeypatch.setenv(f"SOTTO_CEILING_{name}", str(amount))
     planned = plan(metric("colour")).ceilings
     said = tuple(amount and amount * 1_000_000 for amount in argument)
+    wanted = Settings(ceiling_period=argument[0], ceiling_lifetime=argument[1])
     if "ceilings" in way:
-        ceilings = Settings(ceiling_period=said[0], ceiling_lifetime=said[1]).lowered(planned)
+        ceilings = wanted.lowered(planned)
         options = {"ceilings": ceilings, **({"settings": Settings()} if "and" in way else {})}
     else:
-        options = WAYS[way](Settings(ceiling_period=said[0], ceiling_lifetime=said[1]))
+        options = WAYS[way](wanted)
     lifetimes = [planned.lifetime, asked[1] and asked[1] * 1_000_000]
     periods = [planned.period, asked[0] and asked[0] * 1_000_000]
     if way != "nothing":
@@ -214,7 +215,7 @@ def test_the_lowest_ceilings_hold_whatever_is_passed(monkeypatch, way, asked, ar
     with client_of(**options) as client:
         assert client.ledger().ceilings == lowest
         # Nor does renewed consent exceed what the environment allows.
-        client.renew_consent(Ceilings(10**9, 10**9))
+        client.renew_consent((1000, 1000))
         assert client.ledger().ceilings.lifetime <= (asked[1] or 1000) * 1_000_000
         assert client.ledger().ceilings.period <= (asked[0] or 1000) * 1_000_000
 
@@ -249,8 +250,8 @@ EIGHT = metric("colour", "every", 8, ladder=[(1_000_000, 0)])
 STRICT = {
     "variable": lambda monkeypatch: monkeypatch.setenv("SOTTO_CEILING_PERIOD", "2"),
     "lifetime": lambda monkeypatch: monkeypatch.setenv("SOTTO_CEILING_LIFETIME", "2"),
-    "settings": lambda _: {"settings": Settings(ceiling_period=2_000_000)},
-    "ceilings": lambda _: {"ceilings": Ceilings(2_000_000, 640_000_000)},
+    "settings": lambda _: {"settings": Settings(ceiling_period=2)},
+    "ceilings": lambda _: {"ceilings": (2, 640)},
 }
 
 

@@ -11,15 +11,7 @@ import warnings
 import pytest
 from device_plans import DAY, START, metric, number, plan
 
-from clientsdk import (
-    Ceilings,
-    Client,
-    EmbeddedLogPublisher,
-    MemoryPublisher,
-    Outcome,
-    Quota,
-    Settings,
-)
+from clientsdk import Client, EmbeddedLogPublisher, MemoryPublisher, Outcome, Quota, Settings
 from clientsdk.settings import VARIABLES
 from clientsdk.testing import (
     FakeClock,
@@ -32,6 +24,7 @@ from clientsdk.testing import (
 )
 from mechanisms.randomness import SystemSource
 from sotto.errors import ParameterError, UnknownMetricError, ValueTypeError
+from sotto.plan.compiled import Ceilings
 
 
 @pytest.fixture
@@ -204,7 +197,7 @@ def test_a_client_draws_from_the_operating_system_whatever_it_is_given(monkeypat
         clock=FakeClock(START),
         ceilings=Ceilings(12_000_000, 640_000_000),
         background=False,
-        quota=Quota(age=DAY),
+        quota=Quota(age=DAY / 1000),
         settings=Settings.from_environment(log=None),
     )
     client.give_consent()

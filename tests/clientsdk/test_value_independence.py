@@ -23,7 +23,6 @@ from plan_texts import plan_head
 
 from clientsdk import (
     NO_LIFETIME_BOUND,
-    Ceilings,
     Client,
     MemoryPublisher,
     Outcome,
@@ -35,6 +34,7 @@ from clientsdk.store.database import READ
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError, ValueTypeError
 from sotto.plan.compile import parse_plan
+from sotto.plan.compiled import Ceilings
 
 try:
     import numpy as np

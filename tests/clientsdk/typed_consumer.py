@@ -40,7 +40,7 @@ def choose(folder: Path, server: str | None) -> Publisher:
 
 
 def use(plan: CompiledPlan, state: Path, publisher: Publisher) -> FlushResult:
-    with Client(plan, state=state, publisher=publisher, quota=Quota(age=86_400_000)) as client:
+    with Client(plan, state=state, publisher=publisher, quota=Quota(age=86_400)) as client:
         client.give_consent()
         outcome: Outcome = client.record("colour", "red")
         if outcome is not Outcome.ACCEPTED:

@@ -45,8 +45,8 @@ class StepClock(FakeClock):
 
     then: int | None = None
 
-    def __call__(self) -> int:
-        reading = self.now
+    def __call__(self) -> float:
+        reading = super().__call__()
         if self.then is not None:
             self.now = self.then
         return reading
@@ -124,7 +124,7 @@ class Runner:
         more: dict[str, Any] = {}
         if "ceilings" in step:
             more["ceilings"] = Ceilings(*step["ceilings"])
-        quota = Quota(age=step.get("age"))
+        quota = Quota(age=step["age"] / 1000 if "age" in step else None)
         try:
             self._device = Device(
                 files.plan(step["plan"]),

@@ -25,7 +25,7 @@ def test_every_device_sends_both_rungs_of_all_answers() -> None:
         clock.advance(ms=int(seconds * 1000))
 
     assert send(load_plan(PLAN).compile(), publisher, 5, clock, wait) == 5 * 3 * 2
-    assert 60_000 <= clock() - began < 70_000
+    assert 60 <= clock() - began < 70
     assert all(seconds >= 0 for seconds in waited)
 
 

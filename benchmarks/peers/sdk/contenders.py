@@ -46,7 +46,7 @@ class Nowhere:
         pass
 shift = 0
 client = clientsdk.Client({plan}, state={state}, publisher={publisher}, {options}
-    clock=lambda: time.time_ns() // 1_000_000 + shift)
+    clock=lambda: time.time() + shift)
 """
 _TRANSACTION_START = """
 connection = sqlite3.connect(STATE, isolation_level=None)
@@ -136,7 +136,7 @@ def sotto(
     start = PLAN + _SOTTO_START.format(plan=plan, state=state, options=options, publisher=publisher)
     start += "client.give_consent()\n" if on else ""
     event = f"client.record('m', {value})"
-    return Contender(name, "sotto", _SOTTO, start, event, "shift = 172_800_000")
+    return Contender(name, "sotto", _SOTTO, start, event, "shift = 172_800")
 
 
 OURS = (

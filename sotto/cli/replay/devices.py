@@ -200,8 +200,8 @@ class Clock:
     def __init__(self, now: int) -> None:
         self.now = now
 
-    def __call__(self) -> int:
-        return self.now
+    def __call__(self) -> float:
+        return self.now / 1000
 
 
 class DevicePublisher:

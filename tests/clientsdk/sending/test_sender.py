@@ -19,12 +19,13 @@ from device_plans import (
     run_out,
 )
 
-from clientsdk import Ceilings, MemoryPublisher, Outcome
+from clientsdk import MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
 from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.coins import shard_of
 from sotto.errors import PublishError
+from sotto.plan.compiled import Ceilings
 from sotto.wire.format import MAX_MESSAGE, decode_message
 
 

@@ -250,7 +250,7 @@ def due_of_three(*times, **options):
 
 
 @pytest.mark.parametrize(
-    ("first", "age", "reason"), [(0, None, "late"), (5 * WEEK - DAY, 2 * DAY, "overdue")]
+    ("first", "age", "reason"), [(0, None, "late"), (5 * WEEK - DAY, 2 * 86_400, "overdue")]
 )
 def test_what_is_too_late_takes_the_rest_from_nobody(monkeypatch, first, age, reason):
     monkeypatch.setattr(backoff, "chance", lambda: 0.5)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 
 import pytest
-from device_plans import DAY, START, VAST, WEEK, metric, plan, string
+from device_plans import START, VAST, WEEK, metric, plan, string
 
 from clientsdk import Lapses, MemoryPublisher, Outcome, Quota
 from clientsdk.outcomes import FlushResult
@@ -92,7 +93,7 @@ def test_another_client_on_the_file_sees_what_is_used(tmp_path):
 
 
 def test_what_has_been_due_too_long_is_erased_and_stays_reserved(state):
-    client = device(state, metric("colour", "every", 9), quota=Quota(age=3 * DAY))
+    client = device(state, metric("colour", "every", 9), quota=Quota(age=timedelta(days=3)))
     client.record("colour", "a")
     client.clock.advance(days=1, hours=3)
     result = client.flush()

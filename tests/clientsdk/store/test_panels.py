@@ -13,12 +13,13 @@ import statistical
 from device_plans import CONSTANT, VAST, WEEK, items, metric, plan, reports
 from scripts import start
 
-from clientsdk import Ceilings, Outcome
+from clientsdk import Outcome
 from clientsdk.store import panels
 from clientsdk.store.panels import Panel, slot
 from clientsdk.testing import FakeClock, SeededClient, move_to_turn, small_plan
 from mechanisms.testing import SeededSource
 from sotto.errors import ParameterError, UnknownMetricError
+from sotto.plan.compiled import Ceilings
 
 #: The first period of a cycle, whatever the N of a test: 2912 = 13 · 4 · 56.
 BEGIN = 2912

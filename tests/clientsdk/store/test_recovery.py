@@ -13,11 +13,12 @@ import pytest
 from device_plans import CONSTANT, DAY, START, WEEK, counted, metric, plan, reports
 from scripts import start
 
-from clientsdk import Ceilings, Consent, Outcome
+from clientsdk import Consent, Outcome
 from clientsdk.ledger import read_file
 from clientsdk.store import damaged_files, rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PlanError, StoreError
+from sotto.plan.compiled import Ceilings
 
 CEILING = 12_000_000
 COST = 2_000_000

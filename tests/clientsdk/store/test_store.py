@@ -9,18 +9,11 @@ from contextlib import closing
 import pytest
 from device_plans import START, VAST, WEEK, alter, failing, metric, plan, reports, tables
 
-from clientsdk import (
-    NO_LIFETIME_BOUND,
-    Ceilings,
-    Client,
-    Consent,
-    MemoryPublisher,
-    Outcome,
-    diagnostics,
-)
+from clientsdk import NO_LIFETIME_BOUND, Client, Consent, MemoryPublisher, Outcome, diagnostics
 from clientsdk.ledger import read_file
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import ParameterError, PlanError, StoreError
+from sotto.errors import PlanError, StoreError
+from sotto.plan.compiled import Ceilings
 
 
 def device(path, compiled=None, seed=1, **options):
@@ -78,33 +71,17 @@ def test_ceilings_from_the_app_lower_the_plans_and_cannot_raise_them(path):
         assert client.ledger().ceilings == client.plan.ceilings
 
 
-@pytest.mark.parametrize("ceilings", [(0, 5), (-1, 5), (6, 5)])
-def test_ceilings_that_make_no_sense(path, ceilings):
-    with pytest.raises(ParameterError, match="must be above 0"):
-        device(path, ceilings=Ceilings(*ceilings))
-    assert not path.exists()
-
-
-def test_ceilings_that_were_meant_in_epsilon(path):
-    with pytest.raises(ParameterError, match="of_epsilon takes epsilons"):
-        device(path, ceilings=Ceilings(6, 300))
-    assert not path.exists()
-    with device(path, ceilings=Ceilings.of_epsilon(6, 300)) as client:
-        assert client.ledger().ceilings == Ceilings(6_000_000, 300_000_000)
-        with pytest.raises(ParameterError, match="at least 1000"):
-            client.renew_consent(Ceilings(12, 640))
-        assert client.ledger().ceilings == Ceilings(6_000_000, 300_000_000)
-    for wrong in ((0, 1), (1, -1), (float("nan"), 1), (1, float("inf"))):
-        with pytest.raises(ParameterError, match="above 0"):
-            Ceilings.of_epsilon(*wrong)
+def test_ceilings_are_epsilons_and_round_down(path):
+    with device(path, ceilings=(0.3000019, 300)) as client:
+        assert client.ledger().ceilings == Ceilings(300_001, 300_000_000)
 
 
 def test_ceilings_under_which_nothing_fits_are_logged(path, caplog, monkeypatch):
     monkeypatch.setattr(diagnostics, "_last_logged", {})
-    with device(path, ceilings=Ceilings.of_epsilon(2, 2)):
+    with device(path, ceilings=(2, 2)):
         pass
     assert not caplog.records
-    with device(path, ceilings=Ceilings.of_epsilon(1.9, 60)) as client:
+    with device(path, ceilings=(1.9, 60)) as client:
         (told,) = caplog.records
         assert "nothing can be recorded: one value costs 2000000" in told.getMessage()
         assert client.ledger().ceilings == Ceilings(1_900_000, 2_000_000)

@@ -105,7 +105,7 @@ def test_an_aggregator_of_the_real_plan_counts_no_report_under_it(weekly):
     client.clock.advance(minutes=2)
     assert client.flush().sent == 1
     [(_, message)] = client.publisher.messages
-    found = np.array([0]), np.array([len(message)]), np.array([client.clock()])
+    found = np.array([0]), np.array([len(message)]), np.array([client.clock.now])
     decoded = decode(message, *found, Registry([weekly]))
     assert [reject.reason for reject in decoded.rejects] == [Reason.UNKNOWN_PLAN]
     assert not decoded.batches
