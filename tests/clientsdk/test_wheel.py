@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from device_plans import plan
 from every_type import every_plan
+from programs import needed
 from scripts import HERE, ROOT
 
 from clientsdk.testing import small_plan
@@ -204,12 +205,7 @@ def test_three_lines_are_enough_and_nothing_is_recorded_before_consent(installed
 @pytest.mark.parametrize("python", PYTHONS)
 def test_it_reports_on_every_python_what_the_tree_does(python, unpacked, of_the_tree, tmp_path):
     """Beside packages of the app's own that bear our names, and without a warning."""
-    path = shutil.which(python)
-    if path is None:
-        pytest.skip(f"there is no {python} here")
-    works = subprocess.run([path, "-I", "-c", "import sqlite3"], capture_output=True, text=True)
-    if works.returncode:
-        pytest.skip(f"{python} does not run, or has no sqlite3: {works.stderr.strip()[-200:]}")
+    path = needed(python)
     (tmp_path / "plan.json").write_bytes(every_plan().to_json())
     for name in ("clientsdk", "mechanisms", "pipelines", "sotto"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('this is the app's own')\n")

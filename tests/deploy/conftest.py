@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from programs import fetched
 
-from deploy.errors import MissingToolError, UnavailableError
 from deploy.ohttp import service
 from deploy.ohttp.service import LocalGateway
 
@@ -15,10 +15,8 @@ def program():
 
 
 def built(*of):
-    try:
+    with fetched():
         return service.program(*of)
-    except (MissingToolError, UnavailableError) as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 import ssl
 import subprocess
 from pathlib import Path
 
 import pytest
+from programs import needed
 
 from deploy import certificates
 from deploy.certificates import DAYS, RENEWED, Keys, make
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="OpenSSL is not installed")
+
+@pytest.fixture(autouse=True)
+def _openssl() -> None:
+    needed("openssl")
 
 
 def content(keys: Keys) -> tuple[bytes, bytes]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -20,6 +19,7 @@ import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
 from local_postgres import installation
+from programs import needed
 
 from deploy.certificates import Keys
 from deploy.flink import settings as flink_settings
@@ -274,9 +274,9 @@ def test_versions_are_those_of_the_scripts() -> None:
     [("prometheus", "prometheus"), ("postgres", str(installation() / "bin" / "postgres"))],
 )
 def test_versions_are_those_that_are_tested_here(service: str, program: str) -> None:
-    if shutil.which(program) is None:
-        pytest.skip(f"no {program} on the path")
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [needed(program), "--version"], capture_output=True, text=True, check=True
+    )
     found = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
     assert found is not None
     assert SERVICES[service]["image"].rpartition(":")[2].removeprefix("v") == found[0]
@@ -398,10 +398,8 @@ def test_what_watches_finds_what_it_watches() -> None:
 
 
 def test_prometheus_takes_its_configuration() -> None:
-    if shutil.which("promtool") is None:
-        pytest.skip("no promtool on the path: apt-get install prometheus")
     done = subprocess.run(
-        ["promtool", "check", "config", str(ROOT / "deploy/prometheus/prometheus.yml")],
+        [needed("promtool"), "check", "config", str(ROOT / "deploy/prometheus/prometheus.yml")],
         capture_output=True,
         text=True,
         check=False,

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import fetched
 
 from deploy import jars
-from deploy.errors import MissingToolError
 from deploy.flink import settings
 from deploy.flink.cluster import LocalFlink, Ports
 from deploy.images import job, node
@@ -38,10 +38,8 @@ def test_settings_are_those_of_a_session_save_addresses() -> None:
 def test_commands_are_those_of_a_session(
     role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    try:
+    with fetched():
         jars.java()
-    except MissingToolError as error:
-        pytest.skip(str(error))
     folders = [Path("/cache/flink"), Path("/cache/beam")]
     monkeypatch.setattr(node, "archives", lambda: folders)
     session = LocalFlink(tmp_path)

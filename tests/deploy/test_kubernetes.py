@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -12,6 +11,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from programs import needed
 
 from sotto.cli import _parsed
 from sotto.plan.durations import parse_duration
@@ -25,15 +25,11 @@ DOCUMENTS = [
 #: The version of Kubernetes whose schemas are asked.
 VERSION = "1.31"
 
-needs_kubectl = pytest.mark.skipif(
-    shutil.which("kubectl") is None, reason="no kubectl on the path: overlays are not built"
-)
-
 
 @cache
 def built(overlay: str) -> list[dict[str, Any]]:
     """Return what an overlay comes to."""
-    command = ["kubectl", "kustomize", str(FOLDER / overlay)]
+    command = [needed("kubectl"), "kustomize", str(FOLDER / overlay)]
     made = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return list(yaml.safe_load_all(made))
 
@@ -124,7 +120,6 @@ def test_the_base_is_safe_and_its_commands_are_the_program_s() -> None:
     check(base())
 
 
-@needs_kubectl
 @pytest.mark.slow
 @pytest.mark.parametrize("overlay", ["base", "small"])
 def test_an_overlay_is_built_and_is_as_good(overlay: str) -> None:

@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import select
-import shutil
 import socket
 import ssl
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from oblivious import prefixed, served
+from programs import needed
 
 from clientsdk.publishers.ohttp import (
     KeyConfiguration,
@@ -288,13 +288,11 @@ def test_a_damaged_file_of_keys_is_an_error_without_the_keys(gateway, content, r
 @contextlib.contextmanager
 def caddy(folder: Path, name: str, **settings: str):
     """Run Caddy with one of the shipped configurations."""
-    program = shutil.which("caddy")
-    assert program is not None
     folder.mkdir()
     places = {"XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
     with open(folder / "caddy.log", "wb") as log:
         process = subprocess.Popen(
-            [program, "run", "--config", str(service.SOURCE.parent / f"Caddyfile.{name}")],
+            [needed("caddy"), "run", "--config", str(service.SOURCE.parent / f"Caddyfile.{name}")],
             env={**os.environ, **places, **settings},
             stdout=log,
             stderr=log,
@@ -306,7 +304,7 @@ def caddy(folder: Path, name: str, **settings: str):
         process.wait(600)
 
 
-@pytest.mark.skipif(shutil.which("caddy") is None, reason="no caddy on the path")
+@pytest.mark.real_randomness
 def test_the_shipped_proxies_hand_on_what_is_encrypted_and_nothing_else(tmp_path, gateway, target):
     gateway.start(ORIGIN, f"http://127.0.0.1:{target.server_port}")
     relay_port, gateway_port = free_ports(2)

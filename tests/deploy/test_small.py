@@ -6,7 +6,6 @@ import http.client
 import os
 import re
 import shlex
-import shutil
 import signal
 import socket
 import ssl
@@ -28,6 +27,7 @@ import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
 from invented_results import write_results
 from live_collector import received
+from programs import needed
 from serving import PATIENCE, counted, running, served, status, wait_until
 
 from clientsdk.publishers.http import HttpPublisher
@@ -46,10 +46,6 @@ TEXT = (ROOT / "docker-compose.small.yml").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", TEXT))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 DEVICES = 30
-
-needs_caddy = pytest.mark.skipif(
-    shutil.which("caddy") is None, reason="no caddy on the path: apt-get install caddy"
-)
 
 
 def report(publisher: HttpPublisher) -> int:
@@ -213,9 +209,7 @@ def caddy(
         "XDG_DATA_HOME": str(folder),
         "XDG_CONFIG_HOME": str(folder),
     }
-    program = shutil.which("caddy")
-    assert program is not None
-    command = [program, "run", "--config", str(config)]
+    command = [needed("caddy"), "run", "--config", str(config)]
     with running(command, folder / "caddy.log", environment):
         root = folder / "caddy/pki/authorities/local/root.crt"
         wait_until(root.exists)
@@ -225,7 +219,6 @@ def caddy(
         yield f"https://localhost:{port}", context
 
 
-@needs_caddy
 @pytest.mark.real_randomness
 @pytest.mark.slow
 def test_a_proxy_hands_on_nothing_that_says_who_sends_and_logs_no_request(tmp_path: Path) -> None:
@@ -266,7 +259,6 @@ def test_a_proxy_hands_on_nothing_that_says_who_sends_and_logs_no_request(tmp_pa
     assert HOST not in log
 
 
-@needs_caddy
 @pytest.mark.real_randomness
 @pytest.mark.slow
 def test_a_proxy_cuts_off_slow_heads_and_long_ones_and_speaks_tls_1_3_alone(tmp_path: Path) -> None:
@@ -315,10 +307,10 @@ class Here:
         return running(words, self._folder / f"{service}.log")
 
 
-@needs_caddy
 @pytest.mark.real_randomness
 @pytest.mark.slow
 def test_the_commands_of_the_containers_work_behind_caddy(tmp_path: Path) -> None:
+    needed("caddy")
     here = Here(tmp_path)
     # Devices are no pages, and send no origin.
     with here.start("collect", "--origin https://app.example"):

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import counted, running, served, wait_until
+from serving import counted, served, wait_until
 
+from deploy.browser import NODE
 from examples.browser.__main__ import main, page, pinned, reporter
 from mechanisms.coins import shard_of
 from sotto.plan.compile import parse_plan
 from sotto.wire.batch import split_messages
 from sotto.wire.format import Row, decode_message, encode_message
-
-needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="no node on the path")
 
 TEXT = """\
 collector: page.example
@@ -67,7 +66,7 @@ def node(script: str, given: object = None) -> Any:
     ends = "const done = (value) => console.log(JSON.stringify(value));\n"
     begins = f"const given = {json.dumps(given)};\nconst PLAN = {json.dumps(pinned(PLAN))};\n"
     run = subprocess.run(
-        ["node", "-"],
+        [NODE, "-"],
         input=f"{reporter()}\n{begins}{ends}(async () => {{{script}}})();",
         capture_output=True,
         text=True,
@@ -79,7 +78,6 @@ def node(script: str, given: object = None) -> Any:
 
 
 @pytest.mark.real_randomness
-@needs_node
 def test_draws_are_those_of_the_sdk_for_every_word() -> None:
     chain = THEME.mechanism.chain
     draws = (chain.strongest, *reversed(chain.steps))
@@ -103,7 +101,6 @@ def test_draws_are_those_of_the_sdk_for_every_word() -> None:
 
 
 @pytest.mark.real_randomness
-@needs_node
 def test_messages_are_byte_for_byte_those_of_the_sdk() -> None:
     rows = [
         Row(level, secrets.token_bytes(16), secrets.token_bytes(16), event, bytes([payload]))
@@ -122,7 +119,6 @@ def test_messages_are_byte_for_byte_those_of_the_sdk() -> None:
 
 
 @pytest.mark.real_randomness
-@needs_node
 def test_a_page_charges_before_it_sends_and_never_more_than_the_ceilings() -> None:
     told = node(
         BROWSER
@@ -158,7 +154,6 @@ def test_a_page_charges_before_it_sends_and_never_more_than_the_ceilings() -> No
 
 
 @pytest.mark.real_randomness
-@needs_node
 def test_a_browser_answers_in_one_period_of_each_cycle_of_its_panel() -> None:
     cycles = node(
         """
@@ -177,7 +172,6 @@ def test_a_browser_answers_in_one_period_of_each_cycle_of_its_panel() -> None:
 
 
 @pytest.mark.real_randomness
-@needs_node
 def test_what_fails_is_sent_again_as_the_same_bytes_and_a_withdrawal_erases_it() -> None:
     posted, left, erased = node(
         BROWSER
@@ -213,7 +207,6 @@ def test_what_fails_is_sent_again_as_the_same_bytes_and_a_withdrawal_erases_it()
 
 
 @pytest.mark.real_randomness
-@needs_node
 def test_reports_of_two_periods_leave_at_different_times() -> None:
     posted = node(
         BROWSER
@@ -239,7 +232,6 @@ def test_reports_of_two_periods_leave_at_different_times() -> None:
 
 
 @pytest.mark.real_randomness
-@needs_node
 @pytest.mark.parametrize("where", ["the same tab", "another tab"])
 def test_nothing_leaves_after_a_withdrawal_also_amid_a_batch(where) -> None:
     posted, erased = node(
@@ -267,7 +259,6 @@ def test_nothing_leaves_after_a_withdrawal_also_amid_a_batch(where) -> None:
 
 
 @pytest.mark.real_randomness
-@needs_node
 def test_a_withdrawal_aborts_the_request_under_way() -> None:
     aborted = node(
         BROWSER
@@ -292,7 +283,6 @@ def test_a_withdrawal_aborts_the_request_under_way() -> None:
 
 
 @pytest.mark.real_randomness
-@needs_node
 def test_what_objects_inherit_is_neither_a_category_nor_a_metric() -> None:
     inherited = ["constructor", "toString", "__proto__", "hasOwnProperty", "valueOf"]
     payloads, refused = node(
@@ -321,7 +311,6 @@ def test_what_objects_inherit_is_neither_a_category_nor_a_metric() -> None:
 
 
 @pytest.mark.real_randomness
-@needs_node
 def test_a_category_of_any_name_comes_into_the_page() -> None:
     text = TEXT.replace("[light, dark]", "[__proto__, constructor]")
     compiled = parse_plan(text).compile()
@@ -369,7 +358,6 @@ ANSWERED = (
 
 
 @pytest.mark.real_randomness
-@needs_node
 @pytest.mark.parametrize("answer", [[503, "1200"], [429, "86400"], [500, ""], "hangs up"])
 def test_no_answer_to_one_pseudonym_changes_when_another_s_messages_leave(answer) -> None:
     """The attack: the collector puts one pseudonym off, and looks whose traffic pauses with it."""
@@ -395,25 +383,15 @@ def test_a_page_is_made_of_a_plan_that_it_can_report(tmp_path, capsys) -> None:
 
 @pytest.mark.real_randomness
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on the path")
-def test_a_real_browser_reports(tmp_path: Path) -> None:
+def test_a_real_browser_reports(browser: Any, tmp_path: Path) -> None:
     plan, html = tmp_path / "plan.json", tmp_path / "page.html"
     plan.write_bytes(PLAN.to_json())
-    # As whoever visits it does: agrees, and answers once that is noted.
-    clicks = """<script>
-    document.getElementById("consent").click();
-    const answering = setInterval(() => {
-      if (!reporter.read().consent) return;
-      clearInterval(answering);
-      document.querySelector("button").click();
-    }, 200);
-    </script>"""
     with served(tmp_path, plan) as (_, url):
-        html.write_text(page(PLAN, url) + clicks, encoding="utf-8")
-        browser = [
-            *("chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-proxy-server"),
-            *("--disable-background-networking", f"--user-data-dir={tmp_path / 'profile'}"),
-            *("--remote-debugging-port=0", html.as_uri()),
-        ]
-        with running(browser, tmp_path / "browser.log"):
+        html.write_text(page(PLAN, url), encoding="utf-8")
+        with contextlib.closing(browser.new_context()) as context:
+            shown = context.new_page()
+            shown.goto(html.as_uri())
+            shown.locator("#consent").check()
+            shown.wait_for_function("reporter.read().consent")
+            shown.locator("button").first.click()
             wait_until(lambda: counted(tmp_path / "build/serve/state") == [1])

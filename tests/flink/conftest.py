@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from programs import fetched
 
 from deploy import jars
-from deploy.errors import MissingToolError, UnavailableError
 from deploy.flink.archives import archives as flink_archives
 from deploy.flink.cluster import LocalFlink
 
@@ -19,11 +19,9 @@ from deploy.flink.cluster import LocalFlink
 @pytest.fixture(scope="session")
 def archives() -> None:
     """All that a session is made of, or a reason to skip."""
-    try:
+    with fetched():
         jars.java()
         flink_archives()
-    except (MissingToolError, UnavailableError) as error:
-        pytest.skip(f"no Flink can be started: {error}")
 
 
 @pytest.fixture(scope="session")

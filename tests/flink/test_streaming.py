@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from programs import fetched
 from streamed import SECOND, World, kill, later_plan
 
 from deploy import jars
-from deploy.errors import MissingToolError, UnavailableError
 from deploy.kafka.broker import SOURCE, LocalBroker
 
 pytestmark = [
@@ -17,10 +17,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def broker(archives, tmp_path_factory):
-    try:
+    with fetched():
         jars.jars("kafka", SOURCE)
-    except (MissingToolError, UnavailableError) as error:
-        pytest.skip(f"no broker can be started: {error}")
     broker = LocalBroker(
         tmp_path_factory.mktemp("broker"), heap=192, options=("-XX:TieredStopAtLevel=1",)
     )

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 from aggregated import PATIENCE, new_topic
+from programs import fetched
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from deploy import jars
-from deploy.errors import MissingToolError, UnavailableError
 from deploy.kafka.broker import SOURCE, LocalBroker
 from pipelines.sinks import kafka as sink
 from pipelines.sources import kafka_reader
@@ -67,11 +67,9 @@ def server():
 @pytest.fixture(scope="session")
 def archives():
     """All that a broker is made of, or a reason to skip."""
-    try:
+    with fetched():
         jars.java()
         jars.jars("kafka", SOURCE)
-    except (MissingToolError, UnavailableError) as error:
-        pytest.skip(f"no broker can be started: {error}")
 
 
 @pytest.fixture(scope="session")

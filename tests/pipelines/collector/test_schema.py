@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from described_interfaces import check_described, needs_schemathesis
+from described_interfaces import check_described
 from live_collector import LiveCollector
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.real_randomness
-@needs_schemathesis
 def test_the_collector_keeps_to_its_description(tmp_path):
     with LiveCollector(tmp_path) as collector:
         answer = collector.ask(

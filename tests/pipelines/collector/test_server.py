@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import shutil
 import signal
 import socket
 import subprocess
@@ -26,6 +25,7 @@ from live_collector import (
     request,
     wait_for,
 )
+from programs import needed
 
 from pipelines.collector.keys import drop_key, new_key
 from sotto.cli import main
@@ -425,9 +425,7 @@ def test_what_stands_in_the_way_of_starting_is_said(collector, tmp_path, capsys)
 
 
 def test_curl(collector, tmp_path):
-    program = shutil.which("curl")
-    if program is None:
-        pytest.skip("there is no curl")
+    program = needed("curl")
     sent = message()
     contents = {
         "sound": (body(sent), 204),

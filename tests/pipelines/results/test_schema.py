@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from described_interfaces import check_described, needs_schemathesis
+from described_interfaces import check_described
 from serving import running, status, wait_until
 from stored_results import project
 
@@ -26,7 +26,6 @@ uvicorn.run(app, port=int(sys.argv[2]), log_level="warning", access_log=False)
 
 
 @pytest.mark.real_randomness
-@needs_schemathesis
 def test_the_interface_keeps_to_its_description(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path / 'results.db'}"
     project(database)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,12 +11,7 @@ from pathlib import Path
 import pytest
 from invented_results import PLAN, write_results
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.real_randomness,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.real_randomness]
 
 ROOT = Path(__file__).parents[3]
 THEME = "/metrics/app.example/look/1/theme"
@@ -47,15 +41,6 @@ def serving(folder: Path, *options: str) -> Iterator[str]:
         finally:
             process.terminate()
     assert process.returncode == 0
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
