@@ -78,7 +78,7 @@ class LiveCollector:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", script], stdout=output, stderr=output, cwd=ROOT
             )
-        ready = re.compile(r"^(https?://.*:(\d+))/v1/reports$", re.MULTILINE)
+        ready = re.compile(r"^(http://.*:(\d+))/v1/reports$", re.MULTILINE)
         try:
             found = wait_for(lambda: ready.search(self.output()) or self.process.poll())
             assert isinstance(found, re.Match), self.output()

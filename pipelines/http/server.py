@@ -7,7 +7,6 @@ not read.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import re
 import resource
@@ -100,10 +99,10 @@ def serve(
     """
     if not behind_proxy and not is_loopback(host):
         raise ParameterError(
-            f"--listen {host} opens plain HTTP to others than this machine: let a proxy end TLS, "
-            "and give --behind-proxy"
+            f"--listen expects an address of this machine alone, such as 127.0.0.1; got {host}; if "
+            "a proxy ends TLS, and only that reaches the address, give --behind-proxy"
         )
-    sockets = _bind(host, port)
+    listening = _bind(host, port)
     for name in ("uvicorn.error", "uvicorn.asgi", "uvicorn.access", "asyncio"):
         # What they say of a request may hold parts of it.
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -118,7 +117,7 @@ def serve(
         if not started:
             started = True
             asyncio.get_running_loop().set_exception_handler(_warning(warn))
-            ready(f"http://{name}:{sockets[0].getsockname()[1]}")
+            ready(f"http://{name}:{listening.getsockname()[1]}")
         for each in reload:
             with suppress(OSError):
                 await asyncio.to_thread(each)
@@ -139,7 +138,7 @@ def serve(
         callback_notify=look,
         timeout_notify=LOOK,  # type: ignore[arg-type]
     )
-    uvicorn.Server(config).run(sockets=sockets)
+    uvicorn.Server(config).run(sockets=[listening])
 
 
 def is_loopback(address: str) -> bool:
@@ -171,25 +170,14 @@ def _warning(
     return report
 
 
-def _bind(host: str, port: int) -> list[socket.socket]:
-    """Return a socket for each address of the host that this machine has, all on one port."""
-    made: list[socket.socket] = []
+def _bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, *_, address in found:
-            try:
-                made.append(socket.create_server((address[0], port), family=family))
-                port = made[-1].getsockname()[1]
-            except OSError as error:
-                # As ::1 of localhost where there is no IPv6.
-                if error.errno != errno.EADDRNOTAVAIL or (address == found[-1][-1] and not made):
-                    raise
+        return socket.create_server((host, port), family=family)
     except OSError as error:
-        for each in made:
-            each.close()
         why = str(error.strerror or error).partition(" (")[0]
         raise ParameterError(f"--listen {host} --port {port}: {why}") from None
-    return made
 
 
 def _descriptors() -> int:

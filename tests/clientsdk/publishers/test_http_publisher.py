@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -225,31 +223,6 @@ def test_nobody_there_is_an_error_without_an_address(collector):
     assert str(caught.value) == (
         "the collector cannot be reached (ConnectionRefusedError): nothing listens there"
     )
-
-
-def test_certificates_are_checked(tmp_path):
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    files = ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "cert")]
-    subprocess.run([*made, *names, *files], check=True, capture_output=True)
-    server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    server_side.load_cert_chain(tmp_path / "cert", tmp_path / "key")
-    with Collector() as server:
-        server.socket = server_side.wrap_socket(server.socket, server_side=True)
-        url = f"https://localhost:{server.server_port}"
-        with pytest.raises(PublishError, match=r"SSLCertVerificationError.*is not trusted"):
-            HttpPublisher(url).publish(3, message())
-        known = ssl.create_default_context(cafile=str(tmp_path / "cert"))
-        with pytest.raises(PublishError, match="SSLCertVerificationError"):
-            HttpPublisher(url.replace("localhost", "127.0.0.1"), context=known).publish(
-                3, message()
-            )
-        assert server.taken == []
-        publisher = HttpPublisher(url, context=known)
-        publisher.publish(3, message())
-        assert len(server.taken) == 1
-        publisher.close()
-        server.shutdown()
 
 
 def test_a_client_sends_the_same_bytes_again(collector, publisher):

@@ -116,6 +116,12 @@ def test_messages_are_answered_once_they_are_stored() -> None:
     run(check)
 
 
+#: A message of two pseudonyms.
+OF_TWO = encode_message(
+    PLAN.fingerprint, 3, [(0, [Row(0, bytes([each]) * 16, bytes(16), 0, b"\1") for each in (1, 2)])]
+)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "title"),
     [
@@ -126,6 +132,7 @@ def test_messages_are_answered_once_they_are_stored() -> None:
         (b"\5\0\0\0abc", 400, "the body ends within a message"),
         (join_messages([b"abc"]), 400, "a message has at least 40 bytes, not 3"),
         (join_messages([message()[:-1]]), 400, "the message ends within a group"),
+        (join_messages([OF_TWO]), 400, "a device's message bears one pseudonym, not 2"),
         (
             join_messages([message(), message(fingerprint=bytes(32))]),
             422,
@@ -137,7 +144,18 @@ def test_messages_are_answered_once_they_are_stored() -> None:
             "a message of a plan that is not known here",
         ),
     ],
-    ids=["empty", "length", "nothing", "long", "short", "bytes", "group", "plan", "development"],
+    ids=[
+        "empty",
+        "length",
+        "nothing",
+        "long",
+        "short",
+        "bytes",
+        "group",
+        "two",
+        "plan",
+        "development",
+    ],
 )
 def test_what_is_no_message_is_refused_whole(body, status, title) -> None:
     async def check() -> None:
@@ -151,17 +169,6 @@ def test_what_is_no_message_is_refused_whole(body, status, title) -> None:
     run(check)
 
 
-def test_messages_of_two_pseudonyms_in_one_are_refused() -> None:
-    rows = [Row(0, bytes([each]) * 16, bytes(16), 0, b"\1") for each in (1, 2)]
-    body = join_messages([encode_message(PLAN.fingerprint, 3, [(0, rows)])])
-
-    async def check() -> None:
-        async with serving() as (app, _):
-            assert (await ask(app, "POST", REPORTS, body)).status == 400
-
-    run(check)
-
-
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_body_that_is_too_large_is_not_read(declared) -> None:
     part = bytes(600)
@@ -171,17 +178,6 @@ def test_a_body_that_is_too_large_is_not_read(declared) -> None:
         async with serving(limits=Limits(body_bytes=1000)) as (app, _):
             answer = await ask(app, "POST", REPORTS, part, part, headers=headers)
             assert answer.status == 413
-
-    run(check)
-
-
-def test_a_body_that_trickles_in_is_refused() -> None:
-    async def check() -> None:
-        async with serving(limits=Limits(body_seconds=0.05)) as (app, _):
-            answer = await ask(app, "POST", REPORTS, b"a", headers=(), pause=0.02)
-            assert answer.status == 408
-            answer = await ask(app, "POST", REPORTS, pause=0.02)
-            assert answer.status == 408
 
     run(check)
 
@@ -323,25 +319,6 @@ def test_an_error_in_the_collector_is_said_once_and_without_its_text() -> None:
     (each,) = warned
     assert "planted" not in each
     assert each.startswith("an error in the collector (ValueError, test_application.py:")
-
-
-def test_origins_that_may_not_send_are_refused() -> None:
-    body = join_messages([message()])
-
-    async def check() -> None:
-        async with serving(origins=["https://app.example"]) as (app, store):
-
-            async def status(*headers) -> int:
-                return (await ask(app, "POST", REPORTS, body, headers=headers)).status
-
-            assert await status(("origin", "https://other.example")) == 403
-            assert await status(("origin", "null")) == 403
-            assert store.groups == []
-            assert await status(("origin", "https://app.example")) == 204
-            # What is no page sends none.
-            assert await status() == 204
-
-    run(check)
 
 
 def test_a_large_body_that_is_being_read_gives_way_to_smaller_ones() -> None:

@@ -418,7 +418,7 @@ def test_what_stands_in_the_way_of_starting_is_said(collector, tmp_path, capsys)
     assert "--log, --kafka or --broker must say" in failed()
     assert "no such folder" in failed(*log, "--plans", str(tmp_path / "none"))
     assert "No such file" in failed(*log, "--keys", str(tmp_path / "none"))
-    assert "opens plain HTTP to others" in failed(*log, "--listen", "0.0.0.0")
+    assert "give --behind-proxy" in failed(*log, "--listen", "0.0.0.0")
     assert "such as https://app.example" in failed(*log, "--origin", "https://app.example/")
     assert main(["collect", "--new-key", "app"]) == 2
     capsys.readouterr()
