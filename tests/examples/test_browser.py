@@ -320,6 +320,28 @@ def test_a_category_of_any_name_comes_into_the_page() -> None:
     assert dict(found) == compiled.metric("theme").symbols
 
 
+@pytest.mark.real_randomness
+def test_clicks_begin_no_further_loop_that_sends() -> None:
+    html = page(PLAN, "https://c.example")
+    script = html[html.index("const reporter") : html.rindex("</script>")]
+    browser = """
+    const buttons = [], loops = [];
+    const element = () => ({ append() {} });
+    const button = () => buttons[buttons.push(element()) - 1];
+    globalThis.document = {
+      getElementById: element,
+      createElement: (name) => (name === "button" ? button() : element()),
+    };
+    globalThis.setInterval = globalThis.setTimeout = (what) => void loops.push(what);
+    """
+    clicks = """
+    await reporter.giveConsent();
+    for (const button of [...buttons, ...buttons]) await button.onclick();
+    done([buttons.length, loops.length]);
+    """
+    assert node(BROWSER + browser + script + clicks) == [len(THEME.symbols), 1]
+
+
 #: Two pseudonyms with messages, a fixed chance, and a collector that answers the first one's
 #: messages as it likes; gives what left when, of which pseudonym.
 ANSWERED = (

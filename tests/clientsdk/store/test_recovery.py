@@ -430,26 +430,6 @@ def test_a_live_client_notices_an_older_copy_put_under_it(path):
     client.close()
 
 
-def test_a_live_client_notices_that_its_file_was_removed(path):
-    client = device(path, consent=True)
-    client.record("colour", "a")
-    client.clock.advance(hours=3)
-    remove(path, "", "-wal", "-shm", "-mark")
-    with pytest.raises(StoreError):
-        client.flush()
-    assert client.publisher.messages == []
-    assert not path.exists()
-
-
-def test_a_file_that_was_renamed_and_put_back_is_the_same_file(path):
-    client = device(path, consent=True)
-    client.record("colour", "a")
-    path.rename(path.with_name("elsewhere"))
-    path.with_name("elsewhere").rename(path)
-    client.clock.advance(hours=3)
-    assert client.flush().sent == 1
-
-
 # The mark itself.
 
 

@@ -98,8 +98,11 @@ def test_a_live_client_accepts_nothing_that_a_lost_file_loses(path, lose, caplog
     time.sleep(FORGET_AFTER)
     assert {client.record("colour", "a") for _ in range(3)} == {Outcome.STORE_FULL}
     assert "start the app again" in caplog.text
-    with pytest.raises(StoreError, match="start the app again"):
-        client.ledger()
+    client.clock.advance(hours=3)
+    for use in (client.ledger, client.flush, client.give_consent):
+        with pytest.raises(StoreError, match="start the app again"):
+            use()
+    assert client.publisher.messages == []
     client.close()
     assert (path.read_bytes() if path.exists() else None) == content
 
@@ -127,14 +130,6 @@ def test_an_older_copy_without_the_plan_is_noticed(path):
     client.close()
     third = device(path, metric("price"), seed=3, version=3)
     assert third.ledger().pending == ()
-
-
-def test_a_file_that_is_gone_is_not_made_anew(path):
-    client = device(path)
-    connect_again(client)
-    remove(path)
-    assert client.record("colour", "a") is Outcome.STORE_FULL
-    assert not path.exists()
 
 
 def test_a_file_that_is_no_longer_a_store_is_left_alone(path):
