@@ -191,10 +191,10 @@ class Database(lifecycle.Forkable):
             connection.close()
 
     def _connect(self, *, create: bool) -> Connection:
-        if not create:
-            self._check_place()
         # Recovery must know which file it was that could not be opened.
         found = self.place = self._where()
+        if found is None and not create:
+            raise StoreError(_GONE)
         self.connection = connection = schema.connect(self.path, create=create)
         self.cursor, self._cursor_of = connection.cursor(), connection
         self.place = self._where()
@@ -203,13 +203,6 @@ class Database(lifecycle.Forkable):
             self.disconnect()
             return self._connect(create=create)
         return connection
-
-    def _check_place(self) -> None:
-        """Raise StoreError unless the file is where it was: others must find what is stored."""
-        found = self._where()
-        if found != self.place:
-            self.disconnect()
-            raise self.disown() if found is not None else StoreError(_GONE)
 
     def _where(self) -> tuple[int, int] | None:
         if self.path is None:
@@ -226,8 +219,12 @@ class Database(lifecycle.Forkable):
         if connection is None or self._unusable is not None:
             connection = self.connected()
         look = self.path is not None and (access is DURABLE or monotonic() >= self.look_again)
-        if look:
-            self._check_place()
+        if look and (found := self._where()) != self.place:
+            self.disconnect()
+            if found is not None:
+                # What is stored or sent must be in the file that others find.
+                raise self.disown()
+            connection = self.connected()
         if self.path is None:
             self._contents.write_buffered(connection)
         version = self._start(connection, access)
