@@ -5,8 +5,8 @@
 ``uvicorn --factory examples.apps.web:create_app --workers 2`` makes one in each worker. All of
 them share the installation's state file, and the limits of its plan.
 
-The device is the installation. Its operator consents, by ``python -m examples.apps.tool agree`` on
-the same machine: no visitor can do so, and no visitor's own answer is recorded here.
+The device is the installation. Its operator consents, by ``python -m examples.apps.tool telemetry
+on`` on the same machine: no visitor can do so, and no visitor's own answer is recorded here.
 """
 
 from __future__ import annotations
