@@ -15,6 +15,7 @@ from sotto.cli import main
         (["report", "--out", "x"], "--state or --database must say where the results are"),
         (["serve", "--state", "s", "--plan", "p.json"], "--plan is for a database without --state"),
         (["serve", "--state", "s", "--public", "--token-file", "t"], "leave out --token-file"),
+        (["serve", "--state", "s", "--listen", "0.0.0.0"], "give --behind-proxy"),
         (["serve", "--database", "none://x"], "the database cannot be used"),
         (["report", "--state", "s"], "--out"),
         (["serve", "--state", "s", "--kafka", "k:9092"], "--topic goes with --kafka or --broker"),
