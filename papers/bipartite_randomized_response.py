@@ -19,13 +19,10 @@ from typing import NamedTuple
 
 from mechanisms.audit.cases import Case, law_release
 from mechanisms.chains.finite import FiniteChain, finite_chain
-from mechanisms.chains.thresholds import MAX_SYMBOLS
-from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.ordinal.brr import Windows, probabilities, strongest_draw
 from mechanisms.ordinal.sizes import (
     Number,
-    check_epsilon,
     end_size,
     equidistant_size,
     local_sizes,
@@ -82,12 +79,8 @@ def loss_chain(
     epsilon, whatever the loss, which is public.
     """
     checked = loss_matrix(loss)
-    if not 2 <= len(checked) <= MAX_SYMBOLS:
-        raise ParameterError(f"a loss must have 2 to {MAX_SYMBOLS} values, not {len(checked)}")
     micros = tuple(map(to_micro, epsilons))
     favoured = size or min(local_sizes(checked, Fraction(micros[-1], MICRO)))
-    if not 1 <= favoured < len(checked):
-        raise ParameterError(f"size must lie in [1, {len(checked)}), not {favoured}")
     return finite_chain(strongest_draw(windows_of(checked, favoured), micros[-1]), micros)
 
 
@@ -121,9 +114,6 @@ def exponential_loss(points: int, epsilon: float) -> float:
     halves the exponent, since in general the sum of the weights may change as much as a weight;
     here, between those values, it does not change at all.
     """
-    check_epsilon(epsilon)
-    if not points >= 2:
-        raise ParameterError(f"points must be at least 2, not {points}")
     rate = epsilon / (points - 1)
     weights = [math.exp(-rate * distance) for distance in range(points)]
     sums = list(accumulate(weights))
@@ -137,7 +127,6 @@ def exponential_loss(points: int, epsilon: float) -> float:
 
 def exponential_rows(points: int, epsilon: float) -> list[list[float]]:
     """Return the channel of the exponential mechanism of :func:`exponential_loss`."""
-    check_epsilon(epsilon)
     rate = epsilon / (points - 1)
     rows = [[math.exp(-rate * abs(x - y)) for y in range(points)] for x in range(points)]
     return [[weight / math.fsum(row) for weight in row] for row in rows]
@@ -149,7 +138,6 @@ def loss_ratios(epsilon: float) -> LossRatios:
     With h = e^{ε/2} and r = √(h² + 2h + 2): at most 2/(h+1), at least h − (h−1)(r+1)/(h+1), and
     (7h+9)/(4(h+1)²) overall. The published (7h+1)/(4h(h+1)) lost the term (e^ε−1)c³/12.
     """
-    check_epsilon(epsilon)
     h = math.exp(epsilon / 2)
     root = math.hypot(h + 1, 1)
     return LossRatios(
@@ -166,7 +154,6 @@ def printed_size(points: int, epsilon: float | Fraction) -> int:
     Where it is larger, some values are served worse than by randomized response; the mechanism
     is as private as with any other size.
     """
-    check_epsilon(epsilon)
     end = end_size(points, epsilon)
     if epsilon >= 1:
         return end
@@ -181,12 +168,6 @@ def keep_probability(points: int, size: int, weak: float, strong: float) -> floa
     S = mE + N − m, which is exact for randomized response (m = 1) and for any m = ``size``
     candidates that are the same at both levels.
     """
-    check_epsilon(weak)
-    check_epsilon(strong)
-    if not weak <= strong:
-        raise ParameterError(f"epsilons must not fall, {strong} follows {weak}")
-    if not 1 <= size < points:
-        raise ParameterError(f"subset_size must lie in [1, {points}), not {size}")
     wholes = [size + (points - size) * math.exp(-epsilon) for epsilon in (weak, strong)]
     return wholes[1] / wholes[0] * (math.expm1(-weak) / math.expm1(-strong))
 

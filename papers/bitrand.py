@@ -10,26 +10,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mechanisms.arrays import Bools, Bytes, Floats
-from mechanisms.audit.cases import Case, Views
+from mechanisms.audit.cases import Case, Views, unit
 from mechanisms.audit.guessing import score_key
-from mechanisms.errors import ParameterError, check_int
-from mechanisms.exact import MICRO, decimal_context
-from mechanisms.frozen import frozen
-from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
-
-_CONTEXT = decimal_context(60)
-#: Bits of an encoded number, at most: magnitudes stay exact in floats.
-MAX_ENCODED_BITS = 52
-#: Vectors have at most so many features, and a nominal amount is at most so much.
-MAX_FEATURES, MAX_NOMINAL = 1 << 20, 700
 
 
 @dataclass(frozen=True)
@@ -50,10 +39,6 @@ class SignMagnitude:
     bits: int
     integer_bits: int
 
-    def __post_init__(self) -> None:
-        check_int("bits", self.bits, 2, MAX_ENCODED_BITS)
-        check_int("integer_bits", self.integer_bits, 0, self.bits - 1)
-
     @property
     def step(self) -> float:
         """The weight of the last bit."""
@@ -67,8 +52,6 @@ class SignMagnitude:
     def encode(self, values: ArrayLike) -> Bytes:
         """Return the bits of finite numbers: shape (...) in, (..., bits) ``uint8`` out."""
         given = np.asarray(values, dtype=np.float64)
-        if not np.isfinite(given).all():
-            raise ParameterError("numbers must be finite")
         magnitudes = np.minimum(np.abs(given), self.limit)
         points = np.floor(magnitudes / self.step).astype(np.int64)
         shifts = np.arange(self.bits - 2, -1, -1)
@@ -84,8 +67,6 @@ class SignMagnitude:
         estimate of the number, since no bit occurs twice in a product.
         """
         given = np.asarray(bits, dtype=np.float64)
-        if given.ndim == 0 or given.shape[-1] != self.bits:
-            raise ParameterError(f"bits must have shape (..., {self.bits}), not {given.shape}")
         weights = 2.0 ** (self.integer_bits - np.arange(1, self.bits))
         return (2 * given[..., 0] - 1) * (given[..., 1:] @ weights)
 
@@ -96,7 +77,6 @@ def log_alpha(epsilon: float, features: int, bits: int) -> float:
     α = sqrt((ε + r l) / (2 r Σ_i exp(2 ε i / l))), i from 0 to l − 1, with r features of l bits and
     a nominal ε in (0, 700].
     """
-    _check(epsilon, features, bits)
     top = 2 * epsilon * (bits - 1) / bits
     total = math.fsum(math.exp(2 * epsilon * i / bits - top) for i in range(bits))
     return (math.log((epsilon + features * bits) / (2 * features)) - math.log(total) - top) / 2
@@ -118,13 +98,13 @@ def frr_epsilon(epsilon: float, features: int, bits: int) -> float:
     return features * math.fsum(map(abs, frr_losses(epsilon, features, bits)))
 
 
-@frozen
+@dataclass(frozen=True)
 class FeatureRandomizedResponse:
     """f-RR of BitRand, as published: not ε-LDP. All bits of a vector by randomized response.
 
     ``epsilon``, in (0, 700], is what the paper calls the privacy budget, of the whole vector, and
-    not what the mechanism costs: see ``certified_epsilon``. There are r = ``features``, up to
-    2**20, in the bits of :class:`SignMagnitude`.
+    not what the mechanism costs: see ``certified_epsilon``. There are r = ``features``, in the bits
+    of :class:`SignMagnitude`.
 
     Privacy
     -------
@@ -151,10 +131,6 @@ class FeatureRandomizedResponse:
     bits: int
     integer_bits: int
 
-    def __post_init__(self) -> None:
-        _check(self.epsilon, self.features, self.bits)
-        SignMagnitude(self.bits, self.integer_bits)
-
     @property
     def encoding(self) -> SignMagnitude:
         """How a feature becomes bits."""
@@ -171,36 +147,15 @@ class FeatureRandomizedResponse:
         losses = frr_losses(self.epsilon, self.features, self.bits)
         return tuple(place for place, loss in enumerate(losses) if loss > 0)
 
-    @cached_property
-    def flips(self) -> tuple[int, ...]:
-        """How many of the 2**64 values of a random word flip a bit, by place."""
-        losses = frr_losses(self.epsilon, self.features, self.bits)
-        exact = (round(Fraction(1 / (1 + math.exp(-loss))) * GRAINS) for loss in losses)
-        return tuple(min(max(flips, 1), GRAINS - 1) for flips in exact)
-
-    @cached_property
-    def certified(self) -> int:
-        """The worst-case loss of a vector from the realised thresholds, in micro-epsilon."""
-        ratio = math.prod(
-            Fraction(max(flips, GRAINS - flips), min(flips, GRAINS - flips)) for flips in self.flips
-        )
-        loss = _CONTEXT.ln(_CONTEXT.divide(ratio.numerator, ratio.denominator))
-        # The 60 digits leave far more than the micro-epsilon that is added for the rounding.
-        return int(_CONTEXT.multiply(loss, self.features * MICRO)) + 1
-
     @property
     def certified_epsilon(self) -> float:
-        """The same as an epsilon; the float is above the exact amount."""
-        return math.nextafter(self.certified / MICRO, math.inf)
+        """The worst-case loss of a vector."""
+        return frr_epsilon(self.epsilon, self.features, self.bits)
 
     def randomize(self, values: ArrayLike, source: Source) -> Bytes:
         """Randomize ``(n, features)`` numbers, clipped: ``(n, features, bits)`` ``uint8``."""
-        given = np.asarray(values, dtype=np.float64)
-        if given.ndim != 2 or given.shape[1] != self.features:
-            raise ParameterError(f"values must have shape (n, {self.features}), not {given.shape}")
-        bits = self.encoding.encode(given)
-        words = source.words(bits.size).reshape(bits.shape)
-        bits ^= words < np.array(self.flips, dtype=np.uint64)
+        bits = self.encoding.encode(values)
+        bits ^= unit(bits.size, source).reshape(bits.shape) >= self.probabilities
         return bits
 
     def decode(self, reports: Bytes) -> Floats:
@@ -212,7 +167,7 @@ class FeatureRandomizedResponse:
 
         Infinite or NaN where a bit is reported by a fair coin.
         """
-        flip = np.array(self.flips, dtype=np.float64) / float(GRAINS)
+        flip = 1 - np.array(self.probabilities)
         return self.encoding.decode((reports - flip) / (1 - 2 * flip))
 
 
@@ -223,10 +178,6 @@ def label_keeping(epsilon: float, labels: int) -> tuple[float, float]:
     :class:`~mechanisms.category.grr.GeneralizedRandomizedResponse`, and exactly ε-LDP for the
     label; the features are another matter.
     """
-    if not epsilon > 0:
-        raise ParameterError(f"epsilon must be positive, not {epsilon}")
-    if not labels >= 2:
-        raise ParameterError(f"labels must be at least 2, not {labels}")
     small = math.exp(-epsilon)
     return 1 / (1 + (labels - 1) * small), small / (1 + (labels - 1) * small)
 
@@ -261,10 +212,3 @@ def _reports(frr: FeatureRandomizedResponse, secrets: Bools, source: Source) -> 
         bits = frr.randomize(values, source)
         scores[start : start + block] = -((2.0 * bits - 1) * signs * losses).sum(axis=(1, 2))
     return {"what is likelier": score_key(np.sign(scores)), "all bits": score_key(scores)}
-
-
-def _check(epsilon: float, features: int, bits: int) -> None:
-    if not 0 < epsilon <= MAX_NOMINAL:
-        raise ParameterError(f"epsilon must lie in (0, {MAX_NOMINAL}], not {epsilon}")
-    check_int("features", features, 1, MAX_FEATURES)
-    check_int("bits", bits, 1, MAX_ENCODED_BITS)

@@ -68,11 +68,6 @@ class ExponentialRandomizedResponse:
     epsilon: float
     sensitivity: float = 1
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.p <= 1:
-            raise ParameterError(f"p must lie in [0, 1], not {self.p}")
-        exponents([0], self.epsilon, self.sensitivity)
-
     @property
     def certified_epsilon(self) -> float:
         """What covers any number of items: nothing, unless p is 0."""
@@ -145,8 +140,6 @@ class ExponentialRandomizedResponse:
 
     def loss(self, scores: Sequence[float], others: Sequence[float]) -> float:
         """Return the largest absolute log-likelihood ratio between two score vectors."""
-        if len(scores) != len(others):
-            raise ParameterError(f"{len(scores)} and {len(others)} scores do not compare")
         return _loss(self.log_pmf(scores), self.log_pmf(others))
 
     def worst_loss(self, items: int, largest: int) -> WorstLoss:
@@ -213,10 +206,6 @@ def worst_case_errors(
     To the last digits also where the probability of v vanishes or n is large.
     """
     response = ExponentialRandomizedResponse(p, epsilon, sensitivity)
-    if not n >= 1:
-        raise ParameterError(f"n must be at least 1, not {n}")
-    if not -inf < v <= 0:
-        raise ParameterError(f"v must be finite and at most 0, not {v}")
     exponent = exponents([v, 0.0], epsilon, sensitivity)[0]
     chance = exp(exponent)
     wrong = (n - 1) * chance / (1 + (n - 1) * chance)

@@ -28,7 +28,6 @@ import numpy as np
 from mechanisms.arrays import Bools, Floats
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import score_key
-from mechanisms.errors import ParameterError
 from mechanisms.estimators.variance import threshold_variance
 from mechanisms.planner.comparison import bit_noise, check_epsilon
 from mechanisms.randomness import Source
@@ -70,7 +69,6 @@ class Duchi(FloatMechanism):
 
     def variance(self, x: float) -> float:
         """Return C² − x², which also is that of one sampled bit."""
-        _check_value(x)
         return 4 * bit_noise(self.epsilon) + (1 - x) * (1 + x)
 
     def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
@@ -86,7 +84,6 @@ class Piecewise(FloatMechanism):
 
     def variance(self, x: float) -> float:
         """Return x²/(h − 1) + (h + 3)/(3 (h − 1)²) with h = e^(ε/2) (Lemma 1)."""
-        _check_value(x)
         inverse = exp(-self.epsilon / 2) / -expm1(-self.epsilon / 2)
         return x * x * inverse + inverse * (1 + 4 * inverse) / 3
 
@@ -154,54 +151,12 @@ class SubtractiveDithering(FloatMechanism):
         return bit - dither
 
 
-@dataclass(frozen=True)
-class SquareWave(FloatMechanism):
-    """Li et al., SIGMOD 2020, section 5, on [-1, 1]; the published one is on [0, 1]."""
-
-    @property
-    def half_width(self) -> float:
-        """Half of the window, b, on [0, 1]."""
-        down = exp(-self.epsilon)
-        if self.epsilon < 1e-3:
-            # Two differences of the order of ε² would be divided.
-            return 0.5 - self.epsilon / 3
-        return down * (self.epsilon - 1 + down) / (2 * (1 - down * (1 + self.epsilon)))
-
-    def variance(self, x: float) -> float:
-        low, slope, centre = self._line
-        half, u = self.half_width, (x + 1) / 2
-        second = low * ((1 + half) ** 3 + half**3) / 3
-        second += slope * (u * u + half * half / 3)
-        return 4 * (second - (centre + slope * u) ** 2) / slope**2
-
-    def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
-        low, slope, centre = self._line
-        half, units = self.half_width, (values + 1) / 2
-        anywhere = generator.uniform(-half, 1 + half, len(values))
-        near = units + generator.uniform(-half, half, len(values))
-        # The window has the probability of the level everywhere, and this much more.
-        reports = np.where(generator.random(len(values)) < low * (1 + 2 * half), anywhere, near)
-        return 2 * (reports - centre) / slope - 1
-
-    @property
-    def _line(self) -> tuple[float, float, float]:
-        """The density everywhere, and slope and value at 0 of a report's mean, on [0, 1]."""
-        half, down = self.half_width, exp(-self.epsilon)
-        low = down / (2 * half + down)
-        slope = 2 * half * -expm1(-self.epsilon) / (2 * half + down)
-        return low, slope, low * (1 + 2 * half) / 2
-
-
 def random_threshold_variance(xs: Sequence[float], epsilon: float) -> float:
     """Return n times the variance of the stratified mean of random thresholds, to leading order.
 
     4f(ε) + E|X − X′| − Var(X), with X and X′ drawn from ``xs`` in [-1, 1] independently: at most
     4f(ε) + 1/3.
     """
-    if not xs:
-        raise ParameterError("there must be at least one number")
-    for x in xs:
-        _check_value(x)
     units = [(x + 1) / 2 for x in xs]
     return 4 * (bit_noise(epsilon) + threshold_variance(1.0, 0.0, units))
 
@@ -226,8 +181,3 @@ def claims() -> list[Case]:
             "some floats come from one value alone",
         )
     ]
-
-
-def _check_value(x: float) -> None:
-    if not -1 <= x <= 1:
-        raise ParameterError("a number must lie in [-1, 1]")

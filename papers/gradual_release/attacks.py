@@ -11,11 +11,8 @@ from collections.abc import Callable, Sequence
 from math import exp
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mechanisms.arrays import Ints
-from mechanisms.errors import ParameterError
-from mechanisms.planner.comparison import check_epsilon
 from papers.gradual_release.formulas import relaxation
 
 
@@ -24,25 +21,21 @@ def least_error(domain_size: int, epsilon: float) -> float:
 
     ``epsilon``, in (0, 700], is what all reports together cost.
     """
-    check_epsilon(epsilon)
-    if not domain_size >= 2:
-        raise ParameterError(f"domain_size must be at least 2, not {domain_size}")
     down = exp(-epsilon)
     return (domain_size - 1) * down / (1 + (domain_size - 1) * down)
 
 
-def last_output(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> Ints:
+def last_output(chains: Ints, domain_size: int, epsilons: Sequence[float]) -> Ints:
     """Guess the last report.
 
     Chains of generalized randomized response, ``(n, levels)`` integers in [0, domain_size), weakest
     report first, at rising epsilons: ``(n,)`` guesses. The other attacks take the same.
     """
-    return _chains(outputs, domain_size, epsilons)[:, -1]
+    return chains[:, -1]
 
 
-def maximum_likelihood(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> Ints:
+def maximum_likelihood(chains: Ints, domain_size: int, epsilons: Sequence[float]) -> Ints:
     """Guess the value for which the whole chain is likeliest, by the law of each relaxation."""
-    chains = _chains(outputs, domain_size, epsilons)
     values = np.arange(domain_size)
     # Only what differs between values matters: a hit counts epsilon more than a miss.
     scores = epsilons[0] * (chains[:, :1] == values)
@@ -58,22 +51,19 @@ def maximum_likelihood(outputs: ArrayLike, domain_size: int, epsilons: Sequence[
     return guesses
 
 
-def highest_frequency(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> Ints:
+def highest_frequency(chains: Ints, domain_size: int, epsilons: Sequence[float]) -> Ints:
     """Guess the value that is reported most often; of equals, the last report if it is one."""
-    return _heaviest(outputs, domain_size, epsilons, [1.0] * len(epsilons))
+    return _heaviest(chains, domain_size, epsilons, [1.0] * len(epsilons))
 
 
-def weighted_highest_frequency(
-    outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
-) -> Ints:
+def weighted_highest_frequency(chains: Ints, domain_size: int, epsilons: Sequence[float]) -> Ints:
     """Guess the value whose reports have the largest sum of epsilons; ties as above."""
-    return _heaviest(outputs, domain_size, epsilons, epsilons)
+    return _heaviest(chains, domain_size, epsilons, epsilons)
 
 
 def _heaviest(
-    outputs: ArrayLike, domain_size: int, epsilons: Sequence[float], weights: Sequence[float]
+    chains: Ints, domain_size: int, epsilons: Sequence[float], weights: Sequence[float]
 ) -> Ints:
-    chains = _chains(outputs, domain_size, epsilons)
     values = np.arange(domain_size)
     sums = np.zeros((len(chains), domain_size))
     for level, weight in enumerate(weights):
@@ -84,16 +74,7 @@ def _heaviest(
     return guesses
 
 
-def _chains(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> Ints:
-    chains = np.asarray(outputs)
-    if chains.ndim != 2 or chains.shape[1] != len(epsilons) or not epsilons:
-        raise ParameterError(f"chains of shape {chains.shape} do not fit {len(epsilons)} epsilons")
-    if chains.dtype.kind not in "iu" or not ((chains >= 0) & (chains < domain_size)).all():
-        raise ParameterError(f"reports must be integers in [0, {domain_size})")
-    return chains.astype(np.int64)
-
-
-Attack = Callable[["ArrayLike", int, Sequence[float]], "Ints"]
+Attack = Callable[["Ints", int, Sequence[float]], "Ints"]
 #: The attacks of the paper, by the names of its figures.
 ATTACKS: dict[str, Attack] = {
     "LO": last_output,

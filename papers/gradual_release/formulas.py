@@ -19,8 +19,8 @@ from fractions import Fraction
 from math import exp, expm1, fsum
 from typing import NamedTuple
 
-from mechanisms.errors import ParameterError, UnrelatedLevelsError
-from mechanisms.planner.comparison import bit_noise, check_epsilon
+from mechanisms.errors import UnrelatedLevelsError
+from mechanisms.planner.comparison import bit_noise
 
 #: Probabilities given as floats may miss what they stand for by so much.
 _ROUNDING = Fraction(1, 10**12)
@@ -50,7 +50,6 @@ class DegradationProbabilities(NamedTuple):
 
 def relaxation(domain_size: int, epsilon1: float, epsilon2: float) -> RelaxationProbabilities:
     """Return how generalized randomized response is relaxed, 0 < epsilon1 <= epsilon2 <= 700."""
-    _check(domain_size, epsilon1, epsilon2)
     if epsilon1 == epsilon2:
         return RelaxationProbabilities(1.0, 0.0, 1.0, 0.0, 0.0)
     down, both = exp(-epsilon2), exp(-(epsilon1 + epsilon2))
@@ -69,7 +68,6 @@ def degradation_probabilities(
     Two values also describe every bit of optimized unary encoding, which is flipped with the
     probability ``other``; of symmetric unary encoding at half the epsilons.
     """
-    _check(domain_size, epsilon1, epsilon2)
     if epsilon1 == epsilon2:
         return DegradationProbabilities(1.0, 0.0)
     whole = -expm1(-epsilon2) * (1 + (domain_size - 1) * exp(-epsilon1))
@@ -82,7 +80,6 @@ def chain_probability(
     domain_size: int, epsilons: Sequence[float], outputs: Sequence[int], value: int
 ) -> float:
     """Return the probability of a chain of generalized randomized responses, weakest first."""
-    _check_chain(domain_size, epsilons, outputs)
     hit = 1 if outputs[-1] == value else exp(-epsilons[-1])
     probability = hit / (1 + (domain_size - 1) * exp(-epsilons[-1]))
     for level in range(len(epsilons) - 1):
@@ -98,7 +95,6 @@ def chain_log_ratio(
 
     The last report alone decides; the ratio is finite even where both probabilities underflow.
     """
-    _check_chain(domain_size, epsilons, outputs)
     return epsilons[-1] * ((outputs[-1] == one) - (outputs[-1] == other))
 
 
@@ -111,8 +107,6 @@ def bit_degradation(weak: tuple[float, float], strong: tuple[float, float]) -> t
     ``UnrelatedLevelsError`` is raised. A T that misses that by less than 1e-12 is taken to be
     rounded.
     """
-    if not all(0 <= probability <= 1 for probability in (*weak, *strong)):
-        raise ParameterError(f"probabilities must lie in [0, 1], not {weak}, {strong}")
     p1, p0, s1, s0 = (Fraction(probability) for probability in (*weak, *strong))
     keep = (p1 - p0) / (s1 - s0) if s1 != s0 else Fraction(0)
     zero = p0 - s0 * keep
@@ -132,19 +126,13 @@ def response_shares(epsilon: float, counts: Sequence[int]) -> list[float]:
 
     They sum to 1 and may leave [0, 1].
     """
-    check_epsilon(epsilon)
     n, m = sum(counts), len(counts)
-    if not (m >= 2 and n > 0 and min(counts) >= 0):
-        raise ParameterError("counts must be of two categories or more, none negative, not all 0")
     # λ + (m λ − 1)/(e^ε − 1), where m λ − 1 is computed from counts without rounding.
     return [count / n + (m * count - n) / n / expm1(epsilon) for count in counts]
 
 
 def response_share_variance(domain_size: int, epsilon: float, share: float, n: int) -> float:
     """Return the variance of an estimated share, given the values (appendix G, its diagonal)."""
-    check_epsilon(epsilon)
-    if not (domain_size >= 2 and 0 <= share <= 1 and n > 0):
-        raise ParameterError(f"no variance for {domain_size} values, share {share}, n {n}")
     down = exp(-epsilon)
     holders = share * (domain_size - 1) * down
     others = (1 - share) * down * (1 + (domain_size - 2) * down)
@@ -157,9 +145,6 @@ def response_mean(low: float, high: float, epsilon: float, share_high: float) ->
     ``share_high`` of the reports say ``high``. Equation 70, corrected: it multiplies the estimated
     share by h where (h − l) belongs.
     """
-    check_epsilon(epsilon)
-    if not (low < high and 0 <= share_high <= 1):
-        raise ParameterError(f"no mean on [{low}, {high}] from a share of {share_high}")
     share = share_high + (2 * share_high - 1) / expm1(epsilon)
     return low + (high - low) * share
 
@@ -184,8 +169,6 @@ def mixed_count(reports: Sequence[int], epsilons: Sequence[float]) -> MixedCount
 
     Older reports of a client are degradations of the newest and say nothing more.
     """
-    if not (reports and len(reports) == len(epsilons) and set(reports) <= {0, 1}):
-        raise ParameterError("every report must be 0 or 1 and have an epsilon")
     sizes = Counter(epsilons)
     ones = Counter(epsilon for report, epsilon in zip(reports, epsilons, strict=True) if report)
     noise = {epsilon: bit_noise(epsilon) for epsilon in sizes}
@@ -207,19 +190,3 @@ def mixed_count(reports: Sequence[int], epsilons: Sequence[float]) -> MixedCount
 def _kept(domain_size: int, epsilon1: float, epsilon2: float) -> float:
     both = -expm1(-(epsilon1 + epsilon2))
     return both + (domain_size - 2) * exp(-epsilon2) * -expm1(-epsilon1)
-
-
-def _check(domain_size: int, epsilon1: float, epsilon2: float) -> None:
-    if not domain_size >= 2:
-        raise ParameterError(f"domain_size must be at least 2, not {domain_size}")
-    if not 0 < epsilon1 <= epsilon2 <= 700:
-        raise ParameterError(
-            f"epsilons must satisfy 0 < epsilon1 <= epsilon2 <= 700, not {epsilon1}, {epsilon2}"
-        )
-
-
-def _check_chain(domain_size: int, epsilons: Sequence[float], outputs: Sequence[int]) -> None:
-    if len(outputs) != len(epsilons) or not epsilons:
-        raise ParameterError(f"{len(outputs)} outputs do not fit {len(epsilons)} epsilons")
-    for weak, strong in zip(epsilons, [*epsilons[1:], epsilons[-1]], strict=True):
-        _check(domain_size, weak, strong)

@@ -91,14 +91,6 @@ def test_the_sampler_is_algorithm_3() -> None:
         ExponentialRandomizedResponse(1.0, 0.1).select(scores, source)
 
 
-def test_parameters_outside_their_range_are_refused() -> None:
-    for p, epsilon in ((math.nan, 1.0), (1.1, 1.0), (0.5, math.nan), (0.5, -1.0)):
-        with pytest.raises(ParameterError):
-            ExponentialRandomizedResponse(p, epsilon)
-    with pytest.raises(ParameterError, match="compare"):
-        ExponentialRandomizedResponse(0.5, 1.0).loss([1], [1, 2])
-
-
 @pytest.mark.parametrize("n", [1, 2, 5, 40, 1_000])
 @pytest.mark.parametrize("v", [0.0, -1e-9, -0.5, -1.0, -1.0000001, -3.0, -60.0, -5_000.0])
 @pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 20.0])
@@ -110,9 +102,3 @@ def test_closed_forms_are_the_means_of_the_laws(n: int, v: float, epsilon: float
     assert math.isclose(errors.permute_and_flip, flips, rel_tol=1e-11, abs_tol=1e-300)
     random = expected_error(scores, published.pmf(scores))
     assert math.isclose(errors.randomized_response, random, rel_tol=1e-11, abs_tol=1e-300)
-
-
-@pytest.mark.parametrize(("n", "v"), [(0, -1.0), (3, 1.0), (3, math.nan), (3, -math.inf)])
-def test_scores_without_closed_forms_are_refused(n: int, v: float) -> None:
-    with pytest.raises(ParameterError):
-        worst_case_errors(n, v, 0.5, 1.0)

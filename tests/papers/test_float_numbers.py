@@ -19,7 +19,6 @@ from papers.float_numbers import (
     Hybrid,
     Laplace,
     Piecewise,
-    SquareWave,
     SubtractiveDithering,
 )
 
@@ -73,7 +72,6 @@ ORIGINALS = (
     Hybrid,
     Laplace,
     Piecewise,
-    SquareWave,
     SubtractiveDithering,
 )
 
@@ -90,13 +88,3 @@ def test_variances(original: type, epsilon: float) -> None:
         stated, label = mechanism.variance(x) / 100, f"{mechanism} {x} seed {SEED}"
         check_normal(drawn.mean(), x, (stated / 1000) ** 0.5, label=label)
         check_variance(drawn, stated, label=label)
-
-
-def test_the_square_waves_width() -> None:
-    assert SquareWave(1.0).half_width == pytest.approx(0.256083, abs=1e-6)
-    exact = (1e-3 * math.exp(1e-3) - math.expm1(1e-3)) / (
-        2 * math.exp(1e-3) * (math.expm1(1e-3) - 1e-3)
-    )
-    assert SquareWave(1e-3).half_width == pytest.approx(exact, rel=1e-6)
-    assert SquareWave(9.9e-4).half_width == pytest.approx(exact, rel=1e-4)
-    assert SquareWave(100.0).half_width < 1e-40

