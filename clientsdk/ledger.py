@@ -315,7 +315,7 @@ def _period_in_words(period: LedgerPeriod) -> str:
 
 
 def _chain_in_words(chain: PendingChain) -> str:
-    levels = [f"{epsilon(cost)} {_state(chain, level)}" for level, cost in enumerate(chain.costs)]
+    levels = [f"{epsilon(cost)} ({_state(chain, level)})" for level, cost in enumerate(chain.costs)]
     beside = f", sent with {chain.segment}" if chain.segment else ""
     return (
         f"{chain.metric}, recorded about {minute(chain.event)}{beside}: epsilon "
@@ -326,7 +326,7 @@ def _chain_in_words(chain: PendingChain) -> str:
 def _state(chain: PendingChain, level: int) -> str:
     """Return what became of a level; a device does not keep which went before the newest."""
     if level >= chain.charged:
-        return "to come"
+        return "still to come"
     if level < chain.charged - 1:
         return "sent or passed over"
     return "sent" if chain.delivered == chain.charged else "on its way"

@@ -216,6 +216,10 @@ class _Rows:
         if self.least > 1 and item.kind not in UNROUNDED:
             length = _length(self.metric, item)
             _round(row, step_of(self.metric.mechanism, by_level, length))
+        if item.kind == "mean" and isinstance(value := row["value"], float):
+            # What is shown of a mean can be one, whatever noise and rounding do.
+            low, high = _ends(self.metric)
+            row["display"] = min(max(value, low), high)
         return row
 
     def _add(self, part: Slice) -> None:
@@ -297,13 +301,16 @@ def _round(row: dict[str, object], step: Step) -> None:
 
 def _length(metric: CompiledMetric, item: Item) -> float:
     """Return how far the true values of an estimate can lie apart, in its unit."""
-    if item.unit == "share":
-        return 1.0
-    low, high = metric.range or (0.0, 1.0)
+    low, high = (0.0, 1.0) if item.unit == "share" else _ends(metric)
+    return float(high - low)
+
+
+def _ends(metric: CompiledMetric) -> tuple[float, float]:
+    """Return the lowest and the highest value that a metric's values stand for."""
     if metric.type == "ordinal":
         points = metric.points if metric.range is not None else range(len(metric.labels))
-        low, high = min(points), max(points)
-    return float(high - low)
+        return min(points), max(points)
+    return metric.range or (0.0, 1.0)
 
 
 def _strings(key: WindowKey, registry: Registry, candidates: Candidates) -> Sequence[str]:

@@ -2,7 +2,8 @@
 
 An estimate is unbiased where nothing else is said, and so may lie below zero or above one; its
 interval covers the truth about the reports counted with 95 % probability over the randomization.
-'shown' is the closest set of shares that can be: for charts, without an interval. 'floor' is the
+'shown' is the closest set of shares, or the closest mean, that can be: for charts, without an
+interval; 'by chance outside the range' marks a mean whose estimate cannot be. 'floor' is the
 smallest true share that would be noticed. 'method' names what is not unbiased: 'monotone'
 (isotonic regression; the interval covers at least as much, of a 'cdf' its average over the part
 of the range in whose middle the point is, at best 1/64), or that an estimate is known to be biased
@@ -289,6 +290,8 @@ def _cells(row: Row, *, under: bool) -> tuple[str, ...]:
     remark = "" if method == "unbiased" else str(method)
     if row["biased"] and method != "biased":
         remark = f"biased ({method})"
+    if row["kind"] == "mean" and row["display"] not in (None, row["value"]):
+        remark += f"{', ' * bool(remark)}by chance outside the range"
     if why := _withheld(row):
         remark = f"withheld: {why}"
     return (name.removeprefix("share "), *numbers, f"{row['n']:,}", remark)
@@ -299,8 +302,16 @@ def _interval(low: object, high: object) -> str:
 
 
 def _number(value: object) -> str:
-    """Return four significant digits; nothing of what is no number."""
-    return f"{value:.4g}" if isinstance(value, float) else ""
+    """Return about four significant digits in plain notation; nothing of what is no number.
+
+    >>> _number(12712.3), _number(-0.0000123), _number(0.05297), _number(410.0), _number(None)
+    ('12,712', '-0.0000123', '0.05297', '410', '')
+    """
+    if not isinstance(value, float):
+        return ""
+    size = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
+    text = f"{value:,.{min(max(3 - size, 0), 9)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _day(time: object) -> str:

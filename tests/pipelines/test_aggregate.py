@@ -175,6 +175,23 @@ def test_what_is_not_unbiased_is_said():
     assert lines[3].split() == ["b", "0.5", "7"]
 
 
+def test_a_mean_that_cannot_be_is_shown_as_the_nearest_that_can():
+    mean = {"n": 25, "value": 12_712.3, "display": 5000.0}
+    lines = shown(mean, mean | {"item": "1", "value": 4100.0, "display": 4100.0})
+    assert lines[2].split() == [
+        "mean",
+        "12,712",
+        "5,000",
+        "25",
+        "by",
+        "chance",
+        "outside",
+        "the",
+        "range",
+    ]
+    assert lines[3].split() == ["mean", "1", "4,100", "4,100", "25"]
+
+
 def test_what_is_withheld_within_a_window_is_said_in_its_row():
     why = "7 reports, the plan asks for 20"
     few = {"item": "2", "n": 7, "withheld": why}

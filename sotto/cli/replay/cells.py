@@ -22,7 +22,6 @@ TIME_UNITS = {
     "us": Decimal("0.001"),
     "ns": Decimal("0.000001"),
 }
-_YEAR = 365 * 86_400_000
 #: From the year 1 to 9999, in milliseconds since the epoch.
 _TIMES = range(-62_135_596_800_000, MAX_TIME)
 _NUMBER = re.compile(r"[-+]?[0-9]{1,30}(\.[0-9]*)?([eE][0-9]{1,2})?")
@@ -82,12 +81,6 @@ def _numeral(cell: object) -> Decimal | None:
     if isinstance(cell, str):
         return Decimal(cell) if _NUMBER.fullmatch(cell := cell.strip()) else None
     return Decimal(cell) if isinstance(cell, int | float | Decimal) else None
-
-
-def is_in_1970(cell: object) -> bool:
-    """Whether a number of milliseconds is in 1970, as seconds are that are taken for them."""
-    number = _numeral(cell)
-    return number is not None and number.is_finite() and 0 <= number < _YEAR
 
 
 def has_offset(cell: object) -> bool | None:

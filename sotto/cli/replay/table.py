@@ -21,7 +21,6 @@ from sotto.cli.replay.cells import (
     Cell,
     Parser,
     has_offset,
-    is_in_1970,
     parsed,
     time_parser,
     value_parser,
@@ -40,8 +39,10 @@ NO_TIME = "no time"
 BAD_TIME = "unparsable time"
 BAD_TEXT = "device id that is no UTF-8 text"
 RAGGED = "wrong number of cells"
-IN_1970 = "time in 1970"
-SECONDS = "if numbers are seconds, give --time-unit s"
+UNLIKELY = "time outside 2000 to 2100"
+UNIT = "--time-unit says what numbers count"
+#: The years 2000 and 2100, in milliseconds since the epoch.
+_LIKELY = 946_684_800_000, 4_102_444_800_000
 NO_OFFSET = "time without an offset, beside others with one"
 UTC = "read as UTC"
 _ROWS = "such rows are skipped"
@@ -216,7 +217,7 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
             skipped[reason] += int(bad.sum())
             found.add(reason, _ROWS, column, kept[bad])
             kept = kept[~bad]
-    _doubt_times(found, times, kept, columns)
+    _doubt_times(found, times, time[kept].astype(np.int64), kept, columns)
     numbers: dict[str, int] = {}
     who = np.fromiter(
         (numbers.setdefault(name, len(numbers)) for name in device[kept]), np.int64, len(kept)
@@ -262,15 +263,23 @@ def _read(path: Path, columns: Columns) -> Table:
 
 
 def _doubt_times(
-    found: _Problems, times: Column, kept: NDArray[np.int64], columns: Columns
+    found: _Problems,
+    times: Column,
+    when: NDArray[np.int64],
+    kept: NDArray[np.int64],
+    columns: Columns,
 ) -> None:
-    """Note times that were read, and hardly mean what was read."""
+    """Note times that were read, and hardly mean what was read; refuse a table of mostly such."""
+    unlikely = (when < _LIKELY[0]) | (when >= _LIKELY[1])
+    if 2 * np.count_nonzero(unlikely) > len(when):
+        raise ParameterError(
+            f"the times in {columns.time!r} must lie between 2000 and 2100; more than half of them "
+            f"do not: {UNIT} (s, ms, us or ns; here {columns.time_unit})"
+        )
+    found.add(UNLIKELY, UNIT, columns.time, kept[unlikely])
     if times.timestamps:
         return
     codes = times.codes[kept]
-    if columns.time_unit == "ms":
-        early = np.array([is_in_1970(cell) for cell in times.distinct], dtype=np.bool_)
-        found.add(IN_1970, SECONDS, columns.time, kept[early[codes]])
     offsets = [has_offset(cell) for cell in times.distinct]
     zoned, plain = (np.array([each is which for each in offsets]) for which in (True, False))
     if len(codes) and zoned[codes].any():

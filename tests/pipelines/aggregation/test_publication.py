@@ -248,6 +248,15 @@ def test_rounding_widens_no_interval_by_more_than_a_fifth_of_an_error_and_narrow
     assert row["high"] - row["low"] <= 1.1 * (high - low) + 0.2 * exact.standard_error
 
 
+@pytest.mark.parametrize(("says", "end"), [(0, 0.0), (1, 100.0)])
+def test_a_mean_that_noise_carries_out_of_its_range_is_shown_at_the_end_of_it(says, end):
+    counts = counts_by_level(PLAIN, "start", [0, 400], 1)
+    alike = np.zeros_like(counts)
+    alike[:, says::2] = counts[:, 0::2] + counts[:, 1::2]
+    mean = rows_of(PLAIN, "start", alike)[0]
+    assert (mean["display"], abs(mean["value"] - 50) > 50) == (end, True)
+
+
 def unions(segments: str, reports: list[list[int]], experiment: str = "") -> list[Figures]:
     plan = parse_plan(f"{HEAD}segments: {{{segments}}}\n{experiment}{METRICS}").compile()
     given = [

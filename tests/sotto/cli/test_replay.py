@@ -144,18 +144,21 @@ class TestReading:
 
     def test_cells(self, tmp_path, plan):
         columns = Columns.of_plan(plan, "who", "when", nulls=["NA"])
-        text = HEAD + "a,0,,,maybe\na,1,NA,nan,1\na,2,NA ,1_0,T\n"
+        text = HEAD + "".join(
+            f"a,2013-01-0{cells}\n" for cells in ("1,,,maybe", "2,NA,nan,1", "3,NA ,1_0,T")
+        )
         found = read(tmp_path / "t.csv", plan, text, columns)
         assert found.values["colour"].tolist() == [None, None, "NA "]
         assert found.values["size"].tolist() == [None, WRONG_TYPE, WRONG_TYPE]
         assert found.values["good"].tolist() == [WRONG_TYPE, True, True]
 
     def test_devices_are_numbered_as_they_appear_and_sorted_by_time(self, tmp_path, plan, columns):
-        text = HEAD + "z,5,red,1,1\na,9,red,1,1\nz,3,red,1,1\na,2,red,1,1\nm,1,red,1,1\n"
+        rows = ("z", 5), ("a", 9), ("z", 3), ("a", 2), ("m", 1)
+        text = HEAD + "".join(f"{who},{START + row},red,1,1\n" for who, row in rows)
         found = read(tmp_path / "t.csv", plan, text, columns)
         assert found.starts.tolist() == [0, 2, 4, 5]
         assert found.row.tolist() == [2, 0, 3, 1, 4]
-        assert found.time.tolist() == [3, 5, 2, 9, 1]
+        assert (found.time - START).tolist() == [3, 5, 2, 9, 1]
 
     def test_gzip_and_parquet_read_like_csv(self, tmp_path, plan, columns):
         text = table(3, 4)
@@ -238,7 +241,9 @@ class TestLanes:
 class TestSharing:
     def test_every_device_goes_to_one_process(self, tmp_path, plan, columns):
         text = HEAD + "".join(
-            f"{device},{row},red,1,1\n" for device in range(9) for row in range(1 + device**2)
+            f"{device},{START + row},red,1,1\n"
+            for device in range(9)
+            for row in range(1 + device**2)
         )
         found = read(tmp_path / "t.csv", plan, text, columns)
         shares = found.deal(3)

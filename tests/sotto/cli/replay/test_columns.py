@@ -10,7 +10,7 @@ import pytest
 from plan_texts import plan_head
 
 from sotto.cli import main
-from sotto.cli.replay.cells import has_offset, is_in_1970, time_parser
+from sotto.cli.replay.cells import has_offset, time_parser
 from sotto.cli.replay.table import Columns, read_recordings
 from sotto.errors import FormatError, ParameterError
 from sotto.plan.compile import parse_plan
@@ -92,8 +92,8 @@ def problems(recordings):
             3,
         ),
         (
-            b"".join(b"d%d,%d,red,1\n" % (each, TIME + each) for each in range(12)),
-            [("time in 1970", "when", 12, tuple(range(3, 13)))],
+            b"".join(b"d,%d,red,1\n" % (TIME * (1 + 999 * (each < 6))) for each in range(12)),
+            [("time outside 2000 to 2100", "when", 6, tuple(range(9, 15)))],
             13,
         ),
         (
@@ -180,26 +180,24 @@ def test_offsets(cell, offset):
     assert has_offset(cell) is offset
 
 
-def test_times_in_1970():
-    assert [
-        is_in_1970(each) for each in (TIME, str(TIME), 1000 * TIME, -5, "1970-01-02", None)
-    ] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-        False,
-    ]
-
-
 def test_the_command_warns_never_quotes_and_says_so_by_its_status(tmp_path, capsys):
     (tmp_path / "plan.yaml").write_text(PLAN)
     given = ["replay", "--plan", str(tmp_path / "plan.yaml"), "--processes", "1"]
     given += ["--device-column", "who", "--time-column", "when"]
     for name, rows, status, says in (
         ("good", GOOD, 0, ""),
-        ("bad", GOOD + b"hidden\xff,1,red,1\nb,%d,red,1\n" % TIME, 1, "give --time-unit s"),
+        (
+            "bad",
+            GOOD + b"hidden\xff,1,red,1\nb,%d,red,1\n" % TIME,
+            1,
+            "--time-unit says what numbers",
+        ),
+        (
+            "seconds",
+            GOOD + b"b,%d,red,1\nb,4102444800000,red,1\n" % TIME * 2,
+            2,
+            "(s, ms, us or ns",
+        ),
         ("none", b"", 1, "no row of"),
     ):
         (tmp_path / f"{name}.csv").write_bytes(HEAD + rows)
