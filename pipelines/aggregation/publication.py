@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.items import MAX_STRATA
 from pipelines.aggregation.breakdown import Slice, slices, withheld
 from pipelines.aggregation.counts import Matrix
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -45,6 +46,8 @@ class Publication:
         The counts ``(levels, count_length)`` of each cell that has any.
     least : int
         The plan's ``minimum_reports``.
+    most : int
+        At most so many strata are told apart.
 
     Attributes
     ----------
@@ -58,6 +61,7 @@ class Publication:
         metric: CompiledMetric,
         counts: Mapping[int, Matrix],
         least: int,
+        most: int = MAX_STRATA,
     ) -> None:
         self.plan, self.metric, self.counts, self.least = plan, metric, counts, least
         mechanism, attributes = metric.mechanism, plan.attributes
@@ -86,7 +90,7 @@ class Publication:
         self.unions = [*self._unions()]
         for union in self.unions:
             self._levels[union.name] = self._follows(union)
-        self._strata = self._told_apart()
+        self._strata = self._told_apart(most)
 
     def _unions(self) -> Iterator[Slice]:
         """Yield what follows from a published sum and its parts that are: the rest of it.
@@ -151,18 +155,19 @@ class Publication:
         """Return how many strata of a slice's reports are told apart by their coins, at most."""
         return self._strata.get(part.name, 1)
 
-    def why(self, part: Slice) -> str | None:
-        """Return why nothing of a slice is published, or None."""
+    def why(self, part: Slice, own: NDArray[np.int64]) -> str | None:
+        """Return why nothing of a slice, of which ``own`` reports have come, is published."""
         if self.levels(part).any():
             return None
-        own = self.reports(part)
         if short := reason(int(own.sum()), self.least):
             return short
         if (most := int(own.max())) < self.least:
             return f"no level has more than {reason(most, self.least)}"
+        if not part.fixed:
+            return "too few reports have come or gone since it was published last"
         return "with it, the estimate of a segment with too few reports could be computed"
 
-    def _told_apart(self) -> dict[str, int]:
+    def _told_apart(self, most: int) -> dict[str, int]:
         """Return how many strata slices have, of those that have any published level."""
         mechanism, joins = self.metric.mechanism, self.metric.mechanism.joins
         every = (*slices(self.plan.attributes), *self.unions)
@@ -175,7 +180,7 @@ class Publication:
             # All answers of a report may be in one stratum.
             answers[cell] = mechanism.answers_by_stratum(matrix) // mechanism.answered
         found = dict.fromkeys((each.name for each in left), 1)
-        for starts in joins[1:]:
+        for starts in (each for each in joins[1:] if len(each) <= most):
             parts = np.add.reduceat(answers, starts, axis=2)
             large, chosen = parts.min(axis=2) >= self.least, list[Slice]()
             for each in left:

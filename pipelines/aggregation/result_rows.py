@@ -26,6 +26,7 @@ from pipelines.aggregation.comparison import compared
 from pipelines.aggregation.counts import Matrix, Window, WindowKey
 from pipelines.aggregation.pairs import split
 from pipelines.aggregation.publication import Publication, reason
+from pipelines.aggregation.published import NOTHING, PublishedWindow, renewed
 from pipelines.aggregation.rounding import Step, multiple, probability, step_of
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
@@ -118,12 +119,43 @@ def joined(
     return found
 
 
+def published_again(
+    windows: Iterable[tuple[WindowKey, Window]],
+    registry: Registry,
+    published: Mapping[WindowKey, PublishedWindow],
+    revision: int,
+) -> dict[WindowKey, PublishedWindow]:
+    """Return what is published of windows of :func:`joined`, given what was of them before.
+
+    ``revision``: what is published anew is of this one.
+    """
+    found = {}
+    for key, cells in _by_window(windows):
+        plan = registry.by_fingerprint[key.fingerprint]
+        least = registry.minimum_reports(key.fingerprint, key.metric)
+        before = published.get(key, NOTHING)
+        metric = plan.metrics[key.metric]
+        found[key] = renewed(before, plan, metric, cells, least, revision)
+    return found
+
+
+def _by_window(
+    windows: Iterable[tuple[WindowKey, Window]],
+) -> Iterator[tuple[WindowKey, dict[int, Window]]]:
+    for start, group in groupby(windows, lambda pair: pair[0][:3]):
+        yield WindowKey(*start), {key.cell: window for key, window in group}
+
+
 def rows_of_windows(
-    windows: Iterable[tuple[WindowKey, Window]], registry: Registry, candidates: Candidates
+    windows: Sequence[tuple[WindowKey, Window]],
+    registry: Registry,
+    candidates: Candidates,
+    published: Mapping[WindowKey, PublishedWindow] | None = None,
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Return the rows of the ``windows`` and ``estimates`` tables for windows of :func:`joined`.
 
-    ``candidates`` are the strings to look for. The cells of a window, where a plan has segments,
+    ``candidates`` are the strings to look for. ``published`` is what is published of the windows;
+    None if this is their first publication. The cells of a window, where a plan has segments,
     are given together; rows of their total come first, with an empty ``segment``, then those of the
     slices that have reports. A window's ``reports_by_level`` are all that have come, an estimate's
     those that it is made of. The row of a window's total has as ``alarms`` rows of the table of
@@ -131,9 +163,10 @@ def rows_of_windows(
     """
     window_rows: list[dict[str, object]] = []
     estimate_rows: list[dict[str, object]] = []
-    for (fingerprint, index, start), group in groupby(windows, lambda pair: pair[0][:3]):
-        cells = {key.cell: window for key, window in group}
-        of_window = _Rows(registry, candidates, WindowKey(fingerprint, index, start), cells)
+    if published is None:
+        published = published_again(windows, registry, {}, 0)
+    for key, cells in _by_window(windows):
+        of_window = _Rows(registry, candidates, key, cells, published.get(key, NOTHING))
         window_rows += of_window.windows
         estimate_rows += of_window.estimates
     return window_rows, estimate_rows
@@ -148,6 +181,7 @@ class _Rows:
         candidates: Candidates,
         key: WindowKey,
         cells: Mapping[int, Window],
+        published: PublishedWindow,
     ) -> None:
         self.plan = registry.by_fingerprint[key.fingerprint]
         self.metric = self.plan.metrics[key.metric]
@@ -162,19 +196,23 @@ class _Rows:
             "metric": self.metric.name,
             "window_start": key.start,
             "window_end": key.start + self.metric.window,
-            "revision": first.revision,
-            "complete": first.complete,
+            "revision": max(first.revision, published.revision),
+            "complete": published.complete,
         }
         self.windows: list[dict[str, object]] = []
         self.estimates: list[dict[str, object]] = []
-        parts = {cell: split(self.metric.mechanism, each.counts) for cell, each in cells.items()}
+        mechanism = self.metric.mechanism
+        self.arrived = np.zeros((self.plan.cells, mechanism.levels), dtype=np.int64)
+        for cell, window in cells.items():
+            self.arrived[cell] = mechanism.reports_by_level(split(mechanism, window.counts)[0])
+        parts = {cell: split(mechanism, matrix) for cell, matrix in published.counts.items()}
         counts = {cell: part for cell, (part, _) in parts.items()}
-        self.published = Publication(self.plan, self.metric, counts, self.least)
+        self.published = Publication(self.plan, self.metric, counts, self.least, published.strata)
         self._add(self.published.whole)
         (total,) = self.windows
-        pairs = np.sum([part for _, part in parts.values()], axis=0)
-        total["alarms"] = [] if total["withheld"] else self._alarms(pairs)
-        if self.plan.attributes:
+        pairs = [part for _, part in parts.values()]
+        total["alarms"] = [] if total["withheld"] else self._alarms(np.sum(pairs, axis=0))
+        if self.plan.attributes and published.segments:
             self._break_down()
 
     def _alarms(self, pairs: Matrix) -> list[dict[str, object]]:
@@ -225,8 +263,8 @@ class _Rows:
     def _add(self, part: Slice) -> None:
         """Add the rows of a slice."""
         metric, least, counts = self.metric, self.least, self.published.table(part)
-        why, strata = self.published.why(part), self.published.strata(part)
-        reports = self.published.reports(part).tolist()
+        strata, reports = self.published.strata(part), self.arrived[[*part.cells]].sum(axis=0)
+        why, reports = self.published.why(part, reports), reports.tolist()
         items = [
             replace(item, estimate=widened(item.estimate, self.effect))
             for item in estimate(metric, counts, self.strings, least, strata)

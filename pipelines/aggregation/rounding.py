@@ -56,10 +56,16 @@ class Step:
 
 def step_of(mechanism: Mechanism, reports_by_level: Sequence[int], scale: float) -> Step:
     """Return the step of estimates of so many reports, whose unit is ``scale`` long."""
+    error = expected_error(mechanism, reports_by_level)
+    return Step(PART * scale * error if error < math.inf else 0.0)
+
+
+def expected_error(mechanism: Mechanism, reports_by_level: Sequence[int]) -> float:
+    """Return about which standard error a share of so many reports has; infinite of none."""
     noises = _noises(mechanism)
     total = sum(n * noise for n, noise in zip(reports_by_level, noises, strict=True))
     n = sum(reports_by_level)
-    return Step(PART * scale * math.sqrt(total) / n if n else 0.0)
+    return math.sqrt(total) / n if n else math.inf
 
 
 @lru_cache(maxsize=1024)

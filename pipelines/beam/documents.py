@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -31,7 +32,8 @@ from apache_beam.utils.timestamp import Timestamp
 from pipelines.aggregation import counts
 from pipelines.aggregation.audit import Totals
 from pipelines.aggregation.counts import Matrix, Window, WindowKey
-from pipelines.aggregation.result_rows import joined, rows_of_windows
+from pipelines.aggregation.published import pack, unpack
+from pipelines.aggregation.result_rows import joined, published_again, rows_of_windows
 from pipelines.aggregation.step import Tally
 from pipelines.beam.counting import OPEN, PERIOD, SHARD
 from pipelines.beam.stream import Stream, closing_time, moment
@@ -55,7 +57,7 @@ class _Emitted(NamedTuple):
     armed: bool = False  #: whether the timer is set that emits it again
     timely: bool = False  #: whether its timely reports were complete
     closed: bool = False  #: whether it was emitted a last time; nothing changes it any more
-    named: str = ""  #: of a window: fingerprint and metric under which it was emitted last
+    published: str = ""  #: of a window: what is published of it, packed, in base64
 
     @classmethod
     def read(cls, state: Any) -> _Emitted:
@@ -84,9 +86,9 @@ class _Subject:
         raise NotImplementedError
 
     def documents(
-        self, key: bytes, total: bytes, revision: int, pane: str, named: str, closed: bool
+        self, key: bytes, total: bytes, revision: int, pane: str, published: str, closed: bool
     ) -> tuple[list[Published], str]:
-        """Return the documents of a sum, and the name that it has now."""
+        """Return the documents of a sum, and what is published of it now."""
         raise NotImplementedError
 
 
@@ -200,9 +202,11 @@ def _dofn(name: str, subject: type[_Subject]) -> type[beam.DoFn]:
             before = _Emitted.read(emitted)
             revision = _revision(before)
             held = self.added(changes, total)
-            found, named = self.subject.documents(key, held, revision, pane, before.named, closed)
+            found, published = self.subject.documents(
+                key, held, revision, pane, before.published, closed
+            )
             timely = before.timely or pane == "on_time"
-            _Emitted(revision, timely=timely, named=named).write(emitted)
+            _Emitted(revision, timely=timely, published=published).write(emitted)
             return found
 
         def added(self, changes: Any, total: Any) -> bytes:
@@ -245,7 +249,7 @@ class WindowEstimates(_Subject):
         )
 
     def documents(
-        self, key: bytes, total: bytes, revision: int, pane: str, named: str, closed: bool
+        self, key: bytes, total: bytes, revision: int, pane: str, published: str, closed: bool
     ) -> tuple[list[Published], str]:
         versions = {key: Window(revision, matrix) for key, matrix in counts.unpack_changes(total)}
         if min(window.counts.min() for window in versions.values()) < 0:
@@ -254,19 +258,19 @@ class WindowEstimates(_Subject):
         registry = plans.registry(*(key.fingerprint for key in versions))
         cells = joined(versions, registry, None if pane == "early" else LATEST)
         (current, window), *_ = cells
-        (row, *segments), estimates = rows_of_windows(cells, registry, plans.candidates())
+        name = current._replace(cell=0)
+        former = unpack(b64decode(published)) if published else {}
+        known = [(name, each) for each in former.values()]
+        now = published_again(cells, registry, dict(known), revision)
+        (row, *segments), estimates = rows_of_windows(cells, registry, plans.candidates(), now)
         shown = estimates if any(each.counts.any() for _, each in cells) else ()
         job = self.stream.job
         found = [documents.window_document(job, row, shown, revision, pane, segments)]
-        now = f"{current.fingerprint.hex()}.{current.metric}"
-        if named not in ("", now):
-            found.append(self._emptied(named, window, current.start, pane))
-        return found, now
+        found += [self._emptied(each, window, pane) for each in former if each != name]
+        return found, b64encode(pack(now)).decode()
 
-    def _emptied(self, named: str, window: Window, start: int, pane: str) -> Published:
+    def _emptied(self, former: WindowKey, window: Window, pane: str) -> Published:
         """Return the document that empties a former name: a lower version has come since."""
-        fingerprint, _, metric = named.partition(".")
-        former = WindowKey(bytes.fromhex(fingerprint), int(metric), start)
         registry = self.stream.plans.registry(former.fingerprint)
         empty = replace(window, counts=np.zeros_like(window.counts))
         (row,), _ = rows_of_windows([(former, empty)], registry, {})
@@ -290,7 +294,7 @@ class PeriodAudit(_Subject):
         return b"".join({audit[:2]: audit for audit in audits}.values())
 
     def documents(
-        self, key: bytes, total: bytes, revision: int, pane: str, named: str, closed: bool
+        self, key: bytes, total: bytes, revision: int, pane: str, published: str, closed: bool
     ) -> tuple[list[Published], str]:
         (period,) = PERIOD.unpack(key)
         registry = self.stream.plans.registry()
@@ -327,7 +331,7 @@ class JobHealth(_Subject):
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
     def documents(
-        self, key: bytes, total: bytes, revision: int, pane: str, named: str, closed: bool
+        self, key: bytes, total: bytes, revision: int, pane: str, published: str, closed: bool
     ) -> tuple[list[Published], str]:
         value, job = json.loads(total), self.stream.job
         collector = self.stream.plans.registry().collector

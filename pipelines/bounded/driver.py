@@ -38,6 +38,7 @@ from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent, WorkItem
 from pipelines.storage.manifest import advance
 from pipelines.storage.output import JobOutput
+from pipelines.storage.published import publish
 from pipelines.storage.quarantine_files import QuarantineFiles
 from sotto.errors import AggregationError, BrokerError
 from sotto.log.writer import now_ms
@@ -98,11 +99,8 @@ class Driver:
         self._last = LastRun.of(directory.path)
         self.manifest.check_plans(registry)
         directory.plans.keep(registry.plans, candidates)
-        began = time.monotonic()
-        restated = self._restate()
+        self.publish_due()
         self._project()
-        if restated:
-            self.note(time.monotonic() - began)
         self._publish()
 
     def interrupted(self) -> Intent | None:
@@ -172,6 +170,9 @@ class Driver:
 
     def _advance(self, intent: Intent, output: JobOutput, now: int | None = None) -> None:
         manifest = advance(self.manifest, intent, output, self.registry, now)
+        pages = output.pages | manifest.due(self.registry.plans, manifest.time)
+        published = publish(self.directory.files, manifest, pages, self.registry)
+        manifest = replace(manifest, published={**manifest.published, **published})
         manifest = manifest.with_plans(self.registry.plans)
         self.directory.files.sync(manifest)
         self.checkpoint("synced")
@@ -181,17 +182,21 @@ class Driver:
         self.directory.collect(manifest)
         self.checkpoint("collected")
 
-    def _restate(self) -> bool:
-        """Commit that a plan asks for another number of reports than before, if one does.
+    def publish_due(self, now: int | None = None) -> None:
+        """Commit what is to be published without new reports, if there is any.
 
-        A generation without reports raises the revision of its windows, so that what is published
-        of them is newer than what was. Where a commit was interrupted, finishing it does that.
+        That is of windows that are complete by ``now``, ms, or whose plan asks for another number
+        of reports than before. Where a commit was interrupted, finishing it does that.
         """
-        manifest = self.manifest
-        if not manifest.must_restate(self.registry.plans) or self.interrupted() is not None:
-            return False
-        self._advance(Intent(manifest.generation + 1, manifest.clock, ()), JobOutput())
-        return True
+        began, manifest = time.monotonic(), self.manifest
+        plans = [p for p in self.registry.plans if p.fingerprint_hex in manifest.plans]
+        if not manifest.due(plans, now) or self.interrupted() is not None:
+            return
+        intent = Intent(manifest.generation + 1, manifest.clock, (), time=now)
+        self._advance(intent, JobOutput())
+        self._project()
+        self.note(time.monotonic() - began)
+        self._publish()
 
     def note(self, seconds: float | None = None, future: Mapping[str, int] | None = None) -> None:
         """Leave a note for those who watch; ``seconds`` of a run that is finished now.

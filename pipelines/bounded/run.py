@@ -223,11 +223,14 @@ def _aggregate(
     frozen = FrozenLog(source, driver.manifest, as_of, trusted, now)
     total = result.size + frozen.size
     progress(result.size, total)
-    while not stop() and (intent := frozen.take(max_reports)) is not None:
+    while not (stopped := stop()) and (intent := frozen.take(max_reports)) is not None:
         source.make_durable(intent)
         driver.begin(intent)
         result = result.plus(intent, driver.commit(intent, source))
         progress(result.size, total)
+    if not stopped:
+        driver.publish_due(now)
+        result = replace(result, generation=driver.manifest.generation)
     driver.note(future=frozen.future)
     return replace(result, future=frozen.future, unpublished=driver.unpublished)
 

@@ -35,7 +35,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 FORMAT = 1
 _INDEX, _MANIFEST = "BACKUP.json", "MANIFEST.json"
-_FOLDERS = ("plans", "states", "logs", "counts", "quarantine")
+_FOLDERS = ("plans", "states", "logs", "counts", "published", "quarantine")
 _MEMBER = re.compile(rf"MANIFEST\.json|({'|'.join(_FOLDERS)})/[0-9A-Za-z.\-]+")
 #: In a directory that is being filled: what is not all there yet.
 _UNFINISHED = ".restore.partial"

@@ -12,14 +12,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines.aggregation import counts
+import numpy as np
+
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.aggregation.result_rows import Candidates, joined, rows_of_windows
+from pipelines.aggregation.published import PublishedWindow
+from pipelines.aggregation.result_rows import Candidates, rows_of_windows
 from pipelines.sinks import documents
 from pipelines.sinks.sql import Projection
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest
+from pipelines.storage.published import published_of, windows_of
 from sotto.errors import BrokerError
 from sotto.plan.registry import Registry
 
@@ -50,8 +53,8 @@ def projection(
         generation=manifest.generation,
         clock=manifest.clock,
         changed=(
-            _rows(windows, registry, candidates)
-            for windows in _changed(directory, manifest, registry, since)
+            _rows(*page, registry, candidates)
+            for page in _changed(directory, manifest, registry, since)
         ),
         periods=list(_periods(manifest, registry)),
         quarantine=list(_quarantine(manifest, registry.collector)),
@@ -61,39 +64,48 @@ def projection(
 
 
 def _rows(
-    windows: list[tuple[WindowKey, Window]], registry: Registry, candidates: Candidates
+    windows: list[tuple[WindowKey, Window]],
+    published: Mapping[WindowKey, PublishedWindow],
+    registry: Registry,
+    candidates: Candidates,
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Return the rows of windows; no estimates of those whose reports were all taken back."""
     alive = {key[:3] for key, window in windows if window.counts.any()}
     full = [(key, window) for key, window in windows if key[:3] in alive]
     empty = [(key, window) for key, window in windows if key[:3] not in alive]
-    rows, estimates = rows_of_windows(full, registry, candidates)
-    return rows + rows_of_windows(empty, registry, candidates)[0], estimates
+    rows, estimates = rows_of_windows(full, registry, candidates, published)
+    return rows + rows_of_windows(empty, registry, candidates, published)[0], estimates
 
 
 def _changed(
     directory: StateDirectory, manifest: Manifest, registry: Registry, since: int
-) -> Iterator[list[tuple[WindowKey, Window]]]:
-    """Yield what changed after a generation, page by page."""
-    restated = manifest.restated(since)
-    before, now = manifest.time_of(since), manifest.time
+) -> Iterator[tuple[list[tuple[WindowKey, Window]], dict[WindowKey, PublishedWindow]]]:
+    """Yield what changed after a generation, page by page: windows, and what is published."""
     for page, generation in sorted(manifest.pages.items()):
-        # A window of a page begins in its period.
-        over = before is not None and (page + 1) * registry.period + registry.longest <= before
-        if generation > since or restated or not over:
-            body = files.load(directory.files.page(page, generation), counts.KIND)
-            windows = manifest.stated(counts.unpack_page(body), registry)
-            changed = [
+        if max(generation, manifest.published[page].generation) <= since:
+            continue
+        published = published_of(directory.files, manifest, page, registry)
+        windows = windows_of(directory.files, manifest, page, registry)
+        former = [
+            (
+                key,
+                Window(
+                    each.revision,
+                    np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64),
+                ),
+            )
+            for key, each in published.items()
+            if each.superseded
+            for mechanism in [registry.by_fingerprint[key[0]].metrics[key.metric].mechanism]
+        ]
+        yield (
+            [
                 (key, window)
-                for key, window in joined(windows, registry, now)
-                if window.revision > since
-                or (window.complete and _completed(key, registry, before))
-            ]
-            yield changed + (manifest.renamed(changed, registry, since) if since else [])
-
-
-def _completed(key: WindowKey, registry: Registry, before: int | None) -> bool:
-    return before is None or before < registry.complete_at(*key[:3])
+                for key, window in [*windows, *former]
+                if max(window.revision, published[key._replace(cell=0)].revision) > since
+            ],
+            published,
+        )
 
 
 def _periods(manifest: Manifest, registry: Registry) -> Iterator[dict[str, object]]:

@@ -76,6 +76,7 @@ _LEFT_BY_JOBS = {
     "states": r"-?\d+\.\d+\.\d+",
     "logs": r"-?\d+\.\d+\.\d+",
     "counts": r"-?\d+\.\d+",
+    "published": r"-?\d+\.\d+",
     "quarantine": r"\d+(\.\d+)?",
 }
 
@@ -106,6 +107,10 @@ class StateFiles:
         """Return where a generation keeps a page of counts."""
         return self.root / "counts" / f"{page}.{generation}"
 
+    def published(self, page: int, generation: int) -> AnyPath:
+        """Return where a generation keeps what is published of a page's windows."""
+        return self.root / "published" / f"{page}.{generation}"
+
     def quarantine(self, entry: Quarantined) -> AnyPath:
         """Return where a generation keeps what it rejected."""
         return self.root / "quarantine" / entry.file
@@ -134,6 +139,8 @@ class StateFiles:
             yield from self.state(*key, stored)
         for page, generation in manifest.pages.items():
             yield self.page(page, generation)
+        for page, (generation, _) in manifest.published.items():
+            yield self.published(page, generation)
         for entry in manifest.quarantine:
             yield self.quarantine(entry)
 

@@ -16,10 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import numpy as np
-
 from pipelines.aggregation.audit import Totals
-from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.decode import Parts, parts_for
 from pipelines.aggregation.forgotten import Forgotten, tombstone
 from pipelines.aggregation.step import Tally
@@ -35,7 +32,7 @@ FORMAT = 4
 #: Fields of a manifest that are stored under their names as they are.
 _PLAIN = (
     *("state", "generation", "clock", "plans", "first_open", "expired", "lineage", "tally"),
-    *("requeued", "minima", "files", "forgotten", "times"),
+    *("requeued", "minima", "files", "forgotten", "time"),
 )
 #: The lineage is kept of so many last generations.
 LINEAGE = 256
@@ -65,11 +62,11 @@ class Quarantined(NamedTuple):
         return self._replace(requeued=(*self.requeued, *taken))
 
 
-class Minimum(NamedTuple):
-    """What a plan's ``minimum_reports`` is, and the generation that committed it first."""
+class PublishedPage(NamedTuple):
+    """What is published of the windows of a page."""
 
-    reports: int
-    generation: int
+    generation: int  #: the one that wrote it
+    due: int | None  #: when the next of the windows is complete, ms; None if all are
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +79,8 @@ class Manifest:
     generation: int = 0  #: of the last commit; 0 before the first
     #: Latest append time taken, ms; later records count as no earlier. None before the first.
     clock: int | None = None
-    #: The time, ms, up to which the log was known at each generation of the lineage.
-    times: tuple[int | None, ...] = ()
+    #: The time, ms, up to which the log is known; not before the clock.
+    time: int | None = None
     #: Partition to the position up to which it is taken.
     positions: Mapping[str, int] = field(default_factory=dict)
     #: Partition to the last record taken of it.
@@ -98,6 +95,8 @@ class Manifest:
     parts: Mapping[int, int] = field(default_factory=dict)
     #: Page of counts to the generation that wrote it.
     pages: Mapping[int, int] = field(default_factory=dict)
+    #: Page to what is published of it; none before this release.
+    published: Mapping[int, PublishedPage] = field(default_factory=dict)
     periods: Mapping[int, Totals] = field(default_factory=dict)  #: closed period to its audit
     quarantine: tuple[Quarantined, ...] = ()  #: the files kept, oldest first
     #: Reason to the rows whose quarantine has been removed after the plans' retention.
@@ -109,8 +108,8 @@ class Manifest:
     tally: Tally = field(default_factory=Tally)  #: what became of all reports read
     #: Reason to the rows that were rejected for it and then taken again.
     requeued: Mapping[str, int] = field(default_factory=dict)
-    #: Fingerprint, in hexadecimal, to the number of reports for which estimates are made.
-    minima: Mapping[str, Minimum] = field(default_factory=dict)
+    #: Fingerprint, in hexadecimal, to the plan's ``minimum_reports``.
+    minima: Mapping[str, int] = field(default_factory=dict)
     #: Tombstone of a forgotten pseudonym to the last budget period in which reports of it are
     #: rejected as such; all later ones are late.
     forgotten: Mapping[str, int] = field(default_factory=dict)
@@ -130,6 +129,7 @@ class Manifest:
                 "states": [[*key, *held.to_list()] for key, held in sorted(self.states.items())],
                 "parts": sorted(self.parts.items()),
                 "pages": sorted(self.pages.items()),
+                "published": [[page, *each] for page, each in sorted(self.published.items())],
                 "periods": [[p, *totals.numbers] for p, totals in sorted(self.periods.items())],
                 "quarantine": self.quarantine,
             }
@@ -143,8 +143,8 @@ class Manifest:
             key=bytes.fromhex(value["key"]),
             generation=value["generation"],
             clock=value["clock"],
-            # Release 0.4.0 wrote no times.
-            times=tuple(value.get("times", [value["clock"]] * len(value["lineage"]))),
+            # Release 0.4.0 wrote no time, and of minima when they were committed too.
+            time=value.get("time", value["clock"]),
             positions=value["lanes"],
             last=load_records(value["marks"]),
             plans=value["plans"],
@@ -154,6 +154,7 @@ class Manifest:
             },
             parts=dict(value["parts"]),
             pages=dict(value["pages"]),
+            published={page: PublishedPage(*rest) for page, *rest in value.get("published", ())},
             periods={period: Totals(*rest) for period, *rest in value["periods"]},
             quarantine=tuple(
                 Quarantined(made, clock, rows, tuple((r, p, n) for r, p, n in requeued), *rest)
@@ -163,7 +164,7 @@ class Manifest:
             lineage=tuple(value["lineage"]),
             tally=Tally(*value["tally"]),
             requeued=value["requeued"],
-            minima={plan: Minimum(*each) for plan, each in value["minima"].items()},
+            minima=value["minima"] if "time" in value else {},
             files=value["files"],
             forgotten=value["forgotten"],
         )
@@ -173,87 +174,40 @@ class Manifest:
         """Which reports are rejected as forgotten."""
         return Forgotten(self.key, frozenset(self.forgotten))
 
-    @property
-    def time(self) -> int | None:
-        """The time, ms, up to which the log is known; not before the clock."""
-        return self.times[-1] if self.times else None
-
-    def time_of(self, generation: int) -> int | None:
-        """Return up to when the log was known at a generation; None if that is not known."""
-        back = self.generation - generation
-        return self.times[-1 - back] if 0 <= back < len(self.times) else None
-
     def digest(self, generation: int) -> str | None:
         """Return the digest of a generation; None if it is not known (any more)."""
         back = self.generation - generation
         return self.lineage[-1 - back] if 0 <= back < len(self.lineage) else None
 
     def with_plans(self, plans: Iterable[CompiledPlan]) -> Manifest:
-        """Return this as the generation that commits the names and minima of plans."""
+        """Return this with the names and minima of plans."""
         plans = list(plans)
-        minima = {
-            plan.fingerprint_hex: Minimum(plan.minimum_reports, self.generation)
-            for plan in plans
-            if not self._asks_the_same(plan)
-        }
+        minima = {plan.fingerprint_hex: plan.minimum_reports for plan in plans}
         named = replace(self, plans={**self.plans, **names_of(plans)})
-        if not minima:
+        if minima.items() <= self.minima.items():
             return named
         digest = _digest(self.lineage[-1], dump_document(minima))
-        return replace(
-            named, minima={**self.minima, **minima}, lineage=(*self.lineage[:-1], digest)
-        )
+        lineage = (*self.lineage[:-1], digest)
+        return replace(named, minima={**self.minima, **minima}, lineage=lineage)
 
-    def must_restate(self, plans: Iterable[CompiledPlan]) -> bool:
-        """Return whether windows were estimated under another minimum than that of their plan."""
-        counted = (plan for plan in plans if plan.fingerprint_hex in self.plans)
-        return not all(map(self._asks_the_same, counted))
+    def due(self, plans: Iterable[CompiledPlan], time: int | None) -> set[int]:
+        """Return the pages of which something may be published by a time, ms, without new reports.
 
-    def _asks_the_same(self, plan: CompiledPlan) -> bool:
-        known = self.minima.get(plan.fingerprint_hex)
-        return known is not None and known.reports == plan.minimum_reports
-
-    def restated(self, since: int) -> bool:
-        """Return whether windows that no report has changed since a generation have another one."""
-        return any(minimum.generation > since for minimum in self.minima.values())
-
-    def stated(
-        self, windows: Mapping[WindowKey, Window], registry: Registry
-    ) -> dict[WindowKey, Window]:
-        """Return windows with the revision of what is published of them.
-
-        That is the generation that changed them last, or that changed the minimum of their plan or
-        of another version that has their metric.
+        These are pages with a window that is complete by then, and all if one of these plans asks
+        for another number of reports than before, or came since.
         """
-        least = {bytes.fromhex(plan): each.generation for plan, each in self.minima.items()}
-        stated = {}
-        for key, window in windows.items():
-            versions = registry.same[key.fingerprint, key.metric]
-            changed = [least.get(each.fingerprint, 0) for each in versions]
-            stated[key] = replace(window, revision=max(window.revision, *changed))
-        return stated
+        if any(self.minima.get(p.fingerprint_hex) != p.minimum_reports for p in plans):
+            return {*self.pages}
+        return {
+            page
+            for page in self.pages
+            if page not in self.published or _reached(self.published[page].due, time)
+        }
 
     def parts_of(self, intent: Intent, shards: int) -> Parts:
         """Return into how many parts an intent's generation cuts periods, of so many shards."""
         chains = [totals.chains for totals in self.audit().values()]
         return Parts(self.parts, parts_for([intent.reports, *chains], shards))
-
-    def renamed(
-        self, windows: Iterable[tuple[WindowKey, Window]], registry: Registry, since: int
-    ) -> list[tuple[WindowKey, Window]]:
-        """Return empty windows under the names that they had as of a generation, if others."""
-        former = []
-        for key, window in windows:
-            versions = registry.same[key.fingerprint, key.metric]
-            known = [each for each in versions if self._had(each.fingerprint.hex(), since)]
-            if known and known[0] is not versions[0]:
-                name = WindowKey(known[0].fingerprint, known[0].metric.index, key.start)
-                former.append((name, replace(window, counts=np.zeros_like(window.counts))))
-        return former
-
-    def _had(self, plan: str, since: int) -> bool:
-        """Return whether a plan, or its present minimum, was committed by a generation."""
-        return plan in self.minima and self.minima[plan].generation <= since
 
     def check_plans(self, registry: Registry) -> None:
         """Refuse plans that lack, or contradict, those under which reports have been counted."""
@@ -309,7 +263,7 @@ def advance(
         manifest,
         generation=generation,
         clock=clock,
-        times=(*manifest.times, _latest(manifest.time, intent.time, clock))[-LINEAGE:],
+        time=_latest(manifest.time, intent.time, clock),
         positions={**manifest.positions, **intent.ends},
         last={**manifest.last, **intent.last},
         first_open=first_open,
@@ -324,6 +278,10 @@ def advance(
         requeued=_summed(manifest.requeued, requeued),
         forgotten=_tombstones(manifest, intent, first_open),
     )
+
+
+def _reached(due: int | None, time: int | None) -> bool:
+    return due is not None and time is not None and due <= time
 
 
 def _latest(*times: int | None) -> int | None:

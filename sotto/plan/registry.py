@@ -103,12 +103,6 @@ class Registry:
         self.budget = max(plan.ceilings.period for plan in self.plans)
         #: Milliseconds after which no report of an event is accepted any more, of any metric.
         self.horizon = max(plan.horizon for plan in self.plans)
-        #: Milliseconds from the start of a window until it is complete, of any metric, at most.
-        self.longest = max(
-            metric.window + (metric.delays or (0,))[-1] + first.resolution + plan.grace
-            for plan in self.plans
-            for metric in plan.metrics
-        )
         #: Whether any of the plans has signed messages.
         self.signed = any(plan.signed for plan in self.plans)
         pairs = [(plan, metric) for plan in self.plans for metric in plan.metrics]

@@ -43,7 +43,6 @@ from pipelines.sinks.kafka import EstimatesTopic
 from pipelines.sinks.sql import DocumentDatabase, Results, of_state
 from pipelines.sinks.tables import ESTIMATES, WINDOWS
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.files import dump_document
 from sotto.cli import main
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import FoundTopic, SinkTopic
@@ -234,27 +233,35 @@ def test_nineteen_reports_are_too_few_and_twenty_are_not(tmp_path, least):
     assert "sotto_estimate{" in enough.exposed()
 
 
-def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path):
+def test_estimates_go_when_revocations_leave_too_few_and_stay_when_few_are_revoked(tmp_path):
     """Row and document of the same key are replaced, under a higher revision."""
     plan = colour_plan()
     colour, source = plan.metric("colour"), random.Random(4)
-    sent = colours(plan, 19)
-    liar = Device(plan, source)
-    chain, at = source.randbytes(16), START - START % HOUR
-    first = Row(0, liar.pseudonym, chain, at, b"\0")
-    both = [liar.send(START + 2 * DAY, colour, first._replace(level=level)) for level in (0, 1)]
-    job = Outputs(tmp_path, plan, [*sent, *both])
-    before, published = job.windows(), job.documents()
-    figures = [struct.pack(">d", row["value"]) for row in job.rows()]
+    sent, at = colours(plan, 19), START - START % HOUR
+    liars = [Device(plan, source) for _ in range(21)]
+    first = [Row(0, each.pseudonym, source.randbytes(16), at, b"\0") for each in liars]
+    for each, row in zip(liars, first, strict=True):
+        sent += [each.send(START + 2 * DAY, colour, row._replace(level=k)) for k in (0, 1)]
+    job = Outputs(tmp_path, plan, sent)
+    before, published, rows = job.windows(), job.documents(), job.rows()
+    figures = [struct.pack(">d", row["value"]) for row in rows]
     assert all(each in (job.state / "results.db").read_bytes() for each in figures)
-    assert [(row["n"], row["withheld"], row["revision"]) for row in before] == [(20, None, 1)]
+    assert [(row["n"], row["withheld"], row["revision"]) for row in before] == [(40, None, 1)]
     with DocumentDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
         Feed(database).give(*published)
-    again = liar.send(START + 2 * DAY, colour, first._replace(payload=b"\1"))
-    write(tmp_path / "log", [again], lanes=1)
+    again = [
+        each.send(START + 2 * DAY, colour, row._replace(payload=b"\1"))
+        for each, row in zip(liars, first, strict=True)
+    ]
+    write(tmp_path / "log", again[:1], lanes=1)
     aggregate(tmp_path / "log", job.state, [plan])
     now = [(row["n"], row["withheld"], row["revision"]) for row in job.windows()]
-    assert now == [(19, "19 reports, the plan asks for 20", 2)]
+    assert now == [(39, None, 2)]
+    assert job.rows() == [{**row, "revision": 2} for row in rows]
+    write(tmp_path / "log", again[1:], lanes=1)
+    aggregate(tmp_path / "log", job.state, [plan])
+    now = [(row["n"], row["withheld"], row["revision"]) for row in job.windows()]
+    assert now == [(19, "19 reports, the plan asks for 20", 3)]
     assert {row[name] for row in job.rows() for name in FROM_PAYLOADS} == {None}
     assert not any(each in (job.state / "results.db").read_bytes() for each in figures)
     assert "sotto_estimate{" not in job.exposed()
@@ -372,18 +379,6 @@ def test_another_minimum_reaches_the_topic_and_its_sinks(tmp_path):
         assert job.aggregate(least) == 0
         assert job.revision() == before + 1
     assert StateDirectory(job.state).manifest().generation == 4
-
-
-def test_results_of_a_release_that_noted_no_minimum_are_published_again(tmp_path):
-    """By which rule it withheld is not known. Once."""
-    job = Published(tmp_path, 20)
-    path = job.state / "MANIFEST.json"
-    said = json.loads(path.read_bytes())
-    del said["minima"], said["digest"]
-    path.write_bytes(dump_document(said))
-    assert job.aggregate(20) > 0
-    assert (job.revision(), job.withheld()) == (2, {"19 reports, the plan asks for 20"})
-    assert job.aggregate(20) == 0
 
 
 def test_another_minimum_after_an_interrupted_run(tmp_path):

@@ -133,6 +133,7 @@ def test_only_what_is_committed_is_kept(five_runs):
             named.add(f"states/{period}.{part}.{held.snapshot.generation}")
         named |= {f"logs/{period}.{part}.{log.generation}" for log in held.logs}
     named |= {f"counts/{page}.{generation}" for page, generation in manifest.pages.items()}
+    named |= {f"published/{page}.{each.generation}" for page, each in manifest.published.items()}
     named |= {f"quarantine/{entry.generation}" for entry in manifest.quarantine}
     assert set(committed(state)) == named
     assert manifest.first_open is not None
@@ -429,7 +430,9 @@ def test_a_full_disk_leaves_the_last_commit(tmp_path, monkeypatch):
     assert aggregated_on(monkeypatch, enough, log, undisturbed) is not None
     # After the commit, a note on which nothing depends is written twice.
     needed = 100 - enough.left - 2
-    assert needed == 10, "intent, manifest; with headers a log, a page, the quarantine, the summary"
+    assert needed == 12, (
+        "intent, manifest; with headers a log, a page, what is published, quarantine, summary"
+    )
     for writes in range(needed):
         state = tmp_path / f"state-{writes}"
         shutil.copytree(before, state)
@@ -586,13 +589,14 @@ def test_a_window_is_complete_once_its_last_level_and_the_grace_are_over(tmp_pat
     (known, *_) = plans()
     metric = known.metric("colour")
     last = metric.delays[-1] + known.resolution + known.grace
-    log = write(tmp_path / "log", honest(6, 1, 3))
-    aggregate(log, tmp_path / "state", plans())
+    sent = honest(6, 1, 3)
+    aggregate(write(tmp_path / "log", sent), tmp_path / "state", plans())
     rows = Results(of_state(tmp_path / "state")).table(WINDOWS)
     start = min(row["window_start"] for row in rows if row["metric"] == "colour")
     until = start + metric.window + last
-    for name, as_of, complete in (("before", until - 1, False), ("after", until, True)):
-        aggregate(log, tmp_path / name, plans(), as_of=as_of)
-        found = Results(of_state(tmp_path / name)).table(WINDOWS)
+    early = write(tmp_path / "early", [each for each in sent if each.append < until - DAY])
+    for as_of, complete, generation in ((until - 1, False, 1), (until, True, 2), (until, True, 2)):
+        assert aggregate(early, tmp_path / "again", plans(), as_of=as_of).generation == generation
+        found = Results(of_state(tmp_path / "again")).table(WINDOWS)
         of_first = [row for row in found if row["window_start"] == start]
         assert {row["complete"] for row in of_first if row["metric"] == "colour"} == {complete}

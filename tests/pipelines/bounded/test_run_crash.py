@@ -76,7 +76,7 @@ def test_a_run_takes_these_steps(world):
 
     done = world.aggregate(state, note)
     assert seen == [*STEPS] * done.runs
-    assert kept == {"plans", "attempts", "states", "logs", "counts", "quarantine"}
+    assert kept == {"plans", "attempts", "states", "logs", "counts", "published", "quarantine"}
 
 
 @pytest.mark.real_randomness

@@ -77,7 +77,7 @@ def test_files_elsewhere_are_those_that_a_local_state_has(world, tmp_path):
     here = {
         name: content
         for name, content in committed(local).items()
-        if name.startswith(("states/", "counts/", "quarantine/"))
+        if name.startswith(("states/", "counts/", "published/", "quarantine/"))
     }
     root = f"{PLACE}/{manifest.state}/"
     assert {root + name: content for name, content in here.items()} == world.files
@@ -238,7 +238,7 @@ def _contents(state: Path) -> dict[str, bytes]:
     """Return all files of a state that jobs have left, wherever they are."""
     manifest: Manifest = StateDirectory(state).manifest()
     if manifest.files is None:
-        names = ("states/", "counts/", "quarantine/", "attempts/")
+        names = ("states/", "counts/", "published/", "quarantine/", "attempts/")
         return {n: content for n, content in committed(state).items() if n.startswith(names)}
     root = f"{manifest.files}/{manifest.state}/"
     return {name.removeprefix(root): content for name, content in FILES.items()}

@@ -24,7 +24,10 @@ from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateFiles
 from pipelines.storage.manifest import Manifest
 
-FORCED = "MANIFEST.json.new", "intent.json.new", ".", "states", "logs", "counts", "quarantine"
+FORCED = (
+    *("MANIFEST.json.new", "intent.json.new", "."),
+    *("states", "logs", "counts", "published", "quarantine"),
+)
 
 
 class Disk:
@@ -152,7 +155,9 @@ def test_a_commit_forces_all_that_it_stands_on(log, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", [*FORCED, "states/", "logs/", "counts/", "quarantine/"])
+@pytest.mark.parametrize(
+    "what", [*FORCED, "states/", "logs/", "counts/", "published/", "quarantine/"]
+)
 def test_without_one_kind_of_fsync_a_commit_would_not_hold(log, tmp_path, monkeypatch, what):
     """Of a file, of a folder, or of all files in a folder."""
 

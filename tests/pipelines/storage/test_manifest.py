@@ -110,7 +110,7 @@ def test_a_commit_takes_over_what_was_written():
         pages={-1: 2, 3: 5, 4: 5},
         quarantine=(*manifest().quarantine, Quarantined(5, 44, {"malformed": 1})),
         lineage=after.lineage,
-        times=after.times,
+        time=after.time,
     )
     assert len(after.lineage) == 1
 
@@ -168,7 +168,7 @@ def test_a_requeue_marks_what_it_takes_and_moves_nothing_else():
         ),
         requeued={"late": 4},
         lineage=after.lineage,
-        times=after.times,
+        time=after.time,
     )
     assert Manifest.from_json(after.to_json()) == after
     # The numbers stay when the files go.

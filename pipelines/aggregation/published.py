@@ -1,0 +1,297 @@
+"""What has been published of a window, one time after another, and when it is published anew.
+
+*No combination of all publications of a window's total, with any coefficients, depends on fewer
+than the plan's minimum of reports of any level.* For one publication
+:mod:`~pipelines.aggregation.publication` sees to that. Over time reports come, move to newer
+levels, and go, so that two publications could differ by one report.
+
+A level's table is published only if all alternating sums of the numbers of its reports, now and in
+former publications, are at least the minimum: with 20 and 100 reports published, 130 may follow,
+since 130, 130 - 100, 130 - 20 and 130 - 100 + 20 are. Otherwise it is left out.
+
+*Proof.* Let a combination have the coefficients a_1, a_2, ... A report that was in the publications
+from b to before e has the weight f(e) - f(b), where f(r) = a_1 + ... + a_(r-1). If a report weighs
+anything, then some t lies between f(b) and f(e); put 0 for the f up to t and 1 for those above.
+Reports that now weigh anything did so before, and this one does. The new coefficients alternate
+between 1 and -1, apart from zeros. So the combination depends on at least as many reports as such a
+sum has, which is the number of those that weigh 1 less the number of those that weigh -1. QED.
+
+Which reports came and went need not be known: whatever they did, late, revoked and forgotten ones
+included, the numbers decide, and these are not protected.
+
+Strata of numbers are told apart in complete windows alone, always in the same ones from the first
+time on. Until then all f are shared by the strata, and from there on each has its own. The sum is
+then, for what they share, that over strata of the smallest; a single stratum must have enough of
+what it does not share.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pipelines.aggregation import counts
+from pipelines.aggregation.counts import Matrix, Window, WindowKey
+from pipelines.aggregation.pairs import split
+from pipelines.aggregation.publication import Publication
+from pipelines.aggregation.rounding import expected_error
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+KIND = b"publishd"
+
+#: An open window is published again when so many times the reports have come.
+EARLY_GROWTH = 4
+#: A complete window is published again when so many times the reports have come.
+LATE_GROWTH = 1.1
+#: A window is published at most so many times; the alternating sums double with each.
+MOST = 12
+
+_HEAD = struct.Struct("<I")
+
+
+class Numbers(NamedTuple):
+    """How many reports one publication is made of; zeros stand for what it left out."""
+
+    strata: int  #: that its figures tell apart
+    answers: Matrix  #: (levels, strata of the mechanism)
+    pairs: Matrix  #: (levels, levels): pairs of a level with each weaker one
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedWindow:
+    """All publications of a window: the numbers of each, and the tables of the last."""
+
+    revision: int = 0  #: the generation that changed it last
+    least: int = 0  #: the plan's ``minimum_reports`` then
+    complete: bool = False  #: whether the window was complete
+    segments: bool = False  #: whether segments have rows
+    come: int = 0  #: reports that counted by the last publication
+    strata: int = 1  #: strata that are told apart, at most
+    #: What the last publication is made of, by cell, pairs included: zeros where a level is left
+    #: out.
+    counts: Mapping[int, Matrix] = field(default_factory=dict)
+    history: tuple[Numbers, ...] = ()
+    superseded: bool = False  #: whether the window has another name since: of a lower version
+
+
+NOTHING = PublishedWindow()
+
+
+def renewed(
+    before: PublishedWindow,
+    plan: CompiledPlan,
+    metric: CompiledMetric,
+    window: Mapping[int, Window],
+    least: int,
+    revision: int,
+) -> PublishedWindow:
+    """Return what is published of a window whose cells have these counts now.
+
+    An open window's total is published when a level has enough reports, and again when
+    ``EARLY_GROWTH`` times as many have come; then once it is complete, with segments. After that a
+    total without segments is published again when ``LATE_GROWTH`` times as many have come; and any,
+    then without segments, when the minimum of reports have gone. A publication replaces
+    another one only if its error will be smaller, or reports have gone.
+    """
+    first, *_ = window.values()
+    complete, tables = first.complete, {cell: each.counts for cell, each in window.items()}
+    completed = complete and not before.complete
+    if before.least == least and first.revision < revision and not completed:
+        return before
+    total = split(metric.mechanism, np.sum([*tables.values()], axis=0))[0]
+    come = int(metric.mechanism.reports_by_level(total).sum())
+    if least <= 1:
+        strata = len(metric.mechanism.joins[-1])
+        return PublishedWindow(revision, least, complete, True, come, strata, tables)
+    if before.least <= 1:
+        before, completed = NOTHING, complete
+    now = replace(before, revision=revision, least=least, complete=complete or before.complete)
+    now = replace(now, segments=before.segments or completed)
+    if before.counts and before.least < least:
+        last = replace(now, history=before.history[:-1])
+        left = _published(last, plan, metric, before.counts, least)
+        before = now = replace(now, counts=left.counts, strata=left.strata)
+    gone = bool(before.counts) and come <= before.come - least
+    if before.complete and before.counts and plan.attributes:
+        more = False
+    else:
+        growth = LATE_GROWTH if before.complete else EARLY_GROWTH
+        more = completed or come >= max(least, growth * before.come)
+    if gone or more:
+        made = (
+            _published(now, plan, metric, tables, least) if len(before.history) < MOST else NOTHING
+        )
+        if gone or _error(metric, made.counts) < _error(metric, before.counts):
+            shown = now.complete and (completed or not before.history)
+            return replace(
+                now,
+                come=come,
+                segments=shown,
+                counts=made.counts,
+                strata=made.strata,
+                history=made.history or before.history,
+            )
+    return now if completed else before
+
+
+def _error(metric: CompiledMetric, tables: Mapping[int, Matrix]) -> float:
+    if not tables:
+        return np.inf
+    by_level = metric.mechanism.reports_by_level(
+        split(metric.mechanism, np.sum([*tables.values()], axis=0))[0]
+    )
+    return expected_error(metric.mechanism, by_level.tolist())
+
+
+def _published(
+    before: PublishedWindow,
+    plan: CompiledPlan,
+    metric: CompiledMetric,
+    tables: Mapping[int, Matrix],
+    least: int,
+) -> PublishedWindow:
+    """Return the next publication: its tables, strata and history."""
+    mechanism, history = metric.mechanism, before.history
+    # Each coordinate of a vector has figures of its own.
+    if metric.type == "vector" and (history or not before.complete):
+        return NOTHING
+    vectors, pairs = split(mechanism, np.sum([*tables.values()], axis=0))
+    now = Numbers(1, mechanism.answers_by_stratum(vectors), pairs[:, ::2])
+    joins = {len(starts): starts for starts in mechanism.joins}
+    strata = max((each.strata for each in history), default=1)
+    few = least * mechanism.answered
+
+    def enough(level: int, strata: int) -> bool:
+        shared, apart = list[Matrix](), list[Matrix]()
+        for each in (*history, now._replace(strata=strata)):
+            if each.answers[level].any():
+                of_strata = np.add.reduceat(each.answers[level], joins[strata])
+                (apart if each.strata > 1 else shared).append(of_strata)
+        return fewest(shared, apart, strata) >= few
+
+    present = np.flatnonzero(now.answers.any(axis=1)).tolist()
+    levels = [level for level in present if enough(level, strata)]
+    kept = _only(tables, levels, mechanism.count_length)
+    made = Publication(plan, metric, _counts(metric, kept), least, strata)
+    levels = np.flatnonzero(made.levels(made.whole)).tolist()
+    if not levels:
+        return NOTHING
+    if strata == 1 and before.complete:
+        for more in [*joins][1:]:
+            if not all(enough(level, more) for level in levels):
+                break
+            strata = more
+        made = Publication(plan, metric, _counts(metric, kept), least, strata)
+        strata = made.strata(made.whole)
+    kept = _only(tables, levels, mechanism.count_length)
+    for at in np.argwhere(now.pairs).tolist():
+        seen = [each.pairs[*at] for each in (*history, now)]
+        if fewest([np.array([number]) for number in seen if number], [], 1) < least:
+            now.pairs[*at] = 0
+            for matrix in kept.values():
+                first = mechanism.count_length + 2 * at[1]
+                matrix[at[0], first : first + 2] = 0
+    left_out = [level for level in range(mechanism.levels) if level not in levels]
+    now.answers[left_out] = 0
+    history = (*history, now._replace(strata=strata))
+    return replace(before, strata=strata, counts=kept, history=history)
+
+
+def _only(tables: Mapping[int, Matrix], levels: Sequence[int], length: int) -> dict[int, Matrix]:
+    """Return copies of tables with zeros for the other levels."""
+    kept = {cell: np.array(matrix) for cell, matrix in tables.items()}
+    for matrix in kept.values():
+        matrix[[level for level in range(len(matrix)) if level not in levels], :length] = 0
+    return kept
+
+
+def _counts(metric: CompiledMetric, tables: Mapping[int, Matrix]) -> dict[int, Matrix]:
+    return {cell: split(metric.mechanism, matrix)[0] for cell, matrix in tables.items()}
+
+
+def fewest(shared: Sequence[Matrix], apart: Sequence[Matrix], strata: int) -> int:
+    """Return on how many reports of a level every combination of its tables depends, at least.
+
+    ``shared``, then ``apart``: the numbers of reports ``(strata,)`` of publications in their order,
+    of those that join the strata and of those that tell them apart.
+
+    >>> fewest([np.array([20]), np.array([100]), np.array([130])], [], 1)
+    20
+    >>> fewest([np.array([20]), np.array([40]), np.array([22])], [], 1)
+    2
+    """
+    found = np.inf
+    sums = {at: _alternating(len(apart), at) @ _stacked(apart, strata) for at in (0, 1)}
+    if apart:
+        found = np.abs(sums[0][1:]).min()
+    for signs in _alternating(len(shared), 0)[1:]:
+        of_shared = signs @ _stacked(shared, strata)
+        found = min(found, np.abs(of_shared + sums[int(signs.sum())]).min(axis=0).sum())
+    return int(found)
+
+
+def _stacked(numbers: Sequence[Matrix], strata: int) -> Matrix:
+    return np.array(numbers, dtype=np.int64).reshape(len(numbers), strata)
+
+
+@lru_cache(maxsize=64)
+def _alternating(length: int, start: int) -> Matrix:
+    """Return the steps of all sequences of 0 and 1 after a start, constant ones first.
+
+    >>> _alternating(2, 0).tolist()
+    [[0, 0], [0, 1], [1, -1], [1, 0]]
+    """
+    after = np.array([*product((start, 1 - start), repeat=length)], dtype=np.int64)
+    after = after.reshape(2**length, length)
+    return np.diff(after, axis=1, prepend=start)
+
+
+def pack(windows: Mapping[WindowKey, PublishedWindow]) -> bytes:
+    """Return what is published of the windows of a page: JSON, then their tables as a page."""
+    listed: list[dict[str, Any]] = []
+    tables: dict[WindowKey, Window] = {}
+    for key, each in sorted(windows.items()):
+        numbers = [[n.strata, n.answers.tolist(), n.pairs.tolist()] for n in each.history]
+        listed.append(
+            {
+                "key": [key.fingerprint.hex(), key.metric, key.start],
+                "revision": each.revision,
+                "least": each.least,
+                "complete": each.complete,
+                "segments": each.segments,
+                "come": each.come,
+                "strata": each.strata,
+                "superseded": each.superseded,
+                "history": numbers,
+            }
+        )
+        for cell, matrix in each.counts.items():
+            tables[key._replace(cell=cell)] = Window(each.revision, matrix)
+    head = json.dumps(listed, separators=(",", ":")).encode()
+    return _HEAD.pack(len(head)) + head + counts.pack_page(tables)
+
+
+def unpack(data: bytes | memoryview) -> dict[WindowKey, PublishedWindow]:
+    """Return the windows that :func:`pack` made bytes of."""
+    (length,) = _HEAD.unpack_from(data)
+    end = _HEAD.size + length
+    tables: dict[WindowKey, dict[int, Matrix]] = {}
+    for key, window in counts.unpack_page(data[end:]).items():
+        tables.setdefault(key._replace(cell=0), {})[key.cell] = window.counts
+    found = {}
+    for each in json.loads(bytes(data[_HEAD.size : end])):
+        fingerprint, metric, start = each.pop("key")
+        key = WindowKey(bytes.fromhex(fingerprint), metric, start)
+        history = tuple(
+            Numbers(strata, np.array(answers), np.array(pairs))
+            for strata, answers, pairs in each.pop("history")
+        )
+        found[key] = PublishedWindow(**each, counts=tables.get(key, {}), history=history)
+    return found

@@ -1,0 +1,74 @@
+"""What is published of the windows of a page of counts, and how a generation renews it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pipelines.aggregation import counts, published
+from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.published import PublishedWindow
+from pipelines.aggregation.result_rows import joined, published_again
+from pipelines.storage import files
+from pipelines.storage.directory import StateFiles
+from pipelines.storage.manifest import Manifest, PublishedPage
+from sotto.plan.registry import Registry
+
+
+def windows_of(
+    state: StateFiles, manifest: Manifest, page: int, registry: Registry
+) -> list[tuple[WindowKey, Window]]:
+    """Return the windows of a committed page of counts, versions of a plan added up."""
+    path = state.page(page, manifest.pages[page])
+    with files.committed(path):
+        return joined(counts.unpack_page(files.load(path, counts.KIND)), registry, manifest.time)
+
+
+def published_of(
+    state: StateFiles, manifest: Manifest, page: int, registry: Registry
+) -> dict[WindowKey, PublishedWindow]:
+    """Return what is published of a page's windows, under their present names."""
+    if page not in manifest.published:
+        return {}
+    path = state.published(page, manifest.published[page].generation)
+    with files.committed(path):
+        found = published.unpack(files.load(path, published.KIND))
+    return _renamed(found, registry, manifest.generation)
+
+
+def publish(
+    state: StateFiles, manifest: Manifest, pages: Iterable[int], registry: Registry
+) -> dict[int, PublishedPage]:
+    """Write what a generation publishes of the windows of pages; return where that is."""
+    found = {}
+    for page in sorted(pages):
+        before = published_of(state, manifest, page, registry)
+        windows = windows_of(state, manifest, page, registry)
+        now = {**before, **published_again(windows, registry, before, manifest.generation)}
+        due = [
+            registry.complete_at(*key[:3])
+            for key, _ in windows
+            if not now[key._replace(cell=0)].complete
+        ]
+        content = files.with_checksum(published.KIND, published.pack(now))
+        files.create(state.published(page, manifest.generation), content)
+        found[page] = PublishedPage(manifest.generation, min(due, default=None))
+    return found
+
+
+def _renamed(
+    before: dict[WindowKey, PublishedWindow], registry: Registry, generation: int
+) -> dict[WindowKey, PublishedWindow]:
+    """Return windows under their present names, and nothing under those that they had.
+
+    A window is named after the lowest version of its plan, which may have come since.
+    """
+    found = {}
+    for key, window in before.items():
+        first = registry.same[key.fingerprint, key.metric][0]
+        name = WindowKey(first.fingerprint, first.metric.index, key.start)
+        found[key] = window
+        if name != key and not window.superseded:
+            found[key] = PublishedWindow(generation, complete=True, superseded=True)
+            found[name] = replace(window, revision=generation)
+    return found
