@@ -26,7 +26,7 @@ from device_plans import *
 from clientsdk import *
 from clientsdk.publishers.http import HttpPublisher
 from sotto.log.writer import LogReader, LogWriter, partitions
-import clientsdk, sqlite3, time
+import clientsdk, http.client, sqlite3, ssl, time
 os.chdir(sys.argv[3])
 # Only now: parts of the standard library would look for what only Windows has.
 sys.platform = "win32"

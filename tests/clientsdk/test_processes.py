@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 def test_processes_on_one_file_never_overspend_together(path):
     """Each counts what it was promised; the ledger holds them all, under the ceiling."""
     code = """
-client = device(metric("colour", "every", 1000), ceilings=Ceilings(300_000_000, 10**9))
+client = device(metric("colour", "every", 1000), ceilings=(300, 1000))
 outcomes = [str(client.record("colour", "a")) for _ in range(300)]
 client.close()
 print(outcomes.count("accepted"), *set(outcomes))
@@ -79,7 +79,7 @@ assert client.next_due() is None
 def test_a_ceiling_raised_elsewhere_ends_refusals_here(path):
     code = """
 here = device(metric("one"), metric("two"))
-device(metric("one"), ceilings=Ceilings(2_000_000, 10**9)).close()
+device(metric("one"), ceilings=(2, 1000)).close()
 assert here.record("one", "a") is Outcome.ACCEPTED
 assert here.record("two", "a") is Outcome.OVER_BUDGET
 wait(child(lambda: here.renew_consent()))
