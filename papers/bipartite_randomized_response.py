@@ -22,13 +22,16 @@ from mechanisms.chains.finite import FiniteChain, finite_chain
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.ordinal.brr import Windows, probabilities, strongest_draw
 from mechanisms.ordinal.sizes import (
-    Number,
     end_size,
     equidistant_size,
-    local_sizes,
-    loss_matrix,
+    exp_less,
     middle_floor,
 )
+
+#: Integers and fractions are taken exactly, floats as the binary numbers that they are.
+Number = int | float | Fraction
+#: What each value costs in place of each other: ``loss[x][y]`` for ``y`` in place of ``x``.
+Loss = Sequence[Sequence[Number]]
 
 
 class QualityLosses(NamedTuple):
@@ -61,27 +64,75 @@ class LossRatios(NamedTuple):
     overall_printed: float
 
 
-def windows_of(loss: Sequence[Sequence[Number]], size: int) -> Windows:
+def windows_of(loss: Loss, size: int) -> Windows:
     """Return the ``size`` nearest candidates of every value, of equally near ones the smaller."""
     return tuple(
         tuple(sorted(sorted(range(len(row)), key=lambda y: (row[y], y))[:size])) for row in loss
     )
 
 
-def loss_chain(
-    loss: Sequence[Sequence[Number]], epsilons: Sequence[float], size: int = 0
-) -> FiniteChain:
+def equidistant(points: int) -> Loss:
+    """Return the distances |x − y| of equidistant points."""
+    return tuple(tuple(abs(x - y) for y in range(points)) for x in range(points))
+
+
+def local_size(losses: Sequence[Number], epsilon: float | Fraction) -> int:
+    """Return how many candidates a single value, with these losses, would favour (Algorithm 1)."""
+    ordered = sorted(Fraction(loss) for loss in losses)
+    sums = [Fraction(0), *accumulate(ordered)]
+    size = len(ordered)
+
+    def falls(i: int) -> bool:
+        here = ordered[i - 1]
+        nearer = (i - 1) * here - sums[i - 1]
+        farther = sums[size] - sums[i] - (size - i) * here
+        return exp_less(epsilon, nearer, farther)
+
+    # Both sides are monotone in i: the first candidate that does not help ends the search.
+    low, high = 1, size + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if falls(middle) else (low, middle)
+    return low
+
+
+def local_sizes(loss: Loss, epsilon: float | Fraction) -> tuple[int, ...]:
+    """Return how many candidates every value would favour by itself (Algorithm 2, lines 1 to 8).
+
+    >>> loss = [[0, 1, 3, 4, 8], [1, 0, 2, 3, 7], [3, 2, 0, 1, 5], [4, 3, 1, 0, 4], [8, 7, 5, 4, 0]]
+    >>> local_sizes(loss, 1.0)
+    (2, 2, 2, 2, 1)
+    """
+    return tuple(local_size(row, epsilon) for row in loss)
+
+
+def equidistant_row(points: int, epsilon: float, value: int) -> list[float]:
+    """Return the law of the report of one of N = ``points`` equidistant values (Equation 7).
+
+    The size is :func:`~mechanisms.ordinal.sizes.equidistant_size`.
+    """
+    size = equidistant_size(points, epsilon)
+    high, low = probabilities(points, size, epsilon)
+    first = min(max(value - size // 2, 0), points - size)
+    return [high if first <= y < first + size else low for y in range(points)]
+
+
+def channel_rank(points: int, size: int) -> int:
+    """Return the rank of the channel of equidistant points: values at the ends share a window."""
+    return points - size + 1
+
+
+def loss_chain(loss: Loss, epsilons: Sequence[float], size: int = 0) -> FiniteChain:
     """Return the chain of bipartite randomized response for any loss (Algorithm 2).
 
     ``loss``, ``(N, N)`` with N in [2, 1024], is what each value costs in place of each other;
     epsilons rise, one a level. ``size`` candidates are favoured, in [1, N); by default the smallest
-    of :func:`~mechanisms.ordinal.sizes.local_sizes` at the last level. It costs at most the last
+    of :func:`local_sizes` at the last level. It costs at most the last
     epsilon, whatever the loss, which is public.
     """
-    checked = loss_matrix(loss)
     micros = tuple(map(to_micro, epsilons))
-    favoured = size or min(local_sizes(checked, Fraction(micros[-1], MICRO)))
-    return finite_chain(strongest_draw(windows_of(checked, favoured), micros[-1]), micros)
+    favoured = size or min(local_sizes(loss, Fraction(micros[-1], MICRO)))
+    return finite_chain(strongest_draw(windows_of(loss, favoured), micros[-1]), micros)
 
 
 def quality_losses(points: int, epsilon: float) -> QualityLosses:

@@ -11,16 +11,15 @@ P. Kairouz, S. Oh, P. Viswanath, "Extremal Mechanisms for Local Differential Pri
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from mechanisms.arrays import Floats
 from mechanisms.errors import ParameterError
-from mechanisms.ordinal.sizes import Number, check_epsilon, loss_matrix
+from papers.bipartite_randomized_response import Loss
 
 
-def optimal_channel(loss: Sequence[Sequence[Number]], epsilon: float) -> tuple[Floats, float]:
+def optimal_channel(loss: Loss, epsilon: float) -> tuple[Floats, float]:
     """Return the channel, ``(N, N)``, with the least mean loss of an epsilon, and that loss.
 
     ``loss``, ``(N, N)`` with N of at least 2, is what each value costs in place of each other; all
@@ -31,7 +30,7 @@ def optimal_channel(loss: Sequence[Sequence[Number]], epsilon: float) -> tuple[F
     becomes 0: outputs at the ends may be rare for all values, where that has to use all outputs
     alike. Channels that are best at two epsilons need not be related: there is no relaxation.
 
-    >>> from mechanisms.ordinal.sizes import equidistant
+    >>> from papers.bipartite_randomized_response import equidistant
     >>> channel, least = optimal_channel(equidistant(8), 0.5)
     >>> round(least, 3)
     1.878
@@ -39,8 +38,7 @@ def optimal_channel(loss: Sequence[Sequence[Number]], epsilon: float) -> tuple[F
     from scipy.optimize import linprog
     from scipy.sparse import bmat, csr_array, identity, kron
 
-    check_epsilon(epsilon)
-    costs = np.array([[float(entry) for entry in row] for row in loss_matrix(loss)]) / len(loss)
+    costs = np.array([[float(entry) for entry in row] for row in loss]) / len(loss)
     # An entry is c_y + (e^ε − 1) v_xy with 0 ≤ v_xy ≤ c_y. Rows sum to one if and only if the sum
     # of v is the same in all, w, and Σ c_y + (e^ε − 1) w = 1: in these terms small epsilons are no
     # worse conditioned than others. All are scaled for large ones.

@@ -24,11 +24,12 @@ from dataclasses import dataclass
 from math import exp, expm1, log, sqrt
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mechanisms.arrays import Bools, Floats
 from mechanisms.audit.cases import Case, Views
 from mechanisms.audit.guessing import score_key
-from mechanisms.estimators.variance import threshold_variance
+from mechanisms.estimators.variance import bit_means, share_variance
 from mechanisms.planner.comparison import bit_noise, check_epsilon
 from mechanisms.randomness import Source
 
@@ -149,6 +150,35 @@ class SubtractiveDithering(FloatMechanism):
         kept = generator.random(len(values)) < 1 / (1 + exp(-self.epsilon))
         bit: Floats = np.where((values + dither > 0) == kept, size, -size)
         return bit - dither
+
+
+def threshold_variance(p: float, q: float, values: ArrayLike, strata: int | None = None) -> float:
+    """Return the variance of the stratified mean of random thresholds, to leading order.
+
+    By default with as many equal strata as one likes. Then the variance is the noise of the answer,
+    plus half of E|X − X'|, less Var(X), at most noise plus 1/12.
+    """
+    x = np.sort(np.asarray(values, dtype=np.float64))
+    if strata is None:
+        ranks = 2 * np.arange(1, x.size + 1) - x.size - 1
+        between = float(ranks @ x) / x.size**2
+    else:
+        above = np.clip(x * strata - np.arange(strata)[:, None], 0.0, 1.0).mean(axis=1)
+        between = float((above * (1 - above)).mean())
+    return share_variance(p, q, float(x.mean())) + between - float(x.var())
+
+
+def sampled_bit_variance(p: float, q: float, values: ArrayLike, bits: int) -> float:
+    """Return the variance of the mean of sampled bits, stratified by bit, to leading order.
+
+    The noise of the answer, plus the sum of w π (1 − π) over the bits, w being their weights and
+    π their means, less Var(X).
+    """
+    x = np.asarray(values, dtype=np.float64)
+    means = bit_means(x, bits)
+    weights = np.exp2(np.arange(bits - 1, -1, -1)) / (2.0**bits - 1)
+    between = float(weights @ (means * (1 - means)))
+    return share_variance(p, q, float(x.mean())) + between - float(x.var())
 
 
 def random_threshold_variance(xs: Sequence[float], epsilon: float) -> float:

@@ -125,6 +125,11 @@ def deck_variance(design: Design, size: int, share: Number, n: int, population: 
     return sampling + design.noise(0) / n * drawn / (size - 1)
 
 
+def sample_size(design: Design, share: Number, variance: Number) -> int:
+    """Return the smallest census of a full deck a respondent with variance at most as given."""
+    return ceil_fraction(design.noise(share) / rational(variance, "variance"))
+
+
 def census_size(design: Design, share: Number, variance: Number) -> int:
     """Return the smallest n with variance at most as given, for M = N = n cards."""
     target, true = rational(variance, "variance"), yes_share(share)
@@ -160,8 +165,8 @@ def sample_size_table(
     """
     cards = [christofides_of(epsilon, middle) for epsilon in EPSILONS]
     return {
-        "warner": tuple(warner_of(e).sample_size(share, variance) for e in EPSILONS),
-        "christofides": tuple(design.sample_size(share, variance) for design in cards),
+        "warner": tuple(sample_size(warner_of(e), share, variance) for e in EPSILONS),
+        "christofides": tuple(sample_size(design, share, variance) for design in cards),
         "improved": tuple(census_size(design, share, variance) for design in cards),
     }
 

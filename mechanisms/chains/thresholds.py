@@ -112,14 +112,6 @@ def rounded(rows: Sequence[Sequence[Fraction]], micro: int) -> FiniteDraw:
     return draw
 
 
-def to_grains(row: Sequence[Fraction]) -> Row:
-    """Round a single distribution to integers that sum to 2**64; zeros stay zeros."""
-    fine = tuple(_fine(entry) for entry in row)
-    if not (fine and min(fine) >= 0 and _FINE - len(fine) <= sum(fine) <= _FINE):
-        raise ParameterError("a row must be a distribution")
-    return _round(fine, [entry > 0 for entry in fine], 0)
-
-
 def _fine(entry: Fraction) -> int:
     return entry.numerator * _FINE // entry.denominator
 

@@ -28,50 +28,6 @@ def share_variance(p: float, q: float, share: float) -> float:
     return (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
 
 
-def one_bit_variance(p: float, q: float, value: float) -> float:
-    """Return the variance of one-bit response to a number (Duchi, Jordan, Wainwright).
-
-    It is that of a random threshold and of a sampled bit too, if they are not stratified.
-
-    >>> one_bit_variance(0.75, 0.25, 0.5)
-    1.0
-    """
-    return share_variance(p, q, value) + value * (1 - value)
-
-
-def threshold_variance(p: float, q: float, values: ArrayLike, strata: int | None = None) -> float:
-    """Return the variance of the stratified mean of random thresholds, to leading order.
-
-    By default with as many equal strata as one likes. Then the variance is the noise of the answer,
-    plus half of E|X − X'|, less Var(X), at most noise plus 1/12.
-    """
-    import numpy as np
-
-    x = np.sort(np.asarray(values, dtype=np.float64))
-    if strata is None:
-        ranks = 2 * np.arange(1, x.size + 1) - x.size - 1
-        between = float(ranks @ x) / x.size**2
-    else:
-        above = np.clip(x * strata - np.arange(strata)[:, None], 0.0, 1.0).mean(axis=1)
-        between = float((above * (1 - above)).mean())
-    return share_variance(p, q, float(x.mean())) + between - float(x.var())
-
-
-def sampled_bit_variance(p: float, q: float, values: ArrayLike, bits: int) -> float:
-    """Return the variance of the mean of sampled bits, stratified by bit, to leading order.
-
-    The noise of the answer, plus the sum of w π (1 − π) over the bits, w being their weights and
-    π their means, less Var(X).
-    """
-    import numpy as np
-
-    x = np.asarray(values, dtype=np.float64)
-    means = bit_means(x, bits)
-    weights = np.exp2(np.arange(bits - 1, -1, -1)) / (2.0**bits - 1)
-    between = float(weights @ (means * (1 - means)))
-    return share_variance(p, q, float(x.mean())) + between - float(x.var())
-
-
 def split_bits_variance(pairs: Sequence[tuple[float, float]], values: ArrayLike) -> float:
     """Return the variance of the mean of split bits, ``pairs`` being (p, q) of each bit.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mechanisms.arrays import ArrayLike, Floats, Ints
 from mechanisms.base import Epsilon
-from mechanisms.category.oracle import CategoryMechanism, category
+from mechanisms.category.oracle import CategoryMechanism
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain
 from mechanisms.chains.thresholds import MAX_SYMBOLS
 from mechanisms.errors import ParameterError
@@ -172,24 +172,6 @@ def probabilities(points: int, size: int, epsilon: float) -> tuple[float, float]
     rest = math.exp(-epsilon)
     whole = size + (points - size) * rest
     return 1 / whole, rest / whole
-
-
-def equidistant_row(points: int, epsilon: float, value: int) -> list[float]:
-    """Return the law of the report of one of N = ``points`` equidistant values (Equation 7).
-
-    Epsilon lies in (0, 700]; the size is :func:`~mechanisms.ordinal.sizes.equidistant_size`.
-    """
-    category(value, points)
-    size = equidistant_size(points, epsilon)
-    high, low = probabilities(points, size, epsilon)
-    first = min(max(value - size // 2, 0), points - size)
-    return [high if first <= y < first + size else low for y in range(points)]
-
-
-def channel_rank(points: int, size: int) -> int:
-    """Return the rank of the channel of equidistant points: values at the ends share a window."""
-    _check_size(points, size)
-    return points - size + 1
 
 
 def strongest_draw(windows: Windows, micro: int, missing: bool = False) -> FiniteDraw:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
-from math import exp, expm1, isfinite, log1p
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
@@ -286,20 +286,3 @@ class Rappor(Mechanism):
 
     def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
         return [b"%016x" % source.bits(64) for _ in range(count)]
-
-
-def differing_bits_epsilon(differing: int, f: float) -> float:
-    """Return the epsilon of filters that differ in so many bits (at most 2 h), f as in RAPPOR."""
-    if not 0 < f < 1:
-        raise ParameterError(f"f must lie in (0, 1), not {f}")
-    return differing * log1p(2 * (1 - f) / f)
-
-
-def expected_differing_bits(bits: int, hashes: int) -> float:
-    """Return how many bits differ on average between the filters of two strings."""
-    if not (bits >= 1 and hashes >= 0):
-        raise ParameterError(f"bits must be positive and hashes not negative: {bits}, {hashes}")
-    if bits == 1:
-        return 0.0
-    exponent = hashes * log1p(-1 / bits)
-    return 2 * bits * exp(exponent) * -expm1(exponent)

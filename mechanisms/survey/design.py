@@ -89,28 +89,6 @@ class Design:
         """Return the exact variance with ``n`` of a ``population``, drawn without replacement."""
         return sampling_variance(yes_share(share), n, population) + self.noise(share) / n
 
-    def sample_size(self, share: Number, variance: Number, population: int | None = None) -> int:
-        """Return the smallest sample whose estimate has at most a given, positive variance.
-
-        ``share`` is the true share of yes; for a design whose noise depends on it, or a sample that
-        is no census, the worst one if it is not known. Without a ``population`` the sample is a
-        census; ``ParameterError`` where not even everyone is enough.
-        """
-        target = rational(variance, "variance")
-        if not target > 0:
-            raise ParameterError(f"variance must be positive, not {variance}")
-        noise = self.noise(share)
-        if population is None or population == 1:
-            least = max(1, ceil_fraction(noise / target))
-        else:
-            spread = yes_share(share) * (1 - yes_share(share)) / (population - 1)
-            least = max(1, ceil_fraction((spread * population + noise) / (target + spread)))
-        if population is not None and least > population:
-            raise ParameterError(
-                f"a population of {population} is too small for a variance of {float(target):g}"
-            )
-        return least
-
     @property
     def contribution(self) -> Contribution:
         """What the answers contribute to the share of yes."""
@@ -206,12 +184,6 @@ def cards_of(epsilon: Number, middle: Number, total: int = 1_000_000) -> tuple[i
     if not few < many <= total - few:
         raise ParameterError(f"total must be larger for an epsilon of {float(epsilon):g}")
     return few, total - few - many, many
-
-
-def cards_epsilon(cards: Sequence[Number]) -> float:
-    """Return the loss of an answer (Theorem 5.4), the largest |ln(p_k / p_{L+1−k})|."""
-    weights = [rational(weight, "cards") for weight in cards]
-    return max(log_ratio(one, other) for one, other in zip(weights, weights[::-1], strict=True))
 
 
 def estimate_share(parts: Sequence[Contribution], counts: Sequence[Sequence[int]]) -> Estimate:

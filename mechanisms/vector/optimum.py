@@ -23,25 +23,6 @@ def answer_noise(epsilon: float) -> float:
     return math.exp(-epsilon) / math.expm1(-epsilon) ** 2
 
 
-def push_variance(value: float, epsilon: float) -> float:
-    """Return the variance C² − x² of one sampled bit of x in [-1, 1], C = (e^ε+1)/(e^ε−1).
-
-    A bit is sampled with its share of the range, which is optimal in the worst case; the debiased
-    answer then has exactly the law of one-bit response (Duchi et al.).
-    """
-    return k_push_variance(value, epsilon, 1)
-
-
-def k_push_variance(value: float, epsilon: float, draws: int) -> float:
-    """Return the variance (C(ε/k)² − x²)/k of ``draws`` = k bits sampled independently."""
-    if not -1 <= value <= 1:
-        raise ParameterError(f"value must lie in [-1, 1], not {value}")
-    if not draws >= 1:
-        raise ParameterError(f"draws must be at least 1, not {draws}")
-    # C² = 1 + 4 f, and 1 − x² without cancellation.
-    return (4 * answer_noise(epsilon / draws) + (1 - value) * (1 + value)) / draws
-
-
 def sampled_vector_variance(
     dimensions: int, sampled: int, epsilon: float, spread: float = UNIFORM_SPREAD
 ) -> float:

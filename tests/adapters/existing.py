@@ -9,7 +9,6 @@ from typing import Any
 from mechanisms.channel import Channel
 from mechanisms.errors import UnrelatedLevelsError
 from mechanisms.planner.comparison import bit_noise, noisy_sampling_epsilon
-from mechanisms.string.rappor import differing_bits_epsilon, expected_differing_bits
 from papers.gradual_release.channels import forward_kernel
 from papers.gradual_release.formulas import (
     bit_degradation,
@@ -23,6 +22,7 @@ from papers.gradual_release.formulas import (
     response_shares,
 )
 from papers.gradual_release.noisy_sampling import noisy_sampling_variance
+from papers.rappor import differing_bits_epsilon, expected_differing_bits
 
 Inputs = dict[str, Any]
 

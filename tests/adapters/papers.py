@@ -8,10 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from mechanisms.number.split_bits import exact_weights, split_epsilon
-from mechanisms.ordinal.brr import channel_rank, equidistant_row
-from mechanisms.ordinal.sizes import equidistant_size, local_sizes
-from mechanisms.survey.design import Design, cards_epsilon, christofides, simmons, warner
-from mechanisms.vector.optimum import answer_noise, k_push_variance, push_variance
+from mechanisms.ordinal.sizes import equidistant_size
+from mechanisms.survey.design import Design, christofides, simmons, warner
+from mechanisms.vector.optimum import answer_noise
 from papers import bipartite_randomized_response as bipartite
 from papers import bitrand, float_numbers
 from papers.exponential_randomized_response import (
@@ -56,7 +55,7 @@ def brr_m(given: Inputs) -> dict[str, int]:
 
 
 def brr_general(given: Inputs) -> dict[str, object]:
-    sizes = local_sizes(given["loss"], given["eps"])
+    sizes = bipartite.local_sizes(given["loss"], given["eps"])
     return {"m": min(sizes), "m_local": list(sizes)}
 
 
@@ -116,15 +115,15 @@ def var_simmons(given: Inputs) -> dict[str, float]:
 ADAPTERS: dict[str, Callable[[Inputs], object]] = {
     "frr": frr,
     "label_rr": lambda i: dict(zip("pq", bitrand.label_keeping(i["eps"], i["C"]), strict=True)),
-    "push_var": lambda i: push_variance(i["x"], i["eps"]),
-    "kpush_var": lambda i: k_push_variance(i["x"], i["eps"], i["k"]),
+    "push_var": lambda i: float_numbers.Duchi(i["eps"]).variance(i["x"]),
+    "kpush_var": lambda i: float_numbers.Duchi(i["eps"] / i["k"]).variance(i["x"]) / i["k"],
     "split_alloc": split_alloc,
     "mean_var": lambda i: {name: kind(i["eps"]).variance(i["x"]) for name, kind in MEANS.items()},
     "thr_var": lambda i: float_numbers.random_threshold_variance(i["xs"], i["eps"]),
     "brr_m": brr_m,
     "brr_general": brr_general,
-    "brr_row": lambda i: equidistant_row(i["N"], i["eps"], i["k"] - 1),
-    "brr_rank": lambda i: channel_rank(i["N"], equidistant_size(i["N"], i["eps"])),
+    "brr_row": lambda i: bipartite.equidistant_row(i["N"], i["eps"], i["k"] - 1),
+    "brr_rank": lambda i: bipartite.channel_rank(i["N"], equidistant_size(i["N"], i["eps"])),
     "qloss": qloss,
     "thm2": thm2,
     "thm3": thm3,
@@ -140,7 +139,7 @@ ADAPTERS: dict[str, Callable[[Inputs], object]] = {
     "var_simmons": var_simmons,
     "var_chr": lambda i: float(cards(i).variance(*people(i))),
     "var_imp": lambda i: float(deck_variance(cards(i), int(i["M_deck"]), *people(i))),
-    "eps_chr": lambda i: cards_epsilon(list(map(Fraction, i["p"]))),
+    "eps_chr": lambda i: cards(i).epsilon,
     "eps_deck": lambda i: deck_epsilon(i["counts"], i["n"]),
     "chr_estimate": lambda i: cards(i).estimate(i["reports"]).value,
 }

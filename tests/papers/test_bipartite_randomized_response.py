@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from fractions import Fraction
 
@@ -10,16 +11,20 @@ import numpy as np
 import pytest
 
 from mechanisms.errors import ParameterError
-from mechanisms.exact import exp_micro
+from mechanisms.exact import exp_bounds, exp_micro
 from mechanisms.ordinal.brr import (
     BipartiteRandomizedResponse,
     Windows,
     equidistant_windows,
     probabilities,
 )
-from mechanisms.ordinal.sizes import Loss, equidistant_size, local_sizes
+from mechanisms.ordinal.sizes import equidistant_size
 from papers.bipartite_randomized_response import (
+    Loss,
+    Number,
+    equidistant,
     keep_probability,
+    local_sizes,
     loss_chain,
     printed_size,
     quality_losses,
@@ -120,3 +125,33 @@ def test_any_loss_costs_at_most_its_epsilon_and_favours_the_nearest(loss: Loss, 
         for row, window in zip(channel.rows, windows_of(loss, favoured), strict=True):
             nearest = sorted(range(len(row)), key=lambda y: -row[y])[:favoured]
             assert sorted(nearest) == list(window)
+
+
+def algorithm_two(losses: tuple[Number, ...], epsilon: float) -> int:
+    """Algorithm 1, literally: the sign of the derivative candidate by candidate."""
+    ordered = sorted(map(Fraction, losses))
+    bounds = exp_bounds(Fraction(epsilon))
+    high = (bounds[0] + bounds[1]) / 2
+    weights = [high] + [Fraction(1)] * (len(ordered) - 1)
+    size = 1
+    for i in range(1, len(ordered)):
+        slope = sum((ordered[i] - ordered[j]) * weights[j] for j in range(len(ordered)))
+        if not slope < 0:
+            break
+        weights[i] = high
+        size = i + 1
+    return size
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 0.05, 0.7, 1.0, 2.5, 6.0])
+def test_the_search_is_algorithm_two(epsilon: float) -> None:
+    rng = random.Random(4)
+    places = [(rng.random(), rng.random()) for _ in range(12)]
+    losses = [
+        equidistant(9),
+        equidistant(16),
+        tuple(tuple(math.dist(x, y) for y in places) for x in places),
+        tuple(tuple(rng.randint(0, 4) * (x != y) for y in range(8)) for x in range(8)),
+    ]
+    for loss in losses:
+        assert local_sizes(loss, epsilon) == tuple(algorithm_two(row, epsilon) for row in loss)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mechanisms.ordinal.brr import probabilities
-from mechanisms.ordinal.sizes import Loss, equidistant, equidistant_size
-from papers.bipartite_randomized_response import bipartite_loss
+from mechanisms.ordinal.sizes import equidistant_size
+from papers.bipartite_randomized_response import Loss, bipartite_loss, equidistant
 from papers.extremal_mechanisms import optimal_channel
 
 

@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 from statistical import check_normal, check_variance
 
 from mechanisms.errors import ParameterError
+from mechanisms.estimators.variance import share_variance
 from mechanisms.exact import exp_bounds
 from mechanisms.planner.comparison import bit_noise
 from papers.float_numbers import (
@@ -20,6 +21,8 @@ from papers.float_numbers import (
     Laplace,
     Piecewise,
     SubtractiveDithering,
+    sampled_bit_variance,
+    threshold_variance,
 )
 
 SEED = 20261123
@@ -88,3 +91,34 @@ def test_variances(original: type, epsilon: float) -> None:
         stated, label = mechanism.variance(x) / 100, f"{mechanism} {x} seed {SEED}"
         check_normal(drawn.mean(), x, (stated / 1000) ** 0.5, label=label)
         check_variance(drawn, stated, label=label)
+
+
+def one_bit(p: float, q: float, value: float) -> float:
+    """The variance of one-bit response to a number in [0, 1], not stratified."""
+    return share_variance(p, q, value) + value * (1 - value)
+
+
+def test_threshold_is_never_worse_than_one_bit_and_uniform_data_are_worst() -> None:
+    rng = np.random.default_rng(3)
+    pair = (0.75, 0.25)
+    uniform = threshold_variance(*pair, (np.arange(1000) + 0.5) / 1000)
+    assert uniform == pytest.approx(share_variance(*pair, 0.5) + 1 / 12, abs=1e-4)
+    for values in (rng.beta(2, 20, 500), rng.beta(0.2, 0.3, 500), np.repeat([0.0, 0.3, 1.0], 9)):
+        stratified = threshold_variance(*pair, values)
+        assert stratified <= uniform + 1e-3
+        assert stratified <= np.mean([one_bit(*pair, x) for x in values]) + 1e-12
+
+
+def test_many_strata_are_the_limit() -> None:
+    pair, values = (0.75, 0.25), np.random.default_rng(6).beta(2, 5, 400)
+    limit = threshold_variance(*pair, values)
+    by_strata = [threshold_variance(*pair, values, strata=2**k) for k in range(11)]
+    assert by_strata == sorted(by_strata, reverse=True)
+    assert by_strata[0] == pytest.approx(one_bit(*pair, values.mean()) - values.var())
+    assert by_strata[-1] == pytest.approx(limit, rel=1e-5)
+
+
+def test_sampled_bits_are_between() -> None:
+    pair, values = (0.9, 0.1), np.random.default_rng(4).beta(2, 5, 500)
+    plain = np.mean([one_bit(*pair, x) for x in values])
+    assert share_variance(*pair, 0.5) < sampled_bit_variance(*pair, values, 8) <= plain + 1e-12

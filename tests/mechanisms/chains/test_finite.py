@@ -13,7 +13,6 @@ from small import LADDERS, chain_law, level_law
 
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain, rounded
 from mechanisms.chains.symbols import SymbolDraw, symbol_chain
-from mechanisms.chains.thresholds import to_grains
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import exp_micro, loss_micro
 from mechanisms.testing import SeededSource
@@ -70,10 +69,15 @@ def boundaries(step: FiniteDraw | SymbolDraw, symbol: int) -> list[int]:
     return [step.keep + k * step.other for k in range(step.size)]
 
 
+def grains(row: list[Fraction]) -> tuple[int, ...]:
+    below = [int(entry / sum(row) * G) for entry in row[1:]]
+    return G - sum(below), *below
+
+
 def mixed_steps(size: int, seed: int) -> list[FiniteDraw]:
     rng = random.Random(seed)
     rows = [[Fraction(rng.randint(0, 9) + 20 * (i == o)) for o in range(size)] for i in range(size)]
-    return [FiniteDraw(tuple(to_grains([e / sum(row) for e in row]) for row in rows))]
+    return [FiniteDraw(tuple(grains(row) for row in rows))]
 
 
 def chains() -> dict[str, FiniteChain]:
@@ -220,9 +224,3 @@ def test_a_matrix_is_worked_out_once_and_belongs_to_the_chain() -> None:
     for level in (-1, 3):
         with pytest.raises(ParameterError, match="level"):
             chain.matrix(level)
-
-
-def test_the_largest_remainders_are_rounded_up() -> None:
-    third, grains = Fraction(1, 3), 2**64
-    assert to_grains([third, 2 * third]) == (grains // 3, grains - grains // 3)
-    assert to_grains([2 * third, third]) == (grains - grains // 3, grains // 3)

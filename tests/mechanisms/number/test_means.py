@@ -15,14 +15,13 @@ from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS
 from mechanisms.estimators.variance import (
     bit_means,
-    sampled_bit_variance,
     split_bits_variance,
-    threshold_variance,
 )
 from mechanisms.number.answers import NumericEstimates
 from mechanisms.number.laws import contributions, matrix
 from mechanisms.registry import build
 from mechanisms.testing import SeededSource
+from papers.float_numbers import sampled_bit_variance, threshold_variance
 
 SEED = 20241102
 RNG = np.random.default_rng(SEED)

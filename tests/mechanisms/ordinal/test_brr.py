@@ -13,14 +13,13 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro
 from mechanisms.ordinal.brr import (
     BipartiteRandomizedResponse,
-    channel_rank,
-    equidistant_row,
     equidistant_windows,
     probabilities,
     strongest_draw,
 )
 from mechanisms.ordinal.sizes import equidistant_size
 from mechanisms.registry import build
+from papers.bipartite_randomized_response import channel_rank, equidistant_row
 
 NAMES = ("domain_size", "subset_size", "missing")
 LADDER = (500_000, 1_000_000, 2_000_000)

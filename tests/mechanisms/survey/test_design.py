@@ -11,7 +11,6 @@ import pytest
 from mechanisms.errors import ParameterError
 from mechanisms.survey.design import (
     Design,
-    cards_epsilon,
     cards_of,
     christofides,
     christofides_of,
@@ -86,36 +85,16 @@ def test_middle_cards_only_add_variance() -> None:
         assert math.isclose(noises[0], warner_of(epsilon).noise(0), rel_tol=1e-14)
 
 
-@every_design
-@pytest.mark.parametrize("population", [None, 1, 2, 50, 10**7])
-@pytest.mark.parametrize("variance", [Fraction(1, 3), Fraction(1, 10**4), 40])
-def test_sample_sizes_are_the_smallest(
-    design: Design, population: int | None, variance: Fraction
-) -> None:
-    share = Fraction(1, 10)
-    try:
-        least = design.sample_size(share, variance, population)
-    except ParameterError:
-        assert population is not None
-        assert design.variance(share, population, population) > variance
-        return
-    assert design.variance(share, least, population or least) <= variance
-    if least > 1:
-        assert design.variance(share, least - 1, population or least - 1) > variance
-
-
 def test_cards_reach_an_epsilon_from_below() -> None:
     for epsilon in (0.05, 0.4, 1.0, 3.0, 8.0):
         cards = cards_of(epsilon, 0.02)
         assert sum(cards) == 1_000_000
-        assert epsilon - 1e-3 * epsilon <= cards_epsilon(cards) <= epsilon
+        assert epsilon - 1e-3 * epsilon <= christofides(cards).epsilon <= epsilon
     with pytest.raises(ParameterError, match="total"):
         cards_of(20.0, 0.01)
 
 
 def test_losses_of_cards_that_cannot_be_covered() -> None:
-    assert cards_epsilon((0, 1, 3)) == math.inf
-    assert cards_epsilon((0, 1, 2, 0)) == pytest.approx(math.log(2))
     assert christofides((0, 1, 3)).epsilon == math.inf
     with pytest.raises(ParameterError):
         _ = christofides((0, 1, 3)).certified
@@ -135,9 +114,6 @@ def test_parameters_outside_their_range_are_refused() -> None:
     for share, n, population in ((-0.1, 5, 9), (math.nan, 5, 9), (0.1, 0, 9), (0.1, 10, 9)):
         with pytest.raises(ParameterError):
             design.variance(share, n, population)
-    for variance in (0, -1, math.nan):
-        with pytest.raises(ParameterError, match="variance"):
-            design.sample_size(0.1, variance)
     for epsilon in (0, math.nan, 1001):
         with pytest.raises(ParameterError, match="epsilon"):
             warner_of(epsilon)
