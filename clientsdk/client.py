@@ -6,21 +6,12 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from clientsdk import diagnostics, disabled
-from clientsdk.clock import EARLIEST, if_known, plausible
-from clientsdk.consent import ConsentKeeper
+from clientsdk.clock import EARLIEST, plausible
 from clientsdk.diagnostics import drop_locals
-from clientsdk.ledger import Consent, Ledger, read_file
-from clientsdk.outcomes import FlushResult, Outcome
-from clientsdk.publishers import MemoryPublisher, Publisher
-from clientsdk.recorder import Recorder
-from clientsdk.sending.outgoing import Outgoing
-from clientsdk.sending.sender import Sender, bare
-from clientsdk.sending.tasks import run_in_thread
+from clientsdk.outcomes import Consent, FlushResult, Outcome
 from clientsdk.settings import (
-    ClientOptions,
     Forgetful,
     Quota,
     Settings,
@@ -30,26 +21,35 @@ from clientsdk.settings import (
     checked_time,
     configured,
     read_plan,
-    warn_if_nothing_fits,
     warn_that_it_forgets,
 )
 from clientsdk.stats import Stats, Tally
-from clientsdk.store.recovery import open_store
-from clientsdk.store.store import Store
-from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
 from sotto.errors import SottoError, ValueTypeError, seconds_of
 from sotto.plan.compiled import Ceilings, CompiledPlan
 from sotto.plan.segments import given_segments
-from sotto.wire.signatures import require_signatures
 
+# What records and sends is imported when a client first needs it: a client that is switched off
+# costs the run of a tool a quarter of what another one does. So do the modules that every client
+# imports without typing: type checkers take any TYPE_CHECKING for true.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
+    from typing import Any, Literal, Self, Unpack
 
+    from clientsdk.ledger import Ledger
     from clientsdk.preview import Preview
+    from clientsdk.publishers import Publisher
+    from clientsdk.sending.parts import Opening
+    from clientsdk.sending.worker import Worker
+    from clientsdk.settings import ClientOptions
+    from clientsdk.store.store import Store
+    from mechanisms.randomness import Source
 
 #: As a name of a module it is found sooner than as one of an Enum.
 NO_CONSENT = Outcome.NO_CONSENT
+#: What :meth:`Client._open` makes.
+_PARTS = ("_store", "_recorder", "_consent", "_outgoing")
 
 
 class Client:
@@ -134,7 +134,8 @@ class Client:
 
     #: Before which reading of the clock it cannot be right (ms).
     _earliest = EARLIEST
-    _kind_of_store: type[Store] = Store
+    #: None for the store of :mod:`clientsdk.store`.
+    _kind_of_store: type[Store] | None = None
     _own_publisher: Publisher | None = None
     #: Whether the device is nobody's, so that no wish of a person's and no CI switches it off.
     _simulated = False
@@ -153,18 +154,21 @@ class Client:
         expect: str | None = None,
         segments: Mapping[str, str | None] | None = None,
     ) -> None:
-        plan = read_plan(plan, expect)
-        given = given_segments(plan.segments, {} if segments is None else segments)
-        if plan.signed:
-            require_signatures()
-        sink = checked_publisher(publisher)
         settings = configured(
             settings, simulated=self._simulated, background=background, quota=quota
         )
+        plan = read_plan(plan, expect, honoured=not settings.disabled)
+        given = given_segments(plan.segments, {} if segments is None else segments)
+        if plan.signed:
+            from sotto.wire.signatures import require_signatures
+
+            require_signatures()
+        sink = checked_publisher(publisher)
         pinned = settings.pinned(plan, ceilings)
         self._set_up(plan, settings, checked_clock(clock), pinned, checked_path(state), sink)
         self._own_publisher = None if sink is publisher else sink
-        self._recorder.segments = given
+        if not settings.disabled:
+            self._recorder.segments = given
 
     def _set_up(
         self,
@@ -181,29 +185,60 @@ class Client:
             diagnostics.set_level(settings.log)
         self._clock, self._now = clock, plausible(clock, self._earliest)
         self._metrics = {metric.name: metric for metric in plan.metrics}
-        source, quota = self._source(), settings.quota
-        if settings.disabled:
-            path = None
-        elif path is None:
-            self._warn_that_it_forgets()
-        known, kind = if_known(self._now), self._kind_of_store
-        self._store = store = open_store(path, plan, ceilings, known, source, quota, kind)
-        self._refusals = store.refusals
+        self._tally = Tally(self._metrics)
+        self._outcomes = self._tally.outcomes
+        self._worker: Worker | None = None
+        self._to_open = ceilings, publisher
         if settings.disabled:
             why = why or disabled.switched_off(settings, simulated=self._simulated)
             self._refusals = disabled.refusals(plan, Outcome.DISABLED)
-        else:
-            warn_if_nothing_fits(plan, store.ceilings)
-        self._recorder = Recorder(store, plan, source)
-        counter, now, file = self._recorder.counter, self._now, self._file
-        self._consent = ConsentKeeper(store, plan, settings, counter, now, file, source)
-        self._tally = Tally(self._metrics)
-        self._outcomes = self._tally.outcomes
         self._errors = disabled.ErrorPolicy(self._tally, why)
-        sender = Sender(store, publisher, quota.age_ms)
-        self._outgoing = Outgoing(store, sender, counter, self._consent, self._tally, now)
-        background = settings.background and not settings.disabled
-        self._worker = self._outgoing.in_background(plan.resolution) if background else None
+        if settings.disabled:
+            # Most never need what is opened: :meth:`__getattr__`.
+            return
+        if path is None:
+            self._warn_that_it_forgets()
+        self._open()
+        self._refusals = self._store.refusals
+        if settings.background:
+            self._worker = self._outgoing.in_background(plan.resolution)
+
+    def _open(self) -> None:
+        from clientsdk.sending.parts import open_parts
+
+        parts = open_parts(self._opening())
+        self._store, self._recorder, self._consent, self._outgoing = parts
+
+    def _opening(self) -> Opening:
+        from clientsdk.sending.parts import Opening
+
+        return Opening(
+            self.plan,
+            self.settings,
+            self._file,
+            *self._to_open,
+            self._now,
+            self._source(),
+            self._tally,
+            self._kind_of_store,
+        )
+
+    @property
+    def _is_open(self) -> bool:
+        return "_store" in vars(self)
+
+    def __getattr__(self, name: str) -> Any:
+        """Make what a client that is switched off works with when that is needed, in memory."""
+        if name not in _PARTS or "_to_open" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if name == "_consent" and self.settings.disabled:
+            from clientsdk.sending.parts import consent_of
+
+            # A withdrawal is noted also where no store can be made.
+            self._consent = consent_of(self._opening())
+        else:
+            self._open()
+        return vars(self)[name]
 
     @staticmethod
     def open(
@@ -225,7 +260,7 @@ class Client:
         """
         raises = disabled.raises(on_error)
         try:
-            disabled.check_options(options)
+            disabled.check_options(options, Client.__init__.__kwdefaults__ or ())
             client = Client(plan, state=state, publisher=publisher, **options)
         except Exception as error:
             if raises:
@@ -240,10 +275,15 @@ class Client:
         diagnostics.warn("disabled", text, reason)
         known, path = disabled.plan_if_readable(plan), disabled.path_if_usable(state)
         off = Settings(disabled=True)
+        from clientsdk.publishers import MemoryPublisher
+
         self._set_up(known, off, now_ms, known.ceilings, path, MemoryPublisher(), reason)
-        self._consent.file_unknown = path is None and state is not Forgetful.NO_LIFETIME_BOUND
+        if path is None and state is not Forgetful.NO_LIFETIME_BOUND:
+            self._consent.file_unknown = True
 
     def _source(self) -> Source:
+        from mechanisms.randomness import SystemSource
+
         return SystemSource()
 
     def _warn_that_it_forgets(self) -> None:
@@ -335,6 +375,8 @@ class Client:
         Where the kill switch is on no file is read, and it is ``NEVER_GIVEN``. Raises StoreError if
         the store cannot be read.
         """
+        if self.settings.disabled:
+            return Consent.NEVER_GIVEN
         return self._errors.attempt(self._consent.read, lambda error: Consent.NEVER_GIVEN)
 
     @property
@@ -345,10 +387,10 @@ class Client:
     @property
     def group_consent(self) -> dict[str, Consent]:
         """What the person has said of each of the plan's groups; errors are as of ``consent``."""
-        groups = [name for name, _ in self.plan.groups]
-        return self._errors.attempt(
-            self._consent.groups, lambda error: dict.fromkeys(groups, Consent.NEVER_GIVEN)
-        )
+        nothing = dict.fromkeys((name for name, _ in self.plan.groups), Consent.NEVER_GIVEN)
+        if self.settings.disabled:
+            return nothing
+        return self._errors.attempt(self._consent.groups, lambda error: nothing)
 
     def give_consent(self, *, groups: Iterable[str] | None = None, again: bool = False) -> bool:
         """Write down that the person agrees, and return whether what was asked for is given now.
@@ -434,15 +476,23 @@ class Client:
         timeout = self.settings.flush_timeout if timeout is None else timeout
         wait = None if timeout is None else seconds_of("timeout", timeout)
         if self.settings.disabled:
-            self._consent.withdraw_if_owed()
+            self._withdraw_if_owed()
             return FlushResult(0, 0)
+        from clientsdk.sending.sender import bare
+
         return self._errors.attempt(
             lambda: self._outgoing.flush_within(wait),
             lambda error: FlushResult(0, 0, error=bare(error)),
         )
 
+    def _withdraw_if_owed(self) -> None:
+        if "_consent" in vars(self):
+            self._consent.withdraw_if_owed()
+
     async def aflush(self, timeout: float | timedelta | None = None) -> FlushResult:
         """Do what :meth:`flush` does, while the event loop of asyncio goes on."""
+        from clientsdk.sending.tasks import run_in_thread
+
         return await run_in_thread(lambda: self.flush(timeout))
 
     def close(self, timeout: float | timedelta | None = None) -> FlushResult:
@@ -457,8 +507,10 @@ class Client:
         """
         timeout = self.settings.close_timeout if timeout is None else timeout
         wait = seconds_of("timeout", timeout)
-        self._consent.withdraw_if_owed()
+        self._withdraw_if_owed()
         try:
+            if not self._is_open:
+                return FlushResult(0, 0)
             return self._outgoing.close(self._worker, wait)
         finally:
             if self._own_publisher is not None:
@@ -466,6 +518,8 @@ class Client:
 
     async def aclose(self, timeout: float | timedelta | None = None) -> FlushResult:
         """Do what :meth:`close` does, while the event loop of asyncio goes on."""
+        from clientsdk.sending.tasks import run_in_thread
+
         return await run_in_thread(lambda: self.close(timeout))
 
     def __enter__(self) -> Self:
@@ -498,6 +552,8 @@ class Client:
         """
         self._errors.refuse_if_switched_off("the ledger cannot be read")
         if self.settings.disabled and self._file is not None and os.path.exists(self._file):
+            from clientsdk.ledger import read_file
+
             return read_file(self._file)
         self._outgoing.settle(self._now())
         return self._store.ledger()
@@ -507,7 +563,8 @@ class Client:
 
         It raises nothing. :mod:`clientsdk.prometheus` exposes the same to Prometheus.
         """
-        return self._tally.stats(self._outgoing.totals(), self._errors.why)
+        waits = self._outgoing.totals() if self._is_open else (0, 0, 0)
+        return self._tally.stats(waits, self._errors.why)
 
     def preview(self, at: float | datetime | None = None) -> Preview:
         """Return exactly what would be sent, byte for byte, if nothing more were recorded.

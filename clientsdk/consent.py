@@ -7,15 +7,17 @@ import os
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from sqlite3 import Connection
+from typing import cast
 
 from clientsdk import diagnostics
 from clientsdk.clock import if_known
 from clientsdk.disabled import NO_PLAN
 from clientsdk.item_counter import ItemCounter
-from clientsdk.ledger import Consent
-from clientsdk.settings import GivenCeilings, Settings, checked_ceilings, warn_if_nothing_fits
+from clientsdk.outcomes import Consent
+from clientsdk.settings import GivenCeilings, Settings, checked_ceilings
 from clientsdk.store import consent_groups, damaged_files, recovery, rollback_guard
 from clientsdk.store.database import DURABLE, READ
+from clientsdk.store.plans import made_once
 from clientsdk.store.rollback_guard import GuardError
 from clientsdk.store.store import Store
 from mechanisms.randomness import Source
@@ -40,24 +42,27 @@ _ERASED_LATER = "consent is withdrawn; what the store holds is erased when it ca
 class ConsentKeeper:
     """Writes consent for one client, which documents it; ``now`` returns ms since the epoch.
 
-    ``file`` is the device's, also where the client is switched off and its store in memory; None if
-    it has none. ``source`` is for a store that is opened to write a withdrawal then.
+    ``file`` is the device's; None if it has none. A client that is disabled has neither a store nor
+    a counter here: ``source`` and ``ceilings`` are for a store that is opened to write a withdrawal
+    then, and nothing else is asked of it.
     """
 
     def __init__(
         self,
-        store: Store,
+        store: Store | None,
         plan: CompiledPlan,
         settings: Settings,
-        counter: ItemCounter,
+        counter: ItemCounter | None,
         now: Callable[[], int],
         file: str | None,
         source: Source,
+        ceilings: Ceilings,
     ) -> None:
-        self._store = store
+        self._store = cast(Store, store)
         self._plan = plan
         self._settings = settings
-        self._counter = counter
+        self._counter = cast(ItemCounter, counter)
+        self._ceilings = ceilings
         self._now = now
         self._now_if_known = if_known(now)
         self._file = file
@@ -310,8 +315,8 @@ class ConsentKeeper:
             raise error if isinstance(error, StoreError) else StoreError(str(error)) from error
 
     def _opened(self, path: str) -> Store:
-        ceilings, now = self._store.ceilings, self._now_if_known
-        return recovery.open_store(path, self._plan, ceilings, now, self._source)
+        now = self._now_if_known
+        return recovery.open_store(path, self._plan, self._ceilings, now, self._source)
 
     def finish_withdrawal(self) -> None:
         """Write a withdrawal that could not be written, unless another thread has done it."""
@@ -348,6 +353,26 @@ class ConsentKeeper:
             self._store.follow(connection, self._now_if_known())
         # An item that another thread was counting meanwhile goes too.
         self._counter.forget()
+
+
+def warn_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings) -> None:
+    """Warn that no value of a plan can be recorded under the ceilings that are pinned."""
+    least, least_in_life = made_once(plan, _least_costs)
+    if least > ceilings.period or least_in_life > ceilings.lifetime:
+        diagnostics.warn(
+            "ceilings",
+            "nothing can be recorded: one value costs %s micro-epsilon or more, and the pinned "
+            "ceilings are %s a period and %s a lifetime, which only renew_consent can raise",
+            str(least),
+            str(ceilings.period),
+            str(ceilings.lifetime),
+        )
+
+
+def _least_costs(plan: CompiledPlan) -> tuple[int, int]:
+    """Return what one value costs, at the least, of a period and of the lifetime."""
+    costs = [(metric.cost // metric.limit, metric.permanent) for metric in plan.metrics]
+    return min(cost for cost, _ in costs), min(map(max, costs))
 
 
 def _exists(path: str) -> bool:

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from clientsdk import draws
 from clientsdk.item_counter import Count, ItemCounter
-from clientsdk.ledger import Consent, tally_name
-from clientsdk.outcomes import Outcome, Refusal
+from clientsdk.ledger import tally_name
+from clientsdk.outcomes import Consent, Outcome, Refusal
 from clientsdk.settings import BEGINNING
 from clientsdk.store import claims, permanent, reservoirs
 from clientsdk.store.database import READ

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from typing import Any
 
 from clientsdk import diagnostics
 from clientsdk.outcomes import Outcome, Refusal
-from clientsdk.sending.tasks import Result
-from clientsdk.settings import ClientOptions, Settings, checked_path, read_plan
-from clientsdk.stats import Tally
-from sotto.errors import ParameterError, SottoError, StoreError, did_you_mean
-from sotto.plan.compiled import Ceilings, CompiledPlan
+from clientsdk.settings import Settings, checked_path, read_plan
+from sotto.errors import ParameterError, PlanError, SottoError, StoreError, did_you_mean
+from sotto.plan.compiled import Ceilings, CompiledPlan, check
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from clientsdk.sending.tasks import Result
+    from clientsdk.stats import Tally
 
 #: No setting, since an app decides it where it opens a client: ``raise`` alone counts.
 VARIABLE = "SOTTO_ON_ERROR"
@@ -88,13 +92,13 @@ def raises(on_error: str) -> bool:
     return on_error == "raise" or os.environ.get(VARIABLE, "").strip().lower() == "raise"
 
 
-def check_options(given: Iterable[str]) -> None:
+def check_options(given: Iterable[str], known: Collection[str]) -> None:
     """Raise ParameterError for one that a client does not have: else a TypeError would say it, of
     which only the name may be logged.
     """
-    unknown = sorted(set(given) - ClientOptions.__annotations__.keys())
+    unknown = sorted(set(given).difference(known))
     if unknown:
-        near = did_you_mean(unknown[0], ClientOptions.__annotations__)
+        near = did_you_mean(unknown[0], known)
         raise ParameterError(f"a client has no option {', '.join(unknown)}{near}")
 
 
@@ -108,6 +112,15 @@ def reason_of(error: Exception) -> str:
 def plan_if_readable(given: Any) -> CompiledPlan:
     with suppress(Exception):
         return read_plan(given, None)
+    return NO_PLAN
+
+
+def plan_if_honoured(plan: CompiledPlan) -> CompiledPlan:
+    """Return a plan that was read unchecked if it is sound, else the one that stands for none."""
+    with suppress(PlanError):
+        if plan is not NO_PLAN:
+            check(plan)
+        return plan
     return NO_PLAN
 
 

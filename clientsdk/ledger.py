@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from enum import StrEnum
 from os.path import realpath
 from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
+from clientsdk.outcomes import Consent
 from clientsdk.store import rollback_guard, schema
 from clientsdk.store.accounts import ALL_METRICS as ALL_METRICS
 from clientsdk.store.permanent import PermanentCharge as PermanentCharge
@@ -39,20 +39,6 @@ _REPLACED = (
     "This file was damaged, lost or replaced by an older one: the period in which that was found "
     "counts as spent."
 )
-
-
-class Consent(StrEnum):
-    """Whether the person has agreed; nothing is recorded or sent unless it is ``GIVEN``.
-
-    It is true if it is ``GIVEN``, and else false.
-    """
-
-    NEVER_GIVEN = "never given"
-    GIVEN = "given"
-    WITHDRAWN = "withdrawn"
-
-    def __bool__(self) -> bool:
-        return self is Consent.GIVEN
 
 
 @frozen

@@ -15,16 +15,16 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import threading
 import time
 import weakref
+from _thread import RLock
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from sqlite3 import Connection, Cursor
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mmap import mmap
+    from sqlite3 import Connection, Cursor
 
 #: Seconds after which :func:`no_fork` checks whether a thread of the parent holds the guard.
 PATIENCE = 2.0
@@ -52,10 +52,10 @@ class Forkable:
 
 # Held during a fork, and while a process finds out that it is the child of one. Reentrant: a
 # signal handler may fork.
-_guard = threading.RLock()
+_guard = RLock()
 #: The process that took the guard last.
 _holder = 0
-_held: list[threading.RLock] = []
+_held: list[RLock] = []
 #: Connections that can neither be used nor closed in this process.
 abandoned: list[Connection | Cursor] = []
 _watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
@@ -100,7 +100,7 @@ def no_fork() -> Iterator[None]:
         held.release()
 
 
-def _take_guard() -> threading.RLock:
+def _take_guard() -> RLock:
     """Take the guard, which a fork without hooks may have left with a thread that is not here."""
     global _guard, _holder
     while True:
@@ -109,7 +109,7 @@ def _take_guard() -> threading.RLock:
             _holder = os.getpid()
             return held
         if _holder != os.getpid() and _guard is held:
-            _guard = threading.RLock()
+            _guard = RLock()
 
 
 def _before() -> None:

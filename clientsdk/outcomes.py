@@ -1,4 +1,4 @@
-"""What became of a recorded value, and the result of a flush."""
+"""What became of a recorded value, what a person has said, and the result of a flush."""
 
 from __future__ import annotations
 
@@ -55,6 +55,20 @@ class Outcome(StrEnum):
 
     def __bool__(self) -> bool:
         return self is Outcome.ACCEPTED
+
+
+class Consent(StrEnum):
+    """Whether the person has agreed; nothing is recorded or sent unless it is ``GIVEN``.
+
+    It is true if it is ``GIVEN``, and else false.
+    """
+
+    NEVER_GIVEN = "never given"
+    GIVEN = "given"
+    WITHDRAWN = "withdrawn"
+
+    def __bool__(self) -> bool:
+        return self is Consent.GIVEN
 
 
 class Refusal(NamedTuple):

@@ -14,11 +14,8 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from clientsdk import diagnostics
-from clientsdk.publishers import Publisher
-from clientsdk.store.plans import made_once
 from mechanisms.frozen import frozen, replace
 from sotto.clocks import now_ms
 from sotto.errors import (
@@ -29,10 +26,26 @@ from sotto.errors import (
     seconds_of,
     wrong_type,
 )
-from sotto.plan.compiled import Ceilings, CompiledPlan
+from sotto.plan.compiled import Ceilings, CompiledPlan, read_unchecked
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
+    from typing import Any, TypeAlias, TypedDict
+
+    from clientsdk.publishers import Publisher
+
+    class ClientOptions(TypedDict, total=False):
+        """The arguments that a client may be made without."""
+
+        clock: Callable[[], float]
+        ceilings: GivenCeilings | None
+        background: bool | None
+        quota: Quota | None
+        settings: Settings | None
+        expect: str | None
+        segments: Mapping[str, str | None] | None
+
 
 #: Two epsilons, of a period and of a lifetime; or what a plan or a ledger has.
 GivenCeilings: TypeAlias = tuple[float, float] | Ceilings
@@ -251,18 +264,6 @@ def configured(settings: Settings | None, *, simulated: bool, **arguments: Any) 
     return settings.stricter_with_environment(simulated=simulated)
 
 
-class ClientOptions(TypedDict, total=False):
-    """The arguments that a client may be made without."""
-
-    clock: Callable[[], float]
-    ceilings: GivenCeilings | None
-    background: bool | None
-    quota: Quota | None
-    settings: Settings | None
-    expect: str | None
-    segments: Mapping[str, str | None] | None
-
-
 @frozen
 class Variable:
     """A variable of the environment."""
@@ -376,9 +377,15 @@ VARIABLES: Mapping[str, Variable] = {
 
 
 def read_plan(
-    given: CompiledPlan | bytes | str | os.PathLike[str], expect: str | None
+    given: CompiledPlan | bytes | str | os.PathLike[str],
+    expect: str | None,
+    *,
+    honoured: bool = True,
 ) -> CompiledPlan:
-    """Return a plan given as an object, canonical JSON or a file, if it is the one expected."""
+    """Return a plan given as an object, canonical JSON or a file, if it is the one expected.
+
+    Unless it is to be ``honoured``, nobody checks that it can be, and no mechanism is loaded.
+    """
     if not isinstance(given, CompiledPlan | bytes | str | os.PathLike):
         expected = "a CompiledPlan, the bytes of its JSON, or the path of that"
         raise PlanError(str(wrong_type("plan", expected, given)))
@@ -391,7 +398,8 @@ def read_plan(
         except OSError as error:
             what = error.strerror or type(error).__name__
             raise PlanError(f"the compiled plan cannot be read: {what}") from error
-    plan = given if isinstance(given, CompiledPlan) else CompiledPlan.from_json(given)
+    read = CompiledPlan.from_json if honoured else read_unchecked
+    plan = given if isinstance(given, CompiledPlan) else read(given)
     if expect is None:
         return plan
     if not (isinstance(expect, str) and re.fullmatch(r"[0-9a-fA-F]{64}", expect)):
@@ -483,26 +491,6 @@ def warn_that_it_forgets() -> None:
         "does what is not sent",
         quiet=math.inf,
     )
-
-
-def warn_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings) -> None:
-    """Warn that no value of a plan can be recorded under the ceilings that are pinned."""
-    least, least_in_life = made_once(plan, _least_costs)
-    if least > ceilings.period or least_in_life > ceilings.lifetime:
-        diagnostics.warn(
-            "ceilings",
-            "nothing can be recorded: one value costs %s micro-epsilon or more, and the pinned "
-            "ceilings are %s a period and %s a lifetime, which only renew_consent can raise",
-            str(least),
-            str(ceilings.period),
-            str(ceilings.lifetime),
-        )
-
-
-def _least_costs(plan: CompiledPlan) -> tuple[int, int]:
-    """Return what one value costs, at the least, of a period and of the lifetime."""
-    costs = [(metric.cost // metric.limit, metric.permanent) for metric in plan.metrics]
-    return min(cost for cost, _ in costs), min(map(max, costs))
 
 
 def checked_time(at: float | datetime | None, now: int) -> int:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 
 from clientsdk.lifecycle import Forkable, watch_forks
 from clientsdk.outcomes import NO_LAPSES, FlushResult, Lapses, Outcome
-from clientsdk.sending.lock import SentElsewhereError
 from mechanisms.frozen import frozen
 
 _OUTCOMES = tuple(Outcome)
@@ -81,8 +80,11 @@ class Tally(Forkable):
             self.lapses += result.lapses
         if result.sent:
             self.last_send = now
-        if result.error is not None and not isinstance(result.error, SentElsewhereError):
-            self.failed()
+        if result.error is not None:
+            from clientsdk.sending.lock import SentElsewhereError
+
+            if not isinstance(result.error, SentElsewhereError):
+                self.failed()
 
     def failed(self) -> None:
         self.send_errors += 1

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TextIO
 
 from clientsdk.client import Client
-from clientsdk.ledger import Consent
+from clientsdk.outcomes import Consent
 from sotto.disclosure.texts import consent_text
 from sotto.errors import ParameterError, wrong_type
 from sotto.files import open_file, write_at

@@ -10,14 +10,22 @@ Type checkers, ``dataclasses.fields`` and ``dataclasses.replace`` take them for 
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, dataclass_transform
 
+# As typing has it, whose import would be a fifth of what a client that does nothing costs.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from dataclasses import Field
     from inspect import Signature
+    from typing import Any, NoReturn, TypeVar, dataclass_transform
     from typing import NamedTuple as NamedTuple
+
+    Class = TypeVar("Class", bound=type)
+    Value = TypeVar("Value")
 else:
+
+    def dataclass_transform(**options):
+        return lambda decorator: decorator
 
     class _Named(type):
         """Makes a class of tuples of one that derives from :class:`NamedTuple` alone."""
@@ -36,10 +44,6 @@ else:
 
     class NamedTuple(metaclass=_Named):
         """Makes tuples of the values that a class's annotations name; these must be texts."""
-
-
-Class = TypeVar("Class", bound=type)
-Value = TypeVar("Value")
 
 
 @dataclass_transform(frozen_default=True)

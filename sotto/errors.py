@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import TypeGuard

@@ -2,52 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
-
 from sotto.errors import FormatError, PublishError, wrong_type
-from sotto.wire.format import pseudonym_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeGuard
 
+    from clientsdk.publishers.contract import Buffered, Publisher, Revocable
 
-class Publisher(Protocol):
-    """Takes messages to the collector. Several clients may share one; it belongs to the app."""
-
-    def publish(self, shard: int, message: bytes) -> None:
-        """Take a message of that shard, of at most ``sotto.wire.format.MAX_MESSAGE`` bytes.
-
-        After a PublishError the client keeps its reports and sends the same bytes again, where its
-        ``retry_after`` says so not before so many seconds are over: what a server has asked for
-        (``Retry-After`` of HTTP, say) belongs there. Any other exception is taken for this one, and
-        nothing of it is logged but the name of its type.
-        """
-
-    def close(self) -> None:
-        """Close files and connections."""
-
-
-@runtime_checkable
-class Buffered(Protocol):
-    """A publisher that may hold messages back: what it took is safe once ``sync`` returns."""
-
-    def sync(self) -> None:
-        """Wait until everything published is safe; after a PublishError all of it is sent again."""
-
-
-@runtime_checkable
-class Revocable(Buffered, Protocol):
-    """A buffered publisher whose messages have not left before ``sync``, and can be dropped.
-
-    What any other holds when consent is withdrawn may still leave, in its own time.
-    """
-
-    def discard(self) -> None:
-        """Drop what was published since the last ``sync``: consent for it was withdrawn.
-
-        Called instead of ``sync``. If messages of another client are dropped with it, that client's
-        next ``sync`` must raise PublishError, so that they come again.
-        """
+__all__ = ["Buffered", "MemoryPublisher", "Publisher", "Revocable"]
 
 
 # What ``isinstance`` says of these protocols, which from Python 3.12 on imports ``inspect`` for it.
@@ -65,6 +28,9 @@ def pseudonym_in(message: bytes) -> bytes:
     """Return the pseudonym of a message; PublishError if it is not a message of one device."""
     if not isinstance(message, bytes):
         raise wrong_type("message", "bytes", message)
+    # Whoever publishes nothing reads no messages.
+    from sotto.wire.format import pseudonym_of
+
     try:
         return pseudonym_of(message)
     except FormatError as error:
@@ -82,3 +48,12 @@ class MemoryPublisher:
 
     def close(self) -> None:
         """Do nothing; the messages stay."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Protocols are typing's, which publishing by itself has no use for.
+    from clientsdk.publishers import contract
+
+    return getattr(contract, name)

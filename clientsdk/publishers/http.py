@@ -11,27 +11,27 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
 import time
+from _thread import allocate_lock
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
-from clientsdk.publishers import pseudonym_in
 from sotto.errors import ParameterError, PlanError, PublishError, seconds_of, wrong_type
 from sotto.plan.compiled import CompiledPlan, canonical, fingerprint_of
-from sotto.wire.batch import join_messages
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import http.client
     import ssl
     from datetime import timedelta
 
+    from clientsdk.publishers.http_requests import Request
+
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Scheme, host, port and path of a collector's address; a query or a user's name is refused.
 _URL = re.compile(
-    r"(https?)://(\[[\da-f:.]+\]|[^\s/?#@:\[\]]+)(?::(\d{0,5}))?(/[^\s?#]*)?(?:#.*)?", re.IGNORECASE
+    r"([Hh][Tt][Tt][Pp][Ss]?)://(\[[\dA-Fa-f:.]+\]|[^\s/?#@:\[\]]+)(?::(\d{0,5}))?(/[^\s?#]*)?(?:#.*)?"
 )
 _PORTS = 1 << 16
 #: Bytes of an answer that are read: what is posted is answered with a line, plans are larger.
@@ -39,17 +39,6 @@ _ANSWER_BYTES, _PLANS_BYTES = 4096, 4 << 20
 #: Seconds without a message after which a connection is not used again: the collector has closed
 #: it, or is about to.
 _IDLE = 10.0
-#: What an app's developer may have got wrong, by the status or by what was raised.
-_HINTS: dict[int | str, str] = {
-    401: "it asks for the app's key, as sotto collect --new-key has printed it",
-    404: "the url is the collector's own, without /v1/reports",
-    422: "it does not know the plan that the app records under",
-    "ConnectionRefusedError": "nothing listens there",
-    "gaierror": "its name is not known, or there is no network",
-    "RemoteDisconnected": "it has hung up; if it takes https, the url must say so",
-    "SSLCertVerificationError": "its certificate is not trusted, has ended, or has another name",
-    "SSLError": "does the url begin with https:// where it takes http?",
-}
 
 
 class HttpPublisher:
@@ -94,7 +83,7 @@ class HttpPublisher:
             self._headers["Authorization"] = f"Bearer {key}"
         self._timeout = seconds_of("timeout", timeout, 0.5, 600)
         self._process = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
         self._connection: http.client.HTTPConnection | None = None
         self._pseudonym = b""
         self._used = 0.0
@@ -108,6 +97,9 @@ class HttpPublisher:
         PublishError
             It may not be. ``retry_after`` is what the collector asked for.
         """
+        from clientsdk.publishers import pseudonym_in
+        from sotto.wire.batch import join_messages
+
         pseudonym = pseudonym_in(message)
         deadline = time.monotonic() + self._timeout
         self._check_process()
@@ -172,6 +164,8 @@ class HttpPublisher:
         body: bytes | None,
         most: int,
     ) -> Request:
+        from clientsdk.publishers.http_requests import Request
+
         return Request(connection, method, self._collector.path + path, body, headers, most)
 
     def _conclude(self, request: Request) -> None:
@@ -188,7 +182,7 @@ class HttpPublisher:
     def _check_process(self) -> None:
         if self._process != os.getpid():
             # The connection is the parent's: its descriptor is closed here, and no byte is sent.
-            self._lock = threading.Lock()
+            self._lock = allocate_lock()
             connection, self._connection = self._connection, None
             if connection is not None and connection.sock is not None:
                 with suppress(OSError):
@@ -287,107 +281,6 @@ def _newest(documents: list[object], wanted: set[str], deadline: float) -> Compi
 def _require_time(deadline: float) -> None:
     if time.monotonic() >= deadline:
         raise PublishError("the collector did not answer in time")
-
-
-class Request(threading.Thread):
-    """A request in a thread of its own, which ends when it will: so no call is unbounded."""
-
-    #: Who answers.
-    receiver = "collector"
-
-    def __init__(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        most: int,
-    ) -> None:
-        super().__init__(name="sotto-http", daemon=True)
-        self.connection = connection
-        #: Of the answer; 0 if there was none.
-        self.status = 0
-        self.answer = b""
-        self._hint: float | None = None
-        #: The type of what went wrong: its text may hold addresses.
-        self._error = ""
-        self._most = most
-        self._sent = method, path, body, headers
-        self._done = threading.Event()
-        #: Whether nobody waits for it any more.
-        self.given_up = False
-
-    def send(self, deadline: float) -> None:
-        """Send it, and wait for the answer until the deadline."""
-        self.connection.timeout = max(0.01, deadline - time.monotonic())
-        try:
-            self.start()
-        except RuntimeError:
-            # No thread can be started while the interpreter ends; what waits for this one does not
-            # wait for long.
-            self.run()
-        self._done.wait(max(0.0, deadline - time.monotonic()))
-        if not self._done.is_set():
-            self._give_up()
-
-    def require_success(self) -> None:
-        """Raise PublishError unless the answer says that the request has succeeded."""
-        if self.status // 100 == 2:
-            return
-        if self.given_up or self._error == "TimeoutError":
-            raise PublishError(f"the {self.receiver} did not answer in time")
-        if not self.status:
-            reached = f"the {self.receiver} cannot be reached ({self._error})"
-            raise PublishError(reached + hint(self._error))
-        self.connection.close()
-        said = f"the {self.receiver} answered with status {self.status}"
-        # Of reports to the collector itself alone: others mean something else by it.
-        if self.receiver == "collector" and self._sent[0] == "POST":
-            said += hint(self.status)
-        raise PublishError(said, retry_after=self._hint)
-
-    def run(self) -> None:
-        """Send, and read the answer."""
-        method, path, body, headers = self._sent
-        try:
-            if self.connection.sock is None:
-                self.connection.connect()
-            if self.given_up:
-                raise TimeoutError
-            self.connection.request(method, path, body, headers)
-            answer = self.connection.getresponse()
-            content = answer.read(self._most)
-            self._hint = seconds(answer.headers.get("Retry-After"))
-            if not answer.isclosed():
-                self.connection.close()
-            self.answer, self.status = content, answer.status
-        except Exception as error:
-            # Also a HTTPException, of a module that is not imported here.
-            self._error = type(error).__name__
-            self.connection.close()
-        finally:
-            self._done.set()
-
-    def _give_up(self) -> None:
-        """Have the thread end: nothing more is sent."""
-        self.given_up = True
-        socket = self.connection.sock
-        if socket is not None:
-            from socket import SHUT_RDWR
-
-            with suppress(OSError):
-                socket.shutdown(SHUT_RDWR)
-
-
-def hint(cause: int | str) -> str:
-    """Return what to look for, to stand behind an error's text; empty where nothing is known."""
-    return f": {_HINTS[cause]}" if cause in _HINTS else ""
-
-
-def seconds(text: str | None) -> float | None:
-    """Return the seconds of ``Retry-After``; no dates: a device's clock may be off."""
-    return float(text) if text is not None and text.isascii() and text.isdecimal() else None
 
 
 class Address:

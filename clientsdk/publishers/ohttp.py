@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from clientsdk.publishers.http import Address, HttpPublisher, Request, hint, seconds
+from clientsdk.publishers.http import Address, HttpPublisher
+from clientsdk.publishers.http_requests import Request, hint, seconds
 from sotto.errors import FormatError, ParameterError, PublishError, install_hint
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from contextlib import suppress
 from sqlite3 import Connection
 from typing import TypeAlias
 
-from clientsdk.ledger import Consent, tally_name
+from clientsdk.ledger import tally_name
+from clientsdk.outcomes import Consent
 from clientsdk.store import claims, permanent
 from clientsdk.store.plans import Plans
 from sotto.errors import StoreError

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from sqlite3 import Connection
 
 from clientsdk import diagnostics, ledger
-from clientsdk.ledger import Consent
+from clientsdk.outcomes import Consent
 from clientsdk.settings import Quota, lowered
 from clientsdk.store import damaged_files, outbox, panels, pseudonyms, rollback_guard, schema
 from clientsdk.store.database import DURABLE, READ, WRITE

@@ -14,8 +14,8 @@ from sqlite3 import Connection
 from time import monotonic
 
 from clientsdk import ledger
-from clientsdk.ledger import Consent, Ledger
-from clientsdk.outcomes import Outcome, Refusal
+from clientsdk.ledger import Ledger
+from clientsdk.outcomes import Consent, Outcome, Refusal
 from clientsdk.settings import BEGINNING, Quota, lowered
 from clientsdk.store import (
     accounts,

@@ -11,12 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from sotto.errors import ParameterError
 from sotto.plan.durations import duration_text
 from sotto.plan.metric import TYPES, CompiledMetric, Parameter
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mechanisms.base import Mechanism
 

@@ -13,7 +13,6 @@ import json
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen
@@ -43,6 +42,10 @@ from sotto.plan.durations import duration_text
 from sotto.plan.metric import CompiledMetric, Fields, Level
 from sotto.plan.segments import Attribute, Experiment, attributes_of, cells
 from sotto.plan.segments import problems as segment_problems
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Of compiled plans.
 FORMAT = 2
@@ -124,16 +127,7 @@ class CompiledPlan:
         Raises PlanError, which calls the plan by ``name``, if the bytes are not a compiled plan in
         canonical form, or its mechanisms, ladders and ceilings cannot be honoured.
         """
-        if not isinstance(data, bytes):
-            raise PlanError(str(wrong_type(name, "the bytes of a compiled plan", data)))
-        try:
-            document = json.loads(data.decode("utf-8"))
-        except (ValueError, RecursionError):
-            raise PlanError(
-                f"{name} is not a compiled plan; run `sotto plan compile` and pass the .json file "
-                "that it writes"
-            ) from None
-        plan = cls.of_document(document)
+        plan = read_unchecked(data, name)
         check(plan)
         if plan.to_json() != data:
             raise PlanError(
@@ -330,6 +324,23 @@ class CompiledPlan:
             f"plan {self.plan!r} version {self.version} {ends} on {self.last_day}: devices record "
             "nothing later; ship it with a later 'expires'"
         )
+
+
+def read_unchecked(data: bytes, name: str = "the plan") -> CompiledPlan:
+    """Return the plan that bytes describe; errors are as of :meth:`CompiledPlan.from_json`.
+
+    Nobody has checked that it can be honoured, or that the bytes are canonical.
+    """
+    if not isinstance(data, bytes):
+        raise PlanError(str(wrong_type(name, "the bytes of a compiled plan", data)))
+    try:
+        document = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise PlanError(
+            f"{name} is not a compiled plan; run `sotto plan compile` and pass the .json file "
+            "that it writes"
+        ) from None
+    return CompiledPlan.of_document(document)
 
 
 def _segment(document: object) -> tuple[str, tuple[str, ...]]:

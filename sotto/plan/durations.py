@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime
 
 from sotto.errors import ParameterError
 
@@ -55,6 +54,9 @@ def parse_time(value: object) -> int:
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
+    # A device that reads its plan needs no dates.
+    from datetime import UTC, date, datetime
+
     text = value.isoformat() if isinstance(value, date) else value
     try:
         if not isinstance(text, str):

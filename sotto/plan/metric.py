@@ -10,16 +10,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from mechanisms.frozen import frozen, replace
 from sotto.errors import PlanError, ValueTypeError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, TypeAlias, TypeVar, cast
+
     from mechanisms.base import Mechanism
     from mechanisms.items import Context
 
-T = TypeVar("T")
+    T = TypeVar("T")
+else:
+
+    def cast(kind, value):
+        return value
+
 
 #: A parameter of a mechanism; a tuple is a list of whole numbers.
 Parameter: TypeAlias = str | int | bool | tuple[int, ...]
@@ -454,7 +461,7 @@ class Fields:
             raise PlanError(f"{self._where}: {name!r} must be {kind.__name__}")
         if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
             raise PlanError(f"{self._where}: {name!r} is too large")
-        return cast(T, value)
+        return cast("T", value)
 
     def names(self) -> list[str]:
         """Return the names of all fields, sorted."""

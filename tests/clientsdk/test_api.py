@@ -8,7 +8,7 @@ from enum import Enum
 
 import api_snapshot
 import pytest
-from device_plans import metric, plan
+from device_plans import metric, number, plan
 from scripts import ROOT
 
 import clientsdk
@@ -62,6 +62,23 @@ HEAVY = {
 }
 
 
+#: What a run of a tool does not pay for unless it records something.
+FOR_RECORDING = {
+    "clientsdk.sending",
+    "clientsdk.publishers.http_requests",
+    "clientsdk.store",
+    "datetime",
+    "http.client",
+    "mechanisms.registry",
+    "sotto.wire.format",
+    "sqlite3",
+    "threading",
+    "typing",
+}
+#: Why a run records nothing: the environment, and what the outcome is.
+OFF = {"switched off": ("SOTTO_DISABLED", "disabled"), "do not track": ("DO_NOT_TRACK", "disabled")}
+
+
 def loaded(code: str, *arguments: str) -> set[str]:
     """Return the modules that a bare interpreter has loaded once it has run some code."""
     told = subprocess.run(
@@ -95,13 +112,37 @@ client.flush(timeout=1)
 client.close()
 """
 
+_OFF = """
+import os
+from clientsdk import Client, HttpPublisher
+name, outcome = {why!r}
+os.environ[name] = "1"
+plan, state = sys.argv[1:]
+publisher = HttpPublisher("https://telemetry.example")
+with Client.open(plan.encode(), state=state, publisher=publisher) as client:
+    assert client.record("colour", "a") == client.record("size", 3) == outcome
+    assert client.consent == "never given"
+    assert client.stats().refused == {{outcome: 2}}
+    client.flush()
+"""
+
 
 @pytest.mark.real_randomness
 def test_importing_the_sdk_imports_nothing_heavy():
-    imported = loaded("import clientsdk")
+    imported = loaded("from clientsdk import Client, HttpPublisher, Settings")
     assert "clientsdk.client" in imported
-    assert not HEAVY & imported
-    assert not {"clientsdk.publishers.kafka", "clientsdk.publishers.log"} & imported
+    assert not (HEAVY | FOR_RECORDING) & imported
+
+
+@pytest.mark.real_randomness
+@pytest.mark.parametrize("why", OFF)
+def test_a_run_that_records_nothing_loads_nothing_that_records_or_sends(tmp_path, why):
+    document = plan(metric("colour"), number("size")).to_json().decode()
+    state = tmp_path / "device.db"
+    imported = loaded(_OFF.format(why=OFF[why]), document, str(state))
+    assert {"clientsdk.client", "clientsdk.publishers.http"} <= imported
+    assert not (HEAVY | FOR_RECORDING) & imported
+    assert not state.exists()
 
 
 @pytest.mark.real_randomness

@@ -72,7 +72,7 @@ def spoil(cause, monkeypatch, path):
         return {"publisher": MemoryPublisher}
     if cause == "package":
         monkeypatch.setattr(
-            "clientsdk.client.require_signatures",
+            "sotto.wire.signatures.require_signatures",
             lambda: (_ for _ in ()).throw(ModuleNotFoundError("needs cryptography")),
         )
         return {"given": plan(metric("colour"), authentication="required")}

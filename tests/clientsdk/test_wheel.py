@@ -88,6 +88,7 @@ print(*sorted(name for name in sys.modules if name.split(".")[0] in
 #: What is in the wheel beyond what that run has imported, and who would import it.
 SELDOM = {
     "sotto.kafka.client_internals": "a producer of kafka-python that is made or dropped",
+    "sotto.wire.batch": "clientsdk.publishers.http, when it posts",
     "sotto.wire.groups": "sotto.log.reader, where a log is read",
 }
 

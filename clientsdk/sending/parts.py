@@ -1,0 +1,76 @@
+"""What a client works with once its store is open; a client that does nothing never imports it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clientsdk.clock import if_known
+from clientsdk.consent import ConsentKeeper, warn_if_nothing_fits
+from clientsdk.disabled import plan_if_honoured
+from clientsdk.item_counter import ItemCounter
+from clientsdk.recorder import Recorder
+from clientsdk.sending.outgoing import Outgoing
+from clientsdk.sending.sender import Sender
+from clientsdk.store.recovery import open_store
+from clientsdk.store.store import Store
+from mechanisms.frozen import NamedTuple, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clientsdk.publishers import Publisher
+    from clientsdk.settings import Settings
+    from clientsdk.stats import Tally
+    from mechanisms.randomness import Source
+    from sotto.plan.compiled import Ceilings, CompiledPlan
+
+
+class Parts(NamedTuple):
+    store: Store
+    recorder: Recorder
+    consent: ConsentKeeper
+    outgoing: Outgoing
+
+
+class Opening(NamedTuple):
+    """What a client was made with; ``kind`` is that of its store, None for the SDK's."""
+
+    plan: CompiledPlan
+    settings: Settings
+    file: str | None
+    ceilings: Ceilings
+    publisher: Publisher
+    now: Callable[[], int]
+    source: Source
+    tally: Tally
+    kind: type[Store] | None
+
+
+def open_parts(given: Opening) -> Parts:
+    """Open a client's store, in memory if the client is disabled, and make what works on it."""
+    plan, settings, now, source = given.plan, given.settings, given.now, given.source
+    path, off = None if settings.disabled else given.file, settings.disabled
+    if off:
+        # It signs nothing: what signs need not be installed.
+        plan = replace(plan, authentication="none")
+    clock, kind = if_known(now), given.kind or Store
+    store = open_store(path, plan, given.ceilings, clock, source, settings.quota, kind)
+    if not off:
+        warn_if_nothing_fits(plan, store.ceilings)
+    recorder = Recorder(store, plan, source)
+    counter = recorder.counter
+    consent = consent_of(given, store, counter)
+    sender = Sender(store, given.publisher, settings.quota.age_ms)
+    outgoing = Outgoing(store, sender, counter, consent, given.tally, now)
+    return Parts(store, recorder, consent, outgoing)
+
+
+def consent_of(
+    given: Opening, store: Store | None = None, counter: ItemCounter | None = None
+) -> ConsentKeeper:
+    """Return what writes a client's consent; one that is disabled needs no store for it."""
+    plan, settings, file = given.plan, given.settings, given.file
+    if settings.disabled:
+        plan = plan_if_honoured(plan)
+    source, ceilings = given.source, given.ceilings
+    return ConsentKeeper(store, plan, settings, counter, given.now, file, source, ceilings)
