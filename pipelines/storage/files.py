@@ -150,7 +150,10 @@ def load_document(content: bytes, name: str, known: int) -> Any:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise AggregationError(f"{name} is damaged: it is not the JSON of a document") from error
     if found != known:
-        raise AggregationError(f"{name} has format {found}; this version reads {known}")
+        raise AggregationError(
+            f"{name} has format {found}; this version reads {known}: use the release that wrote it "
+            "(docs/operations.md, Upgrading)"
+        )
     if dump_document(value) != content:
         raise AggregationError(f"{name} is damaged: its digest does not match its content")
     return value

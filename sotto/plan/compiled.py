@@ -152,9 +152,10 @@ class CompiledPlan:
         Raises PlanError if one is missing or has the wrong type, or the format is another.
         """
         fields = Fields(document, "the compiled plan")
-        if fields.take("format", int) != FORMAT:
+        if (found := fields.take("format", int)) != FORMAT:
             raise PlanError(
-                f"the compiled plan is of another format than {FORMAT}: compile the plan again"
+                f"the compiled plan has format {found}; this version reads {FORMAT}: compile its "
+                "text again, with sotto plan compile"
             )
         ceilings = Fields(fields.take("ceilings", dict), "ceilings")
         plain: dict[str, Any] = {name: fields.take(name, kind) for name, kind in _PLAIN.items()}

@@ -91,7 +91,7 @@ def test_bytes_that_are_no_canonical_plan_are_refused(data):
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("format",), 1, "another format"),
+        (("format",), 1, "format 1; this version reads 2"),
         (("surprise",), 1, "canonical form"),
         (("ceilings", "period"), 100, "less than the 5.0 that the metrics can spend"),
         (("ceilings", "lifetime"), 11_000_000, "at most lifetime 11.0"),
