@@ -81,7 +81,7 @@ class _Apart(beam.PTransform):
     def expand(self, elements: beam.PCollection[Keyed]) -> beam.PCollection[Keyed]:
         if self._bounded:
             elements |= beam.Reshuffle()
-        return elements | beam.Map(_same).with_output_types(Keyed)
+        return elements | "Keep" >> beam.Map(_same).with_output_types(Keyed)
 
 
 def _same(element):  # type: ignore[no-untyped-def]

@@ -23,6 +23,7 @@ from apache_beam.options.pipeline_options import (
     PortableOptions,
     StandardOptions,
 )
+from apache_beam.pipeline import AppliedPTransform, ComponentIdMap
 from apache_beam.portability.api import beam_job_api_pb2
 from apache_beam.runners.portability import job_server
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -44,6 +45,30 @@ _LOOK = 1.0
 #: How an exception of a Python worker ends: its class, and what it says.
 _RAISED = re.compile(r"^(?:[\w.]*(?:Error|Exception): )+(?P<text>.+)$", re.MULTILINE)
 _STAGE = re.compile(r"\s*\[while running .*\]$")
+
+
+class LabelIds(ComponentIdMap):
+    """Ids of transforms, made of their labels alone.
+
+    A pending timer in a savepoint holds the id of its transform. Beam's own ids end in a running
+    number, so that a transform added anywhere in the graph would end every timer of a running job.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ids: dict[AppliedPTransform, str] = {}
+
+    def get_or_assign(
+        self, obj: object = None, obj_type: type | None = None, label: str | None = None
+    ) -> str:
+        if not isinstance(obj, AppliedPTransform):
+            return str(super().get_or_assign(obj, obj_type, label))
+        if obj not in self._ids:
+            made = "sotto_" + re.sub(r"\W+", "-", obj.full_label or "root")
+            if made in self._ids.values():
+                raise AggregationError(f"two transforms would have the id {made}")
+            self._ids[obj] = made
+        return self._ids[obj]
 
 
 @dataclass(frozen=True)
@@ -85,7 +110,9 @@ class Runner:
         options = PipelineOptions([*self.options])
         named = options.view_as(GoogleCloudOptions)
         named.job_name = named.job_name or job
-        return beam.Pipeline(FnApiRunner() if self.embedded else None, options)
+        pipeline = beam.Pipeline(FnApiRunner() if self.embedded else None, options)
+        pipeline.component_id_map = LabelIds()
+        return pipeline
 
     def run(self, pipeline: beam.Pipeline) -> None:
         """Run a pipeline to its end."""

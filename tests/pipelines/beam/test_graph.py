@@ -8,14 +8,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import apache_beam as beam
 import pytest
 from bounded_streams import command, outcome_of
 from every_type import every_plan, fleet, logged
 from streaming_logs import aggregated, outcome_of_run, records, small_plans, write
 
 from pipelines.beam import counting, reading
-from pipelines.beam.submission import JobFolder
+from pipelines.beam.graph import Write, build
+from pipelines.beam.plans import PlansFolder
+from pipelines.beam.runners import Runner
+from pipelines.beam.stream import Stream
+from pipelines.beam.submission import JobFolder, Log
 from sotto.cli import main
 from sotto.errors import AggregationError
 
@@ -105,3 +111,28 @@ def test_of_two_who_submit_at_once_one_does(tmp_path):
     assert folder.job() == first
     assert folder.begin([], {}, first, anew=False) == first
     assert folder.begin([], {}, first, anew=True) != first
+
+
+def ids(tmp_path, more=lambda pipeline: None):
+    log = Log(tmp_path / "log", "sqlite://", tmp_path / "quarantine")
+    pipeline = Runner().pipeline("job")
+    more(pipeline)
+    documents, rejects = build(pipeline, Stream("job", PlansFolder("plans")), log.sources())
+    to_documents, to_rejects = log.sinks("job")
+    documents | "Write documents" >> beam.ParDo(Write(to_documents))
+    rejects | "Write rejects" >> beam.ParDo(Write(to_rejects))
+    found = pipeline.to_runner_api().components.transforms
+    return {name for name, each in found.items() if not each.subtransforms}
+
+
+def test_ids_of_transforms_stay_for_savepoints_to_be_restored(tmp_path):
+    """A new id ends the savepoints of running jobs: their timers and state hold it."""
+    pinned = (Path(__file__).parent / "transform_ids.txt").read_text().split()
+    assert sorted(ids(tmp_path)) == pinned
+
+
+def test_a_transform_added_elsewhere_changes_no_id(tmp_path):
+    def more(pipeline):
+        pipeline | "Something else" >> beam.Create([1]) | beam.Map(print)
+
+    assert ids(tmp_path, more) > ids(tmp_path)
