@@ -259,7 +259,8 @@ class WindowEstimates(_Subject):
         cells = joined(versions, registry, None if pane == "early" else LATEST)
         (current, window), *_ = cells
         name = current._replace(cell=0)
-        former = unpack(b64decode(published)) if published else {}
+        # Release 0.4.0 kept a name there, with a dot.
+        former = {} if published == "" or "." in published else unpack(b64decode(published))
         known = [(name, each) for each in former.values()]
         now = published_again(cells, registry, dict(known), revision)
         (row, *segments), estimates = rows_of_windows(cells, registry, plans.candidates(), now)

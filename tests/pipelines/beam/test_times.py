@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fake_kafka import FakeCluster, FakePartition, install
 from kafka import TopicPartition
@@ -16,10 +17,19 @@ from step_plans import DAY, HOUR, category, plan
 from stream_engine import AT_LAST, Engine
 from streaming_logs import Outcome, honest, outcome_of_run, small_plans, streamed
 
+from mechanisms.frozen import replace
+from pipelines.aggregation.counts import WindowKey, pack_change
 from pipelines.beam import plans, reading
+from pipelines.beam.documents import WindowEstimates
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.stream import Stream, closing_time
-from pipelines.sinks.documents import Document, HealthDocument, RejectsDocument, WindowDocument
+from pipelines.sinks.documents import (
+    Document,
+    HealthDocument,
+    RejectsDocument,
+    WindowDocument,
+    parse,
+)
 from pipelines.sources.base import Source
 from pipelines.sources.kafka import RequeueTopic
 from pipelines.sources.log import EmbeddedLog
@@ -67,6 +77,31 @@ def running(
         patch.setattr("sotto.log.reader.BLOCK_BYTES", 200)
         with Engine(stream, sources, random.Random(order), now) as engine:
             yield engine
+
+
+def test_a_window_is_published_a_batch_at_a_time(tmp_path):
+    """Also from a checkpoint of release 0.4.0, which kept the window's name alone."""
+    known = replace(plan(1, 4, category("colour", 3, 0.5)), minimum_reports=20)
+    StoredPlans(tmp_path).keep([known], {})
+    subject = WindowEstimates(Stream("job", PlansFolder(str(tmp_path))))
+    key, published, found = WindowKey(known.fingerprint, 0, 0), f"{known.fingerprint_hex}.0", []
+    panes = ["early"] * 4 + ["on_time"] + ["late"] * 2
+    for at, (reports, pane) in enumerate(zip((19, 20, 79, 80, 99, 101, 81), panes, strict=True), 1):
+        total = pack_change(key, np.array([[reports, 0, 0, 0, 0]]))
+        told, published = subject.documents(b"", total, at, pane, published, closed=False)
+        (document,) = (parse(*each) for each in told)
+        assert isinstance(document, WindowDocument)
+        made_of = {each["n"] for each in document.estimates if each["value"] is not None}
+        found.append((document.window["n"], made_of, document.window["complete"]))
+    assert found == [
+        (19, set(), False),
+        (20, {20}, False),
+        (79, {20}, False),
+        (80, {80}, False),
+        (99, {80}, True),
+        (101, {101}, True),
+        (81, set(), True),
+    ]
 
 
 def outcome_of(engine: Engine) -> Outcome:
