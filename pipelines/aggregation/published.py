@@ -33,7 +33,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,13 +47,16 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 KIND = b"publishd"
 
 #: An open window is published again when so many times the reports have come.
-EARLY_GROWTH = 4
+EARLY_GROWTH = 3
 #: A complete window is published again when so many times the reports have come.
 LATE_GROWTH = 1.1
-#: A window is published at most so many times; the alternating sums double with each.
-MOST = 12
+#: A window is published at most so many times, the first of these while it is open; the
+#: alternating sums double with each.
+MOST, MOST_OPEN = 12, 8
 
 _HEAD = struct.Struct("<I")
+#: Fields that are stored as they are.
+_PLAIN = ("revision", "least", "complete", "segments", "come", "strata", "superseded")
 
 
 class Numbers(NamedTuple):
@@ -105,8 +108,7 @@ def renewed(
     completed = complete and not before.complete
     if before.least == least and first.revision < revision and not completed:
         return before
-    total = split(metric.mechanism, np.sum([*tables.values()], axis=0))[0]
-    come = int(metric.mechanism.reports_by_level(total).sum())
+    come = int(_reports(metric, tables).sum())
     if least <= 1:
         strata = len(metric.mechanism.joins[-1])
         return PublishedWindow(revision, least, complete, True, come, strata, tables)
@@ -119,15 +121,13 @@ def renewed(
         left = _published(last, plan, metric, before.counts, least)
         before = now = replace(now, counts=left.counts, strata=left.strata)
     gone = bool(before.counts) and come <= before.come - least
+    growth = LATE_GROWTH if now.complete else EARLY_GROWTH
+    more = completed or come >= max(least, growth * before.come)
     if before.complete and before.counts and plan.attributes:
         more = False
-    else:
-        growth = LATE_GROWTH if before.complete else EARLY_GROWTH
-        more = completed or come >= max(least, growth * before.come)
     if gone or more:
-        made = (
-            _published(now, plan, metric, tables, least) if len(before.history) < MOST else NOTHING
-        )
+        room = len(before.history) < (MOST if now.complete else MOST_OPEN)
+        made = _published(now, plan, metric, tables, least) if room else NOTHING
         if gone or _error(metric, made.counts) < _error(metric, before.counts):
             shown = now.complete and (completed or not before.history)
             return replace(
@@ -138,16 +138,20 @@ def renewed(
                 strata=made.strata,
                 history=made.history or before.history,
             )
-    return now if completed else before
+    return now if completed or before.least != least else before
+
+
+def _reports(metric: CompiledMetric, tables: Mapping[int, Matrix]) -> Matrix:
+    """Return the numbers of reports in tables: ``(levels,)``."""
+    total = split(metric.mechanism, np.sum([*tables.values()], axis=0))[0]
+    return metric.mechanism.reports_by_level(total)
 
 
 def _error(metric: CompiledMetric, tables: Mapping[int, Matrix]) -> float:
+    """Return about which standard error a share has that is made of tables."""
     if not tables:
         return np.inf
-    by_level = metric.mechanism.reports_by_level(
-        split(metric.mechanism, np.sum([*tables.values()], axis=0))[0]
-    )
-    return expected_error(metric.mechanism, by_level.tolist())
+    return expected_error(metric.mechanism, _reports(metric, tables).tolist())
 
 
 def _published(
@@ -227,14 +231,15 @@ def fewest(shared: Sequence[Matrix], apart: Sequence[Matrix], strata: int) -> in
     >>> fewest([np.array([20]), np.array([40]), np.array([22])], [], 1)
     2
     """
-    found = np.inf
-    sums = {at: _alternating(len(apart), at) @ _stacked(apart, strata) for at in (0, 1)}
-    if apart:
-        found = np.abs(sums[0][1:]).min()
-    for signs in _alternating(len(shared), 0)[1:]:
-        of_shared = signs @ _stacked(shared, strata)
-        found = min(found, np.abs(of_shared + sums[int(signs.sum())]).min(axis=0).sum())
-    return int(found)
+    joined = _alternating(len(shared), 0) @ _stacked(shared, strata)
+    if not apart:
+        return int(np.abs(joined[1:]).sum(axis=1).min())
+    sums = [_alternating(len(apart), at) @ _stacked(apart, strata) for at in (0, 1)]
+    ends = _alternating(len(shared), 0).sum(axis=1).tolist()
+    found = [np.abs(sums[0][1:]).min()]
+    for of_shared, end in list(zip(joined, ends, strict=True))[1:]:
+        found.append(np.abs(of_shared + sums[end]).min(axis=0).sum())
+    return int(min(found))
 
 
 def _stacked(numbers: Sequence[Matrix], strata: int) -> Matrix:
@@ -255,22 +260,13 @@ def _alternating(length: int, start: int) -> Matrix:
 
 def pack(windows: Mapping[WindowKey, PublishedWindow]) -> bytes:
     """Return what is published of the windows of a page: JSON, then their tables as a page."""
-    listed: list[dict[str, Any]] = []
+    listed = []
     tables: dict[WindowKey, Window] = {}
     for key, each in sorted(windows.items()):
         numbers = [[n.strata, n.answers.tolist(), n.pairs.tolist()] for n in each.history]
+        name = [key.fingerprint.hex(), key.metric, key.start]
         listed.append(
-            {
-                "key": [key.fingerprint.hex(), key.metric, key.start],
-                "revision": each.revision,
-                "least": each.least,
-                "complete": each.complete,
-                "segments": each.segments,
-                "come": each.come,
-                "strata": each.strata,
-                "superseded": each.superseded,
-                "history": numbers,
-            }
+            {**{plain: getattr(each, plain) for plain in _PLAIN}, "key": name, "history": numbers}
         )
         for cell, matrix in each.counts.items():
             tables[key._replace(cell=cell)] = Window(each.revision, matrix)

@@ -231,12 +231,9 @@ class Driver:
                 f"the database has generation {since}, but the state directory only "
                 f"{manifest.generation}: one of them was restored from a copy"
             )
-        # The results may be of a copy of the state directory that went another way, or of plans
-        # that asked for fewer reports.
-        anew = since == 0 or (
-            self.results.lineage(self.registry.collector) != manifest.digest(since)
-            or not self.results.withholds_as(self.registry)
-        )
+        # The results may be of a copy of the state directory that went another way.
+        lineage = self.results.lineage(self.registry.collector)
+        anew = since == 0 or lineage != manifest.digest(since)
         since = 0 if anew else since
         if since < manifest.generation:
             self.results.project(

@@ -32,7 +32,6 @@ from sqlalchemy.pool import NullPool
 from pipelines.sinks import jobs, schema, tables
 from pipelines.sinks.documents import Document, parse
 from sotto.errors import AggregationError, install_hint
-from sotto.plan.registry import Registry
 
 #: How long a statement waits for another process that holds a SQLite file, s.
 SQLITE_TIMEOUT = 30
@@ -146,27 +145,6 @@ class Results(Database):
                 found = connection.execute(sql.select(tables.META.c.collector).where(ours)).scalar()
                 connection.execute(sql.delete(tables.META).where(ours))
         return found
-
-    def withholds_as(self, registry: Registry) -> bool:
-        """Return whether all windows were estimated under the plans' ``minimum_reports``.
-
-        They were not where the owner has changed it since; nor are they under the right name where
-        a lower version of a plan has come since.
-        """
-        names = ("plan", "version", "metric", "minimum_reports")
-        columns = [tables.WINDOWS.c[name] for name in names]
-        ours = tables.WINDOWS.c.collector == registry.collector
-        query = sql.select(*columns).where(ours).distinct()
-        found = {tuple(row.values()) for row in self._rows(query)}
-        return found <= {
-            (
-                first.plan.plan,
-                first.plan.version,
-                first.metric.name,
-                registry.minimum_reports(first.fingerprint, first.metric.index),
-            )
-            for first, *_ in registry.same.values()
-        }
 
     def lineage(self, collector: str) -> str | None:
         """Return the digest of the generation of a collector that is projected."""

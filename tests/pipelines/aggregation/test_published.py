@@ -233,7 +233,7 @@ def test_when_a_window_is_published_again():
     found = history(
         ([19, 0, 0], open_),
         ([20, 0, 0], open_),
-        ([79, 0, 0], open_),
+        ([59, 0, 0], open_),
         ([30, 50, 0], open_),
         ([10, 45, 300], complete),
         ([10, 45, 319], complete),

@@ -275,17 +275,6 @@ def test_estimates_go_when_revocations_leave_too_few_and_stay_when_few_are_revok
     assert not any(each in (tmp_path / "sunk.db").read_bytes() for each in figures)
 
 
-def test_results_of_a_release_that_did_not_ask_for_a_minimum_are_made_again(tmp_path):
-    plan = colour_plan()
-    job = Outputs(tmp_path, plan, colours(plan, 19))
-    expected = job.rows(), job.windows()
-    with closing(sqlite3.connect(job.state / "results.db")) as connection, connection:
-        connection.execute("update stored_estimates set value = 0.5, withheld = null")
-        connection.execute("update stored_windows set withheld = null, minimum_reports = null")
-    aggregate(tmp_path / "log", job.state, [plan])
-    assert (job.rows(), job.windows()) == expected
-
-
 class KeptTopic(EstimatesTopic):
     """A topic of estimates in memory, not compacted."""
 
