@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import random
 import sqlite3
 import struct
@@ -503,16 +502,3 @@ def _pooled(metric: CompiledMetric, counts: NDArray[np.int64]) -> float:
     present = 1 - shares[2] if len(shares) == 3 else 1.0
     low, high = metric.range or (0.0, 1.0)
     return float(low + (high - low) * shares[1] / present)
-
-
-def test_documents_of_before_are_still_read(tmp_path):
-    plan = colour_plan(1)
-    key, value = Outputs(tmp_path, plan, colours(plan, 3)).documents()[0]
-    said = json.loads(value)
-    for part in (said["window"], *said["estimates"]):
-        part.pop("withheld")
-        part.pop("minimum_reports", None)
-    document = parse(key, json.dumps(said).encode())
-    assert isinstance(document, WindowDocument)
-    assert document.window["withheld"] is document.window["minimum_reports"] is None
-    assert {row["withheld"] for row in document.estimates} == {None}
