@@ -26,15 +26,16 @@ def set_aside(path: str, place: tuple[int, int] | None, now: int) -> bool:
     its last change. False if the file is not known to be a device's. StoreError if it cannot be
     renamed.
     """
-    guard = rollback_guard.read(path) if place is not None else None
-    if place is None or (guard is None and not _was_a_store(path)):
+    if place is None or (rollback_guard.read(path) is None and not _was_a_store(path)):
         return False
-    if guard is None:
-        # That there was a store is not forgotten, whatever comes next.
-        rollback_guard.replace(path, UNREADABLE)
-    with rollback_guard.locked(path):
-        there = os.stat(path)
-        if (there.st_dev, there.st_ino) == place:
+    with rollback_guard.locked(path) as descriptor:
+        there = None
+        with suppress(FileNotFoundError):
+            there = os.stat(path)
+        if there is not None and (there.st_dev, there.st_ino) == place:
+            if rollback_guard.read(path) is None:
+                # That there was a store is not forgotten, whatever comes next.
+                rollback_guard.overwrite(path, descriptor, UNREADABLE)
             _rename(path, now)
     return True
 
@@ -94,14 +95,14 @@ def _was_a_store(path: str) -> bool:
 def _rename(path: str, now: int) -> None:
     taken = found(path)
     names = (f"{path}-damaged-{number}" for number in range(1, KEPT + 1))
-    target = next((name for name in names if name not in taken), None)
+    # The file keeps its inode: a new store that got the same would be taken for the damaged file.
+    target = next((name for name in names if name not in taken), f"{path}-damaged-{KEPT}")
     for suffix in ("-wal", ""):
         with suppress(FileNotFoundError):
-            if target is None:
-                _erase(path + suffix)
-            else:
-                os.replace(path + suffix, target + suffix)
-                _set_time(target + suffix, now)
+            _erase(target + suffix)
+        with suppress(FileNotFoundError):
+            os.replace(path + suffix, target + suffix)
+            _set_time(target + suffix, now)
     with suppress(FileNotFoundError):
         os.unlink(f"{path}-shm")
 

@@ -257,8 +257,12 @@ def advance(path: str, record: GuardRecord) -> None:
 def replace(path: str, record: GuardRecord, *, durable: bool = True) -> None:
     """Write a record, whatever is there; a ``durable`` one survives a loss of power."""
     with locked(path) as descriptor:
-        found = _parsed(os.read(descriptor, 2 * _SLOT))
-        _write(path if durable else None, descriptor, found, record)
+        overwrite(path if durable else None, descriptor, record)
+
+
+def overwrite(path: str | None, descriptor: int, record: GuardRecord) -> None:
+    """Write a record to a guard that is locked; where the path is given it survives a power loss."""
+    _write(path, descriptor, _parsed(os.read(descriptor, 2 * _SLOT)), record)
 
 
 @contextmanager

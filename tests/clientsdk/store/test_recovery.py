@@ -590,6 +590,27 @@ client.close()
     assert aside(path) == ["device.db-damaged-1"]
 
 
+@pytest.mark.parametrize("found_by_all", [(), ("-mark",)])
+def test_a_process_that_is_late_to_find_the_damage_changes_nothing(path, found_by_all):
+    """Another process has set the file aside, and has or has not begun a new one."""
+    ledger, _ = live(path)
+    remove(path, *found_by_all)
+    for number in range(damaged_files.KEPT):
+        path.with_name(f"device.db-damaged-{number + 1}").write_bytes(b"older")
+    overwrite(path, 0)
+    place = path.stat().st_dev, path.stat().st_ino
+    assert damaged_files.set_aside(str(path), place, START)
+    # No new file gets the inode by which it is known.
+    assert place[1] in {path.with_name(name).stat().st_ino for name in aside(path)}
+    assert len(aside(path)) == damaged_files.KEPT
+    assert damaged_files.set_aside(str(path), place, START)
+    with device(path, seed=2, now=START + WEEK, consent=True) as client:
+        assert client.ledger().reserved > ledger.reserved
+        assert damaged_files.set_aside(str(path), place, START)
+        assert client.give_consent(again=True)
+        assert rollback_guard.read(path).store == client._store.guard.identity
+
+
 def test_a_file_that_may_only_be_read(path):
     """Refused at once, by the file system or by SQLite, and nothing has changed."""
     live(path)
