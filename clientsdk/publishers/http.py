@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Scheme, host, port and path of a collector's address; a query or a user's name is refused.
 _URL = re.compile(
-    r"([Hh][Tt][Tt][Pp][Ss]?)://(\[[\dA-Fa-f:.]+\]|[^\s/?#@:\[\]]+)(?::(\d{0,5}))?(/[^\s?#]*)?(?:#.*)?"
+    r"([Hh][Tt][Tt][Pp][Ss]?)://(\[[\dA-Fa-f:.]+\]|[^\s\0-\x1f\x7f/?#@:\[\]]+)(?::(\d{0,5}))?"
+    r"(/[^\s?#]*)?(?:#.*)?"
 )
 _PORTS = 1 << 16
 #: Bytes of an answer that are read: what is posted is answered with a line, plans are larger.
@@ -307,7 +308,8 @@ class Address:
                 "127.0.0.1 or [::1]"
             )
         self.path = (found[4] or "").rstrip("/")
-        self._host, self._port = host, int(found[3]) if found[3] else None
+        # Without a port http.client would take the end of an IPv6 address for one.
+        self._host, self._port = host, int(found[3] or (443 if self._https else 80))
         self._context = context
 
     def connection(self) -> http.client.HTTPConnection:

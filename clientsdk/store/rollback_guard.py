@@ -261,7 +261,7 @@ def replace(path: str, record: GuardRecord, *, durable: bool = True) -> None:
 
 
 def overwrite(path: str | None, descriptor: int, record: GuardRecord) -> None:
-    """Write a record to a guard that is locked; where the path is given it survives a power loss."""
+    """Write a record to a locked guard; if the path is given it survives a loss of power."""
     _write(path, descriptor, _parsed(os.read(descriptor, 2 * _SLOT)), record)
 
 

@@ -13,7 +13,7 @@ import pytest
 from device_plans import plan, reporter
 
 from clientsdk import NO_LIFETIME_BOUND, Client
-from clientsdk.publishers.http import HttpPublisher
+from clientsdk.publishers.http import Address, HttpPublisher
 from sotto.errors import ParameterError, PublishError
 from sotto.wire.batch import split_messages
 from sotto.wire.format import Row, encode_message
@@ -276,7 +276,19 @@ def test_a_url_that_shows_reports_to_the_network_disables_the_client():
             "url must begin with https://, or with http:// for this machine alone: localhost, "
             "127.0.0.1 or [::1]"
         )
-    HttpPublisher("http://[::1]:8470")
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port"),
+    [
+        ("http://[::1]:8470", "::1", 8470),
+        ("http://[::1]", "::1", 80),
+        ("https://[::1]", "::1", 443),
+    ],
+)
+def test_an_address_of_ipv6_needs_no_port(url, host, port):
+    connection = Address(url, None).connection()
+    assert (connection.host, connection.port) == (host, port)
 
 
 @pytest.mark.parametrize(
@@ -291,6 +303,7 @@ def test_a_url_that_shows_reports_to_the_network_disables_the_client():
         "https://user@telemetry.example",
         "https://telemetry.example?key=1",
         "https://telemetry.example:port",
+        "https://telemetry\x7f.example",
         None,
         7,
     ],
