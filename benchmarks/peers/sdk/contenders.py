@@ -37,7 +37,7 @@ STRING = plan(
     type="string", mechanism={"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16}
 )
 """
-_SOTTO = "import clientsdk"
+_SOTTO = "import clientsdk\nclientsdk.Client"
 _SOTTO_START = """
 class Nowhere:
     def publish(self, shard, message):
@@ -45,8 +45,7 @@ class Nowhere:
     def close(self):
         pass
 shift = 0
-client = clientsdk.Client({plan}, state={state}, publisher={publisher}, {options}
-    clock=lambda: time.time() + shift)
+client = clientsdk.Client({plan}, state={state}, publisher={publisher}, {options})
 """
 _TRANSACTION_START = """
 connection = sqlite3.connect(STATE, isolation_level=None)
@@ -206,7 +205,12 @@ PEERS = (
         "client.capture('colour', distinct_id='somebody', properties={'colour': 'red'})",
     ),
 )
-_HTTP = sotto("sotto", publisher="clientsdk.HttpPublisher(f'http://127.0.0.1:{HOST[1]}')")
+_AGED = "clock=lambda: time.time() + shift,"
+#: What the first of ours is where time passes: an app's own clock costs something at each event.
+AGED = sotto(OURS[0].name, options=_AGED)
+_HTTP = sotto(
+    "sotto", publisher="clientsdk.HttpPublisher(f'http://127.0.0.1:{HOST[1]}')", options=_AGED
+)
 #: Those that send over HTTP, at the end of ``age``; the first is compared with the second.
 SENDING = (
     replace(_HTTP, age=f"{_HTTP.age}\nclient.flush()\n{_TLS}"),

@@ -27,7 +27,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import requires, version
 from pathlib import Path
 
-from benchmarks.peers.sdk.contenders import OURS, PEERS, SENDING, TRANSACTIONS, Contender
+from benchmarks.peers.sdk.contenders import AGED, OURS, PEERS, SENDING, TRANSACTIONS, Contender
 
 ROOT = Path(__file__).parents[3]
 ROUNDS = 15
@@ -334,10 +334,10 @@ def _exits() -> None:
         silent: int = listening.getsockname()[1]
         for title, port in (("nobody is there", dead), ("nobody answers", silent)):
             rows: Rows = []
-            for each in (OURS[0], *PEERS):
+            for each in (AGED, *PEERS):
                 script = f"{begun(each)}for turn in range(10):\n    {each.event}\n{each.age}\n"
                 script += "time.sleep(0.2)\nprint(time.monotonic(), flush=True)"
                 out, ended = run(script, port, PATIENCE)
                 taken = None if ended is None else ended - float(out)
-                rows.append((each.name, taken, 1.0 if each in OURS else None))
+                rows.append((each.name, taken, 1.0 if each is AGED else None))
             show(f"exit where {title}, s", rows)
