@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from mechanisms.arrays import Floats
 
 #: Halvings by which a bound is searched.
-_HALVINGS = 60
+_HALVINGS = 40
 #: An exponential factor of more is as good as infinite.
 _STEEPEST = 500.0
 

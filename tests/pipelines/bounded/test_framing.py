@@ -93,16 +93,9 @@ def check_unmoved(found: Aggregated, truth: Aggregated) -> None:
     assert found.audits == truth.audits
 
 
-@pytest.mark.parametrize("attack", [*ATTACKS, "spliced"])
-def test_a_signed_fleet_cannot_be_framed(sent, truth, attack, tmp_path):
-    made = attacked(sent, [attacks_on(sent)[attack]])
-    found = aggregated(tmp_path, sent + made, PLANS)
-    check_unmoved(found, truth)
-    assert found.result.tally.duplicates == len(sent)
-    assert found.result.rejects["unauthenticated"] >= len(sent)
-
-
-def test_nor_in_any_order_and_however_runs_are_cut(sent, truth, tmp_path):
+def test_a_signed_fleet_cannot_be_framed_in_any_order_and_however_runs_are_cut(
+    sent, truth, tmp_path
+):
     source = random.Random(1)
     made = attacked(sent, [*attacks_on(sent).values()], seed=1)
     known = {one.message for one in sent}
@@ -112,7 +105,9 @@ def test_nor_in_any_order_and_however_runs_are_cut(sent, truth, tmp_path):
         for one in sent + made
     ]
     source.shuffle(shuffled)
-    check_unmoved(aggregated(tmp_path, shuffled, PLANS, lanes=3, max_reports=2000), truth)
+    found = aggregated(tmp_path, shuffled, PLANS, lanes=3, max_reports=6000)
+    check_unmoved(found, truth)
+    assert found.result.generation > 1
 
 
 def revoking(victim: Sequence[Sent]) -> list[Sent]:

@@ -557,7 +557,7 @@ def test_progress_ends_at_the_whole(small, tmp_path):
     assert len(seen) > 2
 
 
-@pytest.mark.parametrize("reports", [60, 10**6])
+@pytest.mark.parametrize("reports", [200, 10**6])
 def test_into_however_many_parts_a_period_is_cut(log, truth, tmp_path, monkeypatch, reports):
     monkeypatch.setattr(parts, "CHAINS", 12)
     state, seen = tmp_path / "state", []
