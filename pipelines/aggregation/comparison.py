@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.estimate import Estimate
 from mechanisms.experiments import SAMPLE_RATIO_ERROR, Scored, difference, sample_ratio
@@ -45,11 +46,14 @@ class Compared(NamedTuple):
     withheld: str | None = None
 
 
-def compared(published: Publication) -> Iterator[Compared]:
-    """Yield the rows of all arms that have reports, in their order."""
+def compared(published: Publication, arrived: NDArray[np.int64]) -> Iterator[Compared]:
+    """Yield the rows of all arms that have reports, in their order.
+
+    ``arrived`` ``(cells, levels)`` are all reports that have come.
+    """
     plan, metric = published.plan, published.metric
     first, *others = arms = arms_of(plan)
-    by_level = [published.reports(each) for each in arms]
+    by_level = [arrived[[*each.cells]].sum(axis=0) for each in arms]
     totals = [int(each.sum()) for each in by_level]
     p_value = sample_ratio(totals, plan.most_reports(metric))
     for arm, total, levels in zip(arms, totals, by_level, strict=True):

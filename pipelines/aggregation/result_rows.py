@@ -241,7 +241,7 @@ class _Rows:
     def _compare(self) -> None:
         """Add the rows of arms behind those of their slices, if these have any."""
         positions = Counter(row["segment"] for row in self.estimates)
-        for segment, item, why in compared(self.published):
+        for segment, item, why in compared(self.published, self.arrived):
             if segment in positions:
                 row = self._row(item, item.estimate.reports_by_level, why)
                 named = {**self.common, "segment": segment, "position": positions[segment]}

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.aggregation.published import PublishedWindow
+from pipelines.aggregation.published import NOTHING, PublishedWindow
 from pipelines.aggregation.result_rows import Candidates, rows_of_windows
 from pipelines.sinks import documents
 from pipelines.sinks.sql import Projection
@@ -82,7 +82,9 @@ def _changed(
 ) -> Iterator[tuple[list[tuple[WindowKey, Window]], dict[WindowKey, PublishedWindow]]]:
     """Yield what changed after a generation, page by page: windows, and what is published."""
     for page, generation in sorted(manifest.pages.items()):
-        if max(generation, manifest.published[page].generation) <= since:
+        # A state of release 0.4.0 has none where a run of it was interrupted.
+        last = manifest.published.get(page)
+        if max(generation, last.generation if last else 0) <= since:
             continue
         published = published_of(directory.files, manifest, page, registry)
         windows = windows_of(directory.files, manifest, page, registry)
@@ -102,7 +104,8 @@ def _changed(
             [
                 (key, window)
                 for key, window in [*windows, *former]
-                if max(window.revision, published[key._replace(cell=0)].revision) > since
+                if max(window.revision, published.get(key._replace(cell=0), NOTHING).revision)
+                > since
             ],
             published,
         )
