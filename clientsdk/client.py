@@ -10,6 +10,7 @@ from time import monotonic
 from clientsdk import diagnostics, disabled
 from clientsdk.clock import EARLIEST, plausible
 from clientsdk.diagnostics import drop_locals
+from clientsdk.lifecycle import no_fork
 from clientsdk.outcomes import Consent, FlushResult, Outcome
 from clientsdk.settings import (
     Forgetful,
@@ -25,8 +26,8 @@ from clientsdk.settings import (
 )
 from clientsdk.stats import Stats, Tally
 from sotto.clocks import now_ms
-from sotto.errors import SottoError, ValueTypeError, seconds_of
-from sotto.plan.compiled import Ceilings, CompiledPlan
+from sotto.errors import SottoError, StoreError, ValueTypeError, seconds_of
+from sotto.plan.compiled import Ceilings, CompiledPlan, check
 from sotto.plan.segments import given_segments
 
 # What records and sends is imported when a client first needs it: a client that is switched off
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
 #: As a name of a module it is found sooner than as one of an Enum.
 NO_CONSENT = Outcome.NO_CONSENT
+#: Seconds after which consent is looked for again, where another process may give it.
+_LOOK = 0.05
 #: What :meth:`Client._open` makes.
 _PARTS = ("_store", "_recorder", "_consent", "_outgoing")
 
@@ -70,9 +73,10 @@ class Client:
     plan : CompiledPlan, bytes or path
         The compiled plan, its canonical JSON, or a file that holds it.
     state : path or NO_LIFETIME_BOUND
-        The device's file, made if absent. One file belongs to one collector; several clients and
-        processes may use it. ``NO_LIFETIME_BOUND`` keeps all in memory and warns once: ceilings and
-        consent then hold for this client alone, and every other one is a new device.
+        The device's file, made when it is first needed, at the latest by consent. One file belongs
+        to one collector; several clients and processes may use it. ``NO_LIFETIME_BOUND`` keeps all
+        in memory and warns once: ceilings and consent then hold for this client alone, and every
+        other one is a new device.
     publisher : Publisher or str
         Takes the messages. The client never closes it, since several clients may share it; one that
         it makes itself, an :class:`~clientsdk.HttpPublisher` for the collector at a URL such as
@@ -139,6 +143,8 @@ class Client:
     _own_publisher: Publisher | None = None
     #: Whether the device is nobody's, so that no wish of a person's and no CI switches it off.
     _simulated = False
+    _asleep = _unchecked = False
+    _segments: Mapping[str, str | None] = {}
 
     def __init__(
         self,
@@ -157,7 +163,22 @@ class Client:
         settings = configured(
             settings, simulated=self._simulated, background=background, quota=quota
         )
-        plan = read_plan(plan, expect, honoured=not settings.disabled)
+        path = checked_path(state)
+        # A device at which nobody has agreed to anything needs no store before somebody does.
+        lowers = (ceilings, settings.ceiling_period, settings.ceiling_lifetime) != (
+            None,
+            None,
+            None,
+        )
+        if (
+            not lowers
+            and self._kind_of_store is None
+            and path is not None
+            and disabled.is_unused(path)
+        ):
+            path, self._asleep = os.path.abspath(path), True
+            self._unchecked = not isinstance(plan, CompiledPlan)
+        plan = read_plan(plan, expect, honoured=not (settings.disabled or self._asleep))
         given = given_segments(plan.segments, {} if segments is None else segments)
         if plan.signed:
             from sotto.wire.signatures import require_signatures
@@ -165,10 +186,9 @@ class Client:
             require_signatures()
         sink = checked_publisher(publisher)
         pinned = settings.pinned(plan, ceilings)
-        self._set_up(plan, settings, checked_clock(clock), pinned, checked_path(state), sink)
+        self._segments = given
+        self._set_up(plan, settings, checked_clock(clock), pinned, path, sink)
         self._own_publisher = None if sink is publisher else sink
-        if not settings.disabled:
-            self._recorder.segments = given
 
     def _set_up(
         self,
@@ -188,26 +208,60 @@ class Client:
         self._tally = Tally(self._metrics)
         self._outcomes = self._tally.outcomes
         self._worker: Worker | None = None
-        self._to_open = ceilings, publisher
+        self._to_open, self._closed = (ceilings, publisher), False
         if settings.disabled:
             why = why or disabled.switched_off(settings, simulated=self._simulated)
             self._refusals = disabled.refusals(plan, Outcome.DISABLED)
         self._errors = disabled.ErrorPolicy(self._tally, why)
         if settings.disabled:
-            # Most never need what is opened: :meth:`__getattr__`.
-            return
-        if path is None:
-            self._warn_that_it_forgets()
-        self._open()
-        self._refusals = self._store.refusals
-        if settings.background:
-            self._worker = self._outgoing.in_background(plan.resolution)
+            self._asleep = False
+        elif self._asleep:
+            self._refuse_for_a_moment()
+        else:
+            if path is None:
+                self._warn_that_it_forgets()
+            self._open()
 
     def _open(self) -> None:
         from clientsdk.sending.parts import open_parts
 
-        parts = open_parts(self._opening())
-        self._store, self._recorder, self._consent, self._outgoing = parts
+        with no_fork():
+            if self._is_open:
+                return
+            if self._closed:
+                raise StoreError("the device's store cannot be used: it is closed")
+            if self._unchecked:
+                check(self.plan)
+            parts = open_parts(self._opening())
+            if self._is_open:
+                # A signal handler has opened it meanwhile.
+                parts.store.close()
+                return
+            _, self._recorder, self._consent, self._outgoing = parts
+            if not self.settings.disabled:
+                self._recorder.segments = self._segments
+                self._refusals = parts.store.refusals
+                if self.settings.background:
+                    self._worker = self._outgoing.in_background(self.plan.resolution)
+            self._store, self._asleep = parts.store, False
+
+    def _wakes(self) -> bool:
+        """Open the store for a recording; if that fails, say so and return False."""
+        try:
+            self._open()
+        except (SottoError, OSError) as error:
+            diagnostics.warn("store", "values are being dropped: %s", str(error))
+        return self._is_open
+
+    def _refuse_for_a_moment(self) -> None:
+        """Refuse all values for want of consent, until it is to be looked for again."""
+        stale = monotonic() + _LOOK
+        self._refusals = disabled.refusals(self.plan, NO_CONSENT, stale)
+
+    def _sleeps(self) -> bool:
+        """Whether still nobody has agreed to anything; what needs the store then opens it."""
+        file = self._file
+        return self._asleep and not self._closed and file is not None and disabled.is_unused(file)
 
     def _opening(self) -> Opening:
         from clientsdk.sending.parts import Opening
@@ -316,6 +370,13 @@ class Client:
                         worker.start()
                     return outcome
             known = self._metrics.get(metric) or self.plan.metric(metric)
+            if self._asleep:
+                known.encode(value)
+                if self._sleeps():
+                    self._refuse_for_a_moment()
+                    return self._tally.count(NO_CONSENT, metric)
+                if not self._wakes():
+                    return self._tally.count(Outcome.STORE_FULL, metric)
             outcome = self._recorder.attempt(known, known.encode(value), self._now(), self._consent)
             self._outcomes[outcome][metric] += 1
             if self._worker is not None:
@@ -349,7 +410,9 @@ class Client:
         if self.settings.disabled:
             return
         try:
-            self._recorder.segments = given_segments(self.plan.segments, segments)
+            self._segments = given_segments(self.plan.segments, segments)
+            if self._is_open:
+                self._recorder.segments = self._segments
         except SottoError as error:
             if not self._errors.lenient:
                 raise
@@ -375,7 +438,7 @@ class Client:
         Where the kill switch is on no file is read, and it is ``NEVER_GIVEN``. Raises StoreError if
         the store cannot be read.
         """
-        if self.settings.disabled:
+        if self.settings.disabled or self._sleeps():
             return Consent.NEVER_GIVEN
         return self._errors.attempt(self._consent.read, lambda error: Consent.NEVER_GIVEN)
 
@@ -388,7 +451,7 @@ class Client:
     def group_consent(self) -> dict[str, Consent]:
         """What the person has said of each of the plan's groups; errors are as of ``consent``."""
         nothing = dict.fromkeys((name for name, _ in self.plan.groups), Consent.NEVER_GIVEN)
-        if self.settings.disabled:
+        if self.settings.disabled or self._sleeps():
             return nothing
         return self._errors.attempt(self._consent.groups, lambda error: nothing)
 
@@ -478,6 +541,8 @@ class Client:
         if self.settings.disabled:
             self._withdraw_if_owed()
             return FlushResult(0, 0)
+        if self._sleeps():
+            return FlushResult(0, 0)
         from clientsdk.sending.sender import bare
 
         return self._errors.attempt(
@@ -510,6 +575,9 @@ class Client:
         self._withdraw_if_owed()
         try:
             if not self._is_open:
+                self._closed = True
+                if self._asleep:
+                    self._refusals = disabled.refusals(self.plan, Outcome.STORE_FULL)
                 return FlushResult(0, 0)
             return self._outgoing.close(self._worker, wait)
         finally:
@@ -540,7 +608,7 @@ class Client:
         Where items are being counted, that of their period is among them. Of a period that is over
         their chain is drawn and stored first, as by every call that looks at what waits.
         """
-        if self.settings.disabled:
+        if self.settings.disabled or self._sleeps():
             return None
         return self._errors.attempt(self._outgoing.next_due, lambda error: None)
 

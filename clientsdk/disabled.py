@@ -38,6 +38,8 @@ NO_PLAN = CompiledPlan(
     ceilings=Ceilings(1, 1),
     metrics=(),
 )
+#: What follows a state file's name in that of the file with the document that was answered.
+ASKED = "-asked"
 #: Under which recordings are counted whose metric the plan does not have: no metric's name.
 UNKNOWN_METRIC = "(unknown)"
 
@@ -130,6 +132,21 @@ def path_if_usable(state: Any) -> str | None:
     return None
 
 
-def refusals(plan: CompiledPlan, outcome: Outcome) -> dict[str, Refusal]:
+def refusals(
+    plan: CompiledPlan, outcome: Outcome, stale: float | None = None
+) -> dict[str, Refusal]:
     """Return what becomes of every value, by metric, where all of them have one outcome."""
-    return {each.name: Refusal(outcome, each.plain, None, 0) for each in plan.metrics}
+    return {each.name: Refusal(outcome, each.plain, None, 0, stale) for each in plan.metrics}
+
+
+def is_unused(file: str) -> bool:
+    """Whether nobody has said anything at a state file yet, nor could it have been lost.
+
+    Neither the file nor anything beside it is there, and it could be made.
+    """
+    folder, name = os.path.split(os.path.abspath(file))
+    try:
+        beside = [each for each in os.listdir(folder) if each.startswith(name)]
+    except OSError:
+        return False
+    return beside in ([], [name + ASKED]) and os.access(folder, os.W_OK | os.X_OK)

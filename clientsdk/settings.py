@@ -26,7 +26,7 @@ from sotto.errors import (
     seconds_of,
     wrong_type,
 )
-from sotto.plan.compiled import Ceilings, CompiledPlan, read_unchecked
+from sotto.plan.compiled import Ceilings, CompiledPlan, read_without_mechanisms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -384,7 +384,7 @@ def read_plan(
 ) -> CompiledPlan:
     """Return a plan given as an object, canonical JSON or a file, if it is the one expected.
 
-    Unless it is to be ``honoured``, nobody checks that it can be, and no mechanism is loaded.
+    Unless it is to be ``honoured``, nothing checks that it can be, and no mechanism is loaded.
     """
     if not isinstance(given, CompiledPlan | bytes | str | os.PathLike):
         expected = "a CompiledPlan, the bytes of its JSON, or the path of that"
@@ -398,7 +398,7 @@ def read_plan(
         except OSError as error:
             what = error.strerror or type(error).__name__
             raise PlanError(f"the compiled plan cannot be read: {what}") from error
-    read = CompiledPlan.from_json if honoured else read_unchecked
+    read = CompiledPlan.from_json if honoured else read_without_mechanisms
     plan = given if isinstance(given, CompiledPlan) else read(given)
     if expect is None:
         return plan

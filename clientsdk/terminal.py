@@ -10,15 +10,16 @@ import os
 import sys
 from contextlib import suppress
 from enum import StrEnum
-from typing import TextIO
 
 from clientsdk.client import Client
+from clientsdk.disabled import ASKED
 from clientsdk.outcomes import Consent
-from sotto.disclosure.texts import consent_text
 from sotto.errors import ParameterError, wrong_type
-from sotto.files import open_file, write_at
 
-_SUFFIX = ".asked"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
+
 _STATES = {
     Consent.GIVEN: "Telemetry is on: you have agreed.",
     Consent.WITHDRAWN: "Telemetry is off: you have said no.",
@@ -49,13 +50,15 @@ def ask(client: Client) -> bool:
     """
     if not isinstance(client, Client):
         raise wrong_type("client", "a Client", client)
-    if client.settings.disabled or _is_answered(client):
+    if client.settings.disabled:
+        return False
+    if _is_answered(client):
         return client.consented
     client._hold_back()
     # Without a place for the answer the person would be asked at each run.
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr) and _remember(client, b"")):
         return False
-    print(consent_text(client.plan), file=sys.stderr)
+    print(_text(client), file=sys.stderr)
     groups = [name for name, _ in client.plan.groups]
     answers = [_agrees(f"Do you agree to {name!r}?") for name in groups]
     answers = answers or [_agrees("Do you agree?")]
@@ -91,7 +94,7 @@ def telemetry(client: Client, action: TelemetryAction | str) -> str:
     if action in (TelemetryAction.ON, TelemetryAction.OFF) and not disabled:
         _remember(client, client.plan.digest)
     if action in (TelemetryAction.ON, TelemetryAction.SHOW):
-        parts = [consent_text(client.plan).rstrip()]
+        parts = [_text(client).rstrip()]
     if action == TelemetryAction.SHOW and not disabled:
         parts += [str(client.preview()), str(client.ledger())]
     return "\n\n".join([_state(client), *parts])
@@ -120,6 +123,8 @@ def _remember(client: Client, digest: bytes) -> bool:
     """Write down which document was answered, or that none was; return whether that works."""
     if client._file is None:
         return True
+    from sotto.files import open_file, write_at
+
     try:
         descriptor = open_file(_beside(client), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     except OSError:
@@ -133,8 +138,15 @@ def _remember(client: Client, digest: bytes) -> bool:
     return True
 
 
+def _text(client: Client) -> str:
+    # Most runs of a tool show nothing.
+    from sotto.disclosure.texts import consent_text
+
+    return consent_text(client.plan)
+
+
 def _beside(client: Client) -> str:
-    return os.path.realpath(str(client._file)) + _SUFFIX
+    return os.path.realpath(str(client._file)) + ASKED
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

@@ -76,7 +76,11 @@ FOR_RECORDING = {
     "typing",
 }
 #: Why a run records nothing: the environment, and what the outcome is.
-OFF = {"switched off": ("SOTTO_DISABLED", "disabled"), "do not track": ("DO_NOT_TRACK", "disabled")}
+OFF = {
+    "switched off": ("SOTTO_DISABLED", "disabled"),
+    "do not track": ("DO_NOT_TRACK", "disabled"),
+    "nobody has agreed": ("UNRELATED", "no_consent"),
+}
 
 
 def loaded(code: str, *arguments: str) -> set[str]:
@@ -114,13 +118,14 @@ client.close()
 
 _OFF = """
 import os
-from clientsdk import Client, HttpPublisher
+from clientsdk import Client, HttpPublisher, ask
 name, outcome = {why!r}
 os.environ[name] = "1"
 plan, state = sys.argv[1:]
 publisher = HttpPublisher("https://telemetry.example")
 with Client.open(plan.encode(), state=state, publisher=publisher) as client:
     assert client.record("colour", "a") == client.record("size", 3) == outcome
+    assert not ask(client)
     assert client.consent == "never given"
     assert client.stats().refused == {{outcome: 2}}
     client.flush()

@@ -32,6 +32,7 @@ def test_without_consent_a_value_asks_no_file_for_a_moment(monkeypatch, tmp_path
     monkeypatch.setattr(store, "FORGET_AFTER", 1e9)
     path = None if state is None else tmp_path / state
     client = device(consent=False, state=path)
+    client.ledger()
     assert client.record("colour", "a") is Outcome.NO_CONSENT
     seen = []
     client._store.database.connection.set_trace_callback(seen.append)

@@ -80,7 +80,7 @@ def test_anything_else_is_no_and_remembered(tool, typed):
 @pytest.mark.parametrize("terminals", [{"stdin": False}, {"stderr": False}])
 def test_nobody_is_asked_but_at_a_terminal(tool, terminals, tmp_path):
     assert tool("y\n", **terminals) == ("", False, Outcome.NO_CONSENT)
-    assert not (tmp_path / "device.db.asked").exists()
+    assert not (tmp_path / "device.db-asked").exists()
     assert tool("y\n")[1]
 
 
@@ -141,7 +141,7 @@ def test_each_group_has_a_question(tool, tmp_path):
 def test_switched_off_or_without_a_place_for_the_answer_nobody_is_asked(tool, tmp_path):
     off = tool("y\n", settings=Settings(disabled=True))
     assert off == ("", False, Outcome.DISABLED)
-    (tmp_path / "device.db.asked").mkdir()
+    (tmp_path / "device.db-asked").mkdir()
     assert tool("y\n") == ("", False, Outcome.NO_CONSENT)
 
 

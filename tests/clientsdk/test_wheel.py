@@ -88,6 +88,13 @@ print(*sorted(name for name in sys.modules if name.split(".")[0] in
 #: What is in the wheel beyond what that run has imported, and who would import it.
 SELDOM = {
     "sotto.kafka.client_internals": "a producer of kafka-python that is made or dropped",
+    **dict.fromkeys(
+        [
+            *("sotto.design", "sotto.design.spending"),
+            *("sotto.disclosure", "sotto.disclosure.facts", "sotto.disclosure.texts"),
+        ],
+        "clientsdk.terminal, where it shows what is collected",
+    ),
     "sotto.wire.batch": "clientsdk.publishers.http, when it posts",
     "sotto.wire.groups": "sotto.log.reader, where a log is read",
 }

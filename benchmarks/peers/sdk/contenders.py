@@ -37,7 +37,8 @@ STRING = plan(
     type="string", mechanism={"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16}
 )
 """
-_SOTTO = "import clientsdk\nclientsdk.Client"
+#: With what a recording loads, but its mechanism.
+_SOTTO = "import clientsdk\nimport clientsdk.sending.parts"
 _SOTTO_START = """
 class Nowhere:
     def publish(self, shard, message):
@@ -164,6 +165,21 @@ TRANSACTIONS = (
     ),
 )
 OPENTELEMETRY = "opentelemetry-sdk"
+#: A whole run of a tool, by what it does: it begins, and ends at once.
+_TOOL = """
+import os
+os.environ.update({environment})
+from clientsdk import Client, HttpPublisher
+publisher = HttpPublisher("https://telemetry.example")
+client = Client.open(CATEGORY, state=STATE, publisher=publisher)
+{more}client.record("m", "red")
+client.close()
+"""
+TOOLS = {
+    "sotto, switched off": PLAN + _TOOL.format(environment={"SOTTO_DISABLED": "1"}, more=""),
+    "sotto, nobody has agreed": PLAN + _TOOL.format(environment={}, more=""),
+    "sotto, a recording": PLAN + _TOOL.format(environment={}, more="client.give_consent()\n"),
+}
 PEERS = (
     Contender(
         "opentelemetry, counter.add",

@@ -10,8 +10,10 @@ connections and never answers, and a port at which nobody listens.
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -27,10 +29,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import requires, version
 from pathlib import Path
 
-from benchmarks.peers.sdk.contenders import AGED, OURS, PEERS, SENDING, TRANSACTIONS, Contender
+from benchmarks.peers.sdk.contenders import (
+    AGED,
+    OURS,
+    PEERS,
+    SENDING,
+    TOOLS,
+    TRANSACTIONS,
+    Contender,
+)
 
 ROOT = Path(__file__).parents[3]
 ROUNDS = 15
+RUNS = 20
 EVENTS = 4000
 #: Seconds after which a process that does not end is killed.
 PATIENCE = 30.0
@@ -190,6 +201,7 @@ def main() -> None:
         ours + [(peer, len(_closure(peer)) - 1, None) for peer in peers],
     )
     _loading()
+    _tool()
     with taking() as port:
         _first(port)
         _rates(port)
@@ -255,6 +267,24 @@ def _loading() -> None:
         name = each.name.partition(",")[0] if brief else each.name
         rows.append((name, least, 0.8 if each in OURS else None))
     show("import over the bare interpreter, ms of CPU", rows, MEASURE)
+
+
+def _tool() -> None:
+    """Print what a whole run of a tool costs over the bare interpreter."""
+    counter = PEERS[0]
+    scripts = {"": "", **TOOLS, counter.name: begun(counter) + counter.event}
+    least = dict.fromkeys(scripts, math.inf)
+    for _ in range(RUNS):
+        for name, script in scripts.items():
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            run(script)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            taken = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            least[name] = min(least[name], 1000 * taken)
+    rows: Rows = [
+        (name, least[name] - least[""], 0.5 if name in TOOLS else None) for name in scripts if name
+    ]
+    show("a run of a tool over the bare interpreter, ms of CPU", rows, counter.name)
 
 
 def _first(port: int) -> None:

@@ -55,7 +55,8 @@ def copies(tmp_path):
     """Two folders with one device's files, as of some moment."""
     original, copy = tmp_path / "original", tmp_path / "copy"
     original.mkdir()
-    Device(original).client.close()
+    with Device(original).client as client:
+        client.ledger()
     shutil.copytree(original, copy)
     return original, copy
 

@@ -480,6 +480,7 @@ def test_a_withdrawal_that_is_not_confirmed_is_tried_again(path, monkeypatch):
 def test_consent_beside_another_stores_guard_records_nothing(path):
     """The mark tells that the file was replaced; what is agreed to there may not be found again."""
     client = device(path)
+    client.ledger()
     found = rollback_guard.read(os.fspath(path))
     rollback_guard.replace(os.fspath(path), found._replace(store=b"t" * 16, generation=10))
     with pytest.raises(StoreError, match="taken its place"):
@@ -715,7 +716,8 @@ def test_the_ledger_says_in_words_why_a_period_counts_as_spent(path):
 @pytest.mark.parametrize("left", [None, b"", bytes(128)])
 def test_a_loss_of_power_before_consent_is_no_loss(path, left):
     """Until then a new device waits for no disk: nothing of its mark may have come there."""
-    device(path).close()
+    with device(path) as client:
+        client.ledger()
     beside = path.with_name("device.db-mark")
     beside.unlink()
     if left is not None:

@@ -94,7 +94,8 @@ def test_nothing_of_a_collector_takes_it_for_the_real_plan(weekly, tmp_path):
         Registry([weekly, fast])
     # Nor does the device of a user: its file belongs to the real collector.
     publisher = MemoryPublisher()
-    Client(weekly, state=tmp_path / "device.db", publisher=publisher).close()
+    with Client(weekly, state=tmp_path / "device.db", publisher=publisher) as client:
+        client.give_consent()
     with pytest.raises(PlanError, match=r"pinned to 'fleet\.example'"):
         Client(fast, state=tmp_path / "device.db", publisher=publisher)
 

@@ -1,0 +1,115 @@
+"""A device at which nobody has agreed to anything has no file, and notices once somebody does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from device_plans import START, metric, plan
+
+from clientsdk import Client, MemoryPublisher, Outcome, client, disabled
+from clientsdk.testing import FakeClock
+from sotto.errors import ParameterError, PlanError, StoreError, UnknownMetricError, ValueTypeError
+
+NO_CONSENT, ACCEPTED, STORE_FULL = Outcome.NO_CONSENT, Outcome.ACCEPTED, Outcome.STORE_FULL
+PLAN = plan(metric("colour", "every", 4), segments=[{"name": "os", "values": ["linux"]}])
+
+
+def client_of(path, document=None, **options):
+    return Client(
+        document or PLAN.to_json(),
+        state=path,
+        publisher=MemoryPublisher(),
+        clock=FakeClock(START),
+        background=False,
+        **options,
+    )
+
+
+def test_what_is_asked_of_it_makes_no_file(tmp_path):
+    with client_of(tmp_path / "device.db") as unused:
+        assert unused.record("colour", "a") is NO_CONSENT
+        assert (unused.consent, unused.group_consent) == ("never given", {})
+        assert (unused.next_due(), unused.flush().sent) == (None, 0)
+        assert unused.stats().refused == {NO_CONSENT: 1}
+        with pytest.raises(ValueTypeError):
+            unused.record("colour", 3)
+        with pytest.raises(UnknownMetricError):
+            unused.record("color", "a")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("look", [0.0, 0.05])
+def test_what_another_client_is_told_counts_within_a_moment(tmp_path, monkeypatch, look):
+    monkeypatch.setattr(client, "_LOOK", look)
+    path = tmp_path / "device.db"
+    with client_of(path) as unused, client_of(path) as other:
+        assert unused.record("colour", "a") is NO_CONSENT
+        assert other.give_consent()
+        while look and unused.record("colour", "a") is NO_CONSENT:
+            # The refusal is remembered for that long.
+            pass
+        assert unused.record("colour", "a") is ACCEPTED
+        assert unused.consent == "given"
+
+
+def test_it_has_the_segments_and_the_folder_of_before_it_had_a_file(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with client_of("device.db") as unused:
+        unused.set_segments({"os": "linux"})
+        with pytest.raises(ParameterError):
+            unused.set_segments({"oz": "linux"})
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert unused.give_consent()
+        assert unused.record("colour", "a") is ACCEPTED
+        assert unused.ledger().pending[0].segment == "os=linux"
+    assert (tmp_path / "device.db").exists()
+
+
+def test_closed_it_takes_nothing_and_makes_no_file(tmp_path):
+    unused = client_of(tmp_path / "device.db")
+    unused.close()
+    assert unused.record("colour", "a") is STORE_FULL
+    for call in (unused.give_consent, unused.withdraw_consent, unused.ledger):
+        with pytest.raises(StoreError, match="closed"):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_where_its_file_cannot_be_made_any_more_recording_raises_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(client, "_LOOK", 0.0)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    unused = client_of(folder / "device.db")
+    folder.rmdir()
+    assert unused.record("colour", "a") is STORE_FULL
+    with pytest.raises(StoreError):
+        unused.give_consent()
+    folder.mkdir()
+    assert unused.record("colour", "a") is NO_CONSENT
+    assert unused.give_consent()
+
+
+def test_a_plan_that_cannot_be_honoured_is_an_error_before_anything_is_recorded(tmp_path):
+    document = json.loads(PLAN.to_json())
+    document["metrics"][0]["mechanism"]["name"] = "rot13"
+    unsound = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+    with client_of(tmp_path / "device.db", unsound) as unused:
+        with pytest.raises(PlanError, match="'rot13' must be one of"):
+            unused.give_consent()
+        assert unused.record("colour", "a") is NO_CONSENT
+    with pytest.raises(PlanError, match="canonical"):
+        client_of(tmp_path / "device.db", PLAN.to_json() + b" ")
+
+
+def test_what_may_have_been_said_or_lost_is_looked_at(tmp_path):
+    path = tmp_path / "device.db"
+    assert disabled.is_unused(path)
+    (tmp_path / "device.db-asked").touch()
+    assert disabled.is_unused(path)
+    for name in ("device.db-mark", "device.db-damaged-1", "device.db"):
+        (tmp_path / name).touch()
+        assert not disabled.is_unused(path)
+        (tmp_path / name).unlink()
+    assert not disabled.is_unused(tmp_path / "absent" / "device.db")
