@@ -164,7 +164,7 @@ class Publication:
         if (most := int(own.max())) < self.least:
             return f"no level has more than {reason(most, self.least)}"
         if not part.fixed:
-            return "too few reports have come or gone since it was published last"
+            return "until more reports have come or gone, or the window is complete"
         return "with it, the estimate of a segment with too few reports could be computed"
 
     def _told_apart(self, most: int) -> dict[str, int]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from every_type import KINDS, counts_of, plan_text
 from numpy.typing import NDArray
 from step_plans import HOUR, PERIOD, THRESHOLD, category, number, plan
 from test_publication import smallest
@@ -20,6 +21,7 @@ from pipelines.aggregation.result_rows import published_again, rows_of_windows
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
 from pipelines.aggregation.step import retracted, step_rows
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
@@ -313,6 +315,19 @@ def test_segments_are_published_once_and_strata_when_a_window_is_complete():
     for n in (3000, 2990, 30, 4000):
         whole = shown(whole[0], n, True)
         assert whole[1] == {""}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_open_window_of_every_kind_but_vectors_has_figures(name):
+    of = parse_plan(plan_text().replace("minimum_reports: 1\n", "")).compile()
+    metric = of.metric(name)
+    window = Window(1, counts_of(metric, 120, seed=1), complete=False)
+    key, strings = WindowKey(of.fingerprint, metric.index, 0), {"rappor": ("home", "away")}
+    (row, *_), found = rows_of_windows([(key, window)], Registry([of]), {of.fingerprint: strings})
+    assert not row["complete"]
+    until = "until more reports have come or gone, or the window is complete"
+    assert row["withheld"] == (until if metric.type == "vector" else None)
+    assert (row["withheld"] is None) == any(each["value"] is not None for each in found)
 
 
 def test_what_is_published_is_read_as_it_was_written():
