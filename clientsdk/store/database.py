@@ -227,6 +227,10 @@ class Database(lifecycle.Forkable):
             connection = self.connected()
         if self.path is None:
             self._contents.write_buffered(connection)
+        if access is DURABLE and self.path is not None:
+            # What is cached would be written over an older copy that was put into the same file.
+            connection.execute("PRAGMA shrink_memory")
+            self.version = None
         version = self._start(connection, access)
         if version != self.version:
             self._contents.refresh(connection)

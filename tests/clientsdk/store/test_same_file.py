@@ -107,6 +107,25 @@ def test_a_live_client_accepts_nothing_that_a_lost_file_loses(path, lose, caplog
     assert (path.read_bytes() if path.exists() else None) == content
 
 
+def test_an_older_copy_in_the_same_file_is_noticed_before_anything_is_charged(path):
+    """`cp backup device.db` writes into the file that is open, under what SQLite has in memory."""
+    client = device(path, metric("colour", "every", 9))
+    client.record("colour", "a")
+    client._store.erasure.scrub(compact=True)
+    copy = path.read_bytes()
+    client.record("colour", "b")
+    client.clock.advance(hours=3)
+    assert client.flush().sent == 2
+    path.write_bytes(copy)
+    for use in (client.flush, client.renew_consent):
+        with pytest.raises(StoreError, match="an older copy of it has taken its place"):
+            use()
+    client.close()
+    with device(path, metric("colour", "every", 9), seed=2) as again:
+        assert again.ledger().restored == 1
+        assert again.flush().sent == 0
+
+
 def test_a_file_that_comes_back_is_gone_on_with(path):
     client = device(path, metric("colour", "every", 9))
     client.record("colour", "a")
