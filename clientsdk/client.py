@@ -11,7 +11,7 @@ from clientsdk import diagnostics, disabled
 from clientsdk.clock import EARLIEST, plausible
 from clientsdk.diagnostics import drop_locals
 from clientsdk.lifecycle import no_fork
-from clientsdk.outcomes import Consent, FlushResult, Outcome
+from clientsdk.outcomes import CLOSED, Consent, FlushResult, Outcome
 from clientsdk.settings import (
     Forgetful,
     Quota,
@@ -26,7 +26,14 @@ from clientsdk.settings import (
 )
 from clientsdk.stats import Stats, Tally
 from sotto.clocks import now_ms
-from sotto.errors import SottoError, StoreError, ValueTypeError, seconds_of
+from sotto.errors import (
+    SottoError,
+    StoreError,
+    UnknownMetricError,
+    ValueTypeError,
+    seconds_of,
+    type_of,
+)
 from sotto.plan.compiled import Ceilings, CompiledPlan, check
 from sotto.plan.segments import given_segments
 
@@ -36,7 +43,7 @@ from sotto.plan.segments import given_segments
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
-    from typing import Any, Literal, Self, Unpack
+    from typing import Any, Literal, NoReturn, Self, SupportsIndex, Unpack
 
     from clientsdk.ledger import Ledger
     from clientsdk.preview import Preview
@@ -49,6 +56,8 @@ if TYPE_CHECKING:
 
 #: As a name of a module it is found sooner than as one of an Enum.
 NO_CONSENT = Outcome.NO_CONSENT
+#: With these there is nothing that a thread might send.
+QUIET = (NO_CONSENT, Outcome.CLOSED)
 #: Seconds after which consent is looked for again, where another process may give it.
 _LOOK = 0.05
 #: What :meth:`Client._open` makes.
@@ -229,7 +238,7 @@ class Client:
             if self._is_open:
                 return
             if self._closed:
-                raise StoreError("the device's store cannot be used: it is closed")
+                raise StoreError(f"the device's store cannot be used: {CLOSED}")
             if self._unchecked:
                 check(self.plan)
             parts = open_parts(self._opening())
@@ -365,11 +374,14 @@ class Client:
                 ):
                     self._outcomes[outcome][metric] += 1
                     worker = self._worker
-                    if worker is not None and worker.idle and outcome is not NO_CONSENT:
+                    if worker is not None and worker.idle and outcome not in QUIET:
                         # There may be older values to be sent.
                         worker.start()
                     return outcome
-            known = self._metrics.get(metric) or self.plan.metric(metric)
+            known = self._metrics.get(metric)
+            if known is None and isinstance(value, str) and value in self._metrics:
+                raise UnknownMetricError("metric and value are swapped: pass record(metric, value)")
+            known = known or self.plan.metric(metric)
             if self._asleep:
                 known.encode(value)
                 if self._sleeps():
@@ -385,14 +397,14 @@ class Client:
         except BaseException as error:
             # Also an interrupt: no frame that it came through keeps the value.
             name = metric if isinstance(error, ValueTypeError) else disabled.UNKNOWN_METRIC
-            unhashable = isinstance(error, TypeError) and metric.__hash__ is None
+            kind, unhashable = type_of(metric), metric.__hash__ is None
             del metric, value
             drop_locals(error)
             if self._errors.lenient and isinstance(error, Exception):
                 return self._errors.count_invalid(name, disabled.reason_of(error))
-            if not unhashable:
+            if not (unhashable and isinstance(error, TypeError)):
                 raise
-        raise ValueTypeError("metric must be the name of one, a str; got a list, dict or the like")
+        raise ValueTypeError(f"metric must be the name of one, a str; got {kind}")
 
     def set_segments(self, segments: Mapping[str, str | None]) -> None:
         """Say what this device is from now on, by the plan's segments: all of it, each time.
@@ -566,7 +578,7 @@ class Client:
         The background thread, if its last attempt has not failed, first sends what is due of one
         pseudonym. Items counted in a period that is not over are lost; what they cost stays
         reserved, for another client to go on counting. From now on :meth:`record` answers
-        ``store_full`` and all else raises StoreError. ``timeout``, by default what the settings
+        ``closed`` and all else raises StoreError. ``timeout``, by default what the settings
         say, one second, is how many seconds to wait at most for that thread, whatever its publisher
         does; an error in the result says that it had not ended by then.
         """
@@ -574,12 +586,13 @@ class Client:
         wait = seconds_of("timeout", timeout)
         self._withdraw_if_owed()
         try:
-            if not self._is_open:
-                self._closed = True
-                if self._asleep:
-                    self._refusals = disabled.refusals(self.plan, Outcome.STORE_FULL)
-                return FlushResult(0, 0)
-            return self._outgoing.close(self._worker, wait)
+            self._closed = self._closed or not self._is_open
+            result = (
+                self._outgoing.close(self._worker, wait) if self._is_open else FlushResult(0, 0)
+            )
+            if not self.settings.disabled:
+                self._refusals = disabled.refusals(self.plan, Outcome.CLOSED)
+            return result
         finally:
             if self._own_publisher is not None:
                 self._own_publisher.close()
@@ -589,6 +602,12 @@ class Client:
         from clientsdk.sending.tasks import run_in_thread
 
         return await run_in_thread(lambda: self.close(timeout))
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            "a Client cannot be pickled or copied, since it has a thread and an open file: make "
+            "one in each process; several may have the same state file"
+        )
 
     def __enter__(self) -> Self:
         return self

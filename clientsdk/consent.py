@@ -94,7 +94,7 @@ class ConsentKeeper:
         several = isinstance(groups, Iterable) and not isinstance(groups, str)
         listed = [*groups] if several else [None]
         if not all(isinstance(each, str) for each in listed):
-            raise ParameterError("groups must be a list of names, or None for all")
+            raise wrong_type("groups", "a list of names, or None for all", groups)
         found = frozenset(map(str, listed))
         unknown = sorted(found.difference(known))
         if unknown and self._plan is not NO_PLAN:

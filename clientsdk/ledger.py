@@ -227,7 +227,10 @@ def read_file(path: str | os.PathLike[str]) -> Ledger:
             connection.execute("BEGIN")
             ledger = read(connection)
     except sqlite3.Error as error:
-        raise StoreError(f"{path} cannot be read as a device's file: {error}") from error
+        raise StoreError(
+            f"{path} cannot be read as a device's file: {error}; name the file that the app passes "
+            "as state"
+        ) from error
     # It may be that the file could not be written.
     withdrawn = rollback_guard.withdrawal(realpath(path))
     return replace(ledger, consent=Consent.WITHDRAWN) if withdrawn else ledger

@@ -7,6 +7,9 @@ from enum import StrEnum
 from mechanisms.frozen import NamedTuple, frozen
 from sotto.errors import SottoError
 
+#: Why a store is not used any more.
+CLOSED = "the client is closed: make another one"
+
 
 class Outcome(StrEnum):
     """What :meth:`clientsdk.Client.record` did with a value, on which none of these depends.
@@ -37,8 +40,9 @@ class Outcome(StrEnum):
     """Consent was not given, or was withdrawn."""
     STORE_FULL = "store_full"
     """The store takes nothing now: its quota is used up, the disk is full, or it is gone, replaced,
-    without permission, damaged, locked, forked or closed. Or the operating system gives no
-    randomness."""
+    without permission, damaged, locked or forked. Or the operating system gives no randomness."""
+    CLOSED = "closed"
+    """The app has closed this client."""
     BAD_CLOCK = "bad_clock"
     """The device's clock says a time before 2020, or from 2100 on."""
     EXPIRED = "expired"

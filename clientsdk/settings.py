@@ -21,9 +21,12 @@ from sotto.clocks import now_ms
 from sotto.errors import (
     ParameterError,
     PlanError,
+    did_you_mean,
     is_int,
     is_number,
     seconds_of,
+    type_of,
+    unboxed,
     wrong_type,
 )
 from sotto.plan.compiled import Ceilings, CompiledPlan, read_without_mechanisms
@@ -62,6 +65,7 @@ _SWITCH = {
 }
 #: A time of so much is one of this century in milliseconds: in seconds it is the year 33,658.
 _MILLISECONDS = 1e12
+_FINER = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 #: The longest age, in seconds.
 _LONGEST = 36525 * 86_400
 _DECIMALS = 6
@@ -171,12 +175,16 @@ class Settings:
             if getattr(self, what) is not None:
                 micro_of(what, getattr(self, what))
         if (self.ceiling_period or 0) > (self.ceiling_lifetime or math.inf):
-            raise ParameterError("the ceiling of a period must be at most the lifetime's")
+            raise ParameterError(
+                "ceiling_period must be at most ceiling_lifetime; got more: raise or lower one"
+            )
         if self.flush_timeout is not None:
             seconds_of("flush_timeout", self.flush_timeout)
         seconds_of("close_timeout", self.close_timeout)
         if self.log is not None and self.log not in [*diagnostics.LEVELS]:
-            raise ParameterError(f"log must be one of {', '.join(diagnostics.LEVELS)}, or None")
+            near = did_you_mean(self.log, diagnostics.LEVELS)
+            known = ", ".join(diagnostics.LEVELS)
+            raise ParameterError(f"log must be one of {known}, or None{near}")
 
     @classmethod
     def from_environment(
@@ -391,13 +399,20 @@ def read_plan(
         raise PlanError(str(wrong_type("plan", expected, given)))
     if isinstance(given, str) and (given.lstrip()[:1] == "{" or "\n" in given or "\0" in given):
         raise PlanError("plan is a text, and no path: pass what sotto plan compile makes, as bytes")
+    if isinstance(given, str) and "://" in given:
+        raise PlanError("plan must be a file, not a URL: fetch_plan fetches one")
     if not isinstance(given, CompiledPlan | bytes):
         try:
             with open(given, "rb") as file:
                 given = file.read()
         except OSError as error:
             what = error.strerror or type(error).__name__
-            raise PlanError(f"the compiled plan cannot be read: {what}") from error
+            # Its name alone: folders have the name of a person.
+            name = os.path.basename(os.fspath(given))
+            raise PlanError(
+                f"the compiled plan {name!r} cannot be read: {what}; pass the whole path of the "
+                ".json file that sotto plan compile writes"
+            ) from error
     read = CompiledPlan.from_json if honoured else read_without_mechanisms
     plan = given if isinstance(given, CompiledPlan) else read(given)
     if expect is None:
@@ -421,11 +436,16 @@ def checked_path(state: str | os.PathLike[str] | Forgetful) -> str | None:
     if state is NO_LIFETIME_BOUND:
         return None
     path = os.fspath(state) if isinstance(state, str | os.PathLike) else ""
-    if not isinstance(path, str) or "\0" in path or path in ("", ":memory:"):
+    no_file = ("", ":memory:", NO_LIFETIME_BOUND.name, NO_LIFETIME_BOUND.value)
+    if not isinstance(path, str) or "\0" in path or path in no_file:
+        what = type_of(state) if not isinstance(state, str) else "a str that is none"
         raise ParameterError(
-            "state must be the path of a file; NO_LIFETIME_BOUND keeps everything in "
-            "memory, and then nothing bounds what a device gives in more than one process"
+            f"state must be the path of a file; got {what}. The constant NO_LIFETIME_BOUND keeps "
+            "everything in memory, and then nothing bounds what a device gives in more than one "
+            "process"
         )
+    if path.startswith("~"):
+        raise ParameterError("state must not begin with ~: pass os.path.expanduser(...) of it")
     return path
 
 
@@ -436,10 +456,14 @@ def checked_publisher(publisher: Publisher | str) -> Publisher:
 
         return HttpPublisher(publisher)
     if isinstance(publisher, type) or not callable(getattr(publisher, "publish", None)):
-        raise ParameterError(
-            "publisher must be a collector's url, or an object with a method "
-            "publish(shard, message)"
-        )
+        expected = "a collector's url, or an object with a method publish(shard, message)"
+        if isinstance(publisher, type):
+            raise ParameterError(
+                f"publisher must be {expected}; got the class {publisher.__name__}: make one of it"
+            )
+        if isinstance(publisher, os.PathLike):
+            expected += ", such as EmbeddedLogPublisher(path)"
+        raise wrong_type("publisher", expected, publisher)
     return publisher
 
 
@@ -453,23 +477,24 @@ def checked_clock(clock: Callable[[], float]) -> Callable[[], int]:
     reading = clock()
     if not is_number(reading):
         raise wrong_type("clock", f"{expected}; it returns another type", reading)
-    if _MILLISECONDS <= reading < 10 * _MILLISECONDS:
-        raise ParameterError(f"clock must be {expected}; it seems to return milliseconds")
+    for unit, scale in _FINER.items():
+        if 1.5e9 * scale <= reading < 4e9 * scale:
+            raise ParameterError(f"clock must be {expected}; it seems to return {unit}: divide it")
     return lambda: round(clock() * 1000)
 
 
 def micro_of(name: str, epsilon: object) -> int:
     """Return an epsilon that an app gives in whole millionths, rounded down."""
-    if not is_number(epsilon):
+    amount = unboxed(epsilon)
+    if not is_number(amount):
         raise wrong_type(name, "an epsilon, such as 1.5", epsilon)
-    if not LEAST_CEILING <= epsilon * 10**_DECIMALS <= MOST_CEILING:
-        raise ParameterError(
-            f"{name} must be an epsilon in [0.001, 100000]; got a number outside: millionths of "
-            "one are not taken"
-        )
+    if not LEAST_CEILING <= amount * 10**_DECIMALS <= MOST_CEILING:
+        hint = ": is it in millionths?" if amount > 1 else ""
+        got = f"{amount:,.12g}{hint}"
+        raise ParameterError(f"{name} must be an epsilon in [0.001, 100000]; got {got}")
     from fractions import Fraction
 
-    return int(Fraction(repr(float(epsilon))) * 10**_DECIMALS)
+    return int(Fraction(repr(float(amount))) * 10**_DECIMALS)
 
 
 def checked_ceilings(given: GivenCeilings) -> Ceilings:
@@ -480,7 +505,9 @@ def checked_ceilings(given: GivenCeilings) -> Ceilings:
         raise wrong_type("ceilings", "two epsilons, a period's and a lifetime's: (3, 60)", given)
     period, lifetime = (micro_of("ceilings: each", amount) for amount in given)
     if period > lifetime:
-        raise ParameterError("ceilings must be (period, lifetime): a period's is at most the other")
+        raise ParameterError(
+            "ceilings must be (period, lifetime); got a period's above the lifetime's: swap them"
+        )
     return Ceilings(period, lifetime)
 
 

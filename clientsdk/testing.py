@@ -49,7 +49,9 @@ class FakeClock:
 
     def advance(self, **amounts: int) -> None:
         """Move by ``days``, ``hours``, ``minutes``, ``seconds`` and ``ms``; negative: back."""
-        for amount in amounts.values():
+        for unit, amount in amounts.items():
+            if unit not in _UNITS:
+                raise ParameterError(f"a clock is moved by {', '.join(_UNITS)}; got {unit}")
             if not is_int(amount):
                 raise wrong_type("what a clock is moved by", "an int", amount)
         self.now += sum(_UNITS[unit] * amount for unit, amount in amounts.items())

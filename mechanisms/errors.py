@@ -3,6 +3,25 @@
 Their public module is ``sotto.errors``, which tracebacks show.
 """
 
+from collections.abc import Iterable
+
+
+def did_you_mean(given: object, known: Iterable[str]) -> str:
+    """Return a question to end an error with: the known name nearest to the one given, if any is.
+
+    >>> did_you_mean("Ladderr", ["ladder", "window"])
+    "; did you mean 'ladder'?"
+    >>> did_you_mean("colour", ["ladder", "window"])
+    ''
+    """
+    from difflib import get_close_matches
+
+    if not isinstance(given, str):
+        return ""
+    names = {each.lower(): each for each in known}
+    near = get_close_matches(given.lower(), names, 1, 0.7)
+    return f"; did you mean {names[near[0]]!r}?" if near else ""
+
 
 class SottoError(Exception):
     """Base class of every error that this project raises on purpose."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+from mechanisms.errors import did_you_mean
+
 # As typing has it, whose import would be a fifth of what a client that does nothing costs.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,8 +113,10 @@ def _init(self: Any, *values: object, **named: object) -> None:
         raise TypeError(f"{what} was given {', '.join(sorted(twice))} twice")
     given = self._defaults | given | named
     if given.keys() != set(names):
-        wrong = ", ".join(sorted(given.keys() ^ set(names)))
-        raise TypeError(f"{what} takes {', '.join(names)}: it lacks, or does not know, {wrong}")
+        unknown, missing = sorted(given.keys() - set(names)), sorted(set(names) - given.keys())
+        near = did_you_mean(unknown[0], names) if unknown else ""
+        wrong = f"it has no {', '.join(unknown)}{near}" if unknown else f"got no {missing[0]}"
+        raise TypeError(f"{what} takes {', '.join(names)}; {wrong}")
     for name in names:
         object.__setattr__(self, name, given[name])
     self.__post_init__()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from math import inf
 
-from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError
+from mechanisms.errors import ParameterError, SottoError, UnrelatedLevelsError, did_you_mean
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import TypeGuard
 
 #: What pip knows this by: in an app it is a part of the wheel that ``deploy/device`` builds.
@@ -34,21 +34,26 @@ def wrong_type(name: str, expected: str, got: object) -> ParameterError:
     >>> str(wrong_type("timeout", "a number of seconds", "5"))
     'timeout must be a number of seconds; got str'
     """
-    return ParameterError(f"{name} must be {expected}; got {type(got).__name__}")
+    return ParameterError(f"{name} must be {expected}; got {type_of(got)}")
 
 
-def did_you_mean(given: object, known: Iterable[str]) -> str:
-    """Return a question to end an error with: the known name nearest to the one given, if any is.
+def type_of(value: object) -> str:
+    """Return the name of a value's type as an error shows it, with its module.
 
-    >>> did_you_mean("ladderr", ["ladder", "window"])
-    "; did you mean 'ladder'?"
-    >>> did_you_mean("colour", ["ladder", "window"])
-    ''
+    >>> type_of(5), type_of(None), type_of(SottoError())
+    ('int', 'None', 'sotto.errors.SottoError')
     """
-    from difflib import get_close_matches
+    if value is None:
+        return "None"
+    kind = type(value)
+    known = kind.__module__ in ("builtins", "__main__")
+    return kind.__qualname__ if known else f"{kind.__module__}.{kind.__qualname__}"
 
-    near = get_close_matches(given, known, 1, 0.7) if isinstance(given, str) else []
-    return f"; did you mean {near[0]!r}?" if near else ""
+
+def unboxed(value: object) -> object:
+    """Return a scalar of numpy as the bool, int or float that it is; anything else as it is."""
+    numpys = type(value).__module__ == "numpy" and not getattr(value, "shape", None)
+    return value.item() if numpys and isinstance(value, Hashable) else value  # type: ignore[attr-defined]
 
 
 def is_int(value: object) -> bool:
@@ -69,7 +74,7 @@ def seconds_of(name: str, value: object, least: float = 0, most: float = inf) ->
     (5, 60.0)
     """
     total = getattr(value, "total_seconds", None)
-    given: object = total() if callable(total) else value
+    given = unboxed(total() if callable(total) else value)
     if not is_number(given):
         raise wrong_type(name, "a number of seconds, or a timedelta", value)
     if not least <= given <= most:
@@ -135,5 +140,7 @@ __all__ = [
     "is_int",
     "is_number",
     "seconds_of",
+    "type_of",
+    "unboxed",
     "wrong_type",
 ]

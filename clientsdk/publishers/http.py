@@ -289,7 +289,10 @@ class Address:
 
     def __init__(self, url: str, context: ssl.SSLContext | None) -> None:
         # Never with the address itself: it may hold a password.
-        expected = "url must be such as 'https://telemetry.example'"
+        expected = (
+            "url must be such as 'https://telemetry.example': with https://, and without a user, a "
+            "query or blanks"
+        )
         if not isinstance(url, str):
             raise wrong_type("url", "a text, such as 'https://telemetry.example'", url)
         if context is not None:
@@ -307,7 +310,8 @@ class Address:
                 "url must begin with https://, or with http:// for this machine alone: localhost, "
                 "127.0.0.1 or [::1]"
             )
-        self.path = (found[4] or "").rstrip("/")
+        # The path that requests have is often copied from a log of a server's.
+        self.path = (found[4] or "").rstrip("/").removesuffix("/v1/reports")
         # Without a port http.client would take the end of an IPv6 address for one.
         self._host, self._port = host, int(found[3] or (443 if self._https else 80))
         self._context = context

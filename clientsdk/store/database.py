@@ -24,6 +24,7 @@ from time import monotonic
 from typing import Protocol
 
 from clientsdk import lifecycle
+from clientsdk.outcomes import CLOSED
 from clientsdk.store import schema
 from sotto.errors import StoreError
 
@@ -103,7 +104,7 @@ class Database(lifecycle.Forkable):
     def close(self) -> None:
         """Close the connection; StoreError if this very thread is using the store."""
         with Hold(self):
-            self._unusable = "it is closed"
+            self._unusable = CLOSED
             self.disconnect()
 
     if sys.version_info >= (3, 13):

@@ -154,7 +154,10 @@ def _check_pinned(connection: Connection, plan: CompiledPlan) -> None:
         ("collector", "period"), pinned, (plan.collector, plan.period), strict=True
     ):
         if have != want:
-            raise PlanError(f"{what} {want!r}: this device's store is pinned to {have!r}")
+            raise PlanError(
+                f"{what} {want!r}: this device's store is pinned to {have!r}; another collector or "
+                "period needs a state file of its own"
+            )
 
 
 def _agree_on_withdrawal(store: Store, connection: Connection) -> None:

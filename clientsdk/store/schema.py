@@ -151,7 +151,12 @@ def connect(path: str | None, *, create: bool) -> Connection:
             connection.close()
             raise
     except (OSError, *FAULTS) as error:
-        raise unusable("cannot open the device's store", error) from error
+        # The file's name alone: folders have the name of a person.
+        name = "" if path is None else f" {os.path.basename(path)!r}"
+        fault = unusable(f"cannot open the device's store{name}", error)
+        if not isinstance(fault, DamagedError):
+            fault = StoreError(f"{fault}; state must be a file in a folder that the app may write")
+        raise fault from error
 
 
 def uri_of(path: str) -> str:
@@ -222,7 +227,9 @@ def check(connection: Connection) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
-        raise StoreError("the state file is a database of another application")
+        raise StoreError(
+            "the state file is a database of another application: name a file of its own"
+        )
     found = f"the state file has schema {version}; this version reads {VERSION}"
     if version < VERSION:
         raise DamagedError(f"{found}: an app sets it aside, and its period counts as spent")

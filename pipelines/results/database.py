@@ -180,7 +180,9 @@ class ReadOnlyDatabase:
                 self._server = _server(self._url, self._kept)
             return self._server
         if not self.file.is_file():
-            raise NoResultsError(f"there are no results in {self.file}")
+            raise NoResultsError(
+                f"there are no results in {self.file}: sotto aggregate writes them"
+            )
         # Without a journal nobody writes, and SQLite is kept from making files beside it.
         return _sqlite(self.file.absolute(), immutable=not self._journal.exists())
 

@@ -96,7 +96,7 @@ class Database:
                 f"the database cannot be used: {first_line(error)}{brings}"
             ) from error
         if not create and self._sqlite and not Path(file).is_file():
-            raise AggregationError(f"there are no results in {file}")
+            raise AggregationError(f"there are no results in {file}: sotto aggregate writes them")
 
     def __enter__(self) -> Self:
         return self

@@ -232,7 +232,7 @@ class StateDirectory:
             return Manifest.from_json(self._manifest.read_bytes())
         except FileNotFoundError as error:
             raise AggregationError(
-                f"{self.path} holds no run: there is no MANIFEST.json"
+                f"{self.path} holds no run: there is no MANIFEST.json, which sotto aggregate writes"
             ) from error
 
     def open(self, elsewhere: str | None = None) -> Manifest:

@@ -84,9 +84,12 @@ class _Parser(argparse.ArgumentParser):
         if not message.startswith("argument -"):
             # For a wrong value of an option the error line is enough.
             self.print_usage(sys.stderr)
-        wrong = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        wrong = re.fullmatch(r"(.*)invalid choice: '(.*)' \(choose from (.*)\)", message)
         if wrong:
-            message += did_you_mean(wrong[1], re.findall(r"[\w-]+", wrong[2]))
+            # Each release of Python lists them in another way.
+            known = re.findall(r"[\w-]+", wrong[3])
+            near = did_you_mean(wrong[2], known)
+            message = f"{wrong[1]}{wrong[2]!r} must be one of {', '.join(known)}{near}"
         raise ParameterError(message.removeprefix("argument "))
 
 

@@ -19,7 +19,9 @@ from mechanisms.frozen import frozen
 from sotto.errors import (
     PlanError,
     UnknownMetricError,
+    ValueTypeError,
     did_you_mean,
+    type_of,
     wrong_type,
 )
 from sotto.plan.checks import (
@@ -240,6 +242,9 @@ class CompiledPlan:
         try:
             return self._by_name[name]
         except (KeyError, TypeError):
+            if not isinstance(name, str):
+                said = f"metric must be the name of one, a str; got {type_of(name)}"
+                raise ValueTypeError(said) from None
             # Not the name that was given: an app may have put a value in its place.
             has = f"plan {self.plan!r} has no such metric; it has {', '.join(self._by_name)}"
             raise UnknownMetricError(has + did_you_mean(name, self._by_name)) from None

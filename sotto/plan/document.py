@@ -382,9 +382,9 @@ def read_plan(text: str) -> PlanFile:
     except (ValueError, RecursionError) as error:
         raise PlanError(f"the plan cannot be read as YAML: {error}") from None
     if not isinstance(document, dict):
-        raise PlanError(
-            "a plan is a YAML mapping with the keys " + ", ".join(PlanFile.model_fields)
-        )
+        got = "nothing" if document is None else type(document).__name__
+        keys = ", ".join(PlanFile.model_fields)
+        raise PlanError(f"a plan is a YAML mapping with the keys {keys}; got {got}")
     try:
         return PlanFile.model_validate(document)
     except ValidationError as error:
@@ -431,6 +431,14 @@ _WANTED = {
     "int_type": "a whole number",
     "bool_type": "true or false",
 }
+#: What stands in the place of a mapping or a list, by key.
+_SHAPES = {
+    "ceilings": "{period: 6, lifetime: 300}",
+    "repeat": "{once: first} or {every: 3}",
+    "ladder": "[{epsilon: 0.5}, {epsilon: 1, after: 1d}]",
+    "metrics": "{theme: {type: category, ...}}",
+}
+_SHAPELESS = ("tuple_type", "model_type", "model_attributes_type", "dict_type")
 
 
 def _lines(error: ValidationError) -> list[str]:
@@ -445,7 +453,8 @@ def _line(error: Any) -> str:
         return f"{where}{key if kind == 'missing' else 'type'} is missing"
     if kind == "extra_forbidden":
         *outer, name = key.rpartition(".")
-        near = did_you_mean(name, _keys())
+        known = _keys(error["loc"][:-1])
+        near = did_you_mean(name, known) or f"; its keys are {', '.join(known)}"
         return f"{where}{outer[0] + ': ' if outer[0] else ''}unknown key {name!r}{near}"
     if kind == "union_tag_invalid":
         near = did_you_mean(context["tag"], TYPES)
@@ -458,15 +467,25 @@ def _line(error: Any) -> str:
         return f"{where}{named}{context['error']}"
     if kind == "too_long":
         return f"{where}{named}{found} must have {context['max_length']} values"
-    return f"{where}{named}{found} must be {_WANTED.get(kind) or error['msg']}"
+    expected = _WANTED.get(kind) or error["msg"]
+    shape = _SHAPES.get(str(error["loc"][-1]))
+    if kind in _SHAPELESS and (shape or not key):
+        expected = f"{expected.partition(',')[0]}, such as {shape or '{epsilon: 0.5}'}"
+    return f"{where}{named}{found} must be {expected}"
 
 
-def _keys() -> set[str]:
-    """Return all keys that a plan file may have somewhere."""
-    models = [_Model]
-    for model in models:
-        models += model.__subclasses__()
-    return {key for model in models for key in model.model_fields}
+def _keys(place: tuple[str | int, ...]) -> list[str]:
+    """Return the keys that the mapping at a place of a plan file may have."""
+    models: dict[str, type[_Model]] = {
+        "ceilings": CeilingsFile,
+        "experiment": ExperimentFile,
+        "ladder": LevelFile,
+        "repeat": RepeatFile,
+    }
+    for kind in get_args(_AnyMetric):
+        models |= dict.fromkeys(get_args(kind.model_fields["type"].annotation), kind)
+    names = [each for each in place if isinstance(each, str)]
+    return [*models.get(names[-1] if names else "", PlanFile).model_fields]
 
 
 def _where(place: tuple[str | int, ...]) -> tuple[str, str]:

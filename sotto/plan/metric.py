@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from mechanisms.frozen import frozen, replace
-from sotto.errors import PlanError, ValueTypeError
+from sotto.errors import PlanError, ValueTypeError, type_of, unboxed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +48,14 @@ _EXPECTED = {
     "number": "int or float",
     "survey": "bool",
     "top_item": "str",
+}
+_CONVERTED = ("its total_seconds()", "float() of it")
+#: Attributes that say of a value of a wrong type what to pass in its place.
+_REMEDIES = {
+    "total_seconds": _CONVERTED[0],
+    "as_tuple": _CONVERTED[1],
+    "_name_": "its value",
+    "__iter__": "single values, one by one",
 }
 #: Far beyond every range that is checked later, and still a float.
 _LARGEST = 10**100
@@ -317,8 +325,8 @@ class CompiledMetric:
             return self._ordinal(value)
         if self.type in ("category", "top_item") and isinstance(value, str):
             return self._listed(value)
-        if self.type in ("boolean", "survey") and isinstance(value, bool):
-            return int(value)
+        if self.type in ("boolean", "survey") and isinstance(truth := unboxed(value), bool):
+            return int(truth)
         if self.type == "string" and isinstance(value, str):
             return value.encode("utf-8", "surrogatepass")
         if self.type == "number" and _is_number(value):
@@ -382,7 +390,7 @@ class CompiledMetric:
             listed = cast(Callable[[], object] | None, getattr(value, "tolist", None))
             numbers = listed() if callable(listed) else None
         if not (isinstance(numbers, Sequence) and all(map(_is_number, numbers))):
-            raise self._refused(expected, value)
+            raise self._refused(expected, value, "numbers alone, in one row")
         if len(numbers) != dimensions:
             raise ValueTypeError(f"metric {self.name!r} expects {expected}; got {len(numbers)}")
         # Not a number counts as the lowest.
@@ -407,12 +415,21 @@ class CompiledMetric:
         # NaN compares false with everything.
         return 0.0 if value <= low else None
 
-    def _refused(self, expected: str, value: object) -> ValueTypeError:
+    def _refused(self, expected: str, value: object, remedy: str = "") -> ValueTypeError:
+        """Return the error of a wrong type: what was expected, what came, and what to pass."""
         if self.missing:
             expected = f"{expected.replace(' or ', ', ')} or None"
-        return ValueTypeError(
-            f"metric {self.name!r} expects {expected}; got {type(value).__name__}"
-        )
+        plain = {"b": "True or False", "s": "a text"}.get(expected[0], "a number")
+        found = [how for mark, how in _REMEDIES.items() if hasattr(value, mark)]
+        if value is None:
+            found = ["a value, or say missing: true in the plan"]
+        elif isinstance(value, str | bytes):
+            found = []
+        remedy = remedy or (found or [plain])[0]
+        if self.unit and remedy in (plain, *_CONVERTED):
+            remedy += f" in {self.unit}"
+        got = f"metric {self.name!r} expects {expected}; got {type_of(value)}: pass {remedy}"
+        return ValueTypeError(got)
 
 
 def _is_number(value: object) -> bool:

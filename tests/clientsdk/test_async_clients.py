@@ -28,7 +28,7 @@ def test_recording_sending_and_closing_in_an_event_loop():
         async with device(publisher) as client:
             assert client.record("colour", "a") is Outcome.ACCEPTED
             await asyncio.to_thread(publisher.wait_for, 1)
-        assert client.record("colour", "a") is Outcome.STORE_FULL
+        assert client.record("colour", "a") is Outcome.CLOSED
         return publisher
 
     assert len(reports(asyncio.run(app()).messages)) == 1

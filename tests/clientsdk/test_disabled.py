@@ -44,7 +44,7 @@ def full_disk(monkeypatch, path):
 
 CAUSES = {
     "plan": "is missing",
-    "no plan": "the compiled plan cannot be read: No such file or directory",
+    "no plan": "the compiled plan 'absent.json' cannot be read: No such file or directory",
     "ceiling": "SOTTO_CEILING_PERIOD must be an epsilon",
     "switch": "SOTTO_DISABLED must be 1, true, yes or on",
     "another": "this device's store is pinned to",

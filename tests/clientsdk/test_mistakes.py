@@ -30,8 +30,7 @@ from clientsdk.testing import (
     reported,
     small_plan,
 )
-from sotto.clocks import now_ms
-from sotto.errors import ParameterError, PlanError, SottoError, ValueTypeError
+from sotto.errors import SottoError
 
 SECRET = "what a person said"
 
@@ -146,41 +145,3 @@ def test_a_wrong_type_is_an_error_of_ours_without_the_value(call, tmp_path, monk
     assert len(said) >= 3
     if not any(name in call for name in NAMED):
         assert SECRET not in "".join(said)
-
-
-@pytest.mark.parametrize(
-    ("mistake", "kind", "said"),
-    [
-        (lambda: client(plan={"format": 2}), PlanError, "path of that; got dict"),
-        (lambda: client(plan=small_plan().to_json().decode()), PlanError, "is a text, and no path"),
-        (
-            lambda: client(ceilings=6),
-            ParameterError,
-            "ceilings must be two epsilons, a period's and a lifetime's: (3, 60); got int",
-        ),
-        (
-            lambda: client().flush("5"),
-            ParameterError,
-            "a number of seconds, or a timedelta; got str",
-        ),
-        (lambda: Quota(age="30d"), ParameterError, "a number of seconds, or a timedelta; got str"),
-        (lambda: client(clock=now_ms), ParameterError, "it seems to return milliseconds"),
-        (lambda: client(clock=str), ParameterError, "it returns another type; got str"),
-        (lambda: client(clock=5), ParameterError, "clock must be a function"),
-        (lambda: client(settings={}), ParameterError, "Settings(background=False); got dict"),
-        (lambda: client(state=5), ParameterError, "state must be the path of a file"),
-        (lambda: client(state=b"device.db"), ParameterError, "state must be the path of a file"),
-        (lambda: client().record(["colour"], "red"), ValueTypeError, "the name of one"),
-        (lambda: client().give_consent(again="no"), ParameterError, "True or False; got str"),
-    ],
-)
-def test_what_it_says(mistake, kind, said):
-    with pytest.raises(kind) as caught:
-        mistake()
-    assert said in str(caught.value)
-
-
-def test_an_address_with_a_password_is_not_repeated():
-    with pytest.raises(ParameterError) as caught:
-        HttpPublisher("https://me:secret@telemetry.example")
-    assert "secret" not in str(caught.value)

@@ -190,7 +190,7 @@ def table_gone(world):
 
 FAILURES = {
     "none": (lambda world: None, {Outcome.PERIOD_FULL, Outcome.ACCEPTED}),
-    "closed": (closed, {Outcome.STORE_FULL}),
+    "closed": (closed, {Outcome.CLOSED}),
     "withdrawn": (withdrawn, {Outcome.NO_CONSENT}),
     "expired": (expired, {Outcome.EXPIRED}),
     "read only": (read_only, None),

@@ -163,7 +163,7 @@ def _vast():
 def test_an_unknown_metric_is_named_by_what_there_is_not_by_what_was_said():
     client = device(metric("one"), metric("two"))
     with pytest.raises(UnknownMetricError, match="no such metric; it has one, two") as caught:
-        client.record("a secret in the wrong place", "one")
+        client.record("a secret in the wrong place", "three")
     assert "secret" not in str(caught.value)
 
 
@@ -197,7 +197,7 @@ def test_a_closed_client_refuses_and_says_so():
     client = device()
     client.close()
     client.close()
-    assert client.record("colour", "a") is Outcome.STORE_FULL
+    assert client.record("colour", "a") is Outcome.CLOSED
     for call in (client.flush, client.ledger, client.next_due, client.give_consent):
         with pytest.raises(StoreError, match="closed"):
             call()

@@ -70,7 +70,7 @@ def test_it_has_the_segments_and_the_folder_of_before_it_had_a_file(tmp_path, mo
 def test_closed_it_takes_nothing_and_makes_no_file(tmp_path):
     unused = client_of(tmp_path / "device.db")
     unused.close()
-    assert unused.record("colour", "a") is STORE_FULL
+    assert unused.record("colour", "a") is Outcome.CLOSED
     for call in (unused.give_consent, unused.withdraw_consent, unused.ledger):
         with pytest.raises(StoreError, match="closed"):
             call()

@@ -15,7 +15,7 @@ from mechanisms.audit.cases import Case
 from mechanisms.audit.claims import FALSE_ALARM, LIBRARY, Auditor, Claim, Finding
 from mechanisms.audit.guessing import Attack, provable
 from mechanisms.audit.reports import UnexpectedReportsError
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, did_you_mean
 from mechanisms.exact import MICRO
 from sotto.cli.audit.device import DeviceSampler, device_cases, metric_of
 from sotto.cli.exit_status import ExitStatus
@@ -117,7 +117,10 @@ def audit_library(
     known = [claim.name for claim in LIBRARY]
     for name in names or ():
         if name not in known:
-            raise ParameterError(f"--mechanism must be among {', '.join(known)}, not {name!r}")
+            near = did_you_mean(name, known)
+            raise ParameterError(
+                f"--mechanism must be among {', '.join(known)}; got {name!r}{near}"
+            )
     work = [
         (claim, amount)
         for claim in LIBRARY

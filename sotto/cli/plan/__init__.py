@@ -245,6 +245,8 @@ def _write(plan: Path, output: str | Path, data: bytes) -> None:
     path = Path(output)
     if path.resolve() == plan.resolve():
         raise ParameterError(f"{path} is the plan itself: name another file with -o")
+    if not path.absolute().parent.is_dir():
+        raise ParameterError(f"{path} cannot be written: there is no such folder; make it first")
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         partial.write_bytes(data)

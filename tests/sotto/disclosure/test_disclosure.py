@@ -345,4 +345,4 @@ def test_the_command_writes_each_format_of_a_plan_compiled_or_not(tmp_path, capf
 def test_another_format_is_refused(tmp_path, capsys):
     (tmp_path / "plan.yaml").write_text(PLAN, "utf-8")
     assert main(["plan", "disclose", str(tmp_path / "plan.yaml"), "--format", "pdf"]) == 2
-    assert "invalid choice: 'pdf'" in capsys.readouterr().err
+    assert "'pdf' must be one of" in capsys.readouterr().err

@@ -1,0 +1,308 @@
+"""Mistakes that a developer makes, and the whole of what each is answered: ``messages.txt``.
+
+Each row of that table has a cause, what is said of it (expected; got), and the remedy that ends it;
+the remedy is "-" where what is expected says it. Lines of one message are joined by `` / ``.
+``python tests/clientsdk/test_messages.py`` prints the rows as they are now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import datetime
+import decimal
+import enum
+import io
+import json
+import os
+import pickle
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing, redirect_stderr
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from clientsdk import (
+    NO_LIFETIME_BOUND,
+    Client,
+    CompiledPlan,
+    EmbeddedLogPublisher,
+    KafkaPublisher,
+    MemoryPublisher,
+    Quota,
+    Settings,
+    fetch_plan,
+)
+from clientsdk.publishers.http import HttpPublisher
+from clientsdk.testing import FakeClock, SeededClient, small_plan
+from sotto import cli
+from sotto.plan.compile import parse_plan
+
+TABLE = Path(__file__).with_name("messages.txt")
+PLAN = """\
+collector: a.example
+plan: p
+version: 1
+owner: telemetry@a.example
+expires: 2036-12-31
+period: 7d
+ceilings: {period: 6, lifetime: 900}
+resolution: 1h
+metrics:
+  theme:   {type: category, domain: [dark], outside: other, window: 28d, ladder: &l [{epsilon: 1}]}
+  crash:   {type: boolean, window: 28d, ladder: *l}
+  startup: {type: number, range: [0, 5000], unit: ms, outside: clip, window: 7d, ladder: *l}
+  gap:     {type: number, range: [0, 9], missing: true, outside: clip, window: 7d, ladder: *l}
+  size:    {type: ordinal, values: [s, m, l], window: 7d, ladder: *l}
+  place:   {type: vector, dimensions: 2, range: [0, 1], outside: clip, window: 7d, ladder: *l}
+"""
+COMPILED = parse_plan(PLAN).compile()
+
+
+class Colour(enum.Enum):
+    DARK = "dark"
+
+
+Colour.__module__ = "app"
+
+
+def client(plan: object = COMPILED, **changes: object) -> Client:
+    arguments = {
+        "state": NO_LIFETIME_BOUND,
+        "publisher": MemoryPublisher(),
+        "background": False,
+        "settings": Settings(),
+        **changes,
+    }
+    return Client(plan, **arguments)  # type: ignore[arg-type]
+
+
+def closed() -> Client:
+    made = client()
+    made.close()
+    return made
+
+
+def refused(kind: type, *values: object, **named: object) -> Callable[[], object]:
+    return lambda: kind(*values, **named)
+
+
+def opened(**changes: object) -> Callable[[], object]:
+    return lambda: client(**changes).close()
+
+
+def recorded(metric: object, value: object) -> Callable[[], object]:
+    return lambda: client().record(metric, value)  # type: ignore[arg-type]
+
+
+def written(before: str, after: str) -> Callable[[], object]:
+    assert before in PLAN
+    return lambda: parse_plan(PLAN.replace(before, after, 1)).compile()
+
+
+def commanded(words: str) -> Callable[[], object]:
+    """A command of which the last line on standard error is what it says."""
+
+    def run() -> None:
+        Path("plan.yaml").write_text(PLAN)
+        with redirect_stderr(io.StringIO()) as said:
+            assert cli.main(words.split()) == 2
+        raise ValueError(said.getvalue().splitlines()[-1].removeprefix("sotto: error: "))
+
+    return run
+
+
+def other_database() -> None:
+    with closing(sqlite3.connect("other.db")) as connection:
+        connection.execute("CREATE TABLE t (a)")
+    client(state="other.db")
+
+
+def another_collector() -> None:
+    with client(state="device.db") as first:
+        first.give_consent()
+    client(small_plan(), state="device.db")
+
+
+def a_folder() -> None:
+    os.mkdir("folder")
+    client(state="folder")
+
+
+#: What a device says of a value: the type that came, never the value.
+VALUES = {
+    "1 for a boolean": recorded("crash", 1),
+    "text for a boolean": recorded("crash", "yes"),
+    "numpy's int for a boolean": recorded("crash", np.int64(1)),
+    "None where none can be missing": recorded("crash", None),
+    "text for a number": recorded("startup", "412"),
+    "a bool for a number": recorded("startup", True),
+    "a Decimal": recorded("startup", decimal.Decimal(3)),
+    "a timedelta": recorded("startup", datetime.timedelta(seconds=1)),
+    "pandas' Timedelta": recorded("startup", pd.Timedelta("1s")),
+    "a column of numbers": recorded("startup", pd.Series([3.0])),
+    "text where None may be": recorded("gap", "x"),
+    "a member of an Enum": recorded("theme", Colour.DARK),
+    "bytes for text": recorded("theme", b"dark"),
+    "pandas' NA": recorded("theme", pd.NA),
+    "a list of values": recorded("theme", ["dark"]),
+    "a rank for an ordinal": recorded("size", 0),
+    "a number for a vector": recorded("place", 5),
+    "a vector of another length": recorded("place", [1, 2, 3]),
+    "a vector with a hole": recorded("place", [None, 1]),
+    "a matrix for a vector": recorded("place", np.zeros((1, 2))),
+    "metric and value swapped": recorded("dark", "theme"),
+    "a metric misspelt": recorded("them", "dark"),
+    "a metric in capitals": recorded("THEME", "dark"),
+    "no metric": recorded(None, "dark"),
+    "a list for a metric": recorded(["theme"], "dark"),
+    "a metric that is none": recorded("nothing alike", "dark"),
+}
+ARGUMENTS = {
+    "a plan that is nowhere": opened(plan=Path("home") / "nowhere.json"),
+    "a plan by its URL": opened(plan="https://a.example/plan.json"),
+    "a plan as text": opened(plan=COMPILED.to_json().decode()),
+    "a plan as a dict": opened(plan={"format": 2}),
+    "a plan in YAML": opened(plan=PLAN.encode()),
+    "a plan reformatted": lambda: client(
+        json.dumps(json.loads(COMPILED.to_json()), indent=1).encode()
+    ),
+    "a plan from a text": lambda: CompiledPlan.from_json("{}"),  # type: ignore[arg-type]
+    "no state": opened(state=None),
+    "state in bytes": opened(state=b"device.db"),
+    "state in memory, as SQLite says it": opened(state=":memory:"),
+    "a constant in quotes": opened(state="NO_LIFETIME_BOUND"),
+    "a path with a tilde": opened(state="~/device.db"),
+    "a folder that is not there": opened(state=Path("home") / "device.db"),
+    "a folder for a file": a_folder,
+    "a database of another app": other_database,
+    "a file of another collector": another_collector,
+    "no publisher": opened(publisher=None),
+    "a publisher's class": opened(publisher=HttpPublisher),
+    "a function for a publisher": opened(publisher=print),
+    "a folder for a publisher": opened(publisher=Path("log")),
+    "a host for a publisher": opened(publisher="telemetry.example"),
+    "plain HTTP": opened(publisher="http://telemetry.example"),
+    "a URL with a password": refused(HttpPublisher, "https://me:secret@telemetry.example"),
+    "a URL in bytes": refused(HttpPublisher, b"https://telemetry.example"),
+    "a key with a blank": refused(HttpPublisher, "https://telemetry.example", key="a b"),
+    "a time limit in milliseconds": refused(HttpPublisher, "https://a.example", timeout=10_000),
+    "no certificates": refused(HttpPublisher, "https://a.example", context=False),
+    "a log without a folder": refused(EmbeddedLogPublisher, None),
+    "fsync as a switch": refused(EmbeddedLogPublisher, "log", fsync=True),
+    "a topic without an epoch": refused(KafkaPublisher, "localhost:9092", "reports"),
+    "brokers in a list": refused(KafkaPublisher, ["localhost:9092"], "reports-e1-p8"),
+    "one ceiling": opened(ceilings=6),
+    "ceilings in millionths": opened(ceilings=(6_000_000, 300_000_000)),
+    "a ceiling of nothing": opened(ceilings=(0, 0)),
+    "ceilings swapped": opened(ceilings=(60, 3)),
+    "ceilings in text": opened(ceilings=("3", "60")),
+    "a ceiling in millionths": refused(Settings, ceiling_period=3_000_000),
+    "ceilings of the settings swapped": refused(Settings, ceiling_period=3, ceiling_lifetime=2),
+    "a setting misspelt": refused(Settings, close_timout=1),
+    "a switch in text": refused(Settings, disabled="false"),
+    "a level in capitals": refused(Settings, log="DEBUG"),
+    "a time limit below zero": refused(Settings, close_timeout=-1),
+    "a quota in bytes": refused(Settings, quota=1 << 20),
+    "a quota too small": refused(Quota, bytes=1000),
+    "a quota in text": refused(Quota, bytes="10MB"),
+    "an age in text": refused(Quota, age="30d"),
+    "an age in milliseconds": refused(Quota, age=365 * 86_400_000),
+    "settings in a dict": opened(settings={}),
+    "an option misspelt": lambda: Client.open(
+        COMPILED,
+        state=NO_LIFETIME_BOUND,
+        publisher=MemoryPublisher(),
+        on_error="raise",
+        backgroud=False,  # type: ignore[call-arg]
+    ),
+    "half a fingerprint": opened(expect="abc"),
+    "a clock in milliseconds": opened(clock=lambda: time.time() * 1000),
+    "a clock in nanoseconds": opened(clock=time.time_ns),
+    "a clock of datetimes": opened(clock=datetime.datetime.now),
+    "a time for a clock": opened(clock=5.0),
+    "segments that the plan has not": opened(segments={"os": "linux"}),
+    "segments in a list": opened(segments=["os"]),
+    "a flush in text": lambda: client().flush("5"),  # type: ignore[arg-type]
+    "an aflush in text": lambda: asyncio.run(client().aflush("5")),  # type: ignore[arg-type]
+    "a preview in milliseconds": lambda: client().preview(at=time.time() * 1000),
+    "a preview without a time zone": lambda: client().preview(at=datetime.datetime(2026, 1, 1)),
+    "groups in a text": lambda: client().give_consent(groups="look"),
+    "groups that the plan has not": lambda: client().give_consent(groups=["look"]),
+    "agreed again, in text": lambda: client().give_consent(again="no"),  # type: ignore[arg-type]
+    "an experiment that the plan has not": lambda: client().arm("onboarding"),
+    "a flush of a closed client": lambda: closed().flush(),
+    "a pickled client": lambda: pickle.dumps(client()),
+    "a copied client": lambda: copy.copy(client()),
+    "a fetched plan without a fingerprint": refused(
+        fetch_plan, "https://a.example", "a", expect=""
+    ),
+    "a seed with a fraction": refused(SeededClient, COMPILED, seed=1.5),
+    "a clock moved by weeks": lambda: FakeClock().advance(weeks=1),
+}
+PLANS = {
+    "a key misspelt": written("  startup: {type: number, range", "  startup: {type: number, rang"),
+    "a key of another type": written("values: [s, m, l]", "domain: [s, m, l]"),
+    "a key in capitals": written("owner: ", "Owner: "),
+    "a key of a level": written("*l}", "[{epsilon: 1, delay: 1d}]}"),
+    "a type misspelt": written("category", "categry"),
+    "a mechanism misspelt": written("crash:   {", "crash:   {mechanism: gr, "),
+    "one ceiling in a plan": written("{period: 6, lifetime: 900}", "6"),
+    "a ladder of numbers": written("*l}", "[0.5, 1]}"),
+    "a word for repeat": written("crash:   {", "crash:   {repeat: once, "),
+    "a week for a duration": written("period: 7d", "period: 1w"),
+    "a German date": written("2036-12-31", "31.12.2036"),
+    "a version in text": written("version: 1", "version: '1'"),
+    "numbers in a domain": written("[dark]", "[1]"),
+    "a panel of a number": written("crash:   {", "crash:   {panel: 13, "),
+    "no plan at all": lambda: parse_plan(""),
+}
+COMMANDS = {
+    "a command misspelt": commanded("estmates"),
+    "an action misspelt": commanded("plan chek plan.yaml"),
+    "an option of a command misspelt": commanded("plan check plan.yaml --strct"),
+    "an option of the release before": commanded("design plan.yaml --json"),
+    "users below zero": commanded("design plan.yaml --users -5"),
+    "a metric misspelt in a command": commanded("design plan.yaml --metric thme"),
+    "a mechanism misspelt in a command": commanded("audit --mechanism granu --no-attack"),
+    "an output in no folder": commanded("plan compile plan.yaml -o nowhere/plan.json"),
+    "a state without results": commanded("estimates --state nowhere"),
+    "a state without a run": commanded("backup --state nowhere --out backup.tar"),
+    "a device's file that is none": commanded("ledger plan.yaml"),
+}
+MISTAKES = VALUES | ARGUMENTS | PLANS | COMMANDS
+
+
+def said_of(mistake: Callable[[], object]) -> str:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - the table has what it says
+        mistake()
+    return str(caught.value).replace("\n", " / ")
+
+
+def rows() -> list[list[str]]:
+    return [line.split(" | ") for line in TABLE.read_text("utf-8").splitlines()]
+
+
+@pytest.mark.parametrize(("cause", "message", "remedy"), rows(), ids=lambda text: text[:40])
+def test_what_is_said(cause, message, remedy, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert said_of(MISTAKES[cause]) == message + remedy.removeprefix("-")
+
+
+def test_every_mistake_is_in_the_table():
+    assert [cause for cause, *_ in rows()] == [*MISTAKES]
+
+
+@pytest.mark.parametrize("path", ["", "/v1/reports", "/v1/reports/"])
+def test_the_path_of_a_request_may_be_in_the_url(path):
+    assert HttpPublisher(f"https://a.example/behind{path}")._collector.path == "/behind"
+
+
+if __name__ == "__main__":
+    os.chdir(tempfile.mkdtemp())
+    print("\n".join(f"{cause} | {said_of(made)} | -" for cause, made in MISTAKES.items()))
