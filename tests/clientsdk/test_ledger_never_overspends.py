@@ -269,4 +269,4 @@ class TestFewLives(Device.TestCase):
 
 @pytest.mark.slow
 class TestManyLives(Device.TestCase):
-    settings = lives(200)
+    settings = lives(120)

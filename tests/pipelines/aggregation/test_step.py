@@ -128,14 +128,14 @@ CUTS = st.lists(st.integers(0, 40), max_size=4)
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(UNIVERSES, CUTS, st.booleans())
 def test_every_call_does_what_the_rules_say(rows, cuts, reload):
     check_against_rules(cut(rows, cuts), reload)
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(UNIVERSES, CUTS, CUTS, st.randoms(use_true_random=False))
 def test_neither_order_nor_cutting_changes_anything(rows, cuts, other_cuts, random_order):
     outcome = run(cut(rows, cuts))[:3]

@@ -28,13 +28,7 @@ from sotto.errors import AggregationError
 pytestmark = pytest.mark.slow
 
 
-def test_it_comes_to_what_a_run_comes_to(tmp_path):
-    write(tmp_path / "log", records("two", 1))
-    assert main(command(tmp_path, small_plans())) == 0
-    assert outcome_of(tmp_path)._asdict() == aggregated("two", 1)._asdict()
-
-
-def test_nor_does_it_matter_how_it_is_cut(tmp_path, monkeypatch):
+def test_however_it_is_cut_it_comes_to_what_a_run_comes_to(tmp_path, monkeypatch):
     """Few rows a step, few bytes a call; logs are folded, and live states let go."""
     monkeypatch.setattr(counting, "ROWS", 7)
     monkeypatch.setattr(counting, "SHORT", 300)
@@ -56,7 +50,7 @@ def test_all_metric_types(tmp_path):
 
 
 @pytest.mark.real_randomness
-def test_hashes_of_python_play_no_part(tmp_path):
+def test_it_comes_to_what_a_run_comes_to_and_hashes_of_python_play_no_part(tmp_path):
     write(tmp_path / "log", records("epochs", 0))
     program = [sys.executable, "-m", "sotto", *command(tmp_path, small_plans())]
     subprocess.run(program, check=True, env={**os.environ, "PYTHONHASHSEED": "77"}, timeout=600)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -134,34 +135,31 @@ def log(tmp_path_factory):
     return write(tmp_path_factory.mktemp("durability") / "log", honest(10, 3, 11) + faulty(12))
 
 
-def aggregated(
-    log: Path,
-    state: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    lost: Callable[[str], bool] = lambda path: False,
-) -> Disk:
-    disk = Disk(state, lost)
-    with disk.watched(monkeypatch):
-        done = aggregate(log, state, plans(), max_reports=MAX_REPORTS, checkpoint=disk.check_intent)
+def test_a_commit_forces_all_that_it_stands_on_and_each_kind_of_fsync_is_needed(
+    log, tmp_path, monkeypatch
+):
+    """Without that of a file, of a folder, or of all files in a folder, it would not hold."""
+    state = tmp_path / "state"
+    kinds = [*FORCED, *(f"{name}/" for name in FORCED[3:])]
+    sound, *faulty_ones = disks = [
+        Disk(state),
+        *(Disk(state, partial(_lost, kind)) for kind in kinds),
+    ]
+    with ExitStack() as watching:
+        for disk in disks:
+            watching.enter_context(disk.watched(monkeypatch))
+        done = aggregate(
+            log,
+            state,
+            plans(),
+            max_reports=MAX_REPORTS,
+            checkpoint=lambda step: [disk.check_intent(step) for disk in disks],
+        )
     assert done.runs >= 2
-    return disk
+    assert sound.violations == []
+    assert {path.partition("/")[0] for path in sound.forced} >= set(FORCED)
+    assert all(disk.violations for disk in faulty_ones)
 
 
-def test_a_commit_forces_all_that_it_stands_on(log, tmp_path, monkeypatch):
-    disk = aggregated(log, tmp_path / "state", monkeypatch)
-    assert disk.violations == []
-    folders = {path.partition("/")[0] for path in disk.forced}
-    assert folders >= set(FORCED)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "what", [*FORCED, "states/", "logs/", "counts/", "published/", "quarantine/"]
-)
-def test_without_one_kind_of_fsync_a_commit_would_not_hold(log, tmp_path, monkeypatch, what):
-    """Of a file, of a folder, or of all files in a folder."""
-
-    def lost(path: str) -> bool:
-        return path == what or (what.endswith("/") and path.startswith(what))
-
-    assert aggregated(log, tmp_path / "state", monkeypatch, lost).violations
+def _lost(kind: str, path: str) -> bool:
+    return path == kind or (kind.endswith("/") and path.startswith(kind))
