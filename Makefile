@@ -56,7 +56,8 @@ demo: venv  ## a year of real flights through the SDK, the log, Beam and back; w
 	$(BIN)/python -m examples.flights
 
 # Of three processes one waits for servers most of the time.
-test: venv browser lint  ## everything that CI checks: format, lint, types, all tests
+test: venv  ## everything that CI checks: format, lint, types, all tests
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target browser lint
 	$(BIN)/python -m pytest --numprocesses 3
 
 test-unit: venv  ## the quick tests only

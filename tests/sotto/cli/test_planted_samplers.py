@@ -58,7 +58,7 @@ def law(name: str) -> bool:
 def _examined(name: str) -> list[str]:
     found = mechanism(name)
     sampler = DeviceSampler(metric_of(found))
-    auditor = Auditor(SeededSource(SEED), 20_000, 10_000 if name == "filter" else 3_000)
+    auditor = Auditor(SeededSource(SEED), 20_000, 6_000 if name == "filter" else 3_000)
     return examine(found, auditor=auditor, device=(sampler, sampler.cost)).problems
 
 
@@ -89,7 +89,7 @@ def case(number: str) -> bool:
     """A permanent response (0), or a reservoir (1), on devices."""
     attacked = device_cases()[int(number)]
     try:
-        found = attacked.attack(SeededSource(SEED), 60_000, 0.95)
+        found = attacked.attack(SeededSource(SEED), 20_000, 0.95)
     except UnexpectedReportsError:
         return True
     return found.exceeds(attacked.true, FALSE_ALARM)
