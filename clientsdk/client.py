@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from typing import Any, Literal, NoReturn, Self, SupportsIndex, Unpack
 
+    from clientsdk.consent import ConsentKeeper
     from clientsdk.ledger import Ledger
     from clientsdk.preview import Preview
     from clientsdk.publishers import Publisher
@@ -152,7 +153,7 @@ class Client:
     _own_publisher: Publisher | None = None
     #: Whether the device is nobody's, so that no wish of a person's and no CI switches it off.
     _simulated = False
-    _asleep = _unchecked = False
+    _asleep = _unchecked = _held_back = False
     _segments: Mapping[str, str | None] = {}
 
     def __init__(
@@ -249,7 +250,8 @@ class Client:
             _, self._recorder, self._consent, self._outgoing = parts
             if not self.settings.disabled:
                 self._recorder.segments = self._segments
-                self._refusals = parts.store.refusals
+                if not self._held_back:
+                    self._refusals = parts.store.refusals
                 if self.settings.background:
                     self._worker = self._outgoing.in_background(self.plan.resolution)
             self._store, self._asleep = parts.store, False
@@ -452,7 +454,7 @@ class Client:
         """
         if self.settings.disabled or self._sleeps():
             return Consent.NEVER_GIVEN
-        return self._errors.attempt(self._consent.read, lambda error: Consent.NEVER_GIVEN)
+        return self._errors.attempt(lambda: self._consent.read(), lambda error: Consent.NEVER_GIVEN)
 
     @property
     def consented(self) -> bool:
@@ -465,7 +467,7 @@ class Client:
         nothing = dict.fromkeys((name for name, _ in self.plan.groups), Consent.NEVER_GIVEN)
         if self.settings.disabled or self._sleeps():
             return nothing
-        return self._errors.attempt(self._consent.groups, lambda error: nothing)
+        return self._errors.attempt(lambda: self._consent.groups(), lambda error: nothing)
 
     def give_consent(self, *, groups: Iterable[str] | None = None, again: bool = False) -> bool:
         """Write down that the person agrees, and return whether what was asked for is given now.
@@ -479,15 +481,21 @@ class Client:
         guard beside the file cannot be written, values are recorded and not sent; after a
         withdrawal that is an error. Raises StoreError, and records nothing, if it was not written.
         """
-        if not self.settings.disabled:
-            self._refusals = self._store.refusals
         return self._errors.attempt(
-            lambda: self._consent.give(None, again, groups), lambda error: False
+            lambda: self._resumed().give(None, again, groups), lambda error: False
         )
 
     def _hold_back(self) -> None:
         """Record nothing until consent is given here: the person is to be asked first."""
+        self._held_back = True
         self._refusals = disabled.refusals(self.plan, NO_CONSENT)
+
+    def _resumed(self) -> ConsentKeeper:
+        """Record again what the person agrees to; return what writes that down."""
+        if not self.settings.disabled:
+            self._refusals = self._store.refusals
+            self._held_back = False
+        return self._consent
 
     def renew_consent(
         self, ceilings: tuple[float, float] | Ceilings | None = None, *, again: bool = False
@@ -501,7 +509,7 @@ class Client:
         stands, and no ceiling changes.
         """
         return self._errors.attempt(
-            lambda: self._consent.renew(ceilings, again), lambda error: False
+            lambda: self._resumed().renew(ceilings, again), lambda error: False
         )
 
     def withdraw_consent(self, *, groups: Iterable[str] | None = None) -> bool:
@@ -629,7 +637,7 @@ class Client:
         """
         if self.settings.disabled or self._sleeps():
             return None
-        return self._errors.attempt(self._outgoing.next_due, lambda error: None)
+        return self._errors.attempt(lambda: self._outgoing.next_due(), lambda error: None)
 
     def ledger(self) -> Ledger:
         """Return what was reserved and spent, period by period, and the chains still to be sent.

@@ -128,6 +128,21 @@ def test_a_client_that_waits_for_an_answer_records_once_consent_is_given(tool, t
         assert client.record("colour", "a") is Outcome.ACCEPTED
 
 
+def test_a_yes_to_an_earlier_document_elsewhere_is_no_answer_here(tmp_path, monkeypatch):
+    """The client that asks has opened no file yet, since nobody had agreed to anything."""
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    state = tmp_path / "device.db"
+    with client_of(state, LATER) as waiting:
+        assert not ask(waiting)
+        with client_of(state) as earlier:
+            assert earlier.give_consent()
+        assert waiting.consented
+        assert waiting.record("colour", "a") is Outcome.NO_CONSENT
+        assert waiting.renew_consent()
+        assert waiting.record("colour", "a") is Outcome.ACCEPTED
+
+
 def test_each_group_has_a_question(tool, tmp_path):
     shown, *said = tool("n\ny\n", document=GROUPED)
     assert "'look'? [y/N]" in shown

@@ -91,6 +91,16 @@ def test_where_its_file_cannot_be_made_any_more_recording_raises_nothing(tmp_pat
     assert unused.give_consent()
 
 
+def test_where_no_error_may_stop_the_app_none_does_when_its_file_cannot_be_made(tmp_path):
+    publisher, state = MemoryPublisher(), tmp_path / "device.db"
+    unused = Client.open(PLAN, state=state, publisher=publisher, background=False)
+    state.write_bytes(b"theirs")
+    assert not unused.give_consent()
+    assert not unused.renew_consent()
+    assert (unused.consent, unused.group_consent, unused.next_due()) == ("never given", {}, None)
+    assert not unused.record("colour", "a")
+
+
 def test_a_plan_that_cannot_be_honoured_is_an_error_before_anything_is_recorded(tmp_path):
     document = json.loads(PLAN.to_json())
     document["metrics"][0]["mechanism"]["name"] = "rot13"
