@@ -42,11 +42,12 @@ def ask(client: Client) -> bool:
     """Return whether the person agrees to what the plan collects; ask if that is not known.
 
     The question is asked once for each document of the plan, with the plan's own texts, and only
-    where standard input and standard error are terminals; a plan with groups has a question for
-    each. Any answer but ``y`` or ``yes`` is no; both are remembered. An interrupt or the end of the
-    input is no answer. While the question is open, nothing is recorded, also where the person
-    agreed to an earlier document. A client that is switched off, or has no state file, asks
-    nothing. Raises StoreError if an answer cannot be written.
+    where standard input and standard error are terminals, and not by a job in the background; a
+    plan with groups has a question for each. Any answer but ``y`` or ``yes`` is no; both are
+    remembered. An interrupt or the end of the input is no answer. While the question is open,
+    nothing is recorded, also where the person agreed to an earlier document. A client that is
+    switched off, or has no state file, asks nothing. Raises StoreError if an answer cannot be
+    written.
     """
     if not isinstance(client, Client):
         raise wrong_type("client", "a Client", client)
@@ -56,7 +57,8 @@ def ask(client: Client) -> bool:
         return client.consented
     client._hold_back()
     # Without a place for the answer the person would be asked at each run.
-    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr) and _remember(client, b"")):
+    asks = _is_terminal(sys.stdin) and _is_terminal(sys.stderr) and not _in_background(sys.stdin)
+    if not (asks and _remember(client, b"")):
         return False
     print(_text(client), file=sys.stderr)
     groups = [name for name, _ in client.plan.groups]
@@ -153,6 +155,14 @@ def _is_terminal(stream: TextIO | None) -> bool:
     # A closed one raises ValueError; a program without a console has none.
     with suppress(ValueError):
         return stream is not None and stream.isatty()
+    return False
+
+
+def _in_background(stream: TextIO) -> bool:
+    """Whether the terminal is another job's: it would stop this process for reading from it."""
+    # Windows has no jobs; a stream of another kind has no descriptor.
+    with suppress(AttributeError, ValueError, OSError):
+        return os.tcgetpgrp(stream.fileno()) != os.getpgrp()
     return False
 
 

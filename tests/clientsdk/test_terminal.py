@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
 import sys
 
 import pytest
@@ -94,6 +95,16 @@ def test_nor_where_there_is_no_stream_or_a_closed_one(tmp_path, monkeypatch, nam
         monkeypatch.setattr(sys, name, stream)
         with client_of(tmp_path / "device.db") as client:
             assert not ask(client)
+
+
+@pytest.mark.skipif(not hasattr(os, "tcgetpgrp"), reason="Windows has no jobs")
+def test_a_job_in_the_background_does_not_ask_which_would_stop_it(tool, tmp_path, monkeypatch):
+    monkeypatch.setattr(Terminal, "fileno", lambda terminal: 0)
+    monkeypatch.setattr(os, "tcgetpgrp", lambda descriptor: os.getpgrp() + 1)
+    assert tool("y\n") == ("", False, Outcome.NO_CONSENT)
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(os, "tcgetpgrp", lambda descriptor: os.getpgrp())
+    assert tool("y\n")[1:] == (True, Outcome.ACCEPTED)
 
 
 def test_the_end_of_the_input_and_an_interrupt_are_no_answer(tool, monkeypatch):
