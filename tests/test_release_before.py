@@ -20,7 +20,9 @@ from pipelines.results.reader import ResultsReader
 from pipelines.sinks.documents import parse
 from pipelines.sinks.jobs import Advance
 from pipelines.sinks.sql import DocumentDatabase
+from pipelines.sources.frozen import FrozenLog
 from pipelines.sources.log import EmbeddedLog
+from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.errors import PlanError
 from sotto.log.writer import LogWriter
@@ -130,6 +132,23 @@ def test_a_state_directory_goes_on_and_keeps_its_history(tmp_path: Path) -> None
     assert {key: later[key] for key in totals} == totals
     assert sum(n for key, n in later.items() if key[2] == "") == sum(totals.values()) + 36
     assert rejected == {"malformed": 1, "unknown_plan": 1}
+
+
+def test_a_run_that_was_killed_is_finished_for_a_new_database(tmp_path: Path) -> None:
+    """What is committed has to be published before it can be projected."""
+    state, log = before.unpacked("state", tmp_path), before.unpacked("log", tmp_path)
+    directory = StateDirectory(state)
+    intent = FrozenLog(log, directory.manifest()).take(1_000_000)
+    assert intent is not None
+    directory.write_intent(intent, lambda step: None)
+    with ResultsReader.of_state(state) as reader:
+        earlier = windows(reader)
+    (state / "results.db").unlink()
+    assert aggregated(state, log).tally.counted == 36
+    with ResultsReader.of_state(state) as reader:
+        totals = {key: number for key, number in windows(reader).items() if key[2] == ""}
+        assert {each.withheld for each in reader.windows() if each.reports >= 20} == {None}
+    assert sum(totals.values()) == sum(n for key, n in earlier.items() if key[2] == "") + 36
 
 
 def test_a_device_goes_on_and_its_reports_count(tmp_path: Path) -> None:
