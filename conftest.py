@@ -100,9 +100,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return Files(config, log)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """End with what was not tested for want of programs."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, object, object]:
+    """End with what was not tested for want of programs, before the number of tests passed."""
+    done = yield
     skipped = terminalreporter.getreports("skipped")
     reasons = [report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)]
     if line := not_tested(reasons):
         terminalreporter.write_line(line)
+    return done
