@@ -136,6 +136,8 @@ class Runner:
                 settings=Settings(quota=quota, background=False),
                 **more,
             )
+            # The SDK makes the store when it is first needed; a step says what opening it draws.
+            self._device.ledger()
         except PlanError:
             return "refused"
         return "open"

@@ -236,7 +236,7 @@ PLANTED: dict[str, tuple[str, object, str, Any]] = {
     ),
     "lengths are big-endian": (
         "exchange",
-        http,
+        batch,
         "join_messages",
         lambda messages: b"".join(len(each).to_bytes(4, "big") + each for each in messages),
     ),
@@ -254,4 +254,3 @@ def test_a_planted_change_is_found(planted: str, monkeypatch: pytest.MonkeyPatch
     name, place, attribute, change = PLANTED[planted]
     monkeypatch.setattr(place, attribute, change)
     assert any(each is not None for each in PARTS[name].check())
-    assert batch.split_messages(batch.join_messages([b"one"])) == [b"one"]
