@@ -85,7 +85,8 @@ def kill_births(folder: Path, rng: random.Random, births: int) -> None:
         pid = fleet.add()
         time.sleep(rng.uniform(0, 0.03))
         fleet.kill(pid)
-        with open_device(device):
+        with open_device(device) as client:
+            client.ledger()  # Makes the file if the kill came before that.
             Witness(device).look()
 
 
@@ -93,7 +94,8 @@ def kill_lives(folder: Path, rng: random.Random, kills: int, workers: int) -> Wi
     """Kill processes of one device; return who has seen it all."""
     device = folder / "device"
     fleet = Fleet(device, rng)
-    open_device(device).close()
+    with open_device(device) as client:
+        client.ledger()
     witness = Witness(device)
     try:
         for _ in range(workers):
