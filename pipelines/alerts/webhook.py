@@ -72,8 +72,8 @@ class Webhook:
         with plain.dup() as same:
             end = threading.Timer(TIMEOUT, _shut, [same])
             end.daemon = True
-            end.start()
             began = time.monotonic()
+            end.start()
             connection = http.client.HTTPConnection(host, self._url.port)
             connection.sock = plain
             try:
