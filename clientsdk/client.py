@@ -174,18 +174,11 @@ class Client:
             settings, simulated=self._simulated, background=background, quota=quota
         )
         path = checked_path(state)
-        # A device at which nobody has agreed to anything needs no store before somebody does.
-        lowers = (ceilings, settings.ceiling_period, settings.ceiling_lifetime) != (
-            None,
-            None,
-            None,
-        )
-        if (
-            not lowers
-            and self._kind_of_store is None
-            and path is not None
-            and disabled.is_unused(path)
-        ):
+        lowered = ceilings, settings.ceiling_period, settings.ceiling_lifetime
+        needs_store = self._kind_of_store is not None or any(each is not None for each in lowered)
+        # A device at which nobody has agreed to anything needs no store before somebody does,
+        # unless it has ceilings to pin.
+        if path is not None and not needs_store and disabled.is_unused(path):
             path, self._asleep = os.path.abspath(path), True
             self._unchecked = not isinstance(plan, CompiledPlan)
         plan = read_plan(plan, expect, honoured=not (settings.disabled or self._asleep))

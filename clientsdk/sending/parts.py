@@ -49,13 +49,12 @@ class Opening(NamedTuple):
 def open_parts(given: Opening) -> Parts:
     """Open a client's store, in memory if the client is disabled, and make what works on it."""
     plan, settings, now, source = given.plan, given.settings, given.now, given.source
-    path, off = None if settings.disabled else given.file, settings.disabled
-    if off:
+    if settings.disabled:
         # It signs nothing: what signs need not be installed.
         plan = replace(plan, authentication="none")
-    clock, kind = if_known(now), given.kind or Store
-    store = open_store(path, plan, given.ceilings, clock, source, settings.quota, kind)
-    if not off:
+    path, kind = None if settings.disabled else given.file, given.kind or Store
+    store = open_store(path, plan, given.ceilings, if_known(now), source, settings.quota, kind)
+    if not settings.disabled:
         warn_if_nothing_fits(plan, store.ceilings)
     recorder = Recorder(store, plan, source)
     counter = recorder.counter
