@@ -88,27 +88,23 @@ def _changed(
             continue
         published = published_of(directory.files, manifest, page, registry)
         windows = windows_of(directory.files, manifest, page, registry)
-        former = [
-            (
-                key,
-                Window(
-                    each.revision,
-                    np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64),
-                ),
-            )
-            for key, each in published.items()
-            if each.superseded
-            for mechanism in [registry.by_fingerprint[key[0]].metrics[key.metric].mechanism]
-        ]
-        yield (
-            [
-                (key, window)
-                for key, window in [*windows, *former]
-                if max(window.revision, published.get(key._replace(cell=0), NOTHING).revision)
-                > since
-            ],
-            published,
-        )
+        changed = []
+        for key, window in [*windows, *_former(published, registry)]:
+            renewed = published.get(key._replace(cell=0), NOTHING).revision
+            if max(window.revision, renewed) > since:
+                changed.append((key, window))
+        yield changed, published
+
+
+def _former(
+    published: Mapping[WindowKey, PublishedWindow], registry: Registry
+) -> Iterator[tuple[WindowKey, Window]]:
+    """Yield empty windows under the names that windows no longer have."""
+    for key, each in published.items():
+        if each.superseded:
+            mechanism = registry.by_fingerprint[key.fingerprint].metrics[key.metric].mechanism
+            empty = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
+            yield key, Window(each.revision, empty)
 
 
 def _periods(manifest: Manifest, registry: Registry) -> Iterator[dict[str, object]]:
