@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 
 from clientsdk import diagnostics, disabled
-from clientsdk.clock import EARLIEST, plausible
+from clientsdk.clock import EARLIEST, if_known, plausible
 from clientsdk.diagnostics import drop_locals
-from clientsdk.lifecycle import no_fork
+from clientsdk.lifecycle import Unshared, no_fork
 from clientsdk.outcomes import CLOSED, Consent, FlushResult, Outcome
 from clientsdk.settings import (
     Forgetful,
@@ -43,29 +43,31 @@ from sotto.plan.segments import given_segments
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
-    from typing import Any, Literal, NoReturn, Self, SupportsIndex, Unpack
+    from typing import Any, Literal, Self, Unpack
 
     from clientsdk.consent import ConsentKeeper
     from clientsdk.ledger import Ledger
+    from clientsdk.outcomes import Refusal
     from clientsdk.preview import Preview
     from clientsdk.publishers import Publisher
     from clientsdk.sending.parts import Opening
     from clientsdk.sending.worker import Worker
     from clientsdk.settings import ClientOptions
-    from clientsdk.store.store import Store
     from mechanisms.randomness import Source
 
 #: As a name of a module it is found sooner than as one of an Enum.
 NO_CONSENT = Outcome.NO_CONSENT
 #: With these there is nothing that a thread might send.
 QUIET = (NO_CONSENT, Outcome.CLOSED)
+#: With these nothing is recorded.
+UNGIVEN = (Consent.NEVER_GIVEN, Consent.WITHDRAWN)
 #: Seconds after which consent is looked for again, where another process may give it.
 _LOOK = 0.05
 #: What :meth:`Client._open` makes.
 _PARTS = ("_store", "_recorder", "_consent", "_outgoing")
 
 
-class Client:
+class Client(Unshared):
     """Records values under a plan and sends what is due.
 
     Making one opens no connection. Unless ``background`` is false, a thread sends each report when
@@ -148,8 +150,6 @@ class Client:
 
     #: Before which reading of the clock it cannot be right (ms).
     _earliest = EARLIEST
-    #: None for the store of :mod:`clientsdk.store`.
-    _kind_of_store: type[Store] | None = None
     _own_publisher: Publisher | None = None
     #: Whether the device is nobody's, so that no wish of a person's and no CI switches it off.
     _simulated = False
@@ -174,14 +174,8 @@ class Client:
             settings, simulated=self._simulated, background=background, quota=quota
         )
         path = checked_path(state)
-        lowered = ceilings, settings.ceiling_period, settings.ceiling_lifetime
-        needs_store = self._kind_of_store is not None or any(each is not None for each in lowered)
-        # A device at which nobody has agreed to anything needs no store before somebody does,
-        # unless it has ceilings to pin.
-        if path is not None and not needs_store and disabled.is_unused(path):
-            path, self._asleep = os.path.abspath(path), True
-            self._unchecked = not isinstance(plan, CompiledPlan)
-        plan = read_plan(plan, expect, honoured=not (settings.disabled or self._asleep))
+        self._unchecked = not (isinstance(plan, CompiledPlan) or settings.disabled)
+        plan = read_plan(plan, expect, honoured=False)
         given = given_segments(plan.segments, {} if segments is None else segments)
         if plan.signed:
             from sotto.wire.signatures import require_signatures
@@ -190,6 +184,12 @@ class Client:
         sink = checked_publisher(publisher)
         pinned = settings.pinned(plan, ceilings)
         self._segments = given
+        if path is not None and not settings.disabled:
+            # A device at which nobody has agreed to anything needs no store before somebody does,
+            # unless it has ceilings to pin.
+            lowered = ceilings, settings.ceiling_period, settings.ceiling_lifetime
+            path, none = os.path.abspath(path), all(each is None for each in lowered)
+            self._asleep = os.path.exists(path) or (none and disabled.is_unused(path))
         self._set_up(plan, settings, checked_clock(clock), pinned, path, sink)
         self._own_publisher = None if sink is publisher else sink
 
@@ -212,15 +212,13 @@ class Client:
         self._outcomes = self._tally.outcomes
         self._worker: Worker | None = None
         self._to_open, self._closed = (ceilings, publisher), False
+        self._refusals: dict[str, Refusal] = {}
+        off = settings.disabled and why is None
         if settings.disabled:
             why = why or disabled.switched_off(settings, simulated=self._simulated)
             self._refusals = disabled.refusals(plan, Outcome.DISABLED)
-        self._errors = disabled.ErrorPolicy(self._tally, why)
-        if settings.disabled:
-            self._asleep = False
-        elif self._asleep:
-            self._refuse_for_a_moment()
-        else:
+        self._errors = disabled.ErrorPolicy(self._tally, why, off)
+        if not settings.disabled and self._sleeps() is None:
             if path is None:
                 self._warn_that_it_forgets()
             self._open()
@@ -235,12 +233,14 @@ class Client:
                 raise StoreError(f"the device's store cannot be used: {CLOSED}")
             if self._unchecked:
                 check(self.plan)
+                self._unchecked = False
             parts = open_parts(self._opening())
             if self._is_open:
                 # A signal handler has opened it meanwhile.
                 parts.store.close()
                 return
-            _, self._recorder, self._consent, self._outgoing = parts
+            self._recorder, self._consent = parts.recorder, parts.consent
+            self._outgoing = parts.outgoing
             if not self.settings.disabled:
                 self._recorder.segments = self._segments
                 if not self._held_back:
@@ -262,10 +262,14 @@ class Client:
         stale = monotonic() + _LOOK
         self._refusals = disabled.refusals(self.plan, NO_CONSENT, stale)
 
-    def _sleeps(self) -> bool:
-        """Whether still nobody has agreed to anything; what needs the store then opens it."""
-        file = self._file
-        return self._asleep and not self._closed and file is not None and disabled.is_unused(file)
+    def _sleeps(self) -> Consent | None:
+        """Return what was said at a device whose store need not be opened, None if it has to be.
+
+        The store is opened when it is first needed, and stays open.
+        """
+        if not self._asleep or self._closed or self._file is None:
+            return None
+        return disabled.said(self._file, self.plan, self._to_open[0], if_known(self._now))
 
     def _opening(self) -> Opening:
         from clientsdk.sending.parts import Opening
@@ -278,7 +282,6 @@ class Client:
             self._now,
             self._source(),
             self._tally,
-            self._kind_of_store,
         )
 
     @property
@@ -379,7 +382,8 @@ class Client:
             known = known or self.plan.metric(metric)
             if self._asleep:
                 known.encode(value)
-                if self._sleeps():
+                if self._sleeps() in UNGIVEN:
+                    diagnostics.info_once(disabled.NOT_RECORDED)
                     self._refuse_for_a_moment()
                     return self._tally.count(NO_CONSENT, metric)
                 if not self._wakes():
@@ -445,21 +449,31 @@ class Client:
         Where the kill switch is on no file is read, and it is ``NEVER_GIVEN``. Raises StoreError if
         the store cannot be read.
         """
-        if self.settings.disabled or self._sleeps():
-            return Consent.NEVER_GIVEN
-        return self._errors.attempt(lambda: self._consent.read(), lambda error: Consent.NEVER_GIVEN)
+        never = Consent.NEVER_GIVEN
+        said = never if self.settings.disabled else self._sleeps()
+        if said is None:
+            said = self._errors.attempt(lambda: self._consent.read(), lambda error: never)
+        return said
 
     @property
     def consented(self) -> bool:
-        """Whether ``consent`` is given, to all or to some group; errors are as of ``consent``."""
+        """Whether ``consent`` is given, to all or to some group; errors are as of ``consent``.
+
+        The person's last answer, also while :func:`clientsdk.ask` waits for one to a changed
+        document, and nothing is recorded.
+        """
         return bool(self.consent)
 
     @property
     def group_consent(self) -> dict[str, Consent]:
         """What the person has said of each of the plan's groups; errors are as of ``consent``."""
-        nothing = dict.fromkeys((name for name, _ in self.plan.groups), Consent.NEVER_GIVEN)
-        if self.settings.disabled or self._sleeps():
+        names = [name for name, _ in self.plan.groups]
+        nothing = dict.fromkeys(names, Consent.NEVER_GIVEN)
+        if self.settings.disabled:
             return nothing
+        said = self._sleeps()
+        if said in UNGIVEN:
+            return dict.fromkeys(names, said)
         return self._errors.attempt(lambda: self._consent.groups(), lambda error: nothing)
 
     def give_consent(self, *, groups: Iterable[str] | None = None, again: bool = False) -> bool:
@@ -554,7 +568,7 @@ class Client:
         if self.settings.disabled:
             self._withdraw_if_owed()
             return FlushResult(0, 0)
-        if self._sleeps():
+        if self._sleeps() is not None:
             return FlushResult(0, 0)
         from clientsdk.sending.sender import bare
 
@@ -604,12 +618,6 @@ class Client:
 
         return await run_in_thread(lambda: self.close(timeout))
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        raise TypeError(
-            "a Client cannot be pickled or copied, since it has a thread and an open file: make "
-            "one in each process; several may have the same state file"
-        )
-
     def __enter__(self) -> Self:
         return self
 
@@ -628,7 +636,7 @@ class Client:
         Where items are being counted, that of their period is among them. Of a period that is over
         their chain is drawn and stored first, as by every call that looks at what waits.
         """
-        if self.settings.disabled or self._sleeps():
+        if self.settings.disabled or self._sleeps() is not None:
             return None
         return self._errors.attempt(lambda: self._outgoing.next_due(), lambda error: None)
 

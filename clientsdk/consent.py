@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from sqlite3 import Connection
-from typing import cast
 
 from clientsdk import diagnostics
 from clientsdk.clock import if_known
@@ -58,10 +57,10 @@ class ConsentKeeper:
         source: Source,
         ceilings: Ceilings,
     ) -> None:
-        self._store = cast(Store, store)
+        self._store: Store = store  # type: ignore[assignment]
         self._plan = plan
         self._settings = settings
-        self._counter = cast(ItemCounter, counter)
+        self._counter: ItemCounter = counter  # type: ignore[assignment]
         self._ceilings = ceilings
         self._now = now
         self._now_if_known = if_known(now)

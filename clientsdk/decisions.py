@@ -7,26 +7,30 @@ one. :mod:`clientsdk.recorder` carries out what is decided.
 from __future__ import annotations
 
 from sqlite3 import Connection
-from typing import TypeAlias
 
 from clientsdk import draws
 from clientsdk.item_counter import Count, ItemCounter
-from clientsdk.ledger import tally_name
 from clientsdk.outcomes import Consent, Outcome, Refusal
 from clientsdk.settings import BEGINNING
 from clientsdk.store import claims, permanent, reservoirs
+from clientsdk.store.accounts import tally_name
 from clientsdk.store.database import READ
 from clientsdk.store.panels import Panel
 from clientsdk.store.plans import made_once
 from clientsdk.store.store import Store
-from mechanisms.frozen import NamedTuple
+from mechanisms.frozen import frozen, replace
 from mechanisms.randomness import Source
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
 
 GIVEN = Consent.GIVEN
 
 
-class Terms(NamedTuple):
+@frozen
+class Terms:
     metric: CompiledMetric
     tally: str  #: ``"plan/metric"``.
     limit: int  #: Values a period.
@@ -36,7 +40,8 @@ class Terms(NamedTuple):
     group: str | None  #: To which the person agrees, if the plan has groups.
 
 
-class Entry(NamedTuple):
+@frozen
+class Entry:
     """A value that takes part in the draw of a reservoir."""
 
     seen: int  #: The recordings of the period under the metric's tally, with this one.
@@ -45,7 +50,8 @@ class Entry(NamedTuple):
     reserved: int  #: Micro-epsilon of its chain from now on.
 
 
-class Repetition(NamedTuple):
+@frozen
+class Repetition:
     """A report that is drawn from a permanent response."""
 
     seen: int  #: As of :class:`Entry`.
@@ -54,7 +60,8 @@ class Repetition(NamedTuple):
     once: int  #: Micro-epsilon that the lifetime is charged.
 
 
-class Occurrence(NamedTuple):
+@frozen
+class Occurrence:
     running: Count | None  #: To which it is added; None if one is begun.
     seen: int  #: How often counting was begun in the period, if one is begun.
     held: int  #: Micro-epsilon that are reserved already.
@@ -95,7 +102,7 @@ class Decisions:
 
     def ignore_panels(self) -> None:
         """Answer in every period, for trials of a plan: what is sent is sent under that plan."""
-        self.terms = {name: terms._replace(panels=1) for name, terms in self.terms.items()}
+        self.terms = {name: replace(terms, panels=1) for name, terms in self.terms.items()}
 
     def refused(self, now: int) -> Outcome | None:
         """Return why nothing can be recorded now, None if the store is to decide."""

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 from clientsdk import diagnostics
-from clientsdk.outcomes import Outcome, Refusal
-from clientsdk.settings import Settings, checked_path, read_plan
+from clientsdk.outcomes import Consent, Outcome, Refusal
+from clientsdk.settings import ON_ERROR, Settings, checked_path, read_plan
 from sotto.errors import ParameterError, PlanError, SottoError, StoreError, did_you_mean
 from sotto.plan.compiled import Ceilings, CompiledPlan, check
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from clientsdk.sending.tasks import Result
     from clientsdk.stats import Tally
 
-#: No setting, since an app decides it where it opens a client: ``raise`` alone counts.
-VARIABLE = "SOTTO_ON_ERROR"
-_SWITCHED_OFF = "the SDK is switched off"
 #: Stands for a plan that cannot be read: it has no metric.
 NO_PLAN = CompiledPlan(
     collector="unknown",
@@ -38,6 +35,10 @@ NO_PLAN = CompiledPlan(
     ceilings=Ceilings(1, 1),
     metrics=(),
 )
+NOT_RECORDED = (
+    "values are not recorded without consent: it was not given, or was withdrawn; call "
+    "give_consent() where the person agrees"
+)
 #: What follows a state file's name in that of the file with the document that was answered.
 ASKED = "-asked"
 #: Under which recordings are counted whose metric the plan does not have: no metric's name.
@@ -47,11 +48,12 @@ UNKNOWN_METRIC = "(unknown)"
 class ErrorPolicy:
     """Whether one client raises its errors or, if it is ``lenient``, logs and counts them.
 
-    ``why`` says why the client is disabled, None if it is not.
+    ``why`` says why the client is disabled, None if it is not; ``off`` whether a switch did it.
     """
 
-    def __init__(self, tally: Tally, why: str | None) -> None:
+    def __init__(self, tally: Tally, why: str | None, off: bool) -> None:
         self._tally = tally
+        self._off = off
         self.why = why
         self.lenient = False
 
@@ -77,21 +79,21 @@ class ErrorPolicy:
         return self._tally.count(Outcome.INVALID, metric)
 
     def refuse_if_switched_off(self, what: str) -> None:
-        if self.why is not None and self.why.startswith(_SWITCHED_OFF):
+        if self._off:
             raise StoreError(f"{what}: {self.why}")
 
 
 def switched_off(settings: Settings, *, simulated: bool) -> str:
     """Return why a client with settings that disable it does nothing: a variable, or the app."""
     by = settings.switched_off_by(simulated=simulated)
-    return f"{_SWITCHED_OFF} ({by or 'Settings(disabled=True)'})"
+    return f"the SDK is switched off ({by or 'Settings(disabled=True)'})"
 
 
 def raises(on_error: str) -> bool:
     """Whether errors are raised: where the app or the environment wants it."""
     if on_error not in ("disable", "raise"):
         raise ParameterError("on_error must be 'disable' or 'raise'")
-    return on_error == "raise" or os.environ.get(VARIABLE, "").strip().lower() == "raise"
+    return on_error == "raise" or os.environ.get(ON_ERROR, "").strip().lower() == "raise"
 
 
 def check_options(given: Iterable[str], known: Collection[str]) -> None:
@@ -139,6 +141,19 @@ def refusals(
     return {each.name: Refusal(outcome, each.plain, None, 0, stale) for each in plan.metrics}
 
 
+def said(file: str, plan: CompiledPlan, own: Ceilings, now: Callable[[], int]) -> Consent | None:
+    """Return what was said at a device whose store need not be opened; None if it has to be.
+
+    That nothing beside an absent file is there was looked at before: see :func:`is_unused`.
+    """
+    if os.path.lexists(file):
+        from clientsdk.store import idle
+
+        return idle.said(file, plan, own, now())
+    lost = os.path.lexists(file + "-mark") or not _may_be_made(file)
+    return None if lost else Consent.NEVER_GIVEN
+
+
 def is_unused(file: str) -> bool:
     """Whether nobody has said anything at a state file yet, nor could it have been lost.
 
@@ -149,4 +164,8 @@ def is_unused(file: str) -> bool:
         beside = [each for each in os.listdir(folder) if each.startswith(name)]
     except OSError:
         return False
-    return beside in ([], [name + ASKED]) and os.access(folder, os.W_OK | os.X_OK)
+    return beside in ([], [name + ASKED]) and _may_be_made(file)
+
+
+def _may_be_made(file: str) -> bool:
+    return os.access(os.path.dirname(os.path.abspath(file)), os.W_OK | os.X_OK)

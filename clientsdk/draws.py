@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from os import urandom
-from typing import TYPE_CHECKING
 
 from mechanisms.digests import sha256
 from mechanisms.randomness import Source, SystemSource
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from sqlite3 import Connection
-from typing import cast
 
 from clientsdk import draws
 from clientsdk.diagnostics import drop_locals
@@ -19,6 +18,7 @@ from clientsdk.store.claims import Claim
 from clientsdk.store.database import READ, WRITE
 from clientsdk.store.outbox import Chain
 from clientsdk.store.store import Store
+from mechanisms.arrays import Any
 from mechanisms.randomness import Source
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -53,9 +53,10 @@ class Count:
         self.chain: Chain | None = None
         self._counts = [0] * len(metric.labels)
 
-    def add(self, item: int) -> None:
+    def add(self, item: Any) -> None:
         """Count one occurrence, unless its item is at the plan's bound, or a chain was drawn."""
-        if self.chain is None and self._counts[item] < cast(int, self.metric.spec["clip"]):
+        most: Any = self.metric.spec["clip"]
+        if self.chain is None and self._counts[item] < most:
             self._counts[item] += 1
 
     def draw(self, source: Source) -> Chain:

@@ -7,11 +7,11 @@ import sqlite3
 from contextlib import closing
 from os.path import realpath
 from sqlite3 import Connection
-from typing import TYPE_CHECKING
 
 from clientsdk.outcomes import Consent
 from clientsdk.store import rollback_guard, schema
 from clientsdk.store.accounts import ALL_METRICS as ALL_METRICS
+from clientsdk.store.accounts import tally_name
 from clientsdk.store.permanent import PermanentCharge as PermanentCharge
 from clientsdk.store.permanent import charges
 from clientsdk.store.plans import stored_plan
@@ -21,6 +21,7 @@ from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings, CompiledPlan
 from sotto.plan.segments import cell_label
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
@@ -177,10 +178,6 @@ class Ledger:
     @property
     def _once(self) -> int:
         return self.carried + sum(charge.cost for charge in self.permanent)
-
-
-def tally_name(plan: str, metric: str) -> str:
-    return f"{plan}/{metric}"
 
 
 def read(

@@ -25,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mmap import mmap
     from sqlite3 import Connection, Cursor
+    from typing import NoReturn, SupportsIndex
 
 #: Seconds after which :func:`no_fork` checks whether a thread of the parent holds the guard.
 PATIENCE = 2.0
@@ -35,6 +36,16 @@ _NO_ADVICE = -1
 #: Seconds within which senders must end at exit, and connections after them; the interpreter
 #: itself needs some more.
 SENDERS, CONNECTIONS = 0.4, 0.5
+
+
+class Unshared:
+    """Stays in the process that made it."""
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be pickled or copied, since it has threads, files or "
+            "connections: make one in each process"
+        )
 
 
 class Forkable:

@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from sqlite3 import Connection
-from typing import cast
 
-from clientsdk import diagnostics, draws
+from clientsdk import diagnostics, disabled, draws
 from clientsdk.consent import ConsentKeeper
 from clientsdk.decisions import Decisions, Entry, Occurrence, Repetition, Terms
 from clientsdk.item_counter import ItemCounter
@@ -27,10 +26,6 @@ from sotto.plan.segments import cell_of
 #: As names of a module they are found sooner, in every recording, than as those of an Enum.
 ACCEPTED, STORE_FULL, BAD_CLOCK = Outcome.ACCEPTED, Outcome.STORE_FULL, Outcome.BAD_CLOCK
 NO_CONSENT, EXPIRED = Outcome.NO_CONSENT, Outcome.EXPIRED
-_NO_CONSENT = (
-    "values are not recorded without consent: it was not given, or was withdrawn; call "
-    "give_consent() where the person agrees"
-)
 _BAD_CLOCK = "values are being dropped: the clock says a time before 2020, or from 2100 on"
 
 
@@ -64,7 +59,7 @@ class Recorder:
         if outcome is NO_CONSENT or outcome is EXPIRED:
             consent.keep_up(now)
             if outcome is NO_CONSENT:
-                diagnostics.info_once(_NO_CONSENT)
+                diagnostics.info_once(disabled.NOT_RECORDED)
             else:
                 ending = str(self._plan.ending(self._plan.expires))
                 diagnostics.warn(ending, "values are being dropped: %s", ending, quiet=math.inf)
@@ -113,7 +108,7 @@ class Recorder:
         with self._store.transaction(READ) as connection:
             count = self.counter.under_way(connection, metric, now)
             if count is not None:
-                count.add(cast(int, symbol))
+                count.add(symbol)
             return count is not None
 
     def _buffer(self, terms: Terms, symbol: Symbol, now: int) -> Outcome | None:
@@ -140,7 +135,7 @@ class Recorder:
         elif isinstance(decided, Repetition):
             self._repeat(connection, terms, decided, symbol, now)
         else:
-            self._count(connection, terms, decided, cast(int, symbol))
+            self._count(connection, terms, decided, symbol)
 
     def _sample(self, connection: Connection, terms: Terms, entry: Entry, chain: Chain) -> None:
         store = self._store
@@ -174,7 +169,9 @@ class Recorder:
             store.database.cursor, terms.tally, decided.seen, terms.cost, lifetime=decided.once
         )
 
-    def _count(self, connection: Connection, terms: Terms, decided: Occurrence, item: int) -> None:
+    def _count(
+        self, connection: Connection, terms: Terms, decided: Occurrence, item: Symbol
+    ) -> None:
         if decided.running is not None:
             decided.running.add(item)
             return

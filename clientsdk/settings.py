@@ -269,7 +269,18 @@ def configured(settings: Settings | None, *, simulated: bool, **arguments: Any) 
         settings = _read(Settings(**given), None, given, privacy=False)
     elif given:
         settings = replace(settings, **given)
+    _warn_of_misspelt()
     return settings.stricter_with_environment(simulated=simulated)
+
+
+def _warn_of_misspelt() -> None:
+    """Warn, once each, of variables that nothing reads and that look like one of the SDK's."""
+    for name in os.environ:
+        if name.startswith("SOTTO_") and name not in VARIABLES and name != ON_ERROR:
+            near = did_you_mean(name, [*VARIABLES, ON_ERROR])
+            if near:
+                warning = f"the variable {name} is not read{near}"
+                diagnostics.warn(f"settings {name}", warning, quiet=math.inf)
 
 
 @frozen
@@ -360,6 +371,8 @@ def _age(text: str) -> float:
     return parse_duration(text) / 1000
 
 
+#: No setting, since an app decides it where it opens a client: ``raise`` alone counts.
+ON_ERROR = "SOTTO_ON_ERROR"
 _EPSILON = (
     "an epsilon in [0.001, 100000] with at most 6 decimals, a period's at most the lifetime's"
 )
@@ -474,6 +487,9 @@ def checked_clock(clock: Callable[[], float]) -> Callable[[], int]:
         return now_ms
     if not callable(clock):
         raise wrong_type("clock", expected, clock)
+    if clock in (time.monotonic, time.perf_counter, time.process_time, time.thread_time):
+        name = getattr(clock, "__name__", "")
+        raise ParameterError(f"clock must be {expected}; got time.{name}, which starts anywhere")
     reading = clock()
     if not is_number(reading):
         raise wrong_type("clock", f"{expected}; it returns another type", reading)

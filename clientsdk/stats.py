@@ -81,7 +81,7 @@ class Tally(Forkable):
         if result.sent:
             self.last_send = now
         if result.error is not None:
-            from clientsdk.sending.lock import SentElsewhereError
+            from clientsdk.sending.tasks import SentElsewhereError
 
             if not isinstance(result.error, SentElsewhereError):
                 self.failed()

@@ -123,21 +123,9 @@ def _is_answered(client: Client) -> bool:
 
 def _remember(client: Client, digest: bytes) -> bool:
     """Write down which document was answered, or that none was; return whether that works."""
-    if client._file is None:
-        return True
-    from sotto.files import open_file, write_at
+    from sotto.files import write_small
 
-    try:
-        descriptor = open_file(_beside(client), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    except OSError:
-        return False
-    try:
-        write_at(descriptor, digest, 0)
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
+    return client._file is None or write_small(_beside(client), digest)
 
 
 def _text(client: Client) -> str:

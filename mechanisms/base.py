@@ -12,17 +12,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from mechanisms.arrays import Bools, Bytes, Floats, Ints, Words, np
-from mechanisms.chains.chain import Chain, Prior, SymbolOutputs
+from mechanisms.chains.chain import Chain, Prior
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.frozen import types_of
 from mechanisms.levels import Amounts, Probabilities, certify, check_ladder
 from mechanisms.randomness import NO_SOURCE, Source, SystemSource
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
     from mechanisms.experiments import Scored, Scores
     from mechanisms.items import Context, Item
     from mechanisms.noise import Noise
@@ -158,6 +160,26 @@ class Mechanism(ABC):
         Each join is a part of the next one.
         """
         return (np.zeros(1, dtype=np.intp),)
+
+    @property
+    def quantities(self) -> int:
+        """How many quantities are estimated, each of as many strata, which no other one has."""
+        return 1
+
+    @property
+    def groups(self) -> int:
+        """How many groups :meth:`separable` returns."""
+        return 1
+
+    def separable(self, answers: Ints) -> Ints:
+        """Return the answers of the groups of reports that combinations of figures can isolate.
+
+        Of answers by stratum, ``(..., strata)``: ``(..., groups)``. A combination of figures
+        depends on all reports of some of these groups, or on none. Here all are one group, but for
+        what :attr:`joins` says.
+        """
+        found: Ints = answers.sum(axis=-1, keepdims=True)
+        return found
 
     def strata_of(self, chains: Words, pseudonyms: Words) -> Ints | None:
         """Return the stratum of each report, or answer, or None where there is a single one."""
@@ -500,7 +522,9 @@ class Mechanism(ABC):
     def answers(self, payloads: Bytes) -> Ints:
         """Return the symbols in ``(n, levels, payload_width)`` payloads: ``(n, levels, m)``."""
         if self.symbolic:
-            return cast(SymbolOutputs, self.chain).symbols(payloads)[:, :, None]
+            chain: Any = self.chain
+            found: Ints = chain.symbols(payloads)[:, :, None]
+            return found
         return np.empty((*payloads.shape[:2], 0), dtype=np.int64)
 
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Protocol
 
-from mechanisms.arrays import Words, np
+from mechanisms.arrays import Any, Words, np
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object
 
 
 class Source(Protocol):
@@ -13,11 +18,9 @@ class Source(Protocol):
 
     def bits(self, n: int) -> int:
         """Return a uniform integer in ``[0, 2**n)``."""
-        ...
 
     def words(self, n: int) -> Words:
         """Return ``(n,)`` independent uniform 64-bit words."""
-        ...
 
 
 class SystemSource:

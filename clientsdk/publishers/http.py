@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from operator import itemgetter
 
+from clientsdk.lifecycle import Unshared
 from sotto.errors import ParameterError, PlanError, PublishError, seconds_of, wrong_type
 from sotto.plan.compiled import CompiledPlan, canonical, fingerprint_of
 
@@ -42,7 +43,7 @@ _ANSWER_BYTES, _PLANS_BYTES = 4096, 4 << 20
 _IDLE = 10.0
 
 
-class HttpPublisher:
+class HttpPublisher(Unshared):
     """Posts each message to a collector, which answers once it is durable.
 
     Messages of one pseudonym share a connection while they follow each other, those of another one

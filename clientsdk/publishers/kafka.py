@@ -44,7 +44,7 @@ class _Sent(NamedTuple):
         return bool(self.future.succeeded())
 
 
-class KafkaPublisher(lifecycle.Forkable):
+class KafkaPublisher(lifecycle.Forkable, lifecycle.Unshared):
     """Sends each message to the partition of its shard, and has it acknowledged by all replicas.
 
     The extra ``kafka`` is needed (ModuleNotFoundError). What the broker does not acknowledge in

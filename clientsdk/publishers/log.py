@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
+from clientsdk.lifecycle import Unshared
 from clientsdk.publishers import pseudonym_in
 from clientsdk.settings import checked_clock
 from sotto.errors import ParameterError, PublishError, wrong_type
@@ -20,7 +21,7 @@ LIMIT = 64
 REMEMBERED = 4096
 
 
-class EmbeddedLogPublisher:
+class EmbeddedLogPublisher(Unshared):
     """Appends messages to an embedded log, in a new partition for each pseudonym.
 
     Partitions have random names, and none takes messages of two pseudonyms or of two processes.

@@ -16,7 +16,6 @@ from contextlib import suppress
 
 from clientsdk.lifecycle import Forkable, watch_forks
 from mechanisms.frozen import NamedTuple
-from sotto.errors import PublishError
 from sotto.files import open_file, read_at, try_lock, unlock, write_at
 
 #: What follows the name of the state file.
@@ -28,10 +27,6 @@ _COUNT = struct.Struct("<H")
 _WAIT = struct.Struct("<q?qqI")
 #: The most waits that are kept. A device has as many pseudonyms as a horizon has periods.
 _MOST = 256
-
-
-class SentElsewhereError(PublishError):
-    """Another process is sending what is due."""
 
 
 class Pseudonym(NamedTuple):

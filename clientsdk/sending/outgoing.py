@@ -10,16 +10,21 @@ from contextlib import suppress
 from clientsdk import diagnostics
 from clientsdk.consent import ConsentKeeper
 from clientsdk.item_counter import ItemCounter
+from clientsdk.lifecycle import no_fork
 from clientsdk.outcomes import FlushResult
-from clientsdk.sending.sender import Sender, out_of_time
-from clientsdk.sending.tasks import FlushTask, start_call
+from clientsdk.sending.tasks import FlushTask, out_of_time, start_call
 from clientsdk.sending.worker import Worker
 from clientsdk.stats import Tally
-from clientsdk.store import outbox
+from clientsdk.store import idle, outbox
 from clientsdk.store.database import READ
 from clientsdk.store.schema import LOCK_PATIENCE, NEVER
 from clientsdk.store.store import Store
 from sotto.errors import StoreError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from clientsdk.publishers import Publisher
+    from clientsdk.sending.sender import Sender
 
 
 class Outgoing:
@@ -28,18 +33,31 @@ class Outgoing:
     def __init__(
         self,
         store: Store,
-        sender: Sender,
+        publisher: Publisher,
+        age: int | None,
         counter: ItemCounter,
         consent: ConsentKeeper,
         tally: Tally,
         now: Callable[[], int],
     ) -> None:
         self._store = store
-        self.sender = sender
+        self._sends = publisher, age
+        self._sender: Sender | None = None
         self._counter = counter
         self._consent = consent
         self._tally = tally
         self._now = now
+
+    @property
+    def sender(self) -> Sender:
+        """What sends, loaded when something may be due: in most runs of a tool nothing is."""
+        if self._sender is None:
+            # Without a fork in the middle of the import, whose child would wait for it for ever.
+            with no_fork():
+                from clientsdk.sending.sender import Sender
+
+                self._sender = self._sender or Sender(self._store, *self._sends)
+        return self._sender
 
     def flush(self, task: FlushTask) -> FlushResult:
         try:
@@ -77,7 +95,8 @@ class Outgoing:
         task = FlushTask(seconds, patience=math.inf)
         call = start_call(lambda: self.flush(task))
         if call is not None and call.wait(seconds):
-            return call.result()
+            result: FlushResult = call.result()
+            return result
         return self.sender.unfinished(self._now(), task)
 
     def next_due(self, after: int | None = None) -> int | None:
@@ -122,9 +141,10 @@ class Outgoing:
             with suppress(StoreError):
                 self._counter.release()
             with suppress(StoreError):
-                remaining = self.sender.remaining(now)
+                remaining = store.remaining(now)
             store.erasure.scrub(compact=False)
             store.finish_erasure()
+            note = idle.note_of(store, now)
         except BaseException:
             # What was interrupted may still hold the store, until the interrupt has gone through.
             with suppress(StoreError):
@@ -132,6 +152,8 @@ class Outgoing:
             raise
         else:
             store.close()
+            if store.path is not None:
+                idle.leave(store.path, note)
         finally:
             store.refusals.clear()
         return FlushResult(sent, remaining, error=error)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clientsdk.clock import if_known
 from clientsdk.consent import ConsentKeeper, warn_if_nothing_fits
 from clientsdk.disabled import plan_if_honoured
 from clientsdk.item_counter import ItemCounter
 from clientsdk.recorder import Recorder
 from clientsdk.sending.outgoing import Outgoing
-from clientsdk.sending.sender import Sender
 from clientsdk.store.recovery import open_store
 from clientsdk.store.store import Store
-from mechanisms.frozen import NamedTuple, replace
+from mechanisms.frozen import frozen, replace
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -25,15 +23,17 @@ if TYPE_CHECKING:
     from sotto.plan.compiled import Ceilings, CompiledPlan
 
 
-class Parts(NamedTuple):
+@frozen
+class Parts:
     store: Store
     recorder: Recorder
     consent: ConsentKeeper
     outgoing: Outgoing
 
 
-class Opening(NamedTuple):
-    """What a client was made with; ``kind`` is that of its store, None for the SDK's."""
+@frozen
+class Opening:
+    """What a client was made with."""
 
     plan: CompiledPlan
     settings: Settings
@@ -43,7 +43,6 @@ class Opening(NamedTuple):
     now: Callable[[], int]
     source: Source
     tally: Tally
-    kind: type[Store] | None
 
 
 def open_parts(given: Opening) -> Parts:
@@ -52,15 +51,15 @@ def open_parts(given: Opening) -> Parts:
     if settings.disabled:
         # It signs nothing: what signs need not be installed.
         plan = replace(plan, authentication="none")
-    path, kind = None if settings.disabled else given.file, given.kind or Store
-    store = open_store(path, plan, given.ceilings, if_known(now), source, settings.quota, kind)
+    path = None if settings.disabled else given.file
+    store = open_store(path, plan, given.ceilings, if_known(now), source, settings.quota)
     if not settings.disabled:
         warn_if_nothing_fits(plan, store.ceilings)
     recorder = Recorder(store, plan, source)
     counter = recorder.counter
     consent = consent_of(given, store, counter)
-    sender = Sender(store, given.publisher, settings.quota.age_ms)
-    outgoing = Outgoing(store, sender, counter, consent, given.tally, now)
+    tried = given.publisher, settings.quota.age_ms
+    outgoing = Outgoing(store, *tried, counter, consent, given.tally, now)
     return Parts(store, recorder, consent, outgoing)
 
 

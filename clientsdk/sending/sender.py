@@ -20,10 +20,10 @@ from time import monotonic
 
 from clientsdk import draws
 from clientsdk.outcomes import NO_LAPSES, FlushResult, Lapses
-from clientsdk.publishers import Buffered, Publisher, is_buffered, is_revocable
+from clientsdk.publishers import is_buffered, is_revocable
 from clientsdk.sending import backoff
-from clientsdk.sending.lock import Pseudonym, Rest, SendLock, SentElsewhereError, Wait
-from clientsdk.sending.tasks import FlushTask
+from clientsdk.sending.lock import Pseudonym, Rest, SendLock, Wait
+from clientsdk.sending.tasks import FlushTask, SentElsewhereError, out_of_time
 from clientsdk.store import outbox
 from clientsdk.store.database import DURABLE, READ, WRITE
 from clientsdk.store.outbox import Chain
@@ -37,6 +37,10 @@ from sotto.errors import PublishError, SottoError, StoreError
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.wire.format import GROUP, HEADER, MAX_MESSAGE, TRAILER, Row, encode_message, row_size
 from sotto.wire.signatures import SEED_BYTES, Signer, require_signatures
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from clientsdk.publishers import Buffered, Publisher
 
 BATCH = 4096
 #: Milliseconds after which the end of a wait counts as missed: the device slept, or was off.
@@ -121,11 +125,7 @@ class Sender:
         return self.unfinished(now, task)
 
     def unfinished(self, now: int, task: FlushTask) -> FlushResult:
-        return FlushResult(task.sent, self.remaining(now), task.lapses, out_of_time())
-
-    def remaining(self, now: int) -> int:
-        with self._store.transaction(READ) as connection:
-            return outbox.count_due(connection, now)
+        return FlushResult(task.sent, self._store.remaining(now), task.lapses, out_of_time())
 
     def _flush(self, now: int, task: FlushTask) -> FlushResult:
         store = self._store
@@ -139,7 +139,7 @@ class Sender:
             if task.sent:
                 store.erasure.clean_log()
             store.finish_erasure()
-            remaining = self.remaining(now)
+            remaining = store.remaining(now)
         finally:
             try:
                 self._lock.release()
@@ -570,10 +570,6 @@ def bare(error: SottoError) -> SottoError:
     """Remove from an error what leads to frames, which hold payloads."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
-
-
-def out_of_time() -> PublishError:
-    return PublishError("the time was up before everything was sent")
 
 
 def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, now: int) -> Report:

@@ -10,11 +10,19 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Generic, TypeVar
 
 from clientsdk.outcomes import NO_LAPSES, Lapses
+from sotto.errors import PublishError
 
-Result = TypeVar("Result")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    Result = TypeVar("Result")
+
+
+class SentElsewhereError(PublishError):
+    """Another process is sending what is due."""
 
 
 class FlushTask:
@@ -74,13 +82,13 @@ class FlushTask:
         self.until = min(self.until, moment)
 
 
-class BackgroundCall(Generic[Result]):
+class BackgroundCall:
     """A call that starts at once in a daemon thread; RuntimeError where none can be started."""
 
-    def __init__(self, work: Callable[[], Result]) -> None:
+    def __init__(self, work: Callable[[], Any]) -> None:
         self._work = work
         self._ended = threading.Event()
-        self._result: list[Result] = []
+        self._result: list[Any] = []
         self._error: BaseException | None = None
         threading.Thread(target=self._run, name="sotto-call", daemon=True).start()
 
@@ -88,7 +96,7 @@ class BackgroundCall(Generic[Result]):
         """Wait for its end, at most so long; return whether it has ended."""
         return self._ended.wait(min(max(0.0, seconds), threading.TIMEOUT_MAX))
 
-    def result(self) -> Result:
+    def result(self) -> Any:
         if self._error is not None:
             raise self._error
         return self._result[0]
@@ -102,12 +110,16 @@ class BackgroundCall(Generic[Result]):
             self._ended.set()
 
 
-def start_call(work: Callable[[], Result]) -> BackgroundCall[Result] | None:
+def start_call(work: Callable[[], object]) -> BackgroundCall | None:
     """Start ``work`` in a thread; return None if no thread can be started."""
     try:
         return BackgroundCall(work)
     except RuntimeError:
         return None
+
+
+def out_of_time() -> PublishError:
+    return PublishError("the time was up before everything was sent")
 
 
 async def run_in_thread(work: Callable[[], Result]) -> Result:
@@ -128,4 +140,5 @@ async def run_in_thread(work: Callable[[], Result]) -> Result:
     call = BackgroundCall(notifying)
     await ended.wait()
     call.wait(threading.TIMEOUT_MAX)
-    return call.result()
+    result: Result = call.result()
+    return result

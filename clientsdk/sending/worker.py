@@ -22,8 +22,7 @@ from queue import Empty, SimpleQueue
 from clientsdk import diagnostics, lifecycle
 from clientsdk.outcomes import FlushResult, Outcome
 from clientsdk.sending import backoff
-from clientsdk.sending.lock import SentElsewhereError
-from clientsdk.sending.tasks import FlushTask
+from clientsdk.sending.tasks import FlushTask, SentElsewhereError
 from clientsdk.store.schema import NEVER
 from clientsdk.store.store import Store
 from mechanisms.frozen import frozen

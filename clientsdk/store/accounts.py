@@ -161,6 +161,10 @@ class Accounts:
         self.lifetime_reserved, self.lifetime_spent = int(reserved), int(spent)
 
 
+def tally_name(plan: str, metric: str) -> str:
+    return f"{plan}/{metric}"
+
+
 def write_counted(
     connection: Connection, period: int, counted: list[tuple[str, int, int]]
 ) -> list[bool]:

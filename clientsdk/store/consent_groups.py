@@ -11,14 +11,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from sqlite3 import Connection
-from typing import TypeAlias
 
-from clientsdk.ledger import tally_name
 from clientsdk.outcomes import Consent
 from clientsdk.store import claims, permanent
+from clientsdk.store.accounts import tally_name
 from clientsdk.store.plans import Plans
 from sotto.errors import StoreError
 from sotto.plan.compiled import CompiledPlan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
 
 GIVEN, WITHDRAWN, NEVER_GIVEN = Consent.GIVEN, Consent.WITHDRAWN, Consent.NEVER_GIVEN
 #: What was said, by group.

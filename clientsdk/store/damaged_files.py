@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from clientsdk.sending import lock
 from clientsdk.store import rollback_guard, schema
 from clientsdk.store.rollback_guard import UNREADABLE
 from sotto.files import force
@@ -82,6 +81,8 @@ def _was_a_store(path: str) -> bool:
     It is if another file beside it shows so, if it has the label or the tables of a store, or if
     nothing is in it but zeros, as after a loss of power.
     """
+    from clientsdk.sending import lock
+
     if os.path.exists(path + lock.SUFFIX) or found(path):
         return True
     for suffix in ("", "-wal"):

@@ -21,12 +21,17 @@ from os import getpid
 from sqlite3 import Connection, Cursor
 from threading import get_ident
 from time import monotonic
-from typing import Protocol
 
 from clientsdk import lifecycle
 from clientsdk.outcomes import CLOSED
 from clientsdk.store import schema
 from sotto.errors import StoreError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object
 
 _uses = itertools.count(1)
 _GONE = "the device's store cannot be used: its file is gone; put it back, or start the app again"

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from sqlite3 import Connection
-from typing import Any, TypeVar
 
 from clientsdk.store.schema import NEVER
 from mechanisms.digests import sha256
 from sotto.errors import PlanError, StoreError
 from sotto.plan.compiled import CompiledPlan
 
-Made = TypeVar("Made")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    Made = TypeVar("Made")
 
 
 def made_once(plan: CompiledPlan, make: Callable[[CompiledPlan], Made]) -> Made:

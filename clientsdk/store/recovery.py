@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from sqlite3 import Connection
 
-from clientsdk import diagnostics, ledger
+from clientsdk import diagnostics
 from clientsdk.outcomes import Consent
 from clientsdk.settings import Quota, lowered
 from clientsdk.store import damaged_files, outbox, panels, pseudonyms, rollback_guard, schema
@@ -46,20 +46,18 @@ def open_store(
     clock: Callable[[], int],
     source: Source,
     quota: Quota | None = None,
-    kind: type[Store] = Store,
 ) -> Store:
     """Open a device's store, made if absent; a damaged or outdated file is set aside and replaced.
 
-    ``path`` is None for a store in memory, and ``kind`` makes the store. A new one is pinned to the
-    plan's collector and period length and to ``ceilings``, which lower those of an existing one,
-    and starts in the budget period that ``clock`` says, which returns milliseconds since the epoch
-    and raises nothing.
+    ``path`` is None for a store in memory. A new one is pinned to the plan's collector and period
+    length and to ``ceilings``, which lower those of an existing one, and starts in the budget
+    period that ``clock`` says, which returns milliseconds since the epoch and raises nothing.
     Raises PlanError if the store belongs to another budget, and StoreError if the file cannot be
     used.
     """
     now = clock()
     for last in (False, True):
-        store = kind(path, plan, ceilings, source, clock, quota)
+        store = Store(path, plan, ceilings, source, clock, quota)
         try:
             _open(store, plan, ceilings, now, source)
             break
@@ -75,6 +73,8 @@ def open_store(
 
 def is_of_another(path: str, plan: CompiledPlan) -> bool:
     """Whether a file, or where it cannot be read its guard, is known to be of another budget."""
+    from clientsdk import ledger
+
     try:
         with closing(ledger.reader(path)) as connection:
             pinned = connection.execute("SELECT collector, period_ms FROM device").fetchone()
@@ -97,7 +97,7 @@ def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source
             new = schema.examine(connection) and _without_guard(store)
         # Nothing has left a new device that a loss of power could make it forget.
         with store.transaction(WRITE if new else DURABLE) as connection:
-            fresh = store.prepare(connection)
+            fresh = schema.prepare(connection)
             if fresh:
                 _create(connection, plan, ceilings, period, source)
             _check_pinned(connection, plan)

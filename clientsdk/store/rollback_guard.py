@@ -21,14 +21,16 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from sqlite3 import Connection
 
-from clientsdk.store import schema
 from mechanisms.digests import sha256
 from mechanisms.frozen import NamedTuple
 from sotto.errors import StoreError
 from sotto.files import force, force_folder, open_file, try_lock, unlock
 from sotto.plan.compiled import Ceilings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 #: What follows the name of the state file.
 SUFFIX = "-mark"
@@ -293,6 +295,9 @@ def _occasion() -> bytes:
 
 
 def _lock(descriptor: int, anyway: bool) -> None:
+    # Whoever reads a guard alone has no use for SQLite.
+    from clientsdk.store import schema
+
     deadline = time.monotonic() + schema.PATIENCE
     try:
         while not try_lock(descriptor):

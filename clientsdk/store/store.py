@@ -13,8 +13,6 @@ from collections.abc import Callable, Collection, Iterable
 from sqlite3 import Connection
 from time import monotonic
 
-from clientsdk import ledger
-from clientsdk.ledger import Ledger
 from clientsdk.outcomes import Consent, Outcome, Refusal
 from clientsdk.settings import BEGINNING, Quota, lowered
 from clientsdk.store import (
@@ -42,6 +40,10 @@ from mechanisms.randomness import Source
 from sotto.errors import StoreError
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from clientsdk.ledger import Ledger
+
 #: Seconds for which it may go unnoticed that another process was given consent, that one has noted
 #: a withdrawal beside a file that it could not write (nothing is sent before that is looked for),
 #: or that a clock was set back to before the plan expired.
@@ -67,8 +69,6 @@ class Store:
     traces are to be erased, see :meth:`finish_erasure`.
     """
 
-    kind_of_database = Database
-
     def __init__(
         self,
         path: str | None,
@@ -78,7 +78,7 @@ class Store:
         clock: Callable[[], int],
         quota: Quota | None = None,
     ) -> None:
-        self.database: Database = self.kind_of_database(path)
+        self.database: Database = Database(path)
         self.clock = clock
         self.path: str | None = self.database.path
         #: Whether recordings may wait in memory before they come into the tables.
@@ -244,10 +244,6 @@ class Store:
         return self.guard.next_record(
             connection, accounts.period, lifetime, reserved, self.ceilings
         )
-
-    def prepare(self, connection: Connection) -> bool:
-        """Make the tables if there are none; return whether all are new."""
-        return schema.prepare(connection)
 
     def adopt(self, connection: Connection) -> None:
         """Learn what the file is pinned to, and register the plan that was opened."""
@@ -489,7 +485,19 @@ class Store:
                 self.path, now, lambda: self.plans.longest_horizon(connection, length)
             )
 
+    def remaining(self, now: int) -> int:
+        """Return how many chains have a report that is due."""
+        with self.transaction(READ) as connection:
+            return outbox.count_due(connection, now)
+
+    def next_due(self, after: int | None = None) -> int | None:
+        """Return when the next level is due, as :func:`clientsdk.store.outbox.next_due` does."""
+        with self.transaction(READ) as connection:
+            return outbox.next_due(connection, after)
+
     def ledger(self) -> Ledger:
+        from clientsdk import ledger
+
         with self.transaction(READ) as connection:
             found = ledger.read(connection, self.plans.get)
             withdrawn = self.guard.withdrawal_noted()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from mechanisms.arrays import Floats, Ints
 from mechanisms.base import Epsilon
@@ -12,6 +11,7 @@ from mechanisms.category.oracle import CategoryMechanism, FrequencyOracle
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.frozen import frozen
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mechanisms.items import Context, Item
 

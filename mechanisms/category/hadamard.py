@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from math import expm1
-from typing import TYPE_CHECKING, Any
 
 from mechanisms.arrays import Floats, Ints
 from mechanisms.base import Epsilon
@@ -19,7 +18,10 @@ from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
 from mechanisms.noise import Noise
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mechanisms.estimators.frequency import Concerned
     from mechanisms.experiments import Scores
 

@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from math import expm1, isqrt
-from typing import Any
 
 from mechanisms import coins
-from mechanisms.arrays import Floats, Ints, Words
+from mechanisms.arrays import Any, Floats, Ints, Words
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.symbols import MAX_SYMBOLS, SymbolChain, symbol_chain
@@ -135,6 +134,38 @@ class LocalHashing(FrequencyOracle):
 
         found = coins.hash_ids(chains, self._domain)
         return (found % np.uint64(self.hashes)).astype(np.int64)
+
+    @property
+    def groups(self) -> int:
+        return (self.hashes - 1) // (self.buckets - 1)
+
+    @cached_property
+    def _lines(self) -> Ints:
+        """Return the hashes but that to one bucket, by line: ``(lines, buckets - 1)``."""
+        import numpy as np
+
+        g, numbers = self.buckets, np.arange(1, self.hashes)
+        inverse = np.array([pow(each, -1, g) if each else 0 for each in range(g)])
+        # The multiple of each hash whose first digit that is not 0 is 1.
+        factor, same = np.zeros_like(numbers), np.zeros_like(numbers)
+        for place in reversed(range(self.digits)):
+            digit = numbers // g**place % g
+            factor = np.where(factor == 0, inverse[digit], factor)
+            same = same * g + digit * factor % g
+        return (1 + np.argsort(same, kind="stable")).reshape(-1, g - 1)
+
+    def separable(self, answers: Ints) -> Ints:
+        """Return the answers of each line of hashes: of those that are multiples of one another.
+
+        A combination of shares gives the values v weights a(v). It depends on the reports of a hash
+        s where the sum of a(v) over the values of a bucket differs between buckets; that is, where
+        the Fourier transform of a is not zero at some multiple of s other than 0. So it depends on
+        all hashes of a line or on none, and a combination for a single line exists where every
+        vector of digits is a value. The hash 0 maps all values to one bucket. So its reports say
+        nothing about values, and it is in no line.
+        """
+        found: Ints = answers[..., self._lines].sum(axis=-1)
+        return found
 
     def bucket(self, symbol: int, hash_number: int) -> int:
         """Return the bucket of a category under a hash."""

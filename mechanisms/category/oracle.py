@@ -5,22 +5,24 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar
 
 from mechanisms.arrays import Floats, Ints, Words
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
-from mechanisms.noise import Noise
 from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
     from numpy.typing import ArrayLike
 
     from mechanisms.estimate import Estimate
     from mechanisms.estimators.frequency import Concerned
     from mechanisms.experiments import Scored, Scores
     from mechanisms.items import Context, Item
+    from mechanisms.noise import Noise
     from mechanisms.planner.targets import Assumed, Precision
 
 #: Of the values that a payload speaks for, so many are named.
@@ -159,6 +161,8 @@ class FrequencyOracle(CategoryMechanism):
         return of_share(self.share_of, self.extremes(level), assumed)
 
     def noise(self, level: int) -> Noise | None:
+        from mechanisms.noise import Noise
+
         return Noise.of(*self.exact(level)[0])
 
     def bounded_cells(self, table: Ints) -> tuple[Ints, Ints, Floats, Floats]:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from math import expm1
-from typing import Any
 
-from mechanisms.arrays import Ints
+from mechanisms.arrays import Any, Ints
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle
 from mechanisms.chains.subsets import SubsetChain

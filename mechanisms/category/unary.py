@@ -12,9 +12,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
-from mechanisms.arrays import Ints, Words
+from mechanisms.arrays import Any, Ints, Words
 from mechanisms.base import Epsilon
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.bits import BitChain, BitLadder, one_sided_bit, symmetric_bit

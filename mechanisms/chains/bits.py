@@ -13,9 +13,8 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
-from mechanisms.arrays import Bytes, Floats, NDArray, Words, np
+from mechanisms.arrays import Any, Bytes, Floats, NDArray, Words, np
 from mechanisms.chains.chain import BitOutputs, Prior, bit_of, spread
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_bounds

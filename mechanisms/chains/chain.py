@@ -6,12 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
 
-from mechanisms.arrays import Bools, Bytes, Floats, Ints, np
+from mechanisms.arrays import Any, Bools, Bytes, Floats, Ints, np
 from mechanisms.errors import ParameterError
 from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
 
 #: Possible encodings of a value with integer weights; more than one where it is rounded at random.
 Prior = Sequence[tuple[int, int]]

@@ -10,7 +10,6 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
 from operator import mul
-from typing import TYPE_CHECKING, Any
 
 from mechanisms.arrays import Bytes, Floats, np
 from mechanisms.chains.chain import Prior
@@ -22,7 +21,10 @@ from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS, Probabilities
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mechanisms.chains.symbols import Step
 
 __all__ = ["FiniteChain", "FiniteDraw", "finite_chain", "rounded"]

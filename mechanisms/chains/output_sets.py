@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
-from mechanisms.arrays import Bools, Bytes, Floats, Ints, np
+from mechanisms.arrays import Any, Bools, Bytes, Floats, Ints, np
 from mechanisms.chains.chain import SymbolOutputs
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.frozen import frozen

@@ -7,9 +7,8 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
-from mechanisms.arrays import Bools, Bytes, Floats, Ints, np
+from mechanisms.arrays import Any, Bools, Bytes, Floats, Ints, np
 from mechanisms.chains.chain import Chain, Prior
 from mechanisms.chains.finite import FiniteChain
 from mechanisms.chains.symbols import SymbolChain

@@ -7,9 +7,8 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from math import comb, perm
-from typing import Any
 
-from mechanisms.arrays import Bools, Bytes, Ints, Words, np
+from mechanisms.arrays import Any, Bools, Bytes, Ints, Words, np
 from mechanisms.chains.chain import BitOutputs, bit_of
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.frozen import frozen

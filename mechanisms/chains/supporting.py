@@ -12,9 +12,8 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import prod
-from typing import Any
 
-from mechanisms.arrays import Bools, Bytes, Floats, Ints, NDArray, np
+from mechanisms.arrays import Any, Bools, Bytes, Floats, Ints, NDArray, np
 from mechanisms.chains.chain import Chain, Prior, log_odds
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError

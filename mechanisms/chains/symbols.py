@@ -10,11 +10,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mechanisms.arrays import Bytes, Floats, Ints, NDArray, Words, np
 from mechanisms.chains.chain import Prior, SymbolOutputs, log_odds, spread
-from mechanisms.channel import Channel, symbol_channel
 from mechanisms.errors import ParameterError, UnrelatedLevelsError, check_int
 from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
@@ -22,8 +20,12 @@ from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
     from mechanisms.chains.thresholds import FiniteDraw
+    from mechanisms.channel import Channel
 
     #: Draws a level from the output of the next stronger one, without the value.
     Step: TypeAlias = "FiniteDraw | SymbolDraw"
@@ -186,6 +188,8 @@ class SymbolChain(StepChain):
     exact: tuple[Probabilities, ...]
 
     def channel(self, level: int) -> Channel:
+        from mechanisms.channel import symbol_channel
+
         return symbol_channel(self.size, *self.exact[level])
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:

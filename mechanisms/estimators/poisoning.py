@@ -329,6 +329,11 @@ def _cells(mechanism: Mechanism, table: Ints, context: Context, together: int) -
     fewest = max(context.least, 1)
     rest = reports.sum(axis=1, keepdims=True) - reports
     looked = (reports >= fewest) & ((rest >= fewest) | (rest == 0))
+    if mechanism.quantities > 1:
+        # Each has an estimate of its own, which joins all its strata where one has few reports.
+        own = reports.reshape(len(reports), mechanism.quantities, -1)
+        short = ((own > 0) & (own < fewest)).any(axis=2)
+        looked &= ~np.repeat(short, own.shape[2], axis=1)
     if not looked.any():
         return None
     low, high = (np.broadcast_to(end, hits.shape) for end in ends)

@@ -9,10 +9,10 @@ by the square of the length (by 4 on [-1, 1], as the papers have it).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mechanisms.arrays import Floats
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 

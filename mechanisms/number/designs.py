@@ -6,10 +6,10 @@ Decisions are taken in exact rational numbers: the same on a device and at the a
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, ceil_fraction, exp_micro
+from mechanisms.frozen import NamedTuple
 from mechanisms.levels import GRAINS
 from mechanisms.number.laws import POINTS, Law, Shape
 

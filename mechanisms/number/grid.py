@@ -7,9 +7,8 @@ the probability that keeps its mean.
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
 
-from mechanisms.arrays import Bools, Floats, Ints, Words, np
+from mechanisms.arrays import Any, Bools, Floats, Ints, Words, np
 from mechanisms.chains.chain import Prior
 from mechanisms.errors import ParameterError
 from mechanisms.levels import GRAINS

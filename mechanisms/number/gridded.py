@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
 
 from mechanisms.arrays import ArrayLike, Bools, Bytes, Floats, Ints, Words, np
 from mechanisms.base import Epsilon
@@ -23,7 +22,10 @@ from mechanisms.number.laws import Law, Shape, contributions, worst_ends_varianc
 from mechanisms.number.mechanism import NumberMechanism
 from mechanisms.randomness import Source
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
     from mechanisms.experiments import Scores
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates

@@ -15,11 +15,10 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
-from typing import NamedTuple
 
 from mechanisms.arrays import Floats, np
 from mechanisms.errors import ParameterError
-from mechanisms.frozen import frozen
+from mechanisms.frozen import NamedTuple, frozen
 
 #: Numbers of inputs: one more than a power of two, so that halves and quarters are among them.
 POINTS = (3, 5, 9, 17, 33, 65, 129, 257)

@@ -6,7 +6,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
 
 from mechanisms import coins
 from mechanisms.arrays import ArrayLike, Ints, Words
@@ -18,7 +17,10 @@ from mechanisms.number.grid import BINS, MISSING, QUANTILES
 from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
     from mechanisms.estimate import Estimate
     from mechanisms.experiments import Scored, Scores
     from mechanisms.items import Context, Item

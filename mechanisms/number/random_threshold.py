@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.base import Epsilon
@@ -12,7 +11,10 @@ from mechanisms.number import grid
 from mechanisms.number.mechanism import AnswerMechanism, answer_noise
 from mechanisms.randomness import Source
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
 

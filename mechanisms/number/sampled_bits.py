@@ -9,7 +9,6 @@ Federated Analytics", arXiv:2108.01521 (bit-pushing).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.base import Epsilon
@@ -22,7 +21,10 @@ from mechanisms.number.mechanism import AnswerMechanism, NumberMechanism, answer
 from mechanisms.number.several import SeveralAnswers, coin, coin_column
 from mechanisms.randomness import Source
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
 

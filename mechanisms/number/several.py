@@ -12,10 +12,9 @@ import math
 from abc import abstractmethod
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 from mechanisms import coins
-from mechanisms.arrays import Bytes, Floats, Ints, Words, np
+from mechanisms.arrays import Any, Bytes, Floats, Ints, Words, np
 from mechanisms.base import Mechanism
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.packed import PackedChain

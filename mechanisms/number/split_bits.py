@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
 
 from mechanisms.arrays import ArrayLike, Ints, Words, np
 from mechanisms.base import Epsilon
@@ -28,7 +27,10 @@ from mechanisms.number import grid
 from mechanisms.number.mechanism import NumberMechanism
 from mechanisms.randomness import Source
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import NamedTuple
 
 from mechanisms.errors import ParameterError, UnrelatedLevelsError
 from mechanisms.exact import ceil_fraction, exp_micro
+from mechanisms.frozen import NamedTuple
 from mechanisms.levels import GRAINS
 from mechanisms.number.laws import Law, Shape, worst_variance
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
 
 from mechanisms.arrays import ArrayLike, Floats, Ints
 from mechanisms.base import Epsilon
@@ -20,7 +19,10 @@ from mechanisms.levels import GRAINS
 from mechanisms.noise import Noise
 from mechanisms.ordinal.sizes import check_epsilon, equidistant_size
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
     from mechanisms.items import Context, Item
     from mechanisms.ordinal.estimates import OrdinalEstimates
     from mechanisms.planner.targets import Assumed, Precision

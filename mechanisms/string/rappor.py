@@ -7,7 +7,6 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
 from math import isfinite
-from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
 from mechanisms.arrays import Ints, Words
@@ -19,7 +18,10 @@ from mechanisms.frozen import frozen
 from mechanisms.noise import Noise
 from mechanisms.randomness import Source
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from numpy.typing import ArrayLike
 
     from mechanisms.items import Context, Item
@@ -139,6 +141,14 @@ class Rappor(Mechanism):
 
         hashes = coins.hash_ids(pseudonyms, self._domain)
         return (hashes % np.uint64(self.cohorts)).astype(np.int64)
+
+    @property
+    def groups(self) -> int:
+        return self.cohorts
+
+    def separable(self, answers: Ints) -> Ints:
+        """Return the answers of each cohort: with many candidates, shares may tell all its bits."""
+        return answers
 
     def filter_of(self, string: bytes, cohort: int) -> int:
         """Return the Bloom filter of a string in a cohort, bit j of the integer being bit j."""

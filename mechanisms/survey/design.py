@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
 
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError
 from mechanisms.exact import ceil_fraction, exp_bounds
-from mechanisms.frozen import frozen
+from mechanisms.frozen import NamedTuple, frozen
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mechanisms.estimate import Estimate
 

@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 from mechanisms.arrays import ArrayLike, Ints
 from mechanisms.base import Epsilon
@@ -26,7 +25,10 @@ from mechanisms.survey.design import (
     warner_of,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mechanisms.estimate import Estimate
     from mechanisms.experiments import Scored, Scores
     from mechanisms.items import Context, Item

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
-from typing import Any
 
-from mechanisms.arrays import Bytes, Floats, Ints, Words
+from mechanisms.arrays import Any, Bytes, Floats, Ints, Words
 from mechanisms.category.oracle import CategoryMechanism, FrequencyOracle
 from mechanisms.chains.chain import Prior
 from mechanisms.chains.symbols import SymbolChain

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
-from typing import TYPE_CHECKING, Any
 
 from mechanisms.arrays import Ints, Words
 from mechanisms.base import Epsilon
@@ -27,7 +26,10 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
 from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mechanisms.items import Context, Item
     from mechanisms.planner.targets import Assumed, Precision
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 from mechanisms.arrays import Ints, Words
 from mechanisms.base import Epsilon
@@ -15,8 +14,9 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
 from mechanisms.top_item.mechanism import TopItemMechanism, uniforms_below
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    pass
+    from typing import Any
 
 
 @frozen

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.errors import ParameterError, check_int
@@ -16,7 +15,10 @@ from mechanisms.number.several import SeveralAnswers, coin, coin_column
 from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
     from mechanisms.estimate import Estimate
     from mechanisms.items import Context, Item
     from mechanisms.number.answers import NumericEstimates
@@ -143,6 +145,10 @@ class CoordinateSampling(SeveralAnswers):
             strata = most_strata(answers[enough, i], self.coordinate_joins, least)
             found.append(self._of_coordinate(own, low, high, quantiles, strata))
         return tuple(found)
+
+    @property
+    def quantities(self) -> int:
+        return self.dimensions
 
     @property
     def coordinate_joins(self) -> Sequence[Ints]:

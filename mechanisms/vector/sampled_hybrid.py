@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.base import Epsilon
@@ -22,7 +21,10 @@ from mechanisms.number.laws import worst_variance
 from mechanisms.randomness import Source
 from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED, CoordinateSampling
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from mechanisms.arrays import ArrayLike, Floats, Ints, Words, np
 from mechanisms.base import Epsilon
@@ -19,7 +18,10 @@ from mechanisms.randomness import Source
 from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED, CoordinateSampling
 from mechanisms.vector.optimum import optimal_sampled
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mechanisms.items import Context
     from mechanisms.number.answers import NumericEstimates
 

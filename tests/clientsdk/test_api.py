@@ -58,6 +58,7 @@ HEAVY = {
     "ssl",
     "subprocess",
     "tempfile",
+    "typing",
     "urllib.request",
 }
 
@@ -126,7 +127,7 @@ publisher = HttpPublisher("https://telemetry.example")
 with Client.open(plan.encode(), state=state, publisher=publisher) as client:
     assert client.record("colour", "a") == client.record("size", 3) == outcome
     assert not ask(client)
-    assert client.consent == "never given"
+    assert client.consent == {said!r}
     assert client.stats().refused == {{outcome: 2}}
     client.flush()
 """
@@ -144,10 +145,21 @@ def test_importing_the_sdk_imports_nothing_heavy():
 def test_a_run_that_records_nothing_loads_nothing_that_records_or_sends(tmp_path, why):
     document = plan(metric("colour"), number("size")).to_json().decode()
     state = tmp_path / "device.db"
-    imported = loaded(_OFF.format(why=OFF[why]), document, str(state))
+    imported = loaded(_OFF.format(why=OFF[why], said="never given"), document, str(state))
     assert {"clientsdk.client", "clientsdk.publishers.http"} <= imported
     assert not (HEAVY | FOR_RECORDING) & imported
     assert not state.exists()
+
+
+@pytest.mark.real_randomness
+def test_nor_does_one_at_a_device_whose_person_has_said_no(tmp_path):
+    agreed_to, state = plan(metric("colour"), number("size")), tmp_path / "device.db"
+    sink = clientsdk.MemoryPublisher()
+    with clientsdk.Client(agreed_to, state=state, publisher=sink) as client:
+        client.withdraw_consent()
+    code = _OFF.format(why=OFF["nobody has agreed"], said="withdrawn")
+    imported = loaded(code, agreed_to.to_json().decode(), str(state))
+    assert not (HEAVY | FOR_RECORDING).difference(["clientsdk.store"]) & imported
 
 
 @pytest.mark.real_randomness

@@ -43,7 +43,7 @@ def full_disk(monkeypatch, path):
 
 
 CAUSES = {
-    "plan": "is missing",
+    "plan": "is not a compiled plan",
     "no plan": "the compiled plan 'absent.json' cannot be read: No such file or directory",
     "ceiling": "SOTTO_CEILING_PERIOD must be an epsilon",
     "switch": "SOTTO_DISABLED must be 1, true, yes or on",

@@ -172,6 +172,7 @@ ARGUMENTS = {
     "a plan reformatted": lambda: client(
         json.dumps(json.loads(COMPILED.to_json()), indent=1).encode()
     ),
+    "an empty document for a plan": opened(plan=b"{}"),
     "a plan from a text": lambda: CompiledPlan.from_json("{}"),  # type: ignore[arg-type]
     "no state": opened(state=None),
     "state in bytes": opened(state=b"device.db"),
@@ -226,6 +227,7 @@ ARGUMENTS = {
     "a clock in nanoseconds": opened(clock=time.time_ns),
     "a clock of datetimes": opened(clock=datetime.datetime.now),
     "a time for a clock": opened(clock=5.0),
+    "a clock that starts anywhere": opened(clock=time.monotonic),
     "segments that the plan has not": opened(segments={"os": "linux"}),
     "segments in a list": opened(segments=["os"]),
     "a flush in text": lambda: client().flush("5"),  # type: ignore[arg-type]
@@ -239,6 +241,7 @@ ARGUMENTS = {
     "a flush of a closed client": lambda: closed().flush(),
     "a pickled client": lambda: pickle.dumps(client()),
     "a copied client": lambda: copy.copy(client()),
+    "a pickled publisher": lambda: pickle.dumps(HttpPublisher("https://a.example")),
     "a fetched plan without a fingerprint": refused(
         fetch_plan, "https://a.example", "a", expect=""
     ),

@@ -107,7 +107,7 @@ def test_an_app_pins_the_plan_that_it_was_made_for(tmp_path):
 
 @pytest.mark.parametrize("expect", ["", "abc", "g" * 64, "0" * 63, b"0" * 32, 7])
 def test_what_is_no_fingerprint_cannot_be_pinned(expect):
-    with pytest.raises(ParameterError, match="expect must be a plan's fingerprint"):
+    with pytest.raises(ParameterError):
         Client(
             plan(),
             expect=expect,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from device_plans import START, metric, plan
+from device_plans import DAY, START, metric, plan
 
 from clientsdk import Client, MemoryPublisher, Outcome, client, disabled
+from clientsdk.store import idle, rollback_guard
 from clientsdk.testing import FakeClock
 from sotto.errors import ParameterError, PlanError, StoreError, UnknownMetricError, ValueTypeError
+from sotto.plan.compiled import Ceilings
 
 NO_CONSENT, ACCEPTED, STORE_FULL = Outcome.NO_CONSENT, Outcome.ACCEPTED, Outcome.STORE_FULL
 PLAN = plan(metric("colour", "every", 4), segments=[{"name": "os", "values": ["linux"]}])
@@ -123,3 +125,76 @@ def test_what_may_have_been_said_or_lost_is_looked_at(tmp_path):
         assert not disabled.is_unused(path)
         (tmp_path / name).unlink()
     assert not disabled.is_unused(tmp_path / "absent" / "device.db")
+
+
+def left(path, said=True, **options):
+    """Let a client be told whether the person agrees, and be closed last."""
+    with client_of(path, **options) as first:
+        first.give_consent() if said else first.withdraw_consent()
+    return path
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_where_nothing_waits_the_store_is_opened_by_what_needs_it_alone(tmp_path, said):
+    path = left(tmp_path / "device.db", said)
+    with client_of(path) as later:
+        assert later.consent == ("given" if said else "withdrawn")
+        assert (later.consented, later.next_due(), later.flush().sent) == (said, None, 0)
+        assert not (tmp_path / "device.db-wal").exists()
+        assert later.record("colour", "a") is (ACCEPTED if said else NO_CONSENT)
+        assert (tmp_path / "device.db-wal").exists() is said
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_what_another_client_does_ends_that(tmp_path, monkeypatch, said):
+    monkeypatch.setattr(client, "_LOOK", 0.0)
+    path = left(tmp_path / "device.db", said)
+    with client_of(path) as later:
+        with client_of(path) as other:
+            other.withdraw_consent() if said else other.give_consent(again=True)
+        assert later.consented is not said
+        assert later.record("colour", "a") is (NO_CONSENT if said else ACCEPTED)
+
+
+def test_where_something_waits_there_is_no_note(tmp_path):
+    path = left(tmp_path / "device.db")
+    with client_of(path) as recording:
+        assert recording.record("colour", "a") is ACCEPTED
+    assert idle.said(str(path), PLAN, PLAN.ceilings, START) is None
+
+
+@pytest.mark.parametrize(
+    "why",
+    ["", "garbage", "a log", "no guard", "no file", "noted", "opened", "next day", "another plan"],
+)
+def test_the_store_is_opened_where_the_note_beside_it_may_not_hold(tmp_path, why):
+    path, now, document, own = left(tmp_path / "device.db"), START, PLAN, PLAN.ceilings
+    beside = {each: tmp_path / f"device.db-{each}" for each in ("idle", "wal", "mark")}
+    if why == "garbage":
+        beside["idle"].write_bytes(beside["idle"].read_bytes()[:-1] + b"?")
+    elif why == "a log":
+        beside["wal"].touch()
+    elif why in ("no guard", "no file"):
+        (beside["mark"] if why == "no guard" else path).unlink()
+    elif why == "noted":
+        rollback_guard.note_withdrawal(str(path))
+    elif why == "opened":
+        note = beside["idle"].read_bytes()
+        left(path)
+        beside["idle"].write_bytes(note)
+    elif why == "next day":
+        now += DAY
+    elif why == "another plan":
+        document = plan(metric("colour"), collector="another.example")
+    expected = None if why else "given"
+    assert idle.said(str(path), document, own, now) == expected
+    if not why:
+        assert idle.said(str(path), document, Ceilings(1, 1), now) is None
+
+
+def test_a_link_in_the_place_of_the_note_is_not_followed(tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.write_text("theirs")
+    (tmp_path / "device.db-idle").symlink_to(theirs)
+    left(tmp_path / "device.db")
+    assert theirs.read_text() == "theirs"

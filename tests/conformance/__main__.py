@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +29,8 @@ _SHOWN = 5
 
 
 class Part(NamedTuple):
-    check: Callable[[], list[str | None]]
+    #: Checks one vector after another: what is wrong with it, or None.
+    check: Callable[[], Iterator[str | None]]
     #: What writes it, and perhaps others; None where another one does.
     write: Callable[[], None] | None
 
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         part = PARTS[name]
         if args.write and part.write is not None:
             part.write()
-        found = part.check()
+        found = list(part.check())
         wrong = [each for each in found if each is not None]
         failed = failed or bool(wrong) or not found
         print(f"{name}.json: {len(found) - len(wrong)} of {len(found)} vectors pass")

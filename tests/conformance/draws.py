@@ -236,12 +236,11 @@ def _samplers(plan: str) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in found["metrics"]}
 
 
-def check() -> list[str | None]:
+def check() -> Iterator[str | None]:
     """Draw every vector with the library, and by the page."""
     plan = CompiledPlan.from_json(files.plan("every"))
     documents = {each["name"]: each for each in json.loads(files.plan("every"))["metrics"]}
     samplers = _samplers("every")
-    found: list[str | None] = []
     content = files.read("draws")
     for each in content["vectors"] + content["weaker"]:
         name, stream = each["metric"], bytes.fromhex(each["random"])
@@ -257,11 +256,10 @@ def check() -> list[str | None]:
                 value = numbers_in(each["value"])
                 paged = drawing.payloads(documents[name], samplers[name], value, *ids, theirs)
         except (UsedUpError, EOFError, ParameterError) as error:
-            found.append(f"metric {name}: {error}")
+            yield f"metric {name}: {error}"
             continue
         expected = each["payloads"], each["bits"]
         got = [payload.hex() for payload in mine], ours.drawn
         said = [payload.hex() for payload in paged], theirs.drawn
         good = got == expected and said == expected
-        found.append(None if good else f"metric {name}: {got}, and by the page {said}")
-    return found
+        yield None if good else f"metric {name}: {got}, and by the page {said}"

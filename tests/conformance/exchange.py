@@ -7,6 +7,7 @@ import hashlib
 import json
 import random
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -448,27 +449,25 @@ def write() -> None:
     )
 
 
-def check() -> list[str | None]:
+def check() -> Iterator[str | None]:
     content = files.read("exchange")
-    found: list[str | None] = []
     for case in content["device"]:
         got = _exchange(case)
         expected = {key: case[key] for key in ("requests", "outcomes")}
-        found.append(None if got == expected else f"device, {case['name']}: {got}")
+        yield None if got == expected else f"device, {case['name']}: {got}"
     for case in content["fetches"]:
         got = _fetch(case)
         good = got == {key: case[key] for key in ("requests", "taken")}
-        found.append(None if good else f"fetches, {case['name']}: {got}")
+        yield None if good else f"fetches, {case['name']}: {got}"
     with TemporaryDirectory() as folder:
         for case in content["collector"]:
             got = asyncio.run(_collect(case, Path(folder)))
             expected = {key: case[key] for key in ("answers", "stored")}
             good = _comparable(got) == _comparable(expected)
-            found.append(None if good else f"collector, {case['name']}: {got}")
+            yield None if good else f"collector, {case['name']}: {got}"
     for wait in content["waits"]:
         good = _bounds(wait["failures"], wait["after"]) == wait["seconds"]
-        found.append(None if good else f"waits, {wait['failures']} failures, {wait['after']}")
-    return found
+        yield None if good else f"waits, {wait['failures']} failures, {wait['after']}"
 
 
 def _comparable(got: dict[str, Any]) -> dict[str, Any]:

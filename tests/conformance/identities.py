@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from typing import Any
 
 from clientsdk.store import panels, pseudonyms
@@ -125,13 +126,11 @@ def write() -> None:
     )
 
 
-def check() -> list[str | None]:
-    found: list[str | None] = []
+def check() -> Iterator[str | None]:
     for each in files.read("identities")["vectors"]:
         kind, given, expected = each["kind"], each["given"], each["is"]
         good = _ours(kind, given) == expected and _by_the_page(kind, given) == expected
-        found.append(None if good else f"{kind} of {given} is not {expected}")
-    return found
+        yield None if good else f"{kind} of {given} is not {expected}"
 
 
 # Messages.
@@ -201,8 +200,7 @@ def _encoded(vector: dict[str, Any]) -> tuple[int, bytes]:
     return shard, encode_message(plan.fingerprint, shard, groups, signer)
 
 
-def check_messages() -> list[str | None]:
-    found: list[str | None] = []
+def check_messages() -> Iterator[str | None]:
     for number, each in enumerate(files.read("messages")["vectors"]):
         shard, ours = _encoded(each)
         signer = None
@@ -212,5 +210,4 @@ def check_messages() -> list[str | None]:
             signer = key.public_key, key._key.sign
         theirs = wire.message(json.loads(files.plan(each["plan"])), each["groups"], signer)
         good = (shard, ours.hex(), theirs.hex()) == (each["shard"], *[each["message"]] * 2)
-        found.append(None if good else f"message {number}: {ours.hex()}, {theirs.hex()}")
-    return found
+        yield None if good else f"message {number}: {ours.hex()}, {theirs.hex()}"

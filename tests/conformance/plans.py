@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,31 +123,28 @@ def write() -> None:
     )
 
 
-def check() -> list[str | None]:
+def check() -> Iterator[str | None]:
     """Return what is wrong with each vector, None where nothing is."""
-    found: list[str | None] = []
     for each in files.read("plans")["plans"]:
         plan = CompiledPlan.from_json(each["json"].encode())
         ours = plan.fingerprint_hex, plan.cost, plan.permanent
         expected = each["fingerprint"], each["cost"], each["permanent"]
         theirs = wire.fingerprint(json.loads(each["json"])).hex()
         good = ours == expected and theirs == each["fingerprint"]
-        found.append(None if good else f"plan {each['name']}: {ours}, and by the page {theirs}")
+        yield None if good else f"plan {each['name']}: {ours}, and by the page {theirs}"
     for each in files.read("plans")["refused"]:
         try:
             CompiledPlan.from_json(each["json"].encode())
-            found.append(f"a plan with {each['why']} is not refused")
+            yield f"a plan with {each['why']} is not refused"
         except PlanError:
-            found.append(None)
-    return found
+            yield None
 
 
-def check_samplers() -> list[str | None]:
-    found: list[str | None] = []
+def check_samplers() -> Iterator[str | None]:
     for each in files.read("samplers")["samplers"]:
         plan = CompiledPlan.from_json(files.plan(each["plan"]))
         ours = {"plan": each["plan"], **sampler_document(plan)}
-        found.append(None if ours == each else f"the sampler of plan {each['plan']} differs")
+        yield None if ours == each else f"the sampler of plan {each['plan']} differs"
         for metric, entry in zip(
             json.loads(plan.to_json())["metrics"], each["metrics"], strict=True
         ):
@@ -155,8 +153,7 @@ def check_samplers() -> list[str | None]:
             if metric["mechanism"]["name"] not in integers.UNEXPLAINED:
                 same = integers.metric_integers(metric) == entry
                 problem = problem or (None if same else "its integers differ from the page's")
-            found.append(problem and f"{where}: {problem}")
-    return found
+            yield problem and f"{where}: {problem}"
 
 
 def _problem(entry: dict[str, Any]) -> str | None:

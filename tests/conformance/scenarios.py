@@ -254,18 +254,16 @@ def run(steps: list[Step], *, write: bool = False) -> list[Step]:
             runner._die()
 
 
-def check(name: str) -> list[str | None]:
+def check(name: str) -> Iterator[str | None]:
     """Run the scenarios of a file; a vector is a step."""
-    found: list[str | None] = []
     for scenario in files.read(name)["scenarios"]:
         steps = scenario["steps"]
         try:
             got = run(steps)
         except Exception as error:
-            found.append(f"{scenario['name']}: {type(error).__name__}: {error}")
+            yield f"{scenario['name']}: {type(error).__name__}: {error}"
             continue
         for number, (step, done) in enumerate(zip(steps, got, strict=True), start=1):
             wrong = {key: done.get(key) for key in {*step, *done} if step.get(key) != done.get(key)}
             where = f"{scenario['name']}, step {number} ({step['do']})"
-            found.append(f"{where}: {wrong}" if wrong else None)
-    return found
+            yield f"{where}: {wrong}" if wrong else None

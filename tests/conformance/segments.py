@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from typing import Any
 
 from mechanisms import coins
@@ -102,12 +103,10 @@ def write() -> None:
     )
 
 
-def check() -> list[str | None]:
+def check() -> Iterator[str | None]:
     content = files.read("segments")
     plan, document = CompiledPlan.from_json(content["plan"].encode()), json.loads(content["plan"])
-    found: list[str | None] = []
     for each in content["vectors"]:
         kind, given, expected = each["kind"], each["given"], each["is"]
         both = _ours(kind, given, plan), _by_the_page(kind, given, document)
-        found.append(None if both == (expected, expected) else f"{kind} of {given} is {both}")
-    return found
+        yield None if both == (expected, expected) else f"{kind} of {given} is {both}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from sotto.errors import ValueTypeError
@@ -75,10 +76,9 @@ def write() -> None:
     )
 
 
-def check() -> list[str | None]:
+def check() -> Iterator[str | None]:
     plan = CompiledPlan.from_json(files.plan("every"))
     documents = {each["name"]: each for each in json.loads(files.plan("every"))["metrics"]}
-    found: list[str | None] = []
     for each in files.read("values")["vectors"]:
         value, expected = numbers_in(each["value"]), each.get("symbol")
         try:
@@ -87,8 +87,7 @@ def check() -> list[str | None]:
             good = "error" not in each and _same(ours, expected) and _same(theirs, expected)
         except ValueTypeError:
             ours, good = "an error", "error" in each
-        found.append(None if good else f"metric {each['metric']}, {each['value']!r}: {ours!r}")
-    return found
+        yield None if good else f"metric {each['metric']}, {each['value']!r}: {ours!r}"
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -1,7 +1,8 @@
 """Play a table back as devices with the real SDK in them, into an embedded log.
 
 Try a plan on data that you have: what devices would send is written to --out, and sotto aggregate
-and sotto estimates show what would be learnt from it.
+and sotto estimates show what would be learnt from it. With --topic it goes to Kafka as well, or
+instead; there the broker's time counts, so that a table of long ago comes late (sotto log --help).
 
 Every distinct value of --device-column is one device, with the SDK, a store in memory and a
 clock of its own that follows --time-column. Each row is recorded when its time comes: for every
@@ -37,6 +38,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from collections import Counter
 from functools import partial
@@ -45,11 +47,16 @@ from typing import TYPE_CHECKING
 
 from sotto.cli import options
 from sotto.cli.exit_status import ExitStatus
+from sotto.cli.log import send
+from sotto.clocks import now_ms
 from sotto.errors import ParameterError
+from sotto.plan.durations import duration_text
 
 if TYPE_CHECKING:
     from sotto.cli.replay.devices import Played
     from sotto.cli.replay.table import Recordings
+    from sotto.kafka.brokers import Broker
+    from sotto.kafka.topics import ReportTopic
     from sotto.plan.compiled import CompiledPlan
 
 HELP = "play a CSV or Parquet table back as devices, into an embedded log"
@@ -81,7 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--time-column COLUMN", "when a row was recorded", required=True)
     unit = "what a time that is a number counts since 1970: s, ms, us or ns"
     add("--time-unit UNIT", unit, "ms", choices=["s", "ms", "us", "ns"])
-    add("--out DIR", "the log; empty or new", required=True)
+    add("--out DIR", "the log; empty or new")
+    add("--topic NAME", "send it to this topic, by its full name, when all is played back")
+    options.add_broker(parser.add_mutually_exclusive_group())
     renamed = "a metric's column, where it has another name (may be repeated)"
     add("--map METRIC=COLUMN", renamed, [], type=_renamed, action="append")
     segment = "a segment's column (may be repeated); without one it is 'other'"
@@ -110,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     from sotto.cli.replay.playback import Replay, write_audit
     from sotto.cli.replay.table import Columns, read_recordings
 
-    started = time.perf_counter()
+    started, target = time.perf_counter(), _target(args)
     plan = options.load(args.plan).plan
     named = dict(args.map), args.null, args.time_unit, dict(args.segment)
     columns = Columns.of_plan(plan, args.device_column, args.time_column, *named)
@@ -128,20 +137,41 @@ def run(args: argparse.Namespace) -> int:
         print(f"warning: {problem}", file=sys.stderr)
     if not len(recordings):
         print(f"warning: no row of {args.input} can be played back", file=sys.stderr)
+    late = int((recordings.time + plan.horizon < now_ms()).sum()) if target else 0
+    if late:
+        options.warn(
+            f"{late:,} of {len(recordings):,} rows are older than the plan accepts reports for "
+            f"({duration_text(plan.horizon)}): in the topic they come late, and do not count"
+        )
     if args.seed is not None:
         print(_SEEDED, file=sys.stderr)
-    replay = Replay(args.out, schedule, args.processes, seed=args.seed)
     # Without --quiet a bar is shown where standard error is a terminal.
     quiet, rows = args.quiet or None, len(recordings)
-    with tqdm(total=rows, unit=" rows", desc="replay", disable=quiet, file=sys.stderr) as bar:
-        played = replay.run(plan, recordings, bar.update)
-    if args.devices:
-        write_audit(args.devices, played.audit)
-        print(_REIDENTIFIES.format(args.devices), file=sys.stderr)
-    print("\n".join(summary(plan, recordings, played)))
-    seconds = time.perf_counter() - started
-    print(f"{args.out}: done in {seconds:.1f} s, {rows / seconds:,.0f} rows/s")
-    return ExitStatus.found(recordings.problems or not rows)
+    with tempfile.TemporaryDirectory(prefix="sotto-replay-") as folder:
+        out = args.out or Path(folder)
+        replay = Replay(out, schedule, args.processes, seed=args.seed)
+        with tqdm(total=rows, unit=" rows", desc="replay", disable=quiet, file=sys.stderr) as bar:
+            played = replay.run(plan, recordings, bar.update)
+        if args.devices:
+            write_audit(args.devices, played.audit)
+            print(_REIDENTIFIES.format(args.devices), file=sys.stderr)
+        print("\n".join(summary(plan, recordings, played)))
+        seconds = time.perf_counter() - started
+        print(f"{args.out or 'replay'}: done in {seconds:.1f} s, {rows / seconds:,.0f} rows/s")
+        left = send(out, *target) if target and played.messages else 0
+    return ExitStatus.found(recordings.problems or not rows or left)
+
+
+def _target(args: argparse.Namespace) -> tuple[Broker, ReportTopic] | None:
+    """Return the topic that takes what is played back, if one is named."""
+    broker = args.kafka or args.broker
+    if args.out is None and args.topic is None:
+        raise ParameterError("--out DIR is missing, or --topic NAME with --kafka or --broker")
+    if (broker is None) != (args.topic is None):
+        raise ParameterError("--topic goes with --kafka or --broker")
+    if args.topic is None:
+        return None
+    return options.broker_of(args), options.topics_of([args.topic])[0]
 
 
 def _renamed(text: str) -> tuple[str, str]:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Settings, draws
 from mechanisms.digests import sha256
-from mechanisms.randomness import Source
+from mechanisms.randomness import Source, SystemSource
 from mechanisms.testing import SeededSource
 from sotto.cli.replay.cells import Cell
-from sotto.cli.replay.simulated_store import Device, PooledSource, SimulatedDevice
+from sotto.cli.replay.device import Device
 from sotto.cli.replay.table import Recordings
 from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
@@ -255,7 +255,7 @@ class Fleet:
     """
 
     #: The client of each device.
-    device: ClassVar[type[Device]] = SimulatedDevice
+    device: ClassVar[type[Device]] = Device
 
     def __init__(
         self,
@@ -275,7 +275,7 @@ class Fleet:
         #: When devices send, where that follows from a seed.
         self._jitter: random.Random | None = None
         #: Of what the next device draws.
-        self.source: Source = PooledSource()
+        self.source: Source = SystemSource()
         self._times = recordings.time.tolist()
         #: Of each metric what the rows have, and what remembers its draws.
         self._columns = [

@@ -136,3 +136,24 @@ def test_buckets_of_many_are_those_of_each_where_digits_are_left_over(g: int, t:
 )
 def test_no_more_digits_than_tell_all_categories_apart(size: int, g: int, t: int) -> None:
     assert digits(size, g) == t
+
+
+@pytest.mark.parametrize(("size", "buckets"), [(9, 3), (20, 5), (7, 2), (3, 7)])
+def test_hashes_of_a_line_put_the_same_values_together_and_others_do_not(
+    size: int, buckets: int
+) -> None:
+    mechanism = ladder(size, buckets)
+    numbers = np.arange(mechanism.hashes)
+    of_line = mechanism.separable(np.eye(mechanism.hashes, dtype=np.int64))
+    assert of_line.shape == (mechanism.hashes, mechanism.groups)
+    assert of_line.sum(axis=1).tolist() == [0, *[1] * (mechanism.hashes - 1)]
+    together = set()
+    for line in of_line.T:
+        found = set()
+        for number in numbers[line > 0].tolist():
+            # All vectors of digits, whether they are categories or not.
+            own = [bucket(value, number, buckets) for value in numbers.tolist()]
+            found.add(tuple(own.index(each) for each in own))
+        assert len(found) == 1
+        together |= found
+    assert len(together) == mechanism.groups

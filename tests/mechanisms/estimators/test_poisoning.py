@@ -11,11 +11,12 @@ from small import CASES, chain_law, encodings, level_law
 from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.chains.packed import PackedChain
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.poisoning import alarms, findings
+from mechanisms.estimators.poisoning import alarms, findings, pair_columns
 from mechanisms.items import Context
 from mechanisms.number.gridded import HybridMechanism
 from mechanisms.string.rappor import Rappor
 from mechanisms.testing import SeededSource
+from mechanisms.vector.sampled_vector import SampledVector
 
 THREE = {
     name: case.build()
@@ -170,6 +171,18 @@ def test_few_reports_are_left_alone():
     assert [*findings(GRR, full, pairs(400, 400), Context(least=901))] == []
     # 800 pairs are of 400 chains, each of which has two.
     assert [*findings(GRR, NOTHING, pairs(400, 400), Context(least=401))] == []
+
+
+@pytest.mark.parametrize(("others", "seen"), [(0, True), (1, False), (19, False), (20, True)])
+def test_an_answer_about_a_coordinate_is_left_alone_beside_few_others_about_it(others, seen):
+    """The mean of the coordinate joins both; what is left of it beside the alarm is the others."""
+    vector = SampledVector(1.0, dimensions=4, sampled=1, bits=2)
+    table = np.full((1, 8, 2), 50, dtype=np.int64)
+    table[0, 0] = 0, 100
+    table[0, 1] = others, 0
+    pairs, context = np.zeros((1, pair_columns(1)), dtype=np.int64), Context(least=20)
+    found = {each.kind for each in alarms(vector, table.reshape(1, -1), pairs, context)}
+    assert ("cells" in found) is seen
 
 
 def test_reports_that_depend_on_each_other_weigh_less():

@@ -1,4 +1,4 @@
-"""Simulated devices against the real client: a device on a file does the same, to the byte.
+"""Simulated devices, whose store is in memory: a device on a file does the same, to the byte.
 
 Both play tables and plans drawn from a seed, under every kind of metric, mechanism and repetition,
 with panels, low ceilings, signatures, groups, segments and experiments.
@@ -12,10 +12,9 @@ from itertools import count
 import pytest
 from every_type import KINDS, START
 
-from clientsdk.store import schema
+from sotto.cli.replay.device import Device
 from sotto.cli.replay.devices import Fleet, Schedule
 from sotto.cli.replay.playback import Replay
-from sotto.cli.replay.simulated_store import Device, PooledSource, SimulatedDatabase
 from sotto.cli.replay.table import Columns, read_recordings
 from sotto.plan.compile import parse_plan
 
@@ -30,7 +29,7 @@ REPEATS = ("{once: first}", "{once: reservoir}", "{every: 3}")
 
 
 class FileDevice(Device):
-    """The real client, with its store in a file: the reference."""
+    """A client with its store in a file: the reference."""
 
     folder = None
     numbers = count()
@@ -145,39 +144,3 @@ def test_devices_on_files_do_the_same(tmp_path, monkeypatch):
         seen |= compare(seed, tmp_path, monkeypatch)
     # What the plans were drawn for has come about.
     assert seen == {"accepted", "period_full", "not_in_panel", "over_budget", "expired"}
-
-
-def test_a_statement_that_is_not_known_is_named_and_ends_the_device():
-    database = SimulatedDatabase(None)
-    database.version = 0
-    statement = "DELETE FROM chain WHERE 1"
-    with pytest.raises(NotImplementedError, match=statement):
-        database.connection.execute(statement)
-    with pytest.raises(NotImplementedError, match=statement), database as connection:
-        connection.executemany(statement, [()])
-    with pytest.raises(RuntimeError, match="an earlier transaction"), database:
-        pass
-
-
-def test_bits_of_the_pool_are_returned_once(monkeypatch):
-    """Whatever is asked for, the bytes are those of the operating system's, in order."""
-    pools = []
-
-    def urandom(size):
-        pools.append(bytes(i * 7 % 251 for i in range(size)))
-        return pools[-1]
-
-    monkeypatch.setattr("sotto.cli.replay.simulated_store.os.urandom", urandom)
-    source = PooledSource()
-    drawn = b"".join(source.bits(24).to_bytes(3, "little") for _ in range(21_845))
-    assert drawn == pools[0][:65_535]
-    assert source.bits(1) in (0, 1)
-    assert source.bits(8 * 70_000).to_bytes(70_000, "little") == pools[1]
-    assert [len(pool) for pool in pools] == [1 << 16, 70_000]
-    # 13 bits are the upper ones of two bytes.
-    assert source.bits(13) == int.from_bytes(pools[2][:2], "little") >> 3
-
-
-def test_the_tables_are_those_of_this_version():
-    """Another version has other tables: then the statements are to be looked through."""
-    assert schema.VERSION == 7

@@ -1,0 +1,30 @@
+"""Clients of simulated devices: the SDK's own, with its store in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clientsdk import Client
+from clientsdk.settings import BEGINNING
+from mechanisms.randomness import Source, SystemSource
+
+
+class Device(Client):
+    """A client that lives for as long as its table lasts, at whatever time, and no longer."""
+
+    _earliest = BEGINNING + 1
+    _simulated = True
+
+    def __init__(self, *arguments: Any, source: Source | None = None, **options: Any) -> None:
+        self._randomness = source or SystemSource()
+        super().__init__(*arguments, **options)
+
+    def _source(self) -> Source:
+        return self._randomness
+
+    def _warn_that_it_forgets(self) -> None:
+        """Do not: nothing of a simulated device is lost with the process."""
+
+    def ignore_panels(self) -> None:
+        """Answer in every period, whatever the plan's panels."""
+        self._recorder.decisions.ignore_panels()
