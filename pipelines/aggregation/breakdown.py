@@ -26,7 +26,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple, TypeAlias
@@ -54,6 +54,10 @@ class Slice(NamedTuple):
     fixed: tuple[tuple[int, int], ...]
 
 
+#: What was withheld is published again after so many windows in a row in which it had enough.
+STEADY = 4
+#: What is kept may withhold so many slices besides twice those that a window needs by itself.
+_MORE = 4
 #: Bytes of the estimates of a window with segments, at most: a topic takes documents of 8 MiB.
 MOST_BYTES = 7 << 20
 #: Bytes of an estimate in a document, in most cases, but for the names of its item and segment.
@@ -144,6 +148,43 @@ def withheld(
         found = _Table(shaped.sum(axis=2), least, first).solve() | _arms(shaped, least, first)
     names = {live[fixed] for fixed in found}
     return _less_what_follows(names, attributes, reports, least) if names else names
+
+
+def held_back(
+    attributes: tuple[Attribute, ...], reports: Reports, least: int, before: Mapping[str, int]
+) -> dict[str, int]:
+    """Return what to withhold in a window so that little changes from one window to the next.
+
+    That is each slice, with in how many windows in a row it had enough reports; ``before`` is the
+    same of the window before. A slice is withheld until it had in ``STEADY`` windows, and for as
+    long as those that stay need it, or another one in its place. With several attributes nothing is
+    kept that would withhold far more than the window needs by itself, since each slice may bring
+    others. A window that is withheld as a whole changes nothing. :func:`withheld` is given the
+    slices, and decides what is safe.
+
+    >>> os = (Attribute("os", ("linux", "mac", "win")),)
+    >>> one = held_back(os, np.array([18, 90, 400]), 20, {})
+    >>> two = held_back(os, np.array([22, 90, 70]), 20, one)
+    >>> one, two
+    ({'os=linux': 0, 'os=mac': 1}, {'os=linux': 1, 'os=mac': 2})
+    """
+    if int(reports.sum()) < least:
+        return dict(before)
+    own = {each.name: int(reports[[*each.cells]].sum()) for each in slices(attributes)}
+    enough = {name: before.get(name, 0) + 1 if own[name] >= least else 0 for name in own}
+    names = {name for name in before if name in own}
+    steady = {name for name in names if enough[name] >= STEADY}
+    # All at once if it can be, so that two that need each other can go together.
+    for leaving in (steady, *({name} for name in sorted(steady))):
+        stay = names - leaving
+        found = withheld(attributes, reports, least, stay)
+        if {name for name in stay if own[name]} <= found <= names:
+            names = stay
+    names |= withheld(attributes, reports, least, names)
+    if len(attributes) > 1:
+        alone = withheld(attributes, reports, least)
+        names = alone if len(names) > 2 * len(alone) + _MORE else names
+    return {name: enough[name] for name in sorted(names)}
 
 
 def _less_what_follows(

@@ -10,18 +10,25 @@ of its own. A slice has k strata only if it has half as many, and if its sums an
 slices that have k are independent already on the *large* cells: those with the minimum of reports
 in each of the k strata.
 
-*Proof.* A combination gives each report a weight that depends on its cell and stratum alone: f + g,
-where g is made of slices with k strata and f, the same in all k strata that f's are joined of, of
-the others. If it is not zero on a large cell of some stratum, it depends on that cell's reports,
-which are enough. Otherwise g is -f there in every stratum, so that the g of all of them are equal
-on the large cells, and thus on all cells, since the slices with k strata are independent there. So
-the combination is one of slices with half as many strata, for which the same holds; with one
-stratum the decision is that of the level's table.
+Some mechanisms have figures from which groups of reports follow by themselves, whatever a slice:
+the cohorts of strings, and the lines of local hashing
+(:meth:`mechanisms.base.Mechanism.separable`). A combination of figures is, in each group, one of
+slices. So the solver is given, for each cell, the number of reports in the group that has fewest:
+every group has at least as many reports in the cells that a combination depends on. If these are
+too few for the whole, the total alone is published where each group has the minimum.
+
+*Proof* for strata. A combination gives each report a weight that depends on its cell and stratum
+alone: f + g, where g is made of slices with k strata and f, the same in all k strata that f's are
+joined of, of the others. If it is not zero on a large cell of some stratum, it depends on that
+cell's reports, which are enough. Otherwise g is -f there in every stratum, so that the g of all of
+them are equal on the large cells, and thus on all cells, since the slices with k strata are
+independent there. So the combination is one of slices with half as many strata, for which the same
+holds; with one stratum the decision is that of the level's table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +55,8 @@ class Publication:
         The plan's ``minimum_reports``.
     most : int
         At most so many strata are told apart.
+    held : collection of str
+        Slices to withhold even if they have enough reports.
 
     Attributes
     ----------
@@ -62,21 +71,34 @@ class Publication:
         counts: Mapping[int, Matrix],
         least: int,
         most: int = MAX_STRATA,
+        held: Iterable[str] = (),
     ) -> None:
         self.plan, self.metric, self.counts, self.least = plan, metric, counts, least
         mechanism, attributes = metric.mechanism, plan.attributes
         levels = len(metric.ladder)
         self.arrived = np.zeros((plan.cells, levels), dtype=np.int64)
+        #: How many reports the smallest separable group of a cell has, and that of all cells.
+        smallest, groups = np.zeros_like(self.arrived), np.zeros((levels, 1), dtype=np.int64)
         for cell, matrix in counts.items():
             self.arrived[cell] = mechanism.reports_by_level(matrix)
+            separable = mechanism.separable(mechanism.answers_by_stratum(matrix))
+            smallest[cell] = separable.min(axis=1) // mechanism.answered
+            groups = groups + separable
+        together = groups.min(axis=1) // mechanism.answered
         self.whole = slices(attributes)[0]
         counted = self.arrived.copy()
         if least > 1 and len(mechanism.joins) > 1:
             by_level = counted.sum(axis=0)
             counted[:, by_level < LEAST_PART * by_level.sum()] = 0
+            smallest[counted == 0] = 0
+        #: Reports by cell, of the levels that count.
+        self.counted = counted.sum(axis=1)
         #: Slices of which nothing is published, whatever the level.
-        self.hidden = withheld(attributes, counted.sum(axis=1), least)
-        found = [withheld(attributes, each, least, self.hidden) for each in counted.T]
+        self.hidden = withheld(attributes, self.counted, least, frozenset(held))
+        found = [
+            self._withheld(*of_level)
+            for of_level in zip(counted.T, smallest.T, together.tolist(), strict=True)
+        ]
         self._levels = {
             each.name: np.array(
                 [
@@ -91,6 +113,19 @@ class Publication:
         for union in self.unions:
             self._levels[union.name] = self._follows(union)
         self._strata = self._told_apart(most)
+
+    def _withheld(
+        self, reports: NDArray[np.int64], smallest: NDArray[np.int64], together: int
+    ) -> Set[str]:
+        """Return the slices that are withheld at a level."""
+        attributes, least = self.plan.attributes, self.least
+        if least <= 1:
+            return self.hidden
+        # A cell that is missing in some group has no weight there, but is withheld all the same.
+        scale = len(reports) + 1
+        weights = scale * smallest + ((smallest == 0) & (reports > 0))
+        names = withheld(attributes, weights, scale * least, self.hidden)
+        return names - {self.whole.name} if together >= least else names
 
     def _unions(self) -> Iterator[Slice]:
         """Yield what follows from a published sum and its parts that are: the rest of it.
@@ -163,6 +198,12 @@ class Publication:
             return short
         if (most := int(own.max())) < self.least:
             return f"no level has more than {reason(most, self.least)}"
+        mechanism = self.metric.mechanism
+        if mechanism.groups > 1:
+            groups = f"each of the {mechanism.groups:,} groups of {mechanism.name}"
+            return (
+                f"until {groups} has {self.least:,} reports of a level, and enough more come or go"
+            )
         if not part.fixed:
             return "until more reports have come or gone, or the window is complete"
         return "with it, the estimate of a segment with too few reports could be computed"

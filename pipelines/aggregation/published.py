@@ -23,6 +23,9 @@ Strata of numbers are told apart in complete windows alone, always in the same o
 time on. Until then all f are shared by the strata, and from there on each has its own. The sum is
 then, for what they share, that over strata of the smallest; a single stratum must have enough of
 what it does not share.
+
+Cohorts of strings and lines of local hashing (:meth:`mechanisms.base.Mechanism.separable`) are told
+apart in every publication. So all f are their own, and each of them must have enough.
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pipelines.aggregation import counts
+from pipelines.aggregation.breakdown import STEADY, held_back
+from pipelines.aggregation.comparison import arms_of
 from pipelines.aggregation.counts import Matrix, Window, WindowKey
 from pipelines.aggregation.pairs import split
 from pipelines.aggregation.publication import Publication
@@ -54,9 +59,12 @@ LATE_GROWTH = 1.1
 #: alternating sums double with each.
 MOST, MOST_OPEN = 12, 8
 
+#: Separable groups of reports of which alternating sums are made at a time.
+_AT_ONCE = 256
+
 _HEAD = struct.Struct("<I")
 #: Fields that are stored as they are.
-_PLAIN = ("revision", "least", "complete", "segments", "come", "strata", "superseded")
+_PLAIN = ("revision", "least", "complete", "segments", "come", "strata", "superseded", "held")
 
 
 class Numbers(NamedTuple):
@@ -82,6 +90,9 @@ class PublishedWindow:
     counts: Mapping[int, Matrix] = field(default_factory=dict)
     history: tuple[Numbers, ...] = ()
     superseded: bool = False  #: whether the window has another name since: of a lower version
+    #: Segments that are withheld because they were lately: in how many windows in a row each had
+    #: enough reports (:func:`pipelines.aggregation.breakdown.held_back`).
+    held: Mapping[str, int] = field(default_factory=dict)
 
 
 NOTHING = PublishedWindow()
@@ -141,6 +152,27 @@ def renewed(
     return now if completed or before.least != least else before
 
 
+def steadied(
+    before: PublishedWindow,
+    now: PublishedWindow,
+    plan: CompiledPlan,
+    metric: CompiledMetric,
+    held: Mapping[str, int],
+) -> PublishedWindow:
+    """Return what :func:`renewed` did, with the segments to withhold if they are shown from now on.
+
+    ``held``: those of the window before it. Arms of an experiment are not among them: they have no
+    row together.
+    """
+    shown = before.segments and before.least > 1
+    if shown or not (now.segments and now.least > 1 and plan.attributes):
+        return now
+    reports = Publication(plan, metric, _counts(metric, now.counts), now.least).counted
+    found = held_back(plan.attributes, reports, now.least, held)
+    arms = {each.name for each in arms_of(plan)} if plan.experiment is not None else set()
+    return replace(now, held={name: n for name, n in found.items() if name not in arms})
+
+
 def _reports(metric: CompiledMetric, tables: Mapping[int, Matrix]) -> Matrix:
     """Return the numbers of reports in tables: ``(levels,)``."""
     total = split(metric.mechanism, np.sum([*tables.values()], axis=0))[0]
@@ -173,11 +205,15 @@ def _published(
     few = least * mechanism.answered
 
     def enough(level: int, strata: int) -> bool:
-        shared, apart = list[Matrix](), list[Matrix]()
+        shared, apart, groups = list[Matrix](), list[Matrix](), list[Matrix]()
         for each in (*history, now._replace(strata=strata)):
             if each.answers[level].any():
                 of_strata = np.add.reduceat(each.answers[level], joins[strata])
                 (apart if each.strata > 1 else shared).append(of_strata)
+                groups.append(mechanism.separable(each.answers[level]))
+        if len(joins) == 1:
+            parts = np.array_split(np.array(groups), 1 + groups[0].size // _AT_ONCE, axis=1)
+            return all(fewest([], [*part], part.shape[1]) >= few for part in parts)
         return fewest(shared, apart, strata) >= few
 
     present = np.flatnonzero(now.answers.any(axis=1)).tolist()
@@ -256,6 +292,11 @@ def _alternating(length: int, start: int) -> Matrix:
     after = np.array([*product((start, 1 - start), repeat=length)], dtype=np.int64)
     after = after.reshape(2**length, length)
     return np.diff(after, axis=1, prepend=start)
+
+
+def windows_before(key: WindowKey, length: int) -> list[WindowKey]:
+    """Return the windows, the last one first, on which that of a key may depend."""
+    return [key._replace(start=key.start - back * length) for back in range(1, STEADY + 1)]
 
 
 def pack(windows: Mapping[WindowKey, PublishedWindow]) -> bytes:

@@ -26,7 +26,13 @@ from pipelines.aggregation.comparison import compared
 from pipelines.aggregation.counts import Matrix, Window, WindowKey
 from pipelines.aggregation.pairs import split
 from pipelines.aggregation.publication import Publication, reason
-from pipelines.aggregation.published import NOTHING, PublishedWindow, renewed
+from pipelines.aggregation.published import (
+    NOTHING,
+    PublishedWindow,
+    renewed,
+    steadied,
+    windows_before,
+)
 from pipelines.aggregation.rounding import Step, multiple, probability, step_of
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
@@ -127,15 +133,21 @@ def published_again(
 ) -> dict[WindowKey, PublishedWindow]:
     """Return what is published of windows of :func:`joined`, given what was of them before.
 
-    ``revision``: what is published anew is of this one.
+    ``revision``: what is published anew is of this one. ``published`` has earlier windows too:
+    segments that were withheld lately are withheld again.
     """
-    found = {}
+    found: dict[WindowKey, PublishedWindow] = {}
     for key, cells in _by_window(windows):
         plan = registry.by_fingerprint[key.fingerprint]
         least = registry.minimum_reports(key.fingerprint, key.metric)
         before = published.get(key, NOTHING)
         metric = plan.metrics[key.metric]
-        found[key] = renewed(before, plan, metric, cells, least, revision)
+        made = renewed(before, plan, metric, cells, least, revision)
+        earlier = (
+            found.get(each) or published.get(each) for each in windows_before(key, metric.window)
+        )
+        settled = (each.held for each in earlier if each and each.complete and not each.superseded)
+        found[key] = steadied(before, made, plan, metric, next(settled, {}))
     return found
 
 
@@ -207,7 +219,9 @@ class _Rows:
             self.arrived[cell] = mechanism.reports_by_level(split(mechanism, window.counts)[0])
         parts = {cell: split(mechanism, matrix) for cell, matrix in published.counts.items()}
         counts = {cell: part for cell, (part, _) in parts.items()}
-        self.published = Publication(self.plan, self.metric, counts, self.least, published.strata)
+        self.published = Publication(
+            self.plan, self.metric, counts, self.least, published.strata, published.held
+        )
         self._add(self.published.whole)
         (total,) = self.windows
         pairs = [part for _, part in parts.values()]
@@ -223,7 +237,7 @@ class _Rows:
         context = replace(context, strata=self.published.strata(whole))
         counts = self.published.table(whole)
         found = alarms(self.metric.mechanism, counts, pairs, context, together)
-        return [asdict(each) for each in found]
+        return [_alarm(asdict(each), self.least) for each in found]
 
     def _break_down(self) -> None:
         names, experiment = [str(row["item"]) for row in self.estimates], self.plan.experiment
@@ -321,6 +335,15 @@ def _row(item: Item, by_level: Sequence[int], withheld: str | None) -> dict[str,
         if not item.method.biased:
             low, high = found.interval()
             row |= {"standard_error": found.standard_error, "low": low, "high": high}
+    return row
+
+
+def _alarm(row: dict[str, Any], least: int) -> dict[str, object]:
+    """Return the row of an alarm, with four digits, as many as its message has."""
+    if least > 1:
+        for name in ("statistic", "expected", "threshold"):
+            row[name] = float(f"{row[name]:.4g}")
+        row["p_value"] = probability(row["p_value"])
     return row
 
 

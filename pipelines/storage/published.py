@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from pipelines.aggregation import counts, published
-from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.aggregation.published import PublishedWindow
+from pipelines.aggregation.counts import Window, WindowKey, page_of
+from pipelines.aggregation.published import PublishedWindow, windows_before
 from pipelines.aggregation.result_rows import joined, published_again
 from pipelines.storage import files
 from pipelines.storage.directory import StateFiles
@@ -41,10 +41,21 @@ def publish(
 ) -> dict[int, PublishedPage]:
     """Write what a generation publishes of the windows of pages; return where that is."""
     found = {}
+    of_page: dict[int, dict[WindowKey, PublishedWindow]] = {}
+
+    def known(page: int) -> dict[WindowKey, PublishedWindow]:
+        if page not in of_page:
+            of_page[page] = published_of(state, manifest, page, registry)
+        return of_page[page]
+
     for page in sorted(pages):
-        before = published_of(state, manifest, page, registry)
-        windows = windows_of(state, manifest, page, registry)
-        now = {**before, **published_again(windows, registry, before, manifest.generation)}
+        before, windows = known(page), windows_of(state, manifest, page, registry)
+        earlier = {
+            each: known(at)[each] for each, at in _earlier(windows, registry) if each in known(at)
+        }
+        given = {**earlier, **before}
+        now = {**before, **published_again(windows, registry, given, manifest.generation)}
+        of_page[page] = now
         due = [
             registry.complete_at(*key[:3])
             for key, _ in windows
@@ -53,6 +64,19 @@ def publish(
         content = files.with_checksum(published.KIND, published.pack(now))
         files.create(state.published(page, manifest.generation), content)
         found[page] = PublishedPage(manifest.generation, min(due, default=None))
+    return found
+
+
+def _earlier(
+    windows: Iterable[tuple[WindowKey, Window]], registry: Registry
+) -> set[tuple[WindowKey, int]]:
+    """Return the windows on which windows with segments may depend, and the page of each."""
+    found = set()
+    for key in {key._replace(cell=0) for key, _ in windows}:
+        plan = registry.by_fingerprint[key.fingerprint]
+        if plan.attributes:
+            before = windows_before(key, plan.metrics[key.metric].window)
+            found |= {(each, page_of(each, registry.period)) for each in before}
     return found
 
 

@@ -336,7 +336,9 @@ def read_without_mechanisms(data: bytes, name: str = "the plan") -> CompiledPlan
         raise PlanError(str(wrong_type(name, "the bytes of a compiled plan", data)))
     try:
         document = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError):
+        if "format" not in document:
+            raise ValueError
+    except (ValueError, TypeError, RecursionError):
         raise PlanError(
             f"{name} is not a compiled plan; run `sotto plan compile` and pass the .json file "
             "that it writes"

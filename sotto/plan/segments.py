@@ -27,7 +27,7 @@ OTHER, NO_ARM = "other", "none"
 _WHOLE = 1_000_000
 _ARM = b"sotto.arm\0"
 #: Neither ``=`` nor ``,``, which separate in ``os=linux,app_version=2``.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}"
 _NAME_RULE = "letters, digits, '_', '.' and '-', at most 64, a letter or digit first"
 
 
@@ -189,7 +189,7 @@ def _listed(
     found = [
         f"{where}: {name!r} must consist of {_NAME_RULE}"
         for name in names
-        if not _NAME.fullmatch(name)
+        if not re.fullmatch(_NAME, name)
     ]
     if len(values) < least:
         found.append(f"{where}: at least {least} must be listed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 from itertools import combinations
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipelines.aggregation import breakdown
-from pipelines.aggregation.breakdown import broken_down, slices, withheld
+from pipelines.aggregation.breakdown import broken_down, held_back, slices, withheld
 from sotto.plan.segments import Attribute
 
 
@@ -36,10 +37,10 @@ def attributes_of(shape: list[int]) -> tuple[Attribute, ...]:
     )
 
 
-def split(attributes, reports, least):
+def split(attributes, reports, least, held=frozenset()):
     """Published and withheld slices, as vectors over the cells with reports."""
     live = np.flatnonzero(reports).tolist()
-    names = withheld(attributes, reports, least)
+    names = withheld(attributes, reports, least, held)
     published, hidden = [], []
     for each in slices(attributes):
         if reports[[*each.cells]].any():
@@ -48,8 +49,8 @@ def split(attributes, reports, least):
     return live, published, hidden
 
 
-def check(attributes, reports, least) -> tuple[int, int]:
-    live, published, hidden = split(attributes, reports, least)
+def check(attributes, reports, least, held=frozenset()) -> tuple[int, int]:
+    live, published, hidden = split(attributes, reports, least, held)
     counts = reports[live]
     assert all(counts @ vector >= least for vector in published)
     whole = rank(published)
@@ -80,6 +81,71 @@ def test_nothing_withheld_follows_and_nothing_of_few_reports():
         published, kept = check(*random_table(draw))
         shown, hidden = shown + published, hidden + kept
     assert shown > 500 < hidden, "the tables are of both kinds"
+
+
+def test_each_window_is_safe_whatever_earlier_ones_withheld():
+    """By brute force, over windows of one table whose reports change at random."""
+    draw, kept = np.random.default_rng(21), 0
+    for _ in range(25):
+        (attributes, reports, least), held = random_table(draw), {}
+        for _ in range(6):
+            fresh = withheld(attributes, reports, least)
+            held = held_back(attributes, reports, least, held)
+            check(attributes, reports, least, frozenset(held))
+            kept += not withheld(attributes, reports, least, frozenset(held)) <= fresh
+            reports = draw.poisson(reports + draw.choice((0, 1, 3)))
+    assert kept > 20, "slices were withheld that did not have to be"
+
+
+def changes(of: list[frozenset[str]]) -> int:
+    return sum(one != other for one, other in itertools.pairwise(of))
+
+
+def test_a_union_hardly_ever_changes():
+    """A value of 18 reports on average is below 20 in two of three windows."""
+    (os,), draw = attributes_of([4]), np.random.default_rng(22)
+    without, kept = [], []
+    for _ in range(6):
+        fresh, lasting, held = [], [], {}
+        for _ in range(60):
+            reports = draw.poisson([18, 90, 400, 80])
+            held = held_back((os,), reports, 20, held)
+            fresh.append(frozenset(withheld((os,), reports, 20)))
+            lasting.append(frozenset(withheld((os,), reports, 20, frozenset(held))))
+        without.append(changes(fresh))
+        kept.append(changes(lasting))
+    assert np.mean(without) > 25
+    assert np.mean(kept) < 1.5
+
+
+def test_a_union_is_split_after_four_windows_in_which_every_part_had_enough():
+    attributes, held, found = attributes_of([4]), {}, []
+    for few, partner in [(18, 60), *[(25, 60)] * 3, (19, 300), *[(25, 60)] * 4, (19, 300)]:
+        reports = np.array([few, partner, 400, 80])
+        held = held_back(attributes, reports, 20, held)
+        found.append(sorted(withheld(attributes, reports, 20, frozenset(held))))
+    union = ["a0=v0", "a0=v1"]
+    # The partner stays though another one is smaller; once it is split, the smallest is taken.
+    assert found == [union] * 8 + [[], ["a0=v0", "a0=v3"]]
+
+
+def test_a_value_that_was_small_once_leaves_a_union_that_stays():
+    attributes, held, found = attributes_of([4]), {}, []
+    for of_second in (15, *[100] * 5):
+        reports = np.array([10, of_second, 400, 80])
+        held = held_back(attributes, reports, 20, held)
+        found.append(sorted(withheld(attributes, reports, 20, frozenset(held))))
+    assert found[:4] == [["a0=v0", "a0=v1"]] * 4
+    # The only partner that it has.
+    assert found[5] == ["a0=v0", "a0=v1"]
+    grown = held_back(attributes, np.array([10, 100, 400, 12]), 20, held)
+    assert sorted(grown) == ["a0=v0", "a0=v1", "a0=v3"]
+
+
+def test_a_window_that_is_withheld_as_a_whole_changes_no_union():
+    attributes = attributes_of([3])
+    held = held_back(attributes, np.array([18, 90, 400]), 20, {})
+    assert held_back(attributes, np.array([3, 9, 4]), 20, held) == held
 
 
 def test_only_the_slices_of_few_reports_would_not_be_enough(monkeypatch):

@@ -14,6 +14,9 @@ from every_type import KINDS, counts_of, plan_text
 from numpy.typing import NDArray
 from test_breakdown import rank
 
+from mechanisms.base import Mechanism
+from mechanisms.category.local_hashing import LocalHashing
+from mechanisms.string.rappor import Rappor
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.breakdown import slices
 from pipelines.aggregation.counts import Window, WindowKey
@@ -104,6 +107,9 @@ def test_few_pairs_of_two_levels_change_no_alarm():
         found.append(row["alarms"])
     assert found[0]
     assert found[0] == found[1]
+    for each in found[0]:
+        seen = [each[name] for name in ("statistic", "expected", "threshold")]
+        assert seen == [float(f"{figure:.4g}") for figure in seen]
 
 
 def test_the_levels_of_a_row_are_those_that_its_estimate_is_made_of():
@@ -197,6 +203,106 @@ def test_the_brute_force_finds_a_level_that_is_left_in():
     assert smallest([[1, 1]], [120, 1], 20) is False
     assert smallest([[1, 1], [1, 0]], [120, 1], 20)
     assert smallest([[1, 1, 0], [0, 1, 1]], [120, 1, 120], 20) is False
+
+
+SEPARABLE = f"""\
+metrics:
+  city: {{type: category, domain: [{", ".join(f"c{each}" for each in range(8))}], outside: other,
+    mechanism: {{local_hashing: {{buckets: 3}}}}, window: 7d, ladder: {LADDER}}}
+  few: {{type: category, domain: [c0, c1, c2, c3], outside: other,
+    mechanism: {{local_hashing: {{buckets: 3}}}}, window: 7d, ladder: {LADDER}}}
+  host: {{type: string, bits: 3, hashes: 1, cohorts: 3, window: 7d, ladder: {LADDER}}}
+"""
+
+
+def separable_plan(segments: str, least: int) -> CompiledPlan:
+    head = HEAD + (f"segments: {{{segments}}}\n" if segments else "") + SEPARABLE
+    return parse_plan(f"{head}minimum_reports: {least}\n").compile()
+
+
+def figures_of(plan: CompiledPlan, name: str) -> list[list[list[int]]]:
+    """Return the weights of what reports say in each figure, by coin: what a report adds to it.
+
+    Less what the first answer adds, so that coins whose reports all add the same have zeros only.
+    """
+    mechanism: Any = plan.metric(name).mechanism
+    if name == "host":
+        # With enough candidates all bits of all cohorts follow.
+        return [*np.eye(9, dtype=int).reshape(9, 3, 3).tolist()]
+    values, coins = range(mechanism.domain_size), range(mechanism.strata)
+    # The coin 0 has one bucket for all values: what its reports say is of no value.
+    buckets = [[mechanism.bucket(value, coin) for coin in coins] for value in values]
+    return [
+        [[((own == y) - (own == 0)) * (coin > 0) for y in (1, 2)] for coin, own in enumerate(each)]
+        for each in buckets
+    ]
+
+
+def fewest_touched(forms: Any, weights: list[int], least: int) -> bool:
+    """Whether a combination of forms, by group of reports, depends on fewer than ``least``.
+
+    A combination that is zero outside some columns is one that the projection onto the span of the
+    forms leaves as it is: an eigenvector, with the eigenvalue 1, of its part with these columns.
+    """
+    matrix = np.array(forms, dtype=np.float64)
+    matrix[:, [at for at, weight in enumerate(weights) if weight == 0]] = 0
+    width = matrix.shape[2]
+    _, values, basis = np.linalg.svd(matrix.reshape(len(forms), -1), full_matrices=False)
+    basis = basis[values > 1e-9]
+    projection = basis.T @ basis
+    small = [at for at, weight in enumerate(weights) if 0 < weight < least]
+    for size in range(1, least):
+        few = [
+            each for each in combinations(small, size) if sum(weights[at] for at in each) < least
+        ]
+        if few:
+            at = (np.array(few)[:, :, None] * width + np.arange(width)).reshape(len(few), -1)
+            parts = projection[at[:, :, None], at[:, None, :]]
+            if np.linalg.eigvalsh(parts).max() > 1 - 1e-9:
+                return True
+    return False
+
+
+def gives_a_group_away(name: str, segments: str, trials: int) -> tuple[int, int]:
+    """Return how many publications of random counts there were, and how many were unsafe."""
+    plan = separable_plan(segments, 4)
+    metric, draw = plan.metric(name), np.random.default_rng(len(name + segments))
+    mechanism, figures = metric.mechanism, figures_of(plan, name)
+    seen = unsafe = 0
+    for _ in range(trials):
+        mean = draw.choice((1, 4, 9)) * draw.random((plan.cells, 1)) ** 2
+        reports = draw.poisson(mean, (plan.cells, mechanism.strata))
+        counts = {}
+        for cell, by_coin in enumerate(reports):
+            table = np.zeros((2, mechanism.strata, mechanism.chain.cells), dtype=np.int64)
+            table[1, :, -1] = by_coin
+            counts[cell] = table.reshape(2, -1)
+        made = Publication(plan, metric, counts, 4)
+        shown = [each for each in (*slices(plan.attributes), *made.unions) if made.levels(each)[1]]
+        if shown:
+            cells = [[cell in each.cells for cell in range(plan.cells)] for each in shown]
+            forms = np.einsum("sc,fkw->sfckw", np.array(cells, dtype=int), figures)
+            forms = forms.reshape(len(shown) * len(figures), reports.size, -1)
+            seen, weights = seen + 1, reports.reshape(-1).tolist()
+            unsafe += fewest_touched(forms.tolist(), weights, 4)
+    return seen, unsafe
+
+
+@pytest.mark.parametrize(("name", "segments"), [*product(("city", "few", "host"), ("", "os: [a]"))])
+def test_no_combination_isolates_a_cohort_or_a_line_of_few_reports(name, segments):
+    """By brute force, over every set of few reports with the same coin in a cell."""
+    seen, unsafe = gives_a_group_away(name, segments, 60)
+    assert (seen > 5, unsafe) == (True, 0)
+
+
+@pytest.mark.parametrize("name", ["city", "few", "host"])
+def test_the_brute_force_finds_cohorts_and_lines_that_are_not_looked_at(name, monkeypatch):
+    monkeypatch.setattr(
+        Mechanism, "separable", lambda self, answers: answers.sum(axis=-1, keepdims=True)
+    )
+    for kind in (LocalHashing, Rappor):
+        monkeypatch.delattr(kind, "separable")
+    assert gives_a_group_away(name, "", 60)[1] > 5
 
 
 def exactly(row: Figures, p: list[Fraction], q: list[Fraction]) -> Iterator[int]:

@@ -11,7 +11,7 @@ import pytest
 from every_type import KINDS, counts_of, plan_text
 from numpy.typing import NDArray
 from step_plans import HOUR, PERIOD, THRESHOLD, category, number, plan
-from test_publication import smallest
+from test_publication import fewest_touched, figures_of, separable_plan, smallest
 
 from mechanisms.frozen import replace
 from pipelines.aggregation import published
@@ -207,6 +207,51 @@ def test_no_combination_of_strata_depends_on_fewer_reports_than_the_bound():
         assert not smallest([form for form in forms if any(form)], seen, least)
         tight += least > 0
     assert tight > 20
+
+
+def isolated(name: str) -> tuple[int, int]:
+    """Return how many windows were published again, and of how many that gives few reports away.
+
+    Each report has a coin, and is there for some time.
+    """
+    of = separable_plan("", 3)
+    metric, figures, draw = of.metric(name), figures_of(of, name), np.random.default_rng(1)
+    coins, again, unsafe = metric.mechanism.strata, 0, 0
+    for _ in range(12):
+        number = coins * int(draw.choice((8, 20, 40)))
+        first, stay = draw.integers(0, 3, number), draw.choice((2, 9), number)
+        kept, of_coin = draw.random(number) < 0.9, np.arange(number) % coins
+        groups, weights = np.unique(
+            np.array([of_coin, first, first + stay])[:, kept], axis=1, return_counts=True
+        )
+        state, forms = NOTHING, list[object]()
+        for at in range(5):
+            inside = (groups[1] <= at) & (at < groups[2])
+            table = np.zeros((2, coins, metric.mechanism.chain.cells), dtype=np.int64)
+            table[1, :, -1] = np.bincount(groups[0][inside], weights[inside], coins)
+            window = {0: Window(at + 1, table.reshape(2, -1), at > 2)}
+            before, state = state, renewed(state, of, metric, window, 3, at + 1)
+            if state.counts and state.counts is not before.counts:
+                assert (sum(state.counts.values()) == table.reshape(2, -1)).all()
+                weighed = np.array(figures)[:, groups[0]] * inside[None, :, None]
+                forms += weighed.tolist()
+                again += before.counts is not NOTHING.counts
+        unsafe += bool(forms) and fewest_touched(forms, weights.tolist(), 3)
+    return again, unsafe
+
+
+@pytest.mark.parametrize("name", ["few", "host"])
+def test_no_combination_of_publications_isolates_a_cohort_or_a_line_of_few(name, monkeypatch):
+    be_eager(monkeypatch)
+    again, unsafe = isolated(name)
+    assert (again > 5, unsafe) == (True, 0)
+
+
+@pytest.mark.parametrize("name", ["few", "host"])
+def test_the_brute_force_finds_groups_that_are_only_looked_at_together(name, monkeypatch):
+    be_eager(monkeypatch)
+    monkeypatch.setattr(published, "fewest", lambda shared, apart, strata: apart[-1].min())
+    assert isolated(name)[1] > 0
 
 
 def window_of(by_level: Sequence[int], complete: bool) -> dict[int, Window]:
