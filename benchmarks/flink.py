@@ -28,8 +28,8 @@ from benchmarks.reports import CANDIDATES, plan
 from benchmarks.soak.flinkjob import SLOTS, FlinkJob, Follower, memory
 from benchmarks.soak.stage import FaultError
 from deploy.errors import DeployError
-from deploy.flink.rest import FlinkError
 from deploy.kafka.broker import LocalBroker
+from pipelines.flink.rest import FlinkError
 from pipelines.sinks.documents import HealthDocument
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic

@@ -77,8 +77,11 @@ def jars(name: str, source: Path, bring: Callable[[Path], None] | None = None) -
     pins = (source / "jars.sha256").read_bytes()
     wanted = _parse(pins)
     folder = cache_folder() / f"{name}-{hashlib.sha256(pins).hexdigest()[:12]}"
-    with locked(cache_folder() / "lock"):
-        if not folder.is_dir():
+    # A cache that has them may be on a file system that is only read.
+    if not folder.is_dir():
+        with locked(cache_folder() / "lock"):
+            if folder.is_dir():
+                return folder
             with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="fetching-") as temporary:
                 fetched = Path(temporary) / "jars"
                 if bring is None:

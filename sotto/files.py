@@ -11,9 +11,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     fcntl: Any
     msvcrt: Any
 else:
@@ -28,6 +31,7 @@ else:
 _LOCKED_BYTE = 1 << 30
 #: Bytes as they are, and none of it for child processes.
 _AS_IT_IS = getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 #: macOS's command to force a file through the disk's cache, which some file systems do not have.
 _FULL = getattr(fcntl, "F_FULLFSYNC", None)
 _LACKING = (errno.ENOTSUP, errno.ENOTTY, errno.EINVAL)
@@ -52,6 +56,17 @@ def write_at(descriptor: int, data: bytes | memoryview, place: int) -> int:
         return os.pwrite(descriptor, data, place)
     os.lseek(descriptor, place, os.SEEK_SET)
     return os.write(descriptor, data)
+
+
+def write_small(path: str, data: bytes) -> bool:
+    """Write a small file in place of what it holds, never through a link; return whether it is."""
+    with suppress(OSError):
+        descriptor = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINK)
+        try:
+            return write_at(descriptor, data, 0) == len(data)
+        finally:
+            os.close(descriptor)
+    return False
 
 
 def try_lock(descriptor: int) -> bool:

@@ -15,9 +15,10 @@ from kafka.errors import KafkaError
 
 from benchmarks.soak.stage import FaultError, wait_until
 from deploy.flink.cluster import LocalFlink
-from deploy.flink.rest import FlinkError, JobManager
+from deploy.flink.operator import Operator
 from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.submission import JobFolder, Topics, submit
+from pipelines.flink.rest import FlinkError
 from pipelines.sinks.documents import Document, HealthDocument, parse
 from pipelines.sources.kafka_reader import make_consumer
 from sotto.errors import BrokerError
@@ -64,7 +65,7 @@ class FlinkJob:
         self._plan, self._client_file, self._topic = plan, client_file, topic
         self._candidates = candidates or {}
         self._checkpoint_every = checkpoint_every
-        self._settings: dict[str, Any] = {"every": every, "linger": linger}
+        self._settings: dict[str, Any] = {"publish_every_ms": every, "linger_ms": linger}
 
     def make_topics(self) -> None:
         """Make the topics of reports, estimates and quarantine."""
@@ -130,9 +131,9 @@ class FlinkJob:
         return last.get("state_size", 0) / 1e6, last.get("end_to_end_duration", 0) / 1e3
 
     @property
-    def manager(self) -> JobManager:
+    def manager(self) -> Operator:
         """The job manager."""
-        return JobManager(self.session.address)
+        return Operator(self.session.address)
 
     def wait_until_well(self) -> None:
         """Return once all of the job runs."""

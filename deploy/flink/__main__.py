@@ -52,7 +52,7 @@ def _run(args: argparse.Namespace) -> int:
     ports = Ports(rest=args.port, rpc=args.port + 1, job=job, artifacts=job - 1, pool=pool)
     started = session.start(ports, say=lambda text: print(text, flush=True))
     print(f"{'Flink answers' if started else 'running already,'} on {session.address}")
-    print(f"for pipelines: {' '.join(session.options)}")
+    print(f"for pipelines: {' '.join(session.options)}; sotto stream: --flink={session.address}")
     print(_OPEN, file=sys.stderr)
     return 0
 

@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import socket
-import urllib.request
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from deploy.flink import settings
 from deploy.flink.archives import archives
 from deploy.ports import HOST, free_ports, require_free
 from deploy.process import Process, wait_until_ready
+from pipelines.flink.rest import FlinkError, JobManager
 
 #: How long a start may take, in seconds.
 START_SECONDS = 120
@@ -190,10 +190,9 @@ class LocalFlink:
     def _has_slots_of(self, name: str) -> bool:
         """Whether the job manager knows a task manager; it knows dead ones for a while, too."""
         try:
-            with urllib.request.urlopen(f"{self.address}/taskmanagers", timeout=2) as answer:
-                found = json.load(answer)["taskmanagers"]
+            found = JobManager(self.address).ask("/taskmanagers")["taskmanagers"]
             return any(one["id"] == name and one["slotsNumber"] == self._slots for one in found)
-        except (OSError, ValueError, KeyError):
+        except (FlinkError, KeyError):
             return False
 
 

@@ -6,6 +6,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/sotto
 COPY deploy /opt/sotto/deploy
+COPY mechanisms /opt/sotto/mechanisms
 COPY sotto /opt/sotto/sotto
 RUN SOTTO_CACHE=/opt/cache python -c "from deploy.flink.archives import archives; archives()" \
  && rm -rf /opt/cache/maven

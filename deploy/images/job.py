@@ -1,31 +1,25 @@
-"""Keeps a streaming job submitted; its arguments are those of ``sotto stream``.
+"""Keeps a streaming job submitted and watched; its arguments are those of ``sotto stream``.
 
 Flink restarts a job whose task manager or worker ended. A job whose job manager was started again
 is forgotten there: this submits it then from the newest checkpoint or savepoint that it has left.
+While the job runs ``sotto stream`` waits for it, and keeps the plans that come.
 """
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
-import threading
-import urllib.request
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from deploy.images.node import MANAGER, REST, SHARED
+from pipelines.flink.rest import ENDED, FlinkError, JobManager
 from sotto.cli import main as sotto
+from sotto.cli.exit_status import ExitStatus
 
 #: How often the job is looked at, in seconds.
 EVERY = 10.0
-_ENDED = {"FINISHED", "CANCELED", "FAILED"}
-
-
-def ask(path: str) -> Any:
-    with urllib.request.urlopen(f"http://{MANAGER}:{REST}{path}", timeout=8) as answer:
-        return json.load(answer)
 
 
 def newest(shared: Path) -> Path | None:
@@ -37,36 +31,43 @@ def newest(shared: Path) -> Path | None:
 def look(
     given: Sequence[str],
     shared: Path,
-    ask: Callable[[str], Any] = ask,
+    manager: JobManager,
     run: Callable[[Sequence[str]], int] = sotto,
 ) -> int:
-    """Submit the job unless Flink has one; return the status of that, 0 if there is nothing to do.
+    """Submit the job unless Flink has one, and wait for it; return the status of that.
 
-    ``given`` is what ``sotto stream`` is given, ``--savepoint_path`` aside; checkpoints and
-    savepoints of this job, and of no other, are in ``shared``. ``ask`` returns the job manager's
-    answer to a path, ``run`` is the ``sotto`` command.
+    It is 0 also where there is nothing to do yet. ``given`` is what ``sotto stream`` is given,
+    ``--savepoint_path`` aside; checkpoints and savepoints of this job, and of no other, are in
+    ``shared``. ``run`` is the command.
     """
     try:
-        free = ask("/overview")["slots-available"]
-        jobs = ask("/jobs/overview")["jobs"]
-    except OSError:
+        free = manager.slots()
+        running = any(job.state not in ENDED for job in manager.jobs())
+    except FlinkError:
         return 0
-    if not free or any(job["state"] not in _ENDED for job in jobs):
+    if not running and not free:
         return 0
-    left = newest(shared)
+    left = None if running else newest(shared)
     return run(["stream", *given, *([f"--savepoint_path={left}"] if left else [])])
 
 
 def main() -> int:
     """Look after the job until told to stop."""
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
-    while not stopped.is_set():
-        if status := look(sys.argv[1:], SHARED):
-            return status
-        stopped.wait(EVERY)
-    return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    manager = JobManager(f"http://{MANAGER}:{REST}")
+    try:
+        while True:
+            status = look(sys.argv[1:], SHARED, manager)
+            if status == ExitStatus.FAILED:
+                return status
+            if status == ExitStatus.INTERRUPTED:
+                return 0
+            while status == ExitStatus.LOST:
+                # It was said why; to submit the job again would come to the same.
+                signal.pause()
+            time.sleep(EVERY)
+    except KeyboardInterrupt:
+        return 0
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Counting: a stateful DoFn that keeps the state of each budget period's shard.
+"""Counting: what becomes of the packed rows of each budget period's shard.
 
-Rows gather in a bag until a timer fires, or many are there, and are then stepped in one go. The
-state is kept as a *snapshot* and a *log* of the packed rows taken since: a state is a function of
-the set of rows that it has seen, so that stepping the log after the snapshot gives it back. The
-log is folded into a new snapshot once it is a quarter as large; what is written stays in
-proportion to what has come.
+Rows that have an end come to :class:`CountByGroup` all together. Those that have none come to
+:class:`CountByState`, which keeps the state of each shard. There rows gather in a bag until a timer
+fires, or many are there, and are then stepped in one go. The state is kept as a *snapshot* and a
+*log* of the packed rows taken since: a state is a function of the set of rows that it has seen, so
+that stepping the log after the snapshot gives it back. The log is folded into a new snapshot once
+it is a quarter as large; what is written stays in proportion to what has come.
 
 Live states stay in the worker process and may be ahead of the engine's state, or behind it: an
 engine rolls state back, and moves keys between workers. So whoever changes a state draws a random
@@ -23,27 +24,35 @@ import secrets
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.coders import BytesCoder
 from apache_beam.transforms import userstate
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.utils.timestamp import Timestamp
 
 from pipelines.aggregation.audit import totals as audited_totals
-from pipelines.aggregation.counts import pack_change
+from pipelines.aggregation.counts import Matrix, WindowKey, pack_change
 from pipelines.aggregation.quarantine import Rejects
 from pipelines.aggregation.quarantine import rejected as late_rejects
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
 from pipelines.aggregation.step import Tally, step_blocks
 from pipelines.aggregation.table import new_key
-from pipelines.beam.plans import numbering_of
-from pipelines.beam.reading import NOTES, numbered, period_and_shard, rejected
+from pipelines.beam.coders import StateCoder
+from pipelines.beam.decoding import (
+    NOTES,
+    Grouped,
+    Keyed,
+    PackedRows,
+    increase,
+    period_and_shard,
+    rejected,
+)
+from pipelines.beam.plans import PlanSource, numbering_of
 from pipelines.beam.stream import Stream, closing_time, moment, next_settling
 from pipelines.storage.states import PART, SHORT, fingerprints_of, registry_ids
 from sotto.clocks import now_ms
@@ -141,17 +150,40 @@ def _live(job: str, limit: int) -> LiveStates:
     return LiveStates(limit)
 
 
-class Count(beam.DoFn):
+@beam.typehints.with_input_types(Grouped)
+@beam.typehints.with_output_types(Keyed, rejected=bytes, notes=Keyed, audits=Keyed)
+class CountByGroup(beam.DoFn):
+    """All packed rows of a period's shard to changes of windows; no state, no timers."""
+
+    def __init__(self, plans: PlanSource) -> None:
+        self._plans = plans
+
+    def process(self, element: Grouped) -> Iterator[Any]:
+        """Count rows, and yield the audit of the period's shard, which is final."""
+        key, values = element
+        period, shard = period_and_shard(key)
+        registry, blocks = _numbered_alike(self._plans, map(PackedRows.from_bytes, values))
+        state = State(registry, shard, period, new_key())
+        stepped = step_blocks(state, blocks)
+        yield from _changes(stepped.changes, registry)
+        yield from _outputs(stepped.rejects, stepped.tally)
+        audit = SHARD.pack(shard, *audited_totals(state).numbers)
+        yield beam.pvalue.TaggedOutput(AUDITS, (PERIOD.pack(period), audit))
+
+
+@beam.typehints.with_input_types(Keyed)
+@beam.typehints.with_output_types(Keyed, rejected=bytes, notes=Keyed, audits=Keyed)
+class CountByState(beam.DoFn):
     """Packed rows by period and shard to changes of windows; audits, rejects, notes beside them."""
 
     LINGER = userstate.TimerSpec("linger", TimeDomain.REAL_TIME)
     SETTLE = userstate.TimerSpec("settle", TimeDomain.WATERMARK)
     CLOSE = userstate.TimerSpec("close", TimeDomain.WATERMARK)
     #: Parameters of what Beam calls.
-    BAG = beam.DoFn.StateParam(userstate.BagStateSpec("gathered", BytesCoder()))
-    LOG = beam.DoFn.StateParam(userstate.BagStateSpec("log", BytesCoder()))
-    SNAP = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("snapshot", BytesCoder()))
-    HEAD = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("head", BytesCoder()))
+    BAG = beam.DoFn.StateParam(userstate.BagStateSpec("gathered", StateCoder()))
+    LOG = beam.DoFn.StateParam(userstate.BagStateSpec("log", StateCoder()))
+    SNAP = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("snapshot", StateCoder()))
+    HEAD = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("head", StateCoder()))
     KEY, TIME = beam.DoFn.KeyParam, beam.DoFn.TimestampParam
 
     def __init__(self, stream: Stream) -> None:
@@ -159,7 +191,7 @@ class Count(beam.DoFn):
 
     def process(
         self,
-        element: tuple[bytes, bytes],
+        element: Keyed,
         at: Any = TIME,
         gathered: Any = BAG,
         log: Any = LOG,
@@ -172,19 +204,18 @@ class Count(beam.DoFn):
         """Gather rows, and count them at once if there are many."""
         key, value = element
         head = _head(kept)
-        numbering, block = numbered(value)
+        packed = PackedRows.from_bytes(value)
         if head.closed:
-            yield from _outputs(*self._late(numbering, block))
+            yield from _outputs(*self._late(packed))
             return
-        registry, time = self.stream.plans.numbered(numbering), at.micros // 1000
+        registry, time = self.stream.plans.numbered(packed.numbering), at.micros // 1000
         period, _ = period_and_shard(key)
         last = closing_time(period, registry, self.stream.plans.since())
         settles = not head.rows
         if not head.token and not head.rows:
             close.set(moment(last))
             # Nothing that comes has an earlier time than the watermark: the period may be over.
-            # A pipeline that ends closes nothing before everything is read.
-            head = head._replace(doubtful=time >= last and not self.stream.bounded)
+            head = head._replace(doubtful=time >= last)
         elif head.doubtful and time < last:
             head, settles = head._replace(doubtful=False), True
         if settles and head.doubtful:
@@ -193,11 +224,11 @@ class Count(beam.DoFn):
         elif settles:
             settle.set(moment(next_settling(time, registry)))
         gathered.add(value)
-        (rows,) = _ROWS.unpack_from(block, _ROWS_AT)
+        (rows,) = _ROWS.unpack_from(packed.rows, _ROWS_AT)
         head = head._replace(rows=head.rows + rows, waiting=head.waiting + len(value))
         if (head.rows >= ROWS or head.waiting >= BYTES) and not head.doubtful:
             head = yield from self._count(key, head, gathered, log, snapshot)
-        if not (head.armed or self.stream.bounded):
+        if not head.armed:
             linger.set(Timestamp(micros=(now_ms() + self.stream.linger) * 1000))
             head = head._replace(armed=True)
         kept.write(_packed(head))
@@ -270,7 +301,7 @@ class Count(beam.DoFn):
             return
         if head.doubtful:
             for value in gathered.read():
-                yield from _outputs(*self._late(*numbered(value)))
+                yield from _outputs(*self._late(PackedRows.from_bytes(value)))
         else:
             head = yield from self._count(key, head, gathered, log, snapshot)
             yield from self._audit(key, head, log, snapshot, closed=True)
@@ -286,12 +317,11 @@ class Count(beam.DoFn):
         if not head.rows:
             return head
         period, shard = period_and_shard(key)
-        blocks = [numbered(value) for value in gathered.read()]
-        numberings = {bytes.fromhex(head.numbering), *(of for of, _ in blocks)}
-        registry = self.stream.plans.registry(
-            *{plan for numbering in numberings for plan in fingerprints_of(numbering)}
+        registry, rows = _numbered_alike(
+            self.stream.plans,
+            map(PackedRows.from_bytes, gathered.read()),
+            bytes.fromhex(head.numbering),
         )
-        rows = [_renumbered(block, of, registry) for of, block in blocks]
         state, head = self._state(period, shard, head, registry, log, snapshot)
         gathered.clear()
         stepped = step_blocks(state, rows)
@@ -315,11 +345,7 @@ class Count(beam.DoFn):
             watched=False,
         )
         _live(self.stream.job, self.stream.cache).hold(head.token, state)
-        for window, change in stepped.changes.items():
-            if change.any():
-                plan = registry.by_fingerprint[window.fingerprint]
-                group = window_group(plan, plan.metrics[window.metric])
-                yield group + _START.pack(window.start), pack_change(window, change)
+        yield from _changes(stepped.changes, registry)
         yield from _outputs(stepped.rejects, stepped.tally)
         return head
 
@@ -362,6 +388,9 @@ class Count(beam.DoFn):
         packed = SHARD.pack(shard, *totals.numbers)
         yield beam.pvalue.TaggedOutput(AUDITS, (PERIOD.pack(period), packed))
         now = (head.size + head.logged, totals.chains, totals.pseudonyms)
+        # A sum and a number: engines show distributions as text.
+        increase("state_bytes_sum", now[0])
+        increase("state_bytes_count", 1)
         reported = (0, 0, 0) if closed else now
         note = {
             name: after - before
@@ -370,19 +399,38 @@ class Count(beam.DoFn):
         yield beam.pvalue.TaggedOutput(NOTES, (b"", json.dumps(note).encode()))
         return head._replace(audited=now_ms(), due=False, reported=reported)
 
-    def _late(self, numbering: bytes, block: bytes) -> tuple[list[Reject], Tally]:
+    def _late(self, packed: PackedRows) -> tuple[list[Reject], Tally]:
         """Return rows of a closed period as rejects; those not countable have been rejected."""
-        rows = Rows.from_bytes(block)
+        rows = Rows.from_bytes(packed.rows)
         rows = rows.select(rows.countable)
         reasons = np.full(len(rows), Reason.LATE, dtype=np.uint8)
-        return late_rejects(Rejects(rows, reasons), self.stream.plans.numbered(numbering)), Tally()
+        registry = self.stream.plans.numbered(packed.numbering)
+        return late_rejects(Rejects(rows, reasons), registry), Tally()
 
 
-def _renumbered(block: bytes, numbering: bytes, registry: Registry) -> bytes:
-    if numbering == numbering_of(registry):
-        return block
-    ids = registry_ids(fingerprints_of(numbering), registry)
-    return Rows.from_bytes(block).renumbered(ids).to_bytes()
+def _numbered_alike(
+    plans: PlanSource, elements: Iterable[PackedRows], *numberings: bytes
+) -> tuple[Registry, list[bytes]]:
+    """Return a registry that has all plans of rows and ``numberings``, and the rows under it."""
+    packed = list(elements)
+    known = {*numberings, *(each.numbering for each in packed)}
+    registry = plans.registry(*{plan for each in known for plan in fingerprints_of(each)})
+    return registry, [_renumbered(each, registry) for each in packed]
+
+
+def _renumbered(packed: PackedRows, registry: Registry) -> bytes:
+    if packed.numbering == numbering_of(registry):
+        return packed.rows
+    ids = registry_ids(fingerprints_of(packed.numbering), registry)
+    return Rows.from_bytes(packed.rows).renumbered(ids).to_bytes()
+
+
+def _changes(changes: Mapping[WindowKey, Matrix], registry: Registry) -> Iterator[Keyed]:
+    for window, change in changes.items():
+        if change.any():
+            plan = registry.by_fingerprint[window.fingerprint]
+            group = window_group(plan, plan.metrics[window.metric])
+            yield group + _START.pack(window.start), pack_change(window, change)
 
 
 def _outputs(rejects: list[Reject], tally: Tally) -> Iterator[Any]:

@@ -1,9 +1,10 @@
 """Documents: what is published of windows, of budget periods and of the job, each under one key.
 
-What comes for a key gathers in a bag; a timer adds it up and emits the document, at most every so
-often. A window is emitted again when the watermark passes the time at which it is complete (the
-pane ``on_time``), and a last time when no budget period that it has a part of is
-open any more; then its counts are dropped.
+Where there is an end, all that comes for a key makes its documents at once, which are final. Where
+there is none, what comes for a key gathers in a bag; a timer adds it up and emits the document, at
+most every so often. A window is emitted again when the watermark passes the time at which it is
+complete (the pane ``on_time``), and a last time when no budget period that it has a part of is open
+any more; then its counts are dropped.
 
 Of each key the document with the highest revision, a time, counts. A pipeline that has gone back to
 a checkpoint may emit less than before for a while; the document is made again with the next change,
@@ -23,7 +24,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.coders import BytesCoder
 from apache_beam.transforms import userstate
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindow
@@ -35,7 +35,9 @@ from pipelines.aggregation.counts import Matrix, Window, WindowKey
 from pipelines.aggregation.published import pack, unpack
 from pipelines.aggregation.result_rows import joined, published_again, rows_of_windows
 from pipelines.aggregation.step import Tally
+from pipelines.beam.coders import StateCoder
 from pipelines.beam.counting import OPEN, PERIOD, SHARD
+from pipelines.beam.decoding import Grouped, Keyed, increase
 from pipelines.beam.stream import Stream, closing_time, moment
 from pipelines.sinks import documents
 from pipelines.sources.base import LATEST
@@ -71,8 +73,11 @@ def _revision(before: _Emitted) -> int:
     return max(before.revision + 1, now_ms())
 
 
-class _Subject:
+class Subject:
     """What documents of a kind are about."""
+
+    #: What a log calls it.
+    name = ""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -92,140 +97,149 @@ class _Subject:
         raise NotImplementedError
 
 
-def _dofn(name: str, subject: type[_Subject]) -> type[beam.DoFn]:
-    """Return the DoFn that gathers the changes of a key and emits its documents.
+@beam.typehints.with_input_types(Grouped)
+@beam.typehints.with_output_types(Keyed)
+class PublishByGroup(beam.DoFn):
+    """All changes of a key to its documents, which are final; no state, no timers."""
 
-    Timers have names of their own: the embedded runner mixes up timers of one name in stages that
-    it fuses.
-    """
-    emit_spec = userstate.TimerSpec(f"{name}_emit", TimeDomain.REAL_TIME)
-    complete_spec = userstate.TimerSpec(f"{name}_complete", TimeDomain.WATERMARK)
-    last_spec = userstate.TimerSpec(f"{name}_last", TimeDomain.WATERMARK)
-    bag = beam.DoFn.StateParam(userstate.BagStateSpec("changes", BytesCoder()))
-    held = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("sum", BytesCoder()))
-    note = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("emitted", BytesCoder()))
-    timer = beam.DoFn.TimerParam(emit_spec)
-    timely_timer = beam.DoFn.TimerParam(complete_spec)
-    last_timer = beam.DoFn.TimerParam(last_spec)
-    of, time = beam.DoFn.KeyParam, beam.DoFn.TimestampParam
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
 
-    class Documents(beam.DoFn):
-        EMIT, COMPLETE, LAST = emit_spec, complete_spec, last_spec
+    def process(self, element: Grouped) -> Iterator[Published]:
+        key, changes = element
+        total = self.subject.sum(list(changes))
+        found, _ = self.subject.documents(key, total, now_ms(), "late", "", closed=True)
+        yield from found
 
-        def __init__(self, stream: Stream) -> None:
-            self.stream = stream
-            self.subject = subject(stream)
 
-        def process(
-            self,
-            element: tuple[bytes, bytes],
-            changes: Any = bag,
-            emitted: Any = note,
-            emit: Any = timer,
-            complete: Any = timely_timer,
-            last: Any = last_timer,
-        ) -> None:
-            key, change = element
-            before = _Emitted.read(emitted)
-            if before.closed:
-                # Only where a plan with a longer horizon came after the end.
-                _LOGGER.warning("%s: what came after the end is left out", name)
-                return
-            if emitted.read() is None:
-                timely, over = self.subject.times(key, change)
-                if timely is not None:
-                    complete.set(timely)
-                last.set(over)
-            changes.add(change)
-            if not (self.stream.bounded or before.armed):
-                now = now_ms()
-                due = max(before.revision + self.stream.every, now + SOON)
-                # A clock that was set back does not silence the pipeline.
-                emit.set(moment(min(due, now + SOON + self.stream.every)))
-                before = before._replace(armed=True)
-            before.write(emitted)
+@beam.typehints.with_input_types(Keyed)
+@beam.typehints.with_output_types(Keyed)
+class PublishByState(beam.DoFn):
+    """Gathers the changes of a key and emits its documents."""
 
-        @userstate.on_timer(emit_spec)
-        def early(
-            self, key: Any = of, changes: Any = bag, total: Any = held, emitted: Any = note
-        ) -> Iterator[Published]:
-            before = _Emitted.read(emitted)
-            if before.armed:
-                pane = "late" if before.timely else "early"
-                yield from self.emitted(key, pane, changes, total, emitted)
+    EMIT = userstate.TimerSpec("emit", TimeDomain.REAL_TIME)
+    COMPLETE = userstate.TimerSpec("complete", TimeDomain.WATERMARK)
+    LAST = userstate.TimerSpec("last", TimeDomain.WATERMARK)
+    #: Parameters of what Beam calls.
+    BAG = beam.DoFn.StateParam(userstate.BagStateSpec("changes", StateCoder()))
+    SUM = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("sum", StateCoder()))
+    EMITTED = beam.DoFn.StateParam(userstate.ReadModifyWriteStateSpec("emitted", StateCoder()))
+    KEY, TIME = beam.DoFn.KeyParam, beam.DoFn.TimestampParam
 
-        @userstate.on_timer(complete_spec)
-        def complete(
-            self,
-            key: Any = of,
-            changes: Any = bag,
-            total: Any = held,
-            emitted: Any = note,
-            emit: Any = timer,
-        ) -> Iterator[Published]:
-            if not _Emitted.read(emitted).closed:
-                emit.clear()
-                yield from self.emitted(key, "on_time", changes, total, emitted)
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
 
-        @userstate.on_timer(last_spec)
-        def over(
-            self,
-            key: Any = of,
-            changes: Any = bag,
-            total: Any = held,
-            emitted: Any = note,
-            emit: Any = timer,
-            last: Any = last_timer,
-            at: Any = time,
-        ) -> Iterator[Published]:
-            # No older plans than those by which shards were closed.
-            self.stream.plans.latest()
-            _, over = self.subject.times(key, self.added(changes, total))
-            if at.micros // 1000 < over.micros // 1000:
-                # A plan that came later accepts reports for longer.
-                last.set(over)
-                return
+    def process(
+        self,
+        element: Keyed,
+        changes: Any = BAG,
+        emitted: Any = EMITTED,
+        emit: Any = beam.DoFn.TimerParam(EMIT),
+        complete: Any = beam.DoFn.TimerParam(COMPLETE),
+        last: Any = beam.DoFn.TimerParam(LAST),
+    ) -> None:
+        key, change = element
+        before = _Emitted.read(emitted)
+        if before.closed:
+            # Only where a plan with a longer horizon came after the end.
+            _LOGGER.warning("%s: what came after the end is left out", self.subject.name)
+            increase("left_out", 1)
+            return
+        if emitted.read() is None:
+            timely, over = self.subject.times(key, change)
+            if timely is not None:
+                complete.set(timely)
+            last.set(over)
+        changes.add(change)
+        if not before.armed:
+            now, every = now_ms(), self.subject.stream.every
+            due = max(before.revision + every, now + SOON)
+            # A clock that was set back does not silence the pipeline.
+            emit.set(moment(min(due, now + SOON + every)))
+            before = before._replace(armed=True)
+        before.write(emitted)
+
+    @userstate.on_timer(EMIT)
+    def early(
+        self, key: Any = KEY, changes: Any = BAG, total: Any = SUM, emitted: Any = EMITTED
+    ) -> Iterator[Published]:
+        before = _Emitted.read(emitted)
+        if before.armed:
+            pane = "late" if before.timely else "early"
+            yield from self._emitted(key, pane, changes, total, emitted)
+
+    @userstate.on_timer(COMPLETE)
+    def timely(
+        self,
+        key: Any = KEY,
+        changes: Any = BAG,
+        total: Any = SUM,
+        emitted: Any = EMITTED,
+        emit: Any = beam.DoFn.TimerParam(EMIT),
+    ) -> Iterator[Published]:
+        if not _Emitted.read(emitted).closed:
             emit.clear()
-            yield from self.emitted(key, "late", changes, total, emitted, closed=True)
-            total.clear()
-            _Emitted(closed=True).write(emitted)
+            yield from self._emitted(key, "on_time", changes, total, emitted)
 
-        def emitted(
-            self,
-            key: bytes,
-            pane: str,
-            changes: Any,
-            total: Any,
-            emitted: Any,
-            closed: bool = False,
-        ) -> list[Published]:
-            before = _Emitted.read(emitted)
-            revision = _revision(before)
-            held = self.added(changes, total)
-            found, published = self.subject.documents(
-                key, held, revision, pane, before.published, closed
-            )
-            timely = before.timely or pane == "on_time"
-            _Emitted(revision, timely=timely, published=published).write(emitted)
-            return found
+    @userstate.on_timer(LAST)
+    def over(
+        self,
+        key: Any = KEY,
+        changes: Any = BAG,
+        total: Any = SUM,
+        emitted: Any = EMITTED,
+        emit: Any = beam.DoFn.TimerParam(EMIT),
+        last: Any = beam.DoFn.TimerParam(LAST),
+        at: Any = TIME,
+    ) -> Iterator[Published]:
+        if _Emitted.read(emitted).closed:
+            return
+        # No older plans than those by which shards were closed.
+        self.subject.stream.plans.latest()
+        _, over = self.subject.times(key, self._added(changes, total))
+        if at.micros // 1000 < over.micros // 1000:
+            # A plan that came later accepts reports for longer.
+            last.set(over)
+            return
+        emit.clear()
+        yield from self._emitted(key, "late", changes, total, emitted, closed=True)
+        total.clear()
+        _Emitted(closed=True).write(emitted)
 
-        def added(self, changes: Any, total: Any) -> bytes:
-            held, new = total.read(), list(changes.read())
-            if new:
-                held = self.subject.sum([held, *new] if held else new)
-                total.write(held)
-                changes.clear()
-            if held is None:
-                raise FormatError(f"{name}: there is nothing to emit")
-            return held  # type: ignore[no-any-return]
+    def _emitted(
+        self,
+        key: bytes,
+        pane: str,
+        changes: Any,
+        total: Any,
+        emitted: Any,
+        closed: bool = False,
+    ) -> list[Published]:
+        before = _Emitted.read(emitted)
+        revision = _revision(before)
+        held = self._added(changes, total)
+        found, published = self.subject.documents(
+            key, held, revision, pane, before.published, closed
+        )
+        timely = before.timely or pane == "on_time"
+        _Emitted(revision, timely=timely, published=published).write(emitted)
+        return found
 
-    # Pickled by this name.
-    Documents.__name__ = Documents.__qualname__ = name.capitalize()
-    return Documents
+    def _added(self, changes: Any, total: Any) -> bytes:
+        held, new = total.read(), list(changes.read())
+        if new:
+            held = self.subject.sum([held, *new] if held else new)
+            total.write(held)
+            changes.clear()
+        if held is None:
+            raise FormatError(f"{self.subject.name}: there is nothing to emit")
+        return held  # type: ignore[no-any-return]
 
 
-class WindowEstimates(_Subject):
+class WindowEstimates(Subject):
     """Changes of counts by window, to documents of its estimates."""
+
+    name = "windows"
 
     def times(self, key: bytes, change: bytes) -> tuple[Timestamp | None, Timestamp]:
         window, _ = next(counts.unpack_changes(change))
@@ -259,8 +273,7 @@ class WindowEstimates(_Subject):
         cells = joined(versions, registry, None if pane == "early" else LATEST)
         (current, window), *_ = cells
         name = current._replace(cell=0)
-        # Release 0.4.0 kept a name there, with a dot.
-        former = {} if published == "" or "." in published else unpack(b64decode(published))
+        former = unpack(b64decode(published)) if published else {}
         known = [(name, each) for each in former.values()]
         now = published_again(cells, registry, dict(known), revision)
         (row, *segments), estimates = rows_of_windows(cells, registry, plans.candidates(), now)
@@ -278,8 +291,10 @@ class WindowEstimates(_Subject):
         return documents.window_document(self.stream.job, row, (), window.revision, pane)
 
 
-class PeriodAudit(_Subject):
+class PeriodAudit(Subject):
     """Audits of shards by budget period, to documents of the period's audit."""
+
+    name = "periods"
 
     def times(self, key: bytes, change: bytes) -> tuple[Timestamp | None, Timestamp]:
         # What shards emit when they close it comes before that.
@@ -310,8 +325,10 @@ class PeriodAudit(_Subject):
         return [documents.period_document(self.stream.job, row, revision)], ""
 
 
-class JobHealth(_Subject):
+class JobHealth(Subject):
     """Notes of all stages, to documents of what was rejected and of the job's health."""
+
+    name = "health"
 
     def times(self, key: bytes, change: bytes) -> tuple[Timestamp | None, Timestamp]:
         return None, GlobalWindow().max_timestamp()
@@ -344,8 +361,3 @@ class JobHealth(_Subject):
             documents.rejects_document(job, collector, value["rejects"], revision),
             documents.health_document(job, collector, health, revision),
         ], ""
-
-
-Windows = _dofn("windows", WindowEstimates)
-Periods = _dofn("periods", PeriodAudit)
-Health = _dofn("health", JobHealth)

@@ -1,14 +1,15 @@
-"""The plans of a running pipeline: looked at again while it runs, the same for every worker.
+"""The plans of a pipeline, the same for every worker: within it, or in a folder that all reach.
 
-A worker has the plans that the pipeline was submitted with, and those that have come into the
-folder of plans since. Packed rows cross workers under the numbering of the registry that decoded
-them; a worker that meets a plan that it does not know yet reads the folder at once.
+A folder is looked at again while the pipeline runs: a worker has the plans that it was submitted
+with, and those that have come since. Packed rows cross workers under the numbering of the registry
+that decoded them; a worker that meets a plan that it does not know yet reads the folder at once.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +21,7 @@ from pipelines.storage.files import dump_document, load_document
 from pipelines.storage.plans import StoredPlans
 from pipelines.storage.states import fingerprints_of
 from sotto.errors import PlanError
+from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
 #: Seconds between two looks at the folder.
@@ -29,40 +31,116 @@ FORMAT = 1
 _SINCE = "since"
 
 
-@dataclass(frozen=True)
-class PlansFolder:
-    """Where a pipeline's plans are; crosses Beam pickled."""
+class PlanSource(ABC):
+    """Where the stages of a pipeline find its plans; crosses Beam pickled."""
 
-    path: str  #: a folder that all workers reach
-
+    @abstractmethod
     def registry(self, *fingerprints: bytes) -> Registry:
-        """Return the plans, at most ``LOOK_SECONDS`` old, or new where one is missing."""
-        registry = _looked(self.path).registry
-        if any(each not in registry.by_fingerprint for each in fingerprints):
-            registry = _look(self.path).registry
-        missing = [each.hex() for each in fingerprints if each not in registry.by_fingerprint]
-        if missing:
-            raise PlanError(
-                "reports have been counted under plans that are not in the folder of plans, of the "
-                f"fingerprints {', '.join(missing)}: put them back"
-            )
-        return registry
+        """Return the plans; raise PlanError if one of these fingerprints is not among them."""
 
+    @abstractmethod
     def latest(self) -> Registry:
-        return _look(self.path).registry
+        """Return the plans as they are at this moment."""
 
+    @abstractmethod
     def since(self) -> Mapping[bytes, int]:
         """Return by fingerprint when plans came, ms, of those that came later than the first."""
-        return _looked(self.path).since
 
+    @abstractmethod
     def candidates(self) -> Candidates:
-        return _looked(self.path).candidates
+        """Return the strings to look for, by plan fingerprint and metric."""
 
     def numbered(self, numbering: bytes) -> Registry:
         """Return the registry that numbers metrics as :func:`numbering_of` says."""
         fingerprints = fingerprints_of(numbering)
         registry = self.registry(*fingerprints)
         return registry if numbering_of(registry) == numbering else _ordered(registry, fingerprints)
+
+
+@dataclass(frozen=True)
+class FixedPlans(PlanSource):
+    """Plans that travel with the pipeline: workers need no folder to find them.
+
+    A new plan takes an update of the job. ``later`` then says when it came.
+    """
+
+    compiled: tuple[bytes, ...]  #: plans as ``sotto plan compile`` writes them
+    strings: tuple[tuple[bytes, Mapping[str, Sequence[str]]], ...] = ()
+    later: tuple[tuple[bytes, int], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        plans: Sequence[CompiledPlan],
+        candidates: Candidates | None = None,
+        since: Mapping[bytes, int] | None = None,
+    ) -> FixedPlans:
+        """Return plans and versions of one collector.
+
+        ``candidates``: strings to look for, by plan fingerprint and metric. ``since``: by
+        fingerprint, when a plan came, ms, of those that a job did not have from the first: such a
+        plan opens no period that was over by then.
+
+        Raises PlanError if the plans are not of one collector.
+        """
+        made = cls(
+            tuple(plan.to_json() for plan in plans),
+            tuple((candidates or {}).items()),
+            tuple((since or {}).items()),
+        )
+        made.registry().require_signatures()
+        return made
+
+    def registry(self, *fingerprints: bytes) -> Registry:
+        return _with(_compiled(self.compiled), fingerprints, "in the pipeline: update it with them")
+
+    def latest(self) -> Registry:
+        return self.registry()
+
+    def since(self) -> Mapping[bytes, int]:
+        return dict(self.later)
+
+    def candidates(self) -> Candidates:
+        return dict(self.strings)
+
+
+@dataclass(frozen=True)
+class PlansFolder(PlanSource):
+    """A folder of plans that all workers reach, to which plans may come while a pipeline runs."""
+
+    path: str
+
+    def registry(self, *fingerprints: bytes) -> Registry:
+        """Return the plans, at most ``LOOK_SECONDS`` old, or new where one is missing."""
+        registry = _looked(self.path).registry
+        if any(each not in registry.by_fingerprint for each in fingerprints):
+            registry = _look(self.path).registry
+        return _with(registry, fingerprints, "in the folder of plans: put them back")
+
+    def latest(self) -> Registry:
+        return _look(self.path).registry
+
+    def since(self) -> Mapping[bytes, int]:
+        return _looked(self.path).since
+
+    def candidates(self) -> Candidates:
+        return _looked(self.path).candidates
+
+
+def _with(registry: Registry, fingerprints: Sequence[bytes], place: str) -> Registry:
+    """Return a registry if it has the plans of these fingerprints."""
+    missing = [each.hex() for each in fingerprints if each not in registry.by_fingerprint]
+    if missing:
+        raise PlanError(
+            f"reports have been counted under plans of the fingerprints {', '.join(missing)}, "
+            f"which are not {place}"
+        )
+    return registry
+
+
+@lru_cache(maxsize=4)
+def _compiled(plans: tuple[bytes, ...]) -> Registry:
+    return Registry([CompiledPlan.from_json(plan) for plan in plans])
 
 
 def load_since(folder: Path) -> dict[bytes, int]:

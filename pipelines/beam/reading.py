@@ -1,40 +1,47 @@
 """Reading partitions: a splittable DoFn whose restriction is a partition's offsets.
 
-One call reads for a moment, decodes what it has read, and yields packed rows, one element for
-each budget period and shard: no report crosses the engine by itself. The watermark of a partition
-is the broker's append time of its last record. A partition that is read to its end and gives
-nothing more follows the clock, at a distance, so that it does not hold the others back.
+One call reads for a moment, and yields blocks of messages. The watermark of a partition is the
+broker's append time of its last record. A partition that is read to its end and gives nothing more
+follows the clock, at a distance, so that it does not hold the others back.
+
+A pipeline that ends reads fixed ranges instead: no watermark, nothing to split.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import struct
+import math
+import mmap
 import time
 from collections.abc import Generator, Iterator
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
-from apache_beam.coders import PickleCoder
 from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker, WatermarkEstimator
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
+from apache_beam.metrics import Metrics
 from apache_beam.transforms.core import RestrictionProvider, WatermarkEstimatorProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from pipelines.aggregation import quarantine
-from pipelines.aggregation.decode import arrivals
-from pipelines.aggregation.rows import Rows, padded_width
-from pipelines.aggregation.step import Tally
-from pipelines.beam.plans import numbering_of
+from pipelines.beam.coders import Clock, ClockCoder, NamesCoder, OffsetsCoder
+from pipelines.beam.decoding import MessageBlock
+from pipelines.beam.plans import PlanSource
 from pipelines.beam.stream import Stream, moment
-from pipelines.sources.base import GoneError, Partition, Source, trusted_until
+from pipelines.flink import WORKER_BYTES
+from pipelines.sources.base import (
+    WARN_SECONDS,
+    GoneError,
+    LostError,
+    Outage,
+    Partition,
+    Source,
+    trusted_until,
+)
 from sotto.clocks import now_ms
-from sotto.errors import AggregationError
+from sotto.errors import AggregationError, BrokerError
 from sotto.log.reader import EARLIEST, Block
-from sotto.plan.registry import Registry
-from sotto.wire.decode import Reject
 
 #: A call ends after so many seconds or bytes, whichever comes first.
 READ_SECONDS = 0.5
@@ -42,31 +49,17 @@ READ_BYTES = 8 << 20
 #: Seconds until a partition that is read to its end is asked again; engines may know whole ones
 #: only. What has come meanwhile is taken in few large elements instead of many small ones.
 IDLE_SECONDS = 2
+#: Seconds until a partition whose broker is away, or does not let us in, is tried again.
+AWAY_SECONDS = 5
 #: Seconds between two looks for new partitions, by which the watermark is behind at least.
 LOOK_SECONDS = 10.0
 #: Seconds between two questions of whether an idle partition is read to its end.
 END_SECONDS = 5.0
-#: Seconds between two notes of how far a partition is read.
-NOTE_SECONDS = 5.0
-#: Seconds between two warnings of a partition.
-WARN_SECONDS = 60.0
-#: Of so many rejects one element is made at most.
-REJECTS = 1_000
-#: Names of the outputs beside the main one.
-REJECTED, NOTES = "rejected", "notes"
+#: Seconds after which the backlog of a partition is asked for again.
+SIZE_SECONDS = 10.0
 
 _LOGGER = logging.getLogger(__name__)
 _END = 2**62
-_STATE_KEY = struct.Struct("<qH")
-_NUMBERING = struct.Struct("<H")
-
-
-class Clock(NamedTuple):
-    """The time of a partition, ms."""
-
-    #: The append time of its last record: none that follows is given an earlier one.
-    append: int = EARLIEST
-    watermark: int = EARLIEST  #: no element that follows has an earlier timestamp
 
 
 class AppendTime(WatermarkEstimator):
@@ -98,8 +91,11 @@ class AppendTimes(WatermarkEstimatorProvider):
     def create_watermark_estimator(self, estimator_state: Clock) -> AppendTime:
         return AppendTime(estimator_state)
 
-    def estimator_state_coder(self) -> PickleCoder:
-        return PickleCoder()
+    def estimator_state_coder(self) -> ClockCoder:
+        return ClockCoder()
+
+
+_TIMES = beam.DoFn.WatermarkEstimatorParam(AppendTimes())
 
 
 class _Tail(OffsetRestrictionTracker):
@@ -109,6 +105,15 @@ class _Tail(OffsetRestrictionTracker):
     part.
     """
 
+    def __init__(self, restriction: OffsetRange, ends: _Ends) -> None:
+        super().__init__(restriction)
+        self._at, self._ends = restriction.start, ends
+
+    def try_claim(self, position: int) -> bool:
+        claimed = bool(super().try_claim(position))
+        self._at = position + 1 if claimed else self._at
+        return claimed
+
     def try_split(self, fraction_of_remainder: float) -> tuple[OffsetRange, OffsetRange] | None:
         return super().try_split(0) if fraction_of_remainder == 0 else None
 
@@ -116,39 +121,29 @@ class _Tail(OffsetRestrictionTracker):
         return bool(self.current_restriction().stop < _END)
 
     def current_progress(self) -> RestrictionProgress:
-        return RestrictionProgress(completed=0, remaining=1)
+        """Return how much is read, and how much a runner may count on besides."""
+        read = self._at - self.current_restriction().start
+        return RestrictionProgress(completed=read, remaining=self._ends.beyond(self._at))
 
 
-class _Unsized(RestrictionProvider):
-    """Restrictions whose size is not known."""
+class _Ends:
+    """Up to where partitions reach, as known last: of a DoFn, which reads one at a time."""
 
-    def restriction_size(self, element: object, restriction: object) -> int:
-        return 1
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, float]] = {}
+        self.reading = ""  #: the partition that is being read
 
-    def restriction_coder(self) -> PickleCoder:
-        return PickleCoder()
+    def note(self, name: str, end: int) -> None:
+        self._known[name] = end, time.monotonic()
 
-    def truncate(self, element: object, restriction: object) -> None:
-        """Read nothing more when the engine drains the pipeline."""
+    def knows(self, name: str, seconds: float = math.inf) -> bool:
+        """Return whether the end of a partition was noted, within the last seconds."""
+        return name in self._known and time.monotonic() - self._known[name][1] <= seconds
 
-
-class _Offsets(_Unsized):
-    """A partition from its first record on, without an end or up to where it ends now."""
-
-    def __init__(self, source: Source, bounded: bool) -> None:
-        self._source = source
-        self._bounded = bounded
-
-    def initial_restriction(self, element: str) -> OffsetRange:
-        partition = self._source.partition(element)
-        try:
-            first, end = partition.bounds()
-            return OffsetRange(first, max(first, end) if self._bounded else _END)
-        finally:
-            partition.close()
-
-    def create_tracker(self, restriction: OffsetRange) -> _Tail:
-        return _Tail(restriction)
+    def beyond(self, position: int, name: str | None = None) -> int:
+        """Return the distance from a position to the end; 1 where that is not known, or 0."""
+        end, _ = self._known.get(self.reading if name is None else name, (position, 0.0))
+        return max(end - position, 1)
 
 
 class _Emitted(RestrictionTracker):
@@ -178,8 +173,16 @@ class _Emitted(RestrictionTracker):
         return RestrictionProgress(completed=0, remaining=1)
 
 
-class _Names(_Unsized):
-    """Names of which none has been emitted yet."""
+@beam.typehints.with_output_types(str)
+class DiscoverPartitions(beam.DoFn, RestrictionProvider):
+    """Emits the names of a source's partitions, given anything, and goes on looking for new ones.
+
+    The watermark is the time of its last look: a partition that came later has no earlier record.
+    While the broker is away the watermark stands.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._outage = source, Outage()
 
     def initial_restriction(self, element: bytes) -> tuple[str, ...]:
         return ()
@@ -187,33 +190,37 @@ class _Names(_Unsized):
     def create_tracker(self, restriction: tuple[str, ...]) -> _Emitted:
         return _Emitted(restriction)
 
+    def restriction_coder(self) -> NamesCoder:
+        return NamesCoder()
 
-def discover_dofn(stream: Stream, source: Source) -> beam.DoFn:
-    """Return the splittable DoFn that emits the names of partitions, given anything.
+    def restriction_size(self, element: bytes, restriction: tuple[str, ...]) -> int:
+        return 1
 
-    It goes on looking for new ones. The watermark is the time of its last look: a partition that
-    came later has no earlier record.
-    """
+    def truncate(self, element: bytes, restriction: tuple[str, ...]) -> None:
+        """Look for nothing more when the engine drains the pipeline."""
 
-    names = beam.DoFn.RestrictionParam(_Names())
-    times = beam.DoFn.WatermarkEstimatorParam(AppendTimes())
-
-    class Discover(beam.DoFn):
-        @beam.DoFn.unbounded_per_element()
-        def process(
-            self, element: bytes, tracker: Any = names, estimator: Any = times
-        ) -> Iterator[Any]:
-            now = now_ms()
-            seen = tracker.current_restriction()
-            new = tuple(name for name in source.names() if name not in seen)
-            tracker.try_claim(new)
-            for name in new:
-                yield TimestampedValue(name, moment(estimator.get_estimator_state().watermark))
-            if not stream.bounded:
-                estimator.advance(Clock(EARLIEST, now))
-                tracker.defer_remainder(Duration.of(LOOK_SECONDS))
-
-    return Discover()
+    @beam.DoFn.unbounded_per_element()
+    def process(
+        self,
+        element: bytes,
+        tracker: Any = beam.DoFn.RestrictionParam(),
+        estimator: Any = _TIMES,
+    ) -> Iterator[Any]:
+        now = now_ms()
+        seen = tracker.current_restriction()
+        try:
+            names = self._source.names()
+        except BrokerError as error:
+            self._outage.begin(f"the look for partitions of {self._source.label}", error)
+            tracker.defer_remainder(Duration.of(LOOK_SECONDS))
+            return
+        self._outage.end()
+        new = tuple(name for name in names if name not in seen)
+        tracker.try_claim(new)
+        for name in new:
+            yield TimestampedValue(name, moment(estimator.get_estimator_state().watermark))
+        estimator.advance(Clock(EARLIEST, now))
+        tracker.defer_remainder(Duration.of(LOOK_SECONDS))
 
 
 class _Held:
@@ -222,9 +229,17 @@ class _Held:
     def __init__(self, name: str, partition: Partition) -> None:
         self._name = name
         self.partition = partition
+        self.away: BrokerError | None = None  #: why its broker does not answer
         self.moved = time.monotonic()
-        self._noted, self._position = float("-inf"), -1
         self._asked = self._warned = float("-inf")
+
+    def poll(self, start: int, stop: int, clock: int, trusted: int) -> Block | None:
+        """Return records, as of :meth:`Partition.poll`; None too where the broker is away."""
+        try:
+            return self.partition.poll(start, stop, clock, trusted)
+        except BrokerError as error:
+            self.away = error
+            return None
 
     def warn_of_the_future(self, block: Block) -> None:
         """Warn, now and then, of records whose append time is ahead of this machine's clock."""
@@ -238,182 +253,203 @@ class _Held:
                 future[0],
             )
 
-    def must_note(self, position: int, idle: bool) -> bool:
-        """Return whether to note a position: now and then, and the last before nothing comes."""
-        now = time.monotonic()
-        if position == self._position or not (idle or now - self._noted > NOTE_SECONDS):
-            return False
-        self._noted, self._position = now, position
-        return True
-
     def idle_for(self, ms: int, position: int) -> bool:
         """Return whether nothing came for so long, and the broker, now asked, has nothing."""
         now = time.monotonic()
-        if now - self.moved <= ms / 1000 or now - self._asked < END_SECONDS:
+        if self.away or now - self.moved <= ms / 1000 or now - self._asked < END_SECONDS:
             return False
         self._asked = now
-        _, end = self.partition.bounds()
+        try:
+            _, end = self.partition.bounds()
+        except BrokerError as error:
+            self.away = error
+            return False
         if end < position:
-            raise AggregationError(
+            raise LostError(
                 f"{self._name} ends at offset {end}, but {position} have been read: the broker "
                 "has lost what it had confirmed, or the topic was created again; start it anew"
             )
         return end == position
 
 
-class Gathered:
-    """What a call has read."""
+@beam.typehints.with_output_types(MessageBlock)
+class ReadPartitions(beam.DoFn, RestrictionProvider):
+    """Reads partitions, given their names, from the first record on and without an end."""
 
-    def __init__(self) -> None:
-        self.rows: dict[tuple[int, int, int], list[Rows]] = {}
-        self.rejects: list[Reject] = []
-        self.reports = 0
-        self.size = 0
-        self.first = EARLIEST
+    def __init__(self, stream: Stream, source: Source) -> None:
+        self._stream, self._source = stream, source
+        self._held: dict[str, _Held] = {}
+        self._ends = _Ends()
 
-    def add(self, block: Block, registry: Registry) -> None:
-        found = arrivals(block, registry, None)
-        for rows in found.rows:
-            key = (rows.period, rows.shard, padded_width(rows.payload.shape[1]))
-            self.rows.setdefault(key, []).append(rows)
-        self.rejects += found.rejects
-        self.reports += found.reports
-        self.size += len(block.buffer)
-        if self.first == EARLIEST and len(block.append):
-            self.first = int(block.append[0])
+    def initial_restriction(self, element: str) -> OffsetRange:
+        return OffsetRange(self._bounds(element)[0], _END)
 
+    def create_tracker(self, restriction: OffsetRange) -> _Tail:
+        return _Tail(restriction, self._ends)
 
-def read_dofn(stream: Stream, source: Source) -> beam.DoFn:
-    """Return the splittable DoFn that reads partitions, given their names.
+    def restriction_coder(self) -> OffsetsCoder:
+        return OffsetsCoder()
 
-    Its main output are pairs of bytes: period and shard, and rows with their numbering; beside it
-    are packed rejects, and notes for the job's health.
-    """
-    requeued = source.requeued
-    offsets = beam.DoFn.RestrictionParam(_Offsets(source, stream.bounded))
-    times = beam.DoFn.WatermarkEstimatorParam(AppendTimes())
+    def restriction_size(self, element: str, restriction: OffsetRange) -> int:
+        """Return the backlog of a partition, in its positions, at least 1.
 
-    class Read(beam.DoFn):
-        def setup(self) -> None:
-            self._held: dict[str, _Held] = {}
-
-        def teardown(self) -> None:
-            for held in self._held.values():
-                held.partition.close()
-
-        @beam.DoFn.unbounded_per_element()
-        def process(
-            self, name: str, tracker: Any = offsets, estimator: Any = times
-        ) -> Iterator[Any]:
-            clock = estimator.get_estimator_state()
+        The source is asked now and then, and by no connection of its own while a broker is away.
+        """
+        if not self._ends.knows(element, SIZE_SECONDS if element in self._held else math.inf):
             try:
-                # Absent while it is in use: a call that fails leaves no odd connection behind.
-                held = self._held.pop(name, None) or _Held(name, source.partition(name))
-            except GoneError:
-                # Only that of a partition that was read to its end follows the wall clock.
-                if not clock.append < clock.watermark:
-                    raise
-                _LOGGER.warning("%s is gone; it had been read to its end", name)
-                tracker.try_claim(_END)
-                return
-            try:
-                goes_on = yield from self._read(name, held, tracker, estimator)
-            except BaseException:
-                held.partition.close()
+                self._bounds(element)
+            except (BrokerError, GoneError):
+                self._ends.note(element, restriction.start)
+        return self._ends.beyond(restriction.start, element)
+
+    def truncate(self, element: str, restriction: OffsetRange) -> None:
+        """Read nothing more when the engine drains the pipeline."""
+
+    def _bounds(self, name: str) -> tuple[int, int]:
+        held = self._held.get(name)
+        partition = held.partition if held else self._source.partition(name)
+        try:
+            first, end = partition.bounds()
+        finally:
+            if held is None:
+                partition.close()
+        self._ends.note(name, end)
+        return first, end
+
+    def setup(self) -> None:
+        self._outage = Outage()
+        self._memory = Metrics.gauge("sotto", WORKER_BYTES)
+
+    def teardown(self) -> None:
+        for held in self._held.values():
+            held.partition.close()
+
+    @beam.DoFn.unbounded_per_element()
+    def process(
+        self,
+        name: str,
+        tracker: Any = beam.DoFn.RestrictionParam(),
+        estimator: Any = _TIMES,
+    ) -> Iterator[Any]:
+        """Yield blocks of messages, each at the append time of its first."""
+        clock, self._ends.reading = estimator.get_estimator_state(), name
+        self._memory.set(resident_bytes())
+        try:
+            # Absent while it is in use: a call that fails leaves no odd connection behind.
+            held = self._held.pop(name, None) or _Held(name, self._source.partition(name))
+        except GoneError:
+            # Only that of a partition that was read to its end follows the wall clock.
+            if not clock.append < clock.watermark:
                 raise
-            if goes_on is None:
-                held.partition.close()
-            else:
-                self._held[name] = held
-                tracker.defer_remainder(Duration.of(goes_on))
+            _LOGGER.warning("%s is gone; it had been read to its end", name)
+            tracker.try_claim(_END)
+            return
+        except BrokerError as error:
+            self._wait_for_broker(name, error, tracker)
+            return
+        try:
+            goes_on = yield from self._read(name, held, tracker, estimator)
+        except BaseException:
+            held.partition.close()
+            raise
+        if goes_on is None or held.away:
+            held.partition.close()
+        else:
+            self._held[name] = held
+        if held.away and goes_on is not None:
+            self._wait_for_broker(name, held.away, tracker)
+            return
+        self._outage.end()
+        if goes_on is not None:
+            tracker.defer_remainder(Duration.of(goes_on))
 
-        def _read(
-            self, name: str, held: _Held, tracker: Any, estimator: Any
-        ) -> Generator[Any, None, float | None]:
-            """Read for a moment; return after how many seconds to go on, None for never."""
-            registry, restriction = stream.plans.registry(), tracker.current_restriction()
-            at, clock = restriction.start, estimator.get_estimator_state()
-            gathered, end = Gathered(), time.monotonic() + READ_SECONDS
-            append, idle, ours = clock.append, False, True
-            while at < restriction.stop and gathered.size < READ_BYTES and time.monotonic() < end:
-                trusted = trusted_until(now_ms(), registry)
-                if trusted < append:
-                    raise AggregationError(
-                        f"{name} has been read up to {append} ms, but by this machine's clock no "
-                        f"record can be from after {trusted} ms: set the clock"
-                    )
-                block = held.partition.poll(at, restriction.stop, append, trusted)
-                idle = block is None
-                if block is None:
-                    break
-                held.warn_of_the_future(block)
-                # What is not claimed is another worker's to read.
-                if not (ours := tracker.try_claim(block.end - 1)):
-                    break
-                gathered.add(block, registry)
-                at, append = block.end, block.clock
-                # Whoever goes on here, where a runner splits what is left, begins with this clock.
-                estimator.advance(clock._replace(append=append))
-            if at != restriction.start:
-                held.moved = time.monotonic()
-            now = now_ms()
-            time_of = max(now if requeued else gathered.first, clock.watermark)
-            yield from _elements(gathered, numbering_of(registry), moment(time_of))
-            if held.must_note(at, idle):
-                note: dict[str, object] = {"offsets": {name: at}}
-                if not requeued and append != EARLIEST:
-                    note["clock"] = append
-                yield _tagged(NOTES, (b"", json.dumps(note).encode()), moment(time_of))
-            watermark = max(clock.watermark, append)
-            if requeued:
-                watermark = max(watermark, now)
-            elif idle and held.idle_for(stream.idle, at):
-                watermark = max(watermark, now - stream.idle)
-            # A pipeline that ends closes all periods together, once everything is read.
-            estimator.advance(Clock(append, EARLIEST if stream.bounded else watermark))
-            if at >= restriction.stop or not ours:
-                return None
-            return IDLE_SECONDS if idle else 0
+    def _wait_for_broker(self, name: str, error: BrokerError, tracker: Any) -> None:
+        """Go on later from where the partition was read to."""
+        self._outage.begin(name, error)
+        tracker.defer_remainder(Duration.of(AWAY_SECONDS))
 
-    return Read()
-
-
-def with_numbering(numbering: bytes, rows: bytes) -> bytes:
-    """Return packed rows with the plans by which their metrics are numbered before them."""
-    return _NUMBERING.pack(len(numbering)) + numbering + rows
-
-
-def numbered(element: bytes) -> tuple[bytes, bytes]:
-    """Return numbering and packed rows of :func:`with_numbering`."""
-    (size,) = _NUMBERING.unpack_from(element)
-    return element[_NUMBERING.size : _NUMBERING.size + size], element[_NUMBERING.size + size :]
-
-
-def shard_key(period: int, shard: int) -> bytes:
-    return _STATE_KEY.pack(period, shard)
+    def _read(
+        self, name: str, held: _Held, tracker: Any, estimator: Any
+    ) -> Generator[Any, None, float | None]:
+        """Read for a moment; return after how many seconds to go on, None for never."""
+        requeued, restriction = self._source.requeued, tracker.current_restriction()
+        at, clock = restriction.start, estimator.get_estimator_state()
+        size, end = 0, time.monotonic() + READ_SECONDS
+        append, idle, ours = clock.append, False, True
+        while at < restriction.stop and size < READ_BYTES and time.monotonic() < end:
+            trusted = trusted_until(now_ms(), self._stream.plans.registry())
+            if trusted < append:
+                raise AggregationError(
+                    f"{name} has been read up to {append} ms, but by this machine's clock no "
+                    f"record can be from after {trusted} ms: set the clock"
+                )
+            block = held.poll(at, restriction.stop, append, trusted)
+            idle = block is None
+            if block is None:
+                break
+            held.warn_of_the_future(block)
+            # What is not claimed is another worker's to read.
+            if not (ours := tracker.try_claim(block.end - 1)):
+                break
+            first = now_ms() if requeued else int(block.append[0]) if len(block.append) else append
+            of = MessageBlock(name, block, requeued)
+            yield TimestampedValue(of, moment(max(first, clock.watermark)))
+            size += len(block.buffer)
+            at, append = block.end, block.clock
+            # Whoever goes on here, where a runner splits what is left, begins with this clock.
+            estimator.advance(clock._replace(append=append))
+        if at != restriction.start:
+            held.moved = time.monotonic()
+        watermark = max(clock.watermark, append)
+        if requeued:
+            watermark = max(watermark, now_ms())
+        elif idle and held.idle_for(self._stream.idle, at):
+            watermark = max(watermark, now_ms() - self._stream.idle)
+        estimator.advance(Clock(append, watermark))
+        if at >= restriction.stop or not ours:
+            return None
+        return IDLE_SECONDS if idle else 0
 
 
-def period_and_shard(key: bytes) -> tuple[int, int]:
-    period, shard = _STATE_KEY.unpack(key)
-    return period, shard
+def resident_bytes() -> int:
+    """Return the memory of this process; 0 where there is no ``/proc``."""
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return 0
 
 
-def rejected(rejects: list[Reject], tally: Tally) -> Iterator[tuple[str, Any]]:
-    """Yield packed rejects and a note of them, each with the name of its output."""
-    for at in range(0, len(rejects), REJECTS):
-        yield REJECTED, quarantine.pack(rejects[at : at + REJECTS])
-    if rejects or any(tally):
-        note = {"tally": list(tally), "rejects": quarantine.numbers(rejects)}
-        yield NOTES, (b"", json.dumps(note).encode())
+@beam.typehints.with_output_types(tuple[str, int, int])
+class ListRanges(beam.DoFn):
+    """The partitions that a source has now, given anything, each up to where it ends now."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def process(self, element: bytes) -> Iterator[tuple[str, int, int]]:
+        for name in self._source.names():
+            partition = self._source.partition(name)
+            try:
+                first, end = partition.bounds()
+            finally:
+                partition.close()
+            yield name, first, max(first, end)
 
 
-def _elements(gathered: Gathered, numbering: bytes, at: Timestamp) -> Iterator[Any]:
-    for (period, shard, _), parts in gathered.rows.items():
-        rows = with_numbering(numbering, Rows.concat(parts).to_bytes())
-        yield TimestampedValue((shard_key(period, shard), rows), at)
-    for name, value in rejected(gathered.rejects, Tally(reports=gathered.reports)):
-        yield _tagged(name, value, at)
+@beam.typehints.with_input_types(tuple[str, int, int])
+@beam.typehints.with_output_types(MessageBlock)
+class ReadRanges(beam.DoFn):
+    """Reads ranges of partitions, given the name, the first position and the one after the last."""
 
+    def __init__(self, source: Source, plans: PlanSource) -> None:
+        self._source, self._plans = source, plans
 
-def _tagged(name: str, value: object, at: Timestamp) -> beam.pvalue.TaggedOutput:
-    return beam.pvalue.TaggedOutput(name, TimestampedValue(value, at))
+    def process(self, element: tuple[str, int, int]) -> Iterator[MessageBlock]:
+        name, start, end = element
+        trusted = trusted_until(now_ms(), self._plans.registry())
+        partition = self._source.partition(name)
+        try:
+            for block in partition.blocks(start, end, EARLIEST, trusted):
+                yield MessageBlock(name, block, self._source.requeued)
+        finally:
+            partition.close()

@@ -10,9 +10,10 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import apache_beam as beam
 import grpc
@@ -71,6 +72,9 @@ class LabelIds(ComponentIdMap):
         return self._ids[obj]
 
 
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
 @dataclass(frozen=True)
 class Runner:
     """A runner and its options.
@@ -105,9 +109,12 @@ class Runner:
         given = PipelineOptions([*self.options]).get_all_options().get("parallelism")
         return max(int(given or 1), 1)
 
-    def pipeline(self, job: str) -> beam.Pipeline:
-        """Return a pipeline to be laid out; ``job`` is its name unless options say one."""
-        options = PipelineOptions([*self.options])
+    def pipeline(self, job: str, more: Mapping[str, object] = _NOTHING) -> beam.Pipeline:
+        """Return a pipeline to be laid out; ``job`` is its name unless options say one.
+
+        ``more``: values of options by name, in place of those that the options say.
+        """
+        options = PipelineOptions([*self.options], **more)
         named = options.view_as(GoogleCloudOptions)
         named.job_name = named.job_name or job
         pipeline = beam.Pipeline(FnApiRunner() if self.embedded else None, options)

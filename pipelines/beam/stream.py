@@ -1,15 +1,18 @@
-"""The settings of a streaming pipeline, the same for all its stages, and its times."""
+"""The options of a pipeline, its settings, the same for all its stages, and its times."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
-from pipelines.beam.plans import PlansFolder
+from pipelines.beam.plans import PlanSource
 from sotto.errors import ParameterError
 from sotto.log.reader import EARLIEST
 from sotto.plan.registry import Registry
@@ -19,10 +22,10 @@ _ALWAYS: Mapping[bytes, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Stream:
-    """What all stages know; crosses Beam pickled."""
+    """Settings that all stages know; crosses Beam pickled."""
 
     job: str  #: random name of the deployment, which its documents carry
-    plans: PlansFolder
+    plans: PlanSource
     linger: int = 10_000  #: for how long rows are gathered before they are counted, ms
     every: int = 30_000  #: a window, a period or the job's health is published at most so often, ms
     #: A partition that has given nothing for so long, though it is read to its end, does not hold
@@ -30,13 +33,67 @@ class Stream:
     idle: int = 60_000
     #: Bytes of states that a worker process keeps ready; they can always be made again.
     cache: int = 1 << 30
-    #: Whether to read partitions up to where they end now, and then close all periods.
-    bounded: bool = False
 
     def __post_init__(self) -> None:
         for name in ("linger", "every", "idle"):
             if not getattr(self, name) >= 1:
                 raise ParameterError(f"{name} {getattr(self, name)} must be at least 1 ms")
+
+
+class SottoOptions(PipelineOptions):
+    """Options of the transforms, for command lines, templates and ``view_as``.
+
+    Examples
+    --------
+    >>> options = PipelineOptions(["--sotto_job=orders", "--sotto_linger_ms=2000"])
+    >>> options.view_as(SottoOptions).sotto_linger_ms
+    2000
+    """
+
+    @classmethod
+    def _add_argparse_args(cls, parser: argparse.ArgumentParser) -> None:
+        add = parser.add_argument
+        add(
+            "--sotto_job",
+            help="name that documents carry; it stays the same for as long as a job goes on "
+            "from its own state, and is another one for a job that counts from the beginning",
+        )
+        add(
+            "--sotto_linger_ms",
+            type=int,
+            default=Stream.linger,
+            help="for how long a stream gathers rows before it counts them, ms",
+        )
+        add(
+            "--sotto_publish_every_ms",
+            type=int,
+            default=Stream.every,
+            help="a stream publishes a window, a period or the job's health at most so often, ms",
+        )
+        add(
+            "--sotto_idle_ms",
+            type=int,
+            default=Stream.idle,
+            help="a partition read by Sotto's own source that has given nothing for so long, "
+            "though it is read to its end, does not hold the watermark back any more, ms",
+        )
+
+
+def stream_of(pipeline: beam.Pipeline, plans: PlanSource) -> Stream:
+    """Return the settings that a pipeline's options say."""
+    options = pipeline._options.view_as(SottoOptions)
+    if not options.sotto_job:
+        raise ParameterError(
+            "the documents of a pipeline carry the name of its job: give --sotto_job, or "
+            "SottoOptions(sotto_job=...); a job that goes on from its own state keeps the name"
+        )
+    return Stream(
+        options.sotto_job,
+        plans,
+        options.sotto_linger_ms,
+        options.sotto_publish_every_ms,
+        options.sotto_idle_ms,
+    )
 
 
 def moment(ms: int) -> Timestamp:

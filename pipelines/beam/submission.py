@@ -21,10 +21,11 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from pipelines.aggregation.result_rows import Candidates
-from pipelines.beam.graph import Sink, Write, build
-from pipelines.beam.plans import PlansFolder, keep_since, load_since
+from pipelines.beam.plans import PlansFolder, PlanSource, keep_since, load_since
 from pipelines.beam.runners import Runner
-from pipelines.beam.stream import Stream
+from pipelines.beam.transforms import ReadReports, WriteEstimates, WriteRejects, aggregated
+from pipelines.flink import JOB_PREFIX
+from pipelines.sinks.base import Sink
 from pipelines.sinks.kafka import DocumentsSink, RejectsSink
 from pipelines.sinks.quarantine import RejectsFolder
 from pipelines.sinks.sql import SqlSink
@@ -174,20 +175,22 @@ def submit(
     options: Sequence[str],
     *,
     anew: bool = False,
-    **settings: Any,
+    until_end: bool = False,
+    **settings: int,
 ) -> Any:
     """Submit a pipeline and return Beam's result, which can be waited for.
 
     ``io``: what is read and written. ``plans``, ``candidates``: those that are given, beside those
     that the job has had. ``options``: Beam's, as on the command line. ``anew``: whether to count
     from the beginning although the job has run before; its documents then are those of another job.
-    ``**settings``: as of :class:`~pipelines.beam.stream.Stream`.
+    ``until_end``: whether to read up to where everything ends now, close all periods, and end.
+    ``**settings``: of :class:`~pipelines.beam.SottoOptions`, without ``sotto_``.
 
     Raises SottoError, which says what to do, if it cannot run or would do harm; then nothing has
     been submitted.
     """
     runner = Runner(tuple(options))
-    if not settings.get("bounded"):
+    if not until_end:
         runner = _unbounded(runner)
     if not runner.embedded and isinstance(io, Log) and _has_password(io.database):
         raise ParameterError(
@@ -216,17 +219,33 @@ def submit(
         )
     io.check(registry)
     job = folder.begin(registry.plans, strings, before, anew=anew)
-    stream = Stream(job, PlansFolder(str(folder.path / "plans")), **settings)
-    pipeline = runner.pipeline(f"sotto-{job}")
-    documents, rejects = build(pipeline, stream, io.sources())
-    to_documents, to_rejects = io.sinks(job)
-    documents | "Write documents" >> beam.ParDo(Write(to_documents))
-    rejects | "Write rejects" >> beam.ParDo(Write(to_rejects))
+    named = {f"sotto_{name}": value for name, value in settings.items()}
+    pipeline = runner.pipeline(JOB_PREFIX + job, {"sotto_job": job, **named})
+    lay_out(pipeline, io, job, PlansFolder(str(folder.path / "plans")), until_end=until_end)
     try:
         return pipeline.run()
     except Exception:
         folder.forget(job, before)
         raise
+
+
+def lay_out(
+    pipeline: beam.Pipeline,
+    io: Topics | Log,
+    job: str,
+    plans: PlanSource,
+    *,
+    until_end: bool = False,
+) -> None:
+    """Lay everything from the sources to the sinks into a pipeline."""
+    messages = tuple(
+        pipeline | f"Read {source.label}" >> ReadReports(source, plans, until_end=until_end)
+        for source in io.sources()
+    )
+    documents, rejects = aggregated(messages, plans)
+    to_documents, to_rejects = io.sinks(job)
+    documents | "Write estimates" >> WriteEstimates(to_documents)
+    rejects | "Write rejects" >> WriteRejects(to_rejects)
 
 
 def _has_password(url: str) -> bool:
@@ -254,6 +273,8 @@ _GOING_ON = ("--savepoint_path", "--update")
 #: Options for Flink unless the command line has them. Operators that are not chained, and a
 #: maximum of parallelism that never changes, are what lets a savepoint be restored with another
 #: parallelism. The bare flag turns chaining off; the last name is spelt as Beam spells it.
+#: A checkpoint that fails, as each does while output waits for a broker that is away, ends nothing:
+#: the bare flag turns off that it would.
 #: Output that a bundle still has when a checkpoint begins would be kept in the checkpoint, under
 #: numbers of a stage's outputs that are others after the job server was restarted: a job that is
 #: restored then would send it to the wrong stage. So bundles are finished before.
@@ -264,6 +285,7 @@ FLINK = (
     "--externalized_checkpoints_enabled",
     "--retain_externalized_checkpoints_on_cancellation",
     "--finish_bundle_before_checkpointing",
+    "--fail_on_checkpointing_errors",
     "--max_bundle_size=1000",
     "--max_bundle_time_mills=500",
 )

@@ -15,7 +15,8 @@ A commit takes these steps, in this order. In brackets: what a crash during the 
 5. Files that are no longer named are removed, and the intent. [The new generation, and files that
    the next process removes.]
 6. Results are projected into the database, in one transaction that stores their generation. [A
-   database that is behind: the next process projects what it lacks.]
+   database that is behind: the next process projects what it lacks. The same where the database is
+   away: reports are counted without it.]
 7. What has changed is published, if to anywhere. [A topic that is behind: likewise.]
 """
 
@@ -31,7 +32,7 @@ from pipelines.bounded.forgetting import forget
 from pipelines.bounded.job import Job, run
 from pipelines.sinks.committed import projection
 from pipelines.sinks.kafka import Publish
-from pipelines.sinks.sql import Results
+from pipelines.sinks.sql import ProjectionError, Results
 from pipelines.sources.base import BoundedSource, Ranges
 from pipelines.storage.directory import LastRun, Problem, StateDirectory
 from pipelines.storage.files import Checkpoint
@@ -69,8 +70,10 @@ class Driver:
     ``publish``: publishes what is committed. ``runner``: of the jobs. ``elsewhere``: as of
     :meth:`pipelines.storage.directory.StateDirectory.open`.
 
-    ``manifest``: what is committed. ``unpublished``: why it could not be published, if so; then
-    that is not tried again.
+    ``counts_on``: whether to count where the database is away, once anything is committed.
+
+    ``manifest``: what is committed. ``unprojected``, ``unpublished``: why it could not be
+    projected or published, if so; then that is not tried again.
 
     Raises AggregationError if the directory cannot be used or a plan is missing, PlanError if a
     plan has another fingerprint than one of its name and version had before.
@@ -86,13 +89,15 @@ class Driver:
         publish: Publish | None = None,
         runner: Runner = EMBEDDED,
         elsewhere: str | None = None,
+        counts_on: bool = False,
     ) -> None:
         self.directory = directory
         self.registry = registry
         self.candidates = candidates
         self.results = results
         self.checkpoint = checkpoint
-        self.unpublished = ""
+        self.unprojected = self.unpublished = ""
+        self._counts_on = counts_on
         self._to_topic = publish
         self.runner = runner
         self.manifest = directory.open(elsewhere)
@@ -217,13 +222,24 @@ class Driver:
         if future:
             total = note.future + sum(future.values())
             note = replace(note, future=total, future_at=now, future_in=", ".join(sorted(future)))
-        if self.unpublished:
-            note = replace(note, failed=now, problem=Problem.UNPUBLISHED)
+        if self.unprojected or self.unpublished:
+            problem = Problem.DATABASE if self.unprojected else Problem.UNPUBLISHED
+            note = replace(note, failed=now, problem=problem)
         note.leave(self.directory.path)
         self._last = note
 
     def _project(self) -> None:
-        """Bring the database to what is committed, if it is behind."""
+        """Bring the database to what is committed, if it is behind and not away."""
+        if self.unprojected:
+            return
+        try:
+            self._bring_forward()
+        except ProjectionError as error:
+            if not self._counts_on or self.manifest.generation == 0:
+                raise
+            self.unprojected = str(error)
+
+    def _bring_forward(self) -> None:
         manifest = self.manifest
         since = self.results.projected(self.registry.collector, manifest.state)
         if since > manifest.generation:

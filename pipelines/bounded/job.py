@@ -23,14 +23,14 @@ is kept in memory: hence runs of bounded size.
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import apache_beam as beam
 
@@ -38,6 +38,8 @@ from pipelines.aggregation import counts, quarantine
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.decode import Parts, arrivals
 from pipelines.aggregation.step import Tally
+from pipelines.beam.decoding import Grouped, Keyed, period_and_shard, shard_key
+from pipelines.beam.plans import FixedPlans
 from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.sources.base import LATEST, Ranges
 from pipelines.storage import files
@@ -48,13 +50,9 @@ from pipelines.storage.manifest import Manifest
 from pipelines.storage.output import JobOutput
 from pipelines.storage.states import StoredStates, Taken
 from sotto.errors import AggregationError, BrokerError, FormatError, SottoError
-from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Reject
 
-Keyed: TypeAlias = tuple[bytes, bytes]
-
-_STATE_KEY = struct.Struct("<qH")
 _PAGE_KEY = struct.Struct("<q")
 #: Names of the outputs beside the main one: parts of files, keyed by the file, and of the summary.
 _PARTS, _DONE = "parts", "done"
@@ -62,6 +60,10 @@ _QUARANTINE, _PAGE = b"quarantine", b"page"
 #: Kind and name of the summary's file.
 _SUMMARY = "summary"
 _ALONE = b""
+#: Packed rows, by a job's attempt and their number: a job in this process groups numbers, since its
+#: shuffle would copy rows four times.
+_HELD: dict[str, dict[bytes, bytes]] = {}
+_numbers = itertools.count()
 #: Seconds within which what workers have written is seen by the driver.
 PATIENCE = 60.0
 
@@ -73,10 +75,11 @@ class Job:
     source: Ranges  #: where the reports are
     files: StateFiles  #: where its files are
     attempt: str  #: random name of the driver's attempt to make the generation
-    plans: tuple[bytes, ...]  #: the compiled plans
+    plans: FixedPlans
     manifest: Manifest  #: what is committed: the job goes on from there
     parts: Parts  #: how periods are cut
     trusted: int  #: up to which append time, ms, records are believed
+    here: bool = False  #: whether all stages run in this process
 
     @classmethod
     def of(
@@ -87,7 +90,7 @@ class Job:
         manifest: Manifest,
         intent: Intent,
     ) -> Job:
-        plans = tuple(plan.to_json() for plan in registry.plans)
+        plans = FixedPlans.of(registry.plans)
         parts = manifest.parts_of(intent, registry.shards)
         trusted = LATEST if intent.trusted is None else intent.trusted
         return cls(source, state, _random_name(), plans, manifest, parts, trusted)
@@ -99,10 +102,20 @@ class Job:
     @property
     def registry(self) -> Registry:
         """The plans, built once a process."""
-        return _registry(self.plans)
+        return self.plans.registry()
+
+    def hold(self, rows: bytes) -> bytes:
+        """Return what packed rows are grouped as: a number that :meth:`step` can look up."""
+        if not self.here:
+            return rows
+        number = str(next(_numbers)).encode()
+        _HELD[self.attempt][number] = rows
+        return number
 
     def step(self, period: int, part: int, blocks: Iterable[bytes]) -> Taken:
         """Take packed rows into the committed state of a part of a period, or into a new one."""
+        if self.here:
+            blocks = [_HELD[self.attempt][number] for number in blocks]
         states = StoredStates(self.files, self.registry, self.manifest.key)
         stored = self.manifest.states.get((period, part))
         return states.step(period, part, stored, blocks, self.generation)
@@ -154,17 +167,18 @@ def _random_name() -> str:
     return os.urandom(8).hex()
 
 
-@lru_cache(maxsize=4)
-def _registry(plans: tuple[bytes, ...]) -> Registry:
-    return Registry([CompiledPlan.from_json(plan) for plan in plans])
-
-
 def run(job: Job, items: Iterable[WorkItem], runner: Runner = EMBEDDED) -> JobOutput:
     """Run the graph over work items; return what it has written, which is not in its place yet."""
     files.make_folder(job.files.attempt(job.attempt))
     pipeline = runner.pipeline(f"sotto-aggregate-{job.generation}")
+    # Options may ask the embedded runner for several processes.
+    job = replace(job, here=not runner.options)
     build(pipeline, job, items, spread=not runner.embedded)
-    runner.run(pipeline)
+    _HELD[job.attempt] = {}
+    try:
+        runner.run(pipeline)
+    finally:
+        del _HELD[job.attempt]
     return job.output(0.0 if runner.embedded else PATIENCE)
 
 
@@ -244,7 +258,7 @@ class Read(_Stage):
                 self.job.manifest.tombstones,
             )
             for rows in found.rows:
-                yield _STATE_KEY.pack(rows.period, rows.shard), rows.to_bytes()
+                yield shard_key(rows.period, rows.shard), self.job.hold(rows.to_bytes())
             yield self.done(JobOutput(tally=Tally(reports=found.reports)))
             yield from self.rejected(found.rejects)
 
@@ -253,9 +267,9 @@ class Read(_Stage):
 class Step(_Stage):
     """All blocks of a part of a period to the changes of its windows; writes the new state."""
 
-    def work(self, element: tuple[bytes, Iterable[bytes]]) -> Iterator[Any]:
+    def work(self, element: Grouped) -> Iterator[Any]:
         key, blocks = element
-        period, part = _STATE_KEY.unpack(key)
+        period, part = period_and_shard(key)
         stepped, stored, target, content = self.job.step(period, part, blocks)
         output = self.job.write(target, content)
         for window, changes in stepped.changes.items():
@@ -302,7 +316,7 @@ class ToPages(beam.DoFn):
 class WriteFiles(_Stage):
     """All parts of quarantine, or of a page of counts, to a file; reports what it has written."""
 
-    def work(self, element: tuple[bytes, Iterable[bytes]]) -> Iterator[Keyed]:
+    def work(self, element: Grouped) -> Iterator[Keyed]:
         key, parts = element
         if key == _QUARANTINE:
             target = f"quarantine/{self.job.generation}"
@@ -335,7 +349,7 @@ class WriteSummary(beam.DoFn):
     def __init__(self, job: Job) -> None:
         self.job = job
 
-    def process(self, element: tuple[bytes, Iterable[bytes]]) -> None:
+    def process(self, element: Grouped) -> None:
         _, parts = element
         whole = JobOutput.sum(JobOutput.from_json(part) for part in parts)
         # Where the attempt's folder is gone, so is the driver: nobody needs the job any more. As

@@ -57,6 +57,34 @@ sotto_document_age_seconds
     How long ago the newest document of the topic of estimates was published.
 sotto_sink_lag_records
     Records of the topic of estimates that the sink has not written.
+sotto_engine_running
+    1 while Flink runs every task of a streaming job, else 0.
+sotto_engine_restarts_total
+    How often Flink has restarted the job since it was submitted.
+sotto_engine_checkpoint_age_seconds
+    How long ago the job's last complete checkpoint began; since the job did, if there is none.
+sotto_engine_checkpoint_interval_seconds
+    How often a checkpoint is to begin.
+sotto_engine_checkpoint_duration_seconds
+    How long the last complete checkpoint took.
+sotto_engine_checkpoint_bytes
+    Size of the last complete checkpoint.
+sotto_engine_checkpoints_total
+    Checkpoints completed since the job was submitted.
+sotto_engine_checkpoints_failed_total
+    Checkpoints that failed or took too long; a few belong to every start.
+sotto_engine_watermark_timestamp_seconds
+    The time up to which the job has read all partitions.
+sotto_engine_watermark_age_seconds
+    How long ago that was.
+sotto_engine_backpressure_ratio
+    Share of the time for which the job's slowest stage held up one before it.
+sotto_engine_busy_ratio
+    Share of the time for which the job's busiest stage worked.
+sotto_engine_heap_ratio
+    Used share of the heap of the fullest task manager.
+sotto_engine_worker_bytes
+    Memory of the Python processes that read reports.
 sotto_state_bytes{part}
     Size of the committed files, or of a streaming job's states.
 sotto_state_chains

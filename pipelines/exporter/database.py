@@ -75,6 +75,7 @@ class Projected:
     """A reading of a collector's results."""
 
     source: str | None  #: the topic from which a sink takes them; None of aggregation runs
+    job: str  #: name of the state directory, or the one that a streaming job's documents carry
     generation: int
     lineage: str | None
     clock: int | None  #: milliseconds
@@ -112,8 +113,8 @@ class Database:
         found = {}
         for row in connection.execute(sql.select(META).order_by(META.c.collector)):
             last = self._last.get(row.collector)
-            now = (row.source, row.projected_generation, row.lineage)
-            if last is None or (last.source, last.generation, last.lineage) != now:
+            now = (row.source, row.state, row.projected_generation, row.lineage)
+            if last is None or (last.source, last.job, last.generation, last.lineage) != now:
                 last = _projected(connection, row, self._most)
             sink = None if row.source is None else _sink(connection, row.collector)
             found[row.collector] = replace(last, size=self._database.size, sink=sink)
@@ -127,6 +128,7 @@ def _projected(connection: sql.Connection, row: sql.Row[Any], most: int) -> Proj
     estimates, omitted = _estimates(connection, collector, most)
     return Projected(
         source=row.source,
+        job=row.state,
         generation=row.projected_generation,
         lineage=row.lineage,
         clock=row.clock,

@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.committed import Committed, Period
 from pipelines.exporter.database import Projected, SinkState
+from pipelines.exporter.engine import Engine
 from pipelines.exporter.lag import Documents, Lag
 from pipelines.exporter.readings import Reading, Status
 from pipelines.sinks.quarantine import CURABLE
@@ -39,6 +40,7 @@ class Snapshot:
     database: Reading[Projected] | None = None
     log: Reading[Lag] | None = None
     documents: Reading[Documents] | None = None
+    engine: Reading[Engine] | None = None
     registry: Registry | None = None  #: the plans, where no state directory has them
 
     @property
@@ -48,6 +50,7 @@ class Snapshot:
             "database": self.database,
             "log": self.log,
             "documents": self.documents,
+            "engine": self.engine,
         }
         return {name: reading for name, reading in named.items() if reading is not None}
 
@@ -100,6 +103,9 @@ def families(jobs: Sequence[Exposed], now: int) -> Iterator[Metric]:
                 samples.add("sotto_source_status", status == reading.status, name, status)
         _job(samples, snapshot, now)
         _streams(samples, snapshot, now)
+        engine = _value(snapshot.engine)
+        if engine is not None:
+            _engine(samples, engine, now)
     yield from samples.families()
 
 
@@ -155,6 +161,29 @@ def _streams(samples: Samples, snapshot: Snapshot, now: int) -> None:
         age = None if documents.newest is None else _age(documents.newest, now)
         samples.add("sotto_document_age_seconds", age)
         samples.add("sotto_sink_lag_records", documents.behind)
+
+
+def _engine(samples: Samples, engine: Engine, now: int) -> None:
+    add = samples.add
+    add("sotto_engine_running", engine.running)
+    add("sotto_engine_restarts_total", engine.restarts)
+    begun, at = engine.checkpointed, engine.watermark
+    add("sotto_engine_checkpoint_age_seconds", None if begun is None else _age(begun, now))
+    add("sotto_engine_checkpoint_interval_seconds", _seconds(engine.interval))
+    add("sotto_engine_checkpoint_duration_seconds", _seconds(engine.duration))
+    add("sotto_engine_checkpoint_bytes", engine.size)
+    add("sotto_engine_checkpoints_total", engine.completed)
+    add("sotto_engine_checkpoints_failed_total", engine.failed)
+    add("sotto_engine_watermark_timestamp_seconds", _seconds(at))
+    add("sotto_engine_watermark_age_seconds", None if at is None else _age(at, now))
+    add("sotto_engine_backpressure_ratio", engine.backpressure)
+    add("sotto_engine_busy_ratio", engine.busy)
+    add("sotto_engine_heap_ratio", engine.heap)
+    add("sotto_engine_worker_bytes", engine.worker_bytes)
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / _MILLI
 
 
 def _age(then: int, now: int) -> float:

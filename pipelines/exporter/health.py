@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from pipelines.exporter.committed import Committed, committed
 from pipelines.exporter.database import Database, Projected, SinkState
+from pipelines.exporter.engine import WatchedEngine
 from pipelines.exporter.families import Exposed, Snapshot, families
 from pipelines.exporter.lag import Lag, Watched, WatchedDocuments, WatchedStream
 from pipelines.exporter.readings import Reading, Status, read
@@ -74,6 +75,7 @@ class StreamReaders:
     database: Database
     streams: Sequence[Stream] = ()
     registries: Mapping[str, Registry] = field(default_factory=dict)  #: plans by collector
+    engine: WatchedEngine | None = None  #: what runs the jobs
     _topics: dict[str, str] = field(default_factory=dict)  #: collector to topic, as last known
 
     def readings(self, before: Sequence[Snapshot] = ()) -> Iterator[Sequence[Snapshot]]:
@@ -95,9 +97,16 @@ class StreamReaders:
                 database=_of(results, name),
                 log=None if was is None else was.log,
                 documents=None if was is None else was.documents,
+                engine=None if was is None else was.engine,
                 registry=self.registries.get(name),
             )
         yield list(known.values())
+        if self.engine is not None:
+            for name, each in known.items():
+                projected = each.database.value if each.database else None
+                job = projected.job if projected else None
+                known[name] = replace(each, engine=read(partial(self.engine.read, job)))
+            yield list(known.values())
         for name, stream in names.items():
             if stream is not None:
                 database = known[name].database

@@ -3,7 +3,7 @@
 - An aggregation run brings the database of ``--database`` to what it has committed
   (:meth:`pipelines.sinks.sql.Results.project`), and then calls a
   :data:`pipelines.sinks.kafka.Publish`, which the options ``--publish`` choose.
-- A streaming job writes documents and rejects to a :class:`pipelines.beam.graph.Sink`.
+- A streaming job writes documents and rejects to a :class:`pipelines.sinks.base.Sink`.
 - ``sotto sink`` takes the documents of a topic to a database (:mod:`pipelines.sinks.transfer`).
 
 What changed since a generation is :func:`pipelines.sinks.committed.projection` as rows, and

@@ -7,6 +7,7 @@ their place unless that is asked for.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,8 +15,10 @@ import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError
 
 from pipelines.sinks.documents import Document
-from pipelines.sinks.tables import HEALTH, JOBS, META, OFFSETS, REVISIONS, forget
+from pipelines.sinks.tables import HEALTH, JOBS, META, OFFSETS, REVISIONS, WINDOWS, forget
 from sotto.errors import AggregationError
+
+_LOGGER = logging.getLogger(__name__)
 
 #: Stands for a topic where documents come from a pipeline directly; no topic has this name.
 _DIRECT = "a pipeline"
@@ -166,6 +169,9 @@ def _replace_jobs(connection: sql.Connection, topic: str) -> bool:
 
 def _forget(connection: sql.Connection, collector: str, source: str | None = None) -> None:
     """Remove a collector's results, and the offsets of the topic that they are from, if given."""
+    query = sql.select(sql.func.count()).where(WINDOWS.c.collector == collector)
+    if windows := connection.execute(query.where(WINDOWS.c.segment == "")).scalar():
+        _LOGGER.warning("%s: the results of %d windows are replaced", collector, windows)
     forget(connection, collector)
     for table in (REVISIONS, HEALTH):
         connection.execute(sql.delete(table).where(table.c.collector == collector))

@@ -6,6 +6,7 @@ The topic may be out of reach: what is committed stands, and is published once i
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pipelines.aggregation.result_rows import Candidates
 from pipelines.sinks import committed
 from pipelines.sinks.committed import Note
 from pipelines.sinks.quarantine import Headers, Record, key_of, quarantine_record
+from pipelines.sources.base import Outage
 from pipelines.sources.kafka_reader import read_to_end
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Within which a document is acknowledged, in seconds.
 PATIENCE = 15.0
+#: Seconds until what a broker that was away did not take is sent again.
+AWAY_SECONDS = 5.0
 #: Bytes sent and not acknowledged.
 _IN_FLIGHT = 16 << 20
 _BATCH = 256 << 10
@@ -199,23 +203,34 @@ def _file_records(
 
 
 class _TopicSink:
-    """Sends items to a topic; see :class:`pipelines.beam.graph.Sink`."""
+    """Sends items to a topic; see :class:`pipelines.sinks.base.Sink`."""
 
     def __init__(self, broker: Broker, topic: str) -> None:
         self._broker = broker
         self._topic = topic
         self._open = ExitStack()
         self._producer: KafkaProducer | None = None
+        self._outage = Outage()
 
     def write(self, items: Sequence[Any]) -> None:
-        """Send items and wait until the broker has acknowledged all of them."""
+        """Send items and wait until the broker has acknowledged all, however long it is away."""
         records = [record for item in items for record in self._records(item)]
-        if not records:
-            return
+        while records:
+            try:
+                self._send(records)
+            except BrokerError as error:
+                self._outage.begin(f"what goes to {self._topic}", error)
+                time.sleep(AWAY_SECONDS)
+            else:
+                self._outage.end()
+                return
+
+    def _send(self, records: Sequence[Record]) -> None:
         try:
             if self._producer is None:
                 self._producer = self._open.enter_context(producer_for(self._broker))
-            send_all(self._producer, self._topic, records)
+            with _mapped():
+                send_all(self._producer, self._topic, records)
         except BaseException:
             # All of them are sent again, by a new producer.
             self.close()
@@ -268,12 +283,12 @@ def send_all(producer: KafkaProducer, topic: str, records: Iterable[Record]) -> 
     size = 0
     ends: dict[str, int] = {}
     for record in records:
-        key, value, headers, time = record
+        key, value, headers, time, partition = record
         future = producer.send(
-            topic, key=key, value=value, headers=list(headers), timestamp_ms=time
+            topic, value, key, headers=list(headers), partition=partition, timestamp_ms=time
         )
         waiting.append(future)
-        size += len(key) + len(value)
+        size += len(key or b"") + len(value)
         if size > _IN_FLIGHT:
             ends |= _acknowledged(waiting)
             waiting, size = [], 0
@@ -293,15 +308,21 @@ def producer_for(
     broker: Broker, largest: int = MAX_DOCUMENT, advice: str = ""
 ) -> Iterator[KafkaProducer]:
     """Return a producer for the duration of a block."""
-    from kafka.errors import KafkaError, KafkaTimeoutError
-
     producer = make_producer(broker, PATIENCE, compression="zstd", batch=_BATCH, largest=largest)
     try:
-        yield producer
-    except KafkaTimeoutError as error:
-        raise BrokerError(f"the broker did not acknowledge in time{advice}") from error
+        with _mapped(advice):
+            yield producer
+    finally:
+        end_producer(producer)
+
+
+@contextmanager
+def _mapped(advice: str = "") -> Iterator[None]:
+    """Raise errors of kafka-python as :class:`~sotto.errors.BrokerError`."""
+    from kafka.errors import KafkaError
+
+    try:
+        yield
     except KafkaError as error:
         reason = type(error).__name__
         raise BrokerError(f"the broker did not take a record ({reason}){advice}") from error
-    finally:
-        end_producer(producer)

@@ -41,10 +41,11 @@ _FIELDS = ("sotto-quarantine", "reason", "append", "rows", "length", "job")
 class Record(NamedTuple):
     """A record of either topic, as a producer takes it."""
 
-    key: bytes
+    key: bytes | None
     value: bytes
     headers: Headers
     timestamp: int | None = None  #: milliseconds; None for the time of publishing
+    partition: int | None = None  #: None for the one that the key says
 
 
 @dataclass(frozen=True)

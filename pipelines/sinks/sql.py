@@ -280,7 +280,7 @@ class DocumentDatabase(Database):
 
 
 class SqlSink:
-    """Writes a pipeline's documents to a database; see :class:`pipelines.beam.graph.Sink`."""
+    """Writes a pipeline's documents to a database; see :class:`pipelines.sinks.base.Sink`."""
 
     def __init__(self, url: str, job: str) -> None:
         self._url = url

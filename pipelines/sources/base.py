@@ -9,17 +9,23 @@ them inside its job.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from pipelines.storage.intent import Intent, LastRecord
-from sotto.errors import AggregationError
+from sotto.errors import AggregationError, BrokerError
 from sotto.log.reader import LATEST as LATEST
 from sotto.log.reader import Block
 from sotto.plan.registry import Registry
 
 #: How far, in ms, the right clocks of two machines may be apart.
 SKEW = 60_000
+#: Seconds between two warnings of the same.
+WARN_SECONDS = 60.0
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def trusted_until(now: int, registry: Registry) -> int:
@@ -35,8 +41,35 @@ class MissingError(AggregationError):
     """The source does not exist, or not yet."""
 
 
-class GoneError(AggregationError):
+class LostError(AggregationError):
+    """Records that were to be read next do not exist any more: no attempt will find them."""
+
+
+class GoneError(LostError):
     """A partition that has been read does not exist any more."""
+
+
+class Outage:
+    """Warns, now and then, of a broker that cannot be used, and says when it can be again."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self._warned = 0.0
+
+    def begin(self, what: str, error: BrokerError) -> None:
+        """Note a failure: ``what`` waits for the broker."""
+        now = time.monotonic()
+        if self._began is None or now - self._warned > WARN_SECONDS:
+            self._warned = now
+            _LOGGER.warning("%s waits for the broker: %s", what, error)
+        self._began = now if self._began is None else self._began
+
+    def end(self) -> None:
+        """Note a success."""
+        if self._began is not None:
+            seconds = time.monotonic() - self._began
+            _LOGGER.warning("the broker answers again, after %.0f s", seconds)
+        self._began = None
 
 
 class Range(Protocol):

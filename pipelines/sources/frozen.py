@@ -100,6 +100,19 @@ class _Frozen:
         end, none = np.array([self._end]), np.array([-1])
         return self._looked_at(end, none, np.array([self.latest]), rest)
 
+    def begin_at(self, since: int) -> None:
+        """Leave out, unread for ever, what was appended before ``since``, ms."""
+        while not self.done:
+            records = self.look()
+            before = int(np.searchsorted(records["append"], since))
+            if before:
+                self.taken = int(records["end"][before - 1])
+            if before < len(records):
+                break
+        self._looked, self.latest = self.taken, self.floor
+        self._future = set()
+        self._unwritten = self.taken > 0
+
     def _looked_at(
         self,
         ends: NDArray[np.int64],
@@ -142,7 +155,8 @@ class FrozenLog:
     """A source between what is committed and its ends of now.
 
     ``log``: a path is an embedded log's directory. ``manifest``: where its partitions are taken up
-    to. ``as_of``: only records appended up to then, ms, are taken. ``trusted``: records that claim
+    to. ``as_of``: only records appended up to then, ms, are taken. ``since``: of a partition of
+    which nothing is taken, only records appended from then on, ms. ``trusted``: records that claim
     to have been appended later, ms, are from the future: they are taken, and rejected, and give
     their time to no other record. ``now``: the time, ms, up to which the log is known once all is
     taken: when the ends were frozen.
@@ -158,6 +172,7 @@ class FrozenLog:
         as_of: int | None = None,
         trusted: int = LATEST,
         now: int = EARLIEST,
+        since: int | None = None,
     ) -> None:
         clock = EARLIEST if manifest.clock is None else manifest.clock
         if trusted < clock:
@@ -178,6 +193,9 @@ class FrozenLog:
             _Frozen(number, partition, manifest.positions.get(partition.name), clock, trusted)
             for number, partition in enumerate(source.partitions(manifest.positions))
         ]
+        for each in self._partitions:
+            if since is not None and each.name not in manifest.positions:
+                each.begin_at(since)
         self._ahead = np.zeros(0, _RECORD)
         self._now = now
 

@@ -8,15 +8,16 @@ that was deleted and created again is not taken for the one it was.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.sources.base import LATEST, GoneError, MissingError, Partition
+from pipelines.sources.base import LATEST, GoneError, LostError, MissingError, Partition
 from pipelines.sources.kafka_reader import PartitionId, Piece, Reader, reader_of
 from pipelines.storage.intent import Intent, LastRecord
 from sotto.errors import AggregationError, BrokerError, ParameterError
@@ -25,6 +26,9 @@ from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import FoundTopic, ReportTopic, SinkTopic
 from sotto.log.reader import Block, Corrupt
 from sotto.plan.registry import Registry
+
+#: A topic that is being read is asked for its id once in so many seconds.
+CHECKED_SECONDS = 60
 
 _NAME = re.compile(r"(?P<topic>[^/@]+)@(?P<id>[^/@]+)/(?P<number>\d+)")
 #: Decoding reads the first bytes of a message even if it has none.
@@ -80,7 +84,8 @@ class KafkaPartition:
 
     ``accept_loss``: whether to go on where records have been deleted that were never read.
     ``frozen`` ((int, int), optional): its bounds, if it was frozen; then what is read is kept to be
-    read again. ``requeued``: as of :class:`pipelines.sources.base.Source`.
+    read again. ``requeued``: as of :class:`pipelines.sources.base.Source`. ``check``: called before
+    each poll; raises an error if the topic is another one than it was.
     """
 
     def __init__(
@@ -90,8 +95,10 @@ class KafkaPartition:
         accept_loss: bool = False,
         frozen: tuple[int, int] | None = None,
         requeued: bool = False,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = str(name)
+        self._check = check
         self._partition = name.partition
         self._reader = reader
         self._accept_loss = accept_loss
@@ -113,11 +120,12 @@ class KafkaPartition:
                 at, clock = block.end, block.clock
 
     def poll(self, start: int, stop: int, clock: int, trusted: int = LATEST) -> Block | None:
+        self._check()
         piece = self._reader.poll(self._partition, start)
         if piece is None:
             return None
         if piece.start > start:
-            raise AggregationError(_lost(self.name, start, piece.start))
+            raise LostError(_lost(self.name, start, piece.start))
         return self._block(piece.cut(start, stop), clock, trusted)
 
     def header(self, position: int) -> bytes | None:
@@ -349,8 +357,13 @@ class _Streamed:
 
     def partition(self, name: str) -> Partition:
         parsed = PartitionName.parse(name)
-        _check_id(self.broker, parsed.topic, parsed.id)
-        return KafkaPartition(parsed, Reader(self.broker), requeued=self.requeued)
+        check = partial(self._check, parsed)
+        check()
+        return KafkaPartition(parsed, Reader(self.broker), requeued=self.requeued, check=check)
+
+    def _check(self, name: PartitionName) -> None:
+        at = int(time.monotonic() / CHECKED_SECONDS)
+        _check_id(self.broker, name.topic, name.id, at)
 
 
 @dataclass(frozen=True)
@@ -388,8 +401,11 @@ class RequeueTopic(_Streamed):
 
 
 @lru_cache(maxsize=1024)
-def _check_id(broker: Broker, topic: str, id: str) -> None:
-    """Refuse a topic that was deleted and created again: its offsets mean other records."""
+def _check_id(broker: Broker, topic: str, id: str, at: int) -> None:
+    """Refuse a topic that was deleted and created again: its offsets mean other records.
+
+    ``at``: a number that is another one when the broker is to be asked again.
+    """
     with connected(broker) as topics:
         found = topics.id_of(topic)
     if not found:
@@ -398,7 +414,7 @@ def _check_id(broker: Broker, topic: str, id: str) -> None:
             "in it are lost; start the pipeline anew, which counts what exists"
         )
     if found != id:
-        raise AggregationError(
+        raise LostError(
             f"topic {topic} was deleted and created again since the pipeline read it: the pipeline "
             "would go on after records that it has never read; start it anew"
         )

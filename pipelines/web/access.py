@@ -69,7 +69,8 @@ class Access:
 
     ``token``: None where none is asked for. ``public``: whether only what is meant for the public
     is shown. ``hosts``: names under which the page may be asked for; any where it is empty.
-    ``secure``: whether the session's cookie is for TLS alone.
+    ``secure``: whether the session's cookie is for TLS alone, also where no proxy says in
+    ``X-Forwarded-Proto`` that the browser used it.
 
     A session is a random id that is kept in memory: signing out removes it, so that no copy of the
     cookie is admitted any more, and the end of the server ends all sessions.
@@ -102,10 +103,10 @@ class Access:
         """Return whether this is the token, in a time that does not depend on where it differs."""
         return self.token is not None and _equal(given, self.token)
 
-    def sign_in(self) -> str:
+    def sign_in(self, headers: Headers) -> str:
         """Open a session; return the header that gives its cookie to the browser."""
         self._sessions.append(secrets.token_urlsafe(32))
-        return self._cookie(self._sessions[-1])
+        return self._cookie(self._sessions[-1], headers)
 
     def sign_out(self, headers: Headers) -> str:
         """End the session of a request; return the header that removes its cookie."""
@@ -113,10 +114,12 @@ class Access:
         for each in [*self._sessions]:
             if _equal(given, each):
                 self._sessions.remove(each)
-        return self._cookie("", "; Max-Age=0")
+        return self._cookie("", headers, "; Max-Age=0")
 
-    def _cookie(self, value: str, age: str = "") -> str:
-        secure = "; Secure" if self.secure else ""
+    def _cookie(self, value: str, headers: Headers, age: str = "") -> str:
+        # Whoever forges what a proxy says keeps no one's cookie but his own from plain HTTP.
+        tls = self.secure or headers.get("x-forwarded-proto", "").lower() == "https"
+        secure = "; Secure" if tls else ""
         return f"{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{age}"
 
 

@@ -241,7 +241,7 @@ def application(
                 bad="This is not the token. It is in the file that was given with "
                 "--token-file, or was printed when the server started."
             )
-        headers = {"location": "/", "set-cookie": access.sign_in()}
+        headers = {"location": "/", "set-cookie": access.sign_in(request.headers)}
         return Response(status_code=303, headers=headers)
 
     def logout(request: Request) -> Response:

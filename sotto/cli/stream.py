@@ -9,16 +9,19 @@ carry, and its plans, which workers read there. The engine keeps the counts, in 
 from __future__ import annotations
 
 import argparse
+import logging
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sotto.cli import options
+from sotto.cli.exit_status import ExitStatus
 from sotto.cli.plan_folder import PlanFolder
-from sotto.errors import BrokerError, ParameterError
+from sotto.errors import AggregationError, BrokerError, ParameterError
 
 if TYPE_CHECKING:
     from pipelines.beam.submission import JobFolder, Log, Topics
+    from pipelines.flink.watch import SubmittedJob
 
 HELP = "count reports all the time, on Flink or another engine of Beam's"
 
@@ -31,9 +34,10 @@ examples:
       make what the pipeline reads and writes, once
   sotto stream --state job --plan plan.yaml --broker client.json --topic reports-e1-p8 \\
       --runner PortableRunner --job_endpoint localhost:8099 \\
-      --environment_type EXTERNAL --environment_config localhost:50000 --parallelism 2
+      --environment_type EXTERNAL --environment_config localhost:50000 --parallelism 2 \\
+      --flink http://localhost:8081
       check everything, print what is wrong, or submit the pipeline and wait while it runs; an
-      interrupt ends the waiting, not the pipeline
+      interrupt ends the waiting, not the pipeline, and the same command waits for it again
   sotto stream --state job --plans plans --broker client.json --topic reports-e1-p8 \\
       --savepoint_path file:///savepoints/savepoint-1a2b3c --parallelism 4 --runner ...
       go on from a savepoint or a checkpoint of Flink's, with more slots; as long as this waits,
@@ -63,31 +67,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--idle DURATION", "a partition without a record for so long holds no window open", "1m")
     add("--from-scratch", "count everything again, under a new name")
     add("--until-end", "end once everything there is now is read")
+    add("--flink URL", "Flink's job manager: wait for what it says of the job, not the job server")
     add("--detach", "do not wait while the pipeline runs")
 
 
 def run(args: argparse.Namespace) -> int:
+    options.quiet_libraries()
     from pipelines.beam.submission import JobFolder, submit
+    from pipelines.flink.watch import FlinkJob, ServedJob
 
+    # Without an engine the workers' own warnings come here.
+    logging.getLogger("pipelines").setLevel(logging.WARNING)
     folder = JobFolder(args.state)
     io = _io(args, folder)
     watched = PlanFolder(args.plans, folder.plans, io.check, options.warn)
     plans, candidates = watched.added_to(*options.plans_of(args.plan))
     options.warn_unsigned(folder.plans.with_given(plans, {})[0].plans)
-    result = submit(
-        folder,
-        io,
-        plans,
-        candidates,
-        args.beam,
-        anew=args.from_scratch,
-        every=args.publish_every,
-        linger=args.linger,
-        idle=args.idle,
-        bounded=args.until_end,
-    )
-    print(f"submitted: job {folder.job()}", flush=True)
-    return 0 if args.detach else _wait(result, folder, watched)
+    flink = FlinkJob(args.flink) if args.flink else None
+    job: SubmittedJob
+    if flink is not None and flink.find(folder.job()):
+        if args.from_scratch or any(each.startswith("--savepoint_path") for each in args.beam):
+            raise AggregationError(f"stop the job first, with a savepoint: it runs, {flink.page}")
+        job = flink
+        folder.keep(plans, candidates)
+        print(f"runs already: job {folder.job()}, {flink.page}", flush=True)
+    else:
+        result = submit(
+            folder,
+            io,
+            plans,
+            candidates,
+            args.beam,
+            anew=args.from_scratch,
+            publish_every_ms=args.publish_every,
+            linger_ms=args.linger,
+            idle_ms=args.idle,
+            until_end=args.until_end,
+        )
+        where, job = "", ServedJob(result)
+        if flink is not None and flink.wait_until_known(folder.job()):
+            where, job = f", {flink.page}", flink
+        print(f"submitted: job {folder.job()}{where}", flush=True)
+    return ExitStatus.DONE if args.detach else _wait(job, folder, watched)
 
 
 def _io(args: argparse.Namespace, folder: JobFolder) -> Topics | Log:
@@ -105,17 +126,19 @@ def _io(args: argparse.Namespace, folder: JobFolder) -> Topics | Log:
     return Topics(options.broker_of(args), topics)
 
 
-def _wait(result: Any, folder: JobFolder, watched: PlanFolder) -> int:
+def _wait(job: SubmittedJob, folder: JobFolder, watched: PlanFolder) -> int:
     """Wait while the pipeline runs; keep the plans that come meanwhile."""
-    from apache_beam.runners.runner import PipelineState
+    from pipelines.flink.watch import Ending
 
-    state = ""
+    statuses = {Ending.DONE: ExitStatus.DONE, Ending.LOST: ExitStatus.LOST}
+    before = ""
     while True:
-        if result.state != state:
-            state = result.state
-            print(f"pipeline: {state.lower()}", flush=True)
-        if PipelineState.is_terminal(state):
-            return 0 if state == PipelineState.DONE else 1
+        text, ending = job.look()
+        if text != before:
+            print(f"pipeline: {text}", flush=True)
+            before = text
+        if ending is not None:
+            return statuses.get(ending, ExitStatus.FOUND)
         try:
             folder.keep(*watched.added_to([], {}))
         except BrokerError as error:

@@ -152,9 +152,13 @@ def sound_size(segment: int, start: int, size: int) -> int:
     sound = at = max(start, len(HEADER))
     while at < size:
         buffer = read_at(segment, min(BLOCK_BYTES, size - at), at)
-        found = scan(buffer, 0, len(buffer))
-        if found.offsets:
-            sound = at + found.offsets[-1] + record(buffer, found.offsets[-1])[1]
+        found = scan(buffer, 0, len(buffer), verify=False)
+        # Only the last frames may be torn: CRCs are verified from the end to the first right one.
+        for offset in reversed(found.offsets):
+            after = offset + record(buffer, offset)[1]
+            if scan(buffer, offset - FRAME.size, after).offsets:
+                sound = at + after
+                break
         if found.lost or found.end == 0:
             break
         at += found.end

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from mechanisms.frozen import NamedTuple
 from sotto.errors import FormatError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sotto.wire.signatures import Signer
 

@@ -15,11 +15,11 @@ is deterministic, so the same message has the same signature whenever it is sent
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 from mechanisms.digests import sha256
 from sotto.errors import ParameterError, install_hint
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

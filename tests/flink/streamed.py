@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -11,15 +12,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient
 from yesterday import publish
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from deploy.flink.cluster import LocalFlink
-from deploy.flink.rest import ENDED, Job, JobManager
+from deploy.flink.operator import Operator
 from deploy.kafka.broker import LocalBroker
 from mechanisms.frozen import replace
 from pipelines.beam.plans import LOOK_SECONDS
+from pipelines.flink.rest import ENDED, Job
 from pipelines.sinks.sql import Results, of_state
 from pipelines.sinks.tables import ESTIMATES, PERIODS, QUARANTINE, WINDOWS
 from sotto.cli import main
@@ -28,7 +31,6 @@ from sotto.plan.compiled import CompiledPlan
 
 #: How long anything may take on a machine that has much else to do, in seconds.
 PATIENCE = 600
-FIRST, SECOND = ReportTopic("streamed", 1, 4), ReportTopic("streamed", 2, 2)
 
 
 def later_plan() -> CompiledPlan:
@@ -43,20 +45,28 @@ class World:
     def __init__(self, local: LocalBroker, session: LocalFlink, folder: Path) -> None:
         self.local, self.session, self.folder = local, session, folder
         self.broker = Broker.from_file(local.client_file)
-        self.manager = JobManager(session.address)
-        self.topics = [FIRST]
+        self.manager = Operator(session.address)
+        self.first, self.second = ReportTopic(folder.name, 1, 4), ReportTopic(folder.name, 2, 2)
+        self.topics = [self.first]
         self.plans = folder / "plans"
         self.plans.mkdir()
         self.database = f"sqlite:///{folder / 'sunk.db'}"
         self.devices = 0
         self.waiting: list[subprocess.Popen[str]] = []
         self.add_plan(small_plan())
-        self.make_topic(FIRST, "--sinks")
+        self.make_topic(self.first, "--sinks")
 
     def make_topic(self, topic: ReportTopic, *more: str) -> None:
         made = ["--epoch", str(topic.epoch), "--partitions", str(topic.partitions), *more]
         plan = next(self.plans.iterdir())
         self.sotto("topics", "create", topic.name, *made, "--plan", str(plan), *self._broker)
+
+    def remake_topic(self, topic: ReportTopic) -> None:
+        admin = KafkaAdminClient(**self.broker.options(30))
+        admin.delete_topics([str(topic)])
+        until(lambda: str(topic) not in admin.list_topics(), lambda: "the topic stays")
+        admin.close()
+        self.make_topic(topic)
 
     def add_plan(self, plan: CompiledPlan) -> None:
         made = self.folder / "made.json"
@@ -72,21 +82,14 @@ class World:
         options = {"compression_type": "zstd", "max_request_size": 1 << 30}
         producer = KafkaProducer(**self.broker.options(30), **options)
         for value in values:
-            producer.send(str(FIRST), value, partition=1)
+            producer.send(str(self.first), value, partition=1)
         producer.flush(30)
         producer.close()
 
     def submit(self, *options: str) -> str:
         """Start ``sotto stream``; return Flink's id of the job once all of it runs."""
         before = {job.id for job in self.manager.jobs()}
-        command = [sys.executable, "-m", "sotto", "stream", *self._broker]
-        command += ["--state", str(self.folder / "job"), "--topic", str(FIRST)]
-        command += ["--plans", str(self.plans), "--publish-every=1s", "--linger=500ms", "--idle=5s"]
-        command += [*self.session.options, "--checkpointing_interval=1000", *options]
-        log = self.folder / f"stream-{len(self.waiting)}.log"
-        with open(log, "w", encoding="utf-8") as file:
-            process = subprocess.Popen(command, stdout=file, stderr=file, text=True)
-        self.waiting.append(process)
+        process, log = self.wait(*options)
 
         def new() -> list[Job]:
             assert process.poll() is None, log.read_text("utf-8")
@@ -94,6 +97,19 @@ class World:
 
         (job,) = until(new, lambda: log.read_text("utf-8"))
         return job.id
+
+    def wait(self, *options: str) -> tuple[subprocess.Popen[str], Path]:
+        """Start ``sotto stream``; return its process, and the file with what it prints."""
+        command = [sys.executable, "-m", "sotto", "stream", *self._broker]
+        command += ["--state", str(self.folder / "job"), "--topic", str(self.first)]
+        command += ["--plans", str(self.plans), "--publish-every=1s", "--linger=500ms", "--idle=5s"]
+        command += ["--flink", self.session.address]
+        command += [*self.session.options, "--checkpointing_interval=1000", *options]
+        log = self.folder / f"stream-{len(self.waiting)}.log"
+        with open(log, "w", encoding="utf-8") as file:
+            process = subprocess.Popen(command, stdout=file, stderr=file, text=True)
+        self.waiting.append(process)
+        return process, log
 
     def last_checkpoint(self, job: str) -> str:
         """Return the newest whole one of a job that has ended or whose manager was killed."""
@@ -109,6 +125,17 @@ class World:
 
         before = made()
         until(lambda: made() > before + 1, lambda: self.manager.failure(job))
+
+    def outage(self, job: str) -> None:
+        """Stop the broker until readers wait for it, and start it again."""
+        self.local.stop()
+        log = self.session.task_manager.log_file
+        waits = [f"{what} waits for the broker" for what in ("partitions of reports", r"@\S+/\d")]
+        until(
+            lambda: all(re.search(each, log.read_text("utf-8")) for each in waits),
+            lambda: self.manager.failure(job),
+        )
+        self.local.start()
 
     def tables(self, url: str) -> dict[str, object]:
         with Results(url, create=False) as results:
@@ -134,7 +161,8 @@ class World:
 
     def sunk(self) -> dict[str, object]:
         """Return what ``sotto sink`` has brought into a database until now."""
-        self.sotto("sink", "--topic=streamed-estimates", "--database", self.database, *self._broker)
+        where = ["--database", self.database]
+        self.sotto("sink", "--topic", f"{self.first.name}-estimates", *where, *self._broker)
         return self.tables(self.database)
 
     def until_plans_are_known(self, number: int) -> None:
@@ -145,7 +173,7 @@ class World:
 
     def requeue(self) -> None:
         given = [word for path in self.plans.iterdir() for word in ("--plan", str(path))]
-        self.sotto("requeue", "--topic", str(FIRST), *given, *self._broker)
+        self.sotto("requeue", "--topic", str(self.first), *given, *self._broker)
         self.sotto("requeue", "--state", str(self.folder / "state"), *given)
 
     def until_equal(self, job: str) -> dict[str, object]:
@@ -158,7 +186,8 @@ class World:
             why = self.manager.failure(job)
             return f"{unlike}: {self.sunk()['rejected']} for {wanted['rejected']}; {why}"
 
-        until(lambda: self.sunk() == wanted, words)
+        # A look takes as much of the machine as the job does.
+        until(lambda: self.sunk() == wanted, words, pause=1.0)
         return wanted
 
     def sotto(self, *words: str) -> None:
@@ -177,11 +206,11 @@ class World:
                 self.manager.cancel(job.id)
 
 
-def until(look: Callable, words: Callable[[], str]):
+def until(look: Callable, words: Callable[[], str], pause: float = 0.3):
     deadline = time.monotonic() + PATIENCE
     while not (found := look()):
         assert time.monotonic() < deadline, words()
-        time.sleep(0.3)
+        time.sleep(pause)
     return found
 
 

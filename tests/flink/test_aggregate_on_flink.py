@@ -14,8 +14,8 @@ import pytest
 from committed_states import empty_state
 
 from benchmarks.reports import plan, weeks, write
-from deploy.flink.rest import JobManager
 from pipelines.bounded.run import aggregate
+from pipelines.flink.rest import JobManager
 from sotto.plan.durations import parse_time
 
 pytestmark = pytest.mark.slow
@@ -87,12 +87,12 @@ def test_two_workers_make_the_files_that_one_process_makes(local, world):
         assert not said.get("pipeline.jars")
 
 
-def test_another_runs_after_a_process_was_killed(local, world):
+def test_another_runs_after_each_process_was_killed(local, world):
     """The managers are killed in the tests of streaming."""
     for process in (local.pool, local.job_server):
         process.kill()
         local.start()
-        check(world, world.state(process.name), *local.options, "--parallelism=1")
+    check(world, world.state("restarted"), *local.options, "--parallelism=1")
 
 
 def test_a_driver_that_is_killed_while_its_job_runs_changes_nothing(local, world):

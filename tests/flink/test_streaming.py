@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from programs import fetched
-from streamed import SECOND, World, kill, later_plan
+from streamed import PATIENCE, World, kill, later_plan, until
 
 from deploy import jars
 from deploy.kafka.broker import SOURCE, LocalBroker
+from sotto.cli.exit_status import ExitStatus
 
 pytestmark = [
     pytest.mark.slow,
@@ -41,6 +44,13 @@ def test_whatever_befalls_it_it_comes_to_what_a_run_comes_to(world):
     job = world.submit("--parallelism=2")
     world.until_equal(job)
 
+    # The broker is away; no restart is used up, however long that takes.
+    world.publish(3)
+    world.outage(job)
+    world.publish(3)
+    world.until_equal(job)
+    assert world.manager.failures(job) == []
+
     world.wait_for_checkpoint(job)
     world.publish(3)
     world.session.task_manager.kill()
@@ -53,8 +63,8 @@ def test_whatever_befalls_it_it_comes_to_what_a_run_comes_to(world):
     world.until_equal(job)
 
     # A new epoch needs nothing to be told.
-    world.make_topic(SECOND)
-    world.topics.append(SECOND)
+    world.make_topic(world.second)
+    world.topics.append(world.second)
     world.publish(4)
     world.until_equal(job)
 
@@ -80,3 +90,24 @@ def test_whatever_befalls_it_it_comes_to_what_a_run_comes_to(world):
     job = world.submit("--parallelism=2", f"--savepoint_path={world.last_checkpoint(job)}")
     found = world.until_equal(job)
     assert found["rejected"] == {"malformed": 2, "unknown_version": 1, "unknown_plan": 6}
+
+
+def test_waiting_needs_no_job_server_and_ends_a_job_whose_topic_is_made_again(world):
+    """Flink would restart such a job for a quarter of an hour."""
+    job = world.submit("--parallelism=1")
+    world.wait_for_checkpoint(job)
+    (first,) = world.waiting
+    first.kill()
+    world.session.job_server.kill()
+    process, log = world.wait()
+    until(lambda: "pipeline: running" in log.read_text("utf-8"), lambda: log.read_text("utf-8"))
+    world.remake_topic(world.first)
+    assert process.wait(PATIENCE) == ExitStatus.LOST
+    submitted = (world.folder / "stream-0.log").read_text("utf-8").splitlines()
+    place = r"job \w+, http://\S+/#/job/running/\w+/overview"
+    assert re.fullmatch(f"submitted: {place}", submitted[0])
+    assert {line.partition(":")[0] for line in submitted[1:]} == {"pipeline"}
+    watched = log.read_text("utf-8").splitlines()
+    assert re.fullmatch(f"runs already: {place}", watched[0])
+    assert "deleted and created again" in watched[-1]
+    world.manager.wait(job, "CANCELED")

@@ -21,22 +21,28 @@ import pytest
 from apache_beam.transforms.userstate import BagStateSpec
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
 
 from pipelines.aggregation import quarantine
-from pipelines.beam import counting, documents, plans, reading
+from pipelines.beam import counting, decoding, documents, plans, reading
 from pipelines.beam.stream import Stream
 from pipelines.sinks.documents import Document, parse
 from pipelines.sources.base import Source
 from sotto.wire.decode import Reject
 
 STAGES = {
-    "count": counting.Count,
-    "windows": documents.Windows,
-    "periods": documents.Periods,
-    "health": documents.Health,
+    "count": counting.CountByState,
+    "windows": documents.PublishByState,
+    "periods": documents.PublishByState,
+    "health": documents.PublishByState,
+}
+SUBJECTS = {
+    "windows": documents.WindowEstimates,
+    "periods": documents.PeriodAudit,
+    "health": documents.JobHealth,
 }
 #: Where outputs go, by their tag; None is the main one.
-ROUTES = {None: "windows", counting.AUDITS: "periods", reading.NOTES: "health"}
+ROUTES = {None: "windows", counting.AUDITS: "periods", decoding.NOTES: "health"}
 
 Address = tuple[str, object]
 
@@ -54,9 +60,13 @@ class Process:
     def __init__(self, stream: Stream, sources: Sequence[Source]) -> None:
         self.live = counting.LiveStates(stream.cache)
         self.plans: dict[str, Any] = {}
-        self.stages = {name: kind(stream) for name, kind in STAGES.items()}
-        self.discover = [reading.discover_dofn(stream, source) for source in sources]
-        self.read = [reading.read_dofn(stream, source) for source in sources]
+        self.stages: dict[str, Any] = {"count": counting.CountByState(stream)}
+        self.stages |= {
+            name: documents.PublishByState(subject(stream)) for name, subject in SUBJECTS.items()
+        }
+        self.decode = decoding.Decode(stream.plans)
+        self.discover = [reading.DiscoverPartitions(source) for source in sources]
+        self.read = [reading.ReadPartitions(stream, source) for source in sources]
         for reader in self.read:
             reader.setup()
 
@@ -176,7 +186,7 @@ class Engine:
         self._until_crash: int | None = None
 
     def __enter__(self) -> Engine:
-        for module in (counting, documents, reading):
+        for module in (counting, decoding, documents, reading):
             self._patch.setattr(module, "now_ms", lambda: self.now)
         clock = SimpleNamespace(monotonic=lambda: self.now / 1000)
         self._patch.setattr(reading, "time", clock)
@@ -360,7 +370,7 @@ class Engine:
         process = self._enter("read", number, name)
         dofn = process.discover[number] if name is None else process.read[number]
         defaults = inspect.signature(dofn.process).parameters
-        provider = defaults["tracker"].default.restriction_provider
+        provider = defaults["tracker"].default.restriction_provider or dofn
         estimators = defaults["estimator"].default.watermark_estimator_provider
         part = self.parts.get((number, name), Part(None, None))
         restriction = part.restriction
@@ -370,6 +380,8 @@ class Engine:
         estimator = estimators.create_watermark_estimator(clock)
         tracker = _Tracker(provider.create_tracker(restriction), estimator, claims)
         outputs = self._taken(dofn.process(name, tracker=tracker, estimator=estimator))
+        if name is not None:
+            outputs = self._decoded(process.decode, outputs)
         if tracker.left is None and not tracker.deferred:
             tracker.inner.check_done()
             del self.parts[number, name]
@@ -379,6 +391,14 @@ class Engine:
         assert tracker.left is not None
         self.parts[number, name] = tracker.left
         return outputs
+
+    def _decoded(self, decode: decoding.Decode, blocks: Sequence[Any]) -> list[Any]:
+        """Return what a bundle of blocks is decoded to, some of it before the bundle ends."""
+        decode.start_bundle()
+        outputs = [
+            output for each in blocks for output in decode.process(each.value, at=each.timestamp)
+        ]
+        return outputs + self._taken(decode.finish_bundle())
 
     def _call(self, stage: str, key: object, method: str, at: Timestamp, **more: Any) -> None:
         dofn = self._enter(stage, key).stages[stage]
@@ -392,10 +412,10 @@ class Engine:
         if isinstance(value, beam.pvalue.TaggedOutput):
             tag, value = value.tag, value.value
         at = self.watermark
-        if isinstance(value, TimestampedValue):
+        if isinstance(value, TimestampedValue | WindowedValue):
             value, at = value.value, value.timestamp
         of_reader = isinstance(sender, tuple) and isinstance(sender[0], int)
-        if tag == reading.REJECTED:
+        if tag == decoding.REJECTED:
             self.rejects += quarantine.unpack(value)
         elif tag is None and not of_reader and sender[0] != "count":  # type: ignore[index]
             self._publish(*value)

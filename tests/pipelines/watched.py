@@ -20,6 +20,7 @@ from step_plans import plans
 from pipelines.bounded.run import aggregate
 from pipelines.exporter import lag
 from pipelines.exporter.database import Database
+from pipelines.exporter.engine import Engine, WatchedEngine
 from pipelines.exporter.health import Health, Readers, RunReaders, Stream, StreamReaders
 from pipelines.exporter.lag import Documents, WatchedDocuments
 from pipelines.sinks.committed import documents_of, health_of, projection
@@ -83,6 +84,7 @@ def exposition(
     database: str | None = None,
     documents: WatchedDocuments | None = None,
     registry: Registry | None = None,
+    engine: WatchedEngine | None = None,
 ) -> str:
     """Return what the exporter of runs exposes or, without a state directory, of a stream."""
     results = Database(database or of_state(state or Path()), max_series)
@@ -98,7 +100,7 @@ def exposition(
             about = documents or FakeDocuments(0, 0)
             streams = [Stream(str(ESTIMATES_TOPIC), log, about)]
         plans = {} if registry is None else {registry.collector: registry}
-        readers = StreamReaders(results, streams, plans).readings
+        readers = StreamReaders(results, streams, plans, engine).readings
     collectors = CollectorRegistry()
     collectors.register(Health({"job": readers}))
     return generate_latest(collectors).decode()
@@ -131,6 +133,19 @@ class FakeDocuments(WatchedDocuments):
         return Documents(self.newest, self.end - taken.get((str(ESTIMATES_TOPIC), 0), 0))
 
 
+class FakeEngine(WatchedEngine):
+    """An engine that runs every job, and has been asked for some."""
+
+    def __init__(self) -> None:
+        super().__init__("http://fake:8081")
+        self.asked: list[str | None] = []
+
+    def read(self, job: str | None) -> Engine:
+        self.asked.append(job)
+        now = now_ms()
+        return Engine(True, 2, now - 60_000, 10_000, 9_000, 800, 5, 3, now, 0.1, 0.5, 0.3, 1 << 28)
+
+
 class FakeStream(lag.WatchedStream):
     """Topics of which a job has not read some records."""
 
@@ -148,8 +163,10 @@ def streaming(state: Path, folder: Path) -> str:
     """Return what the exporter of a streaming job with the same results exposes."""
     database = f"sqlite:///{folder / 'sunk.db'}"
     documents = FakeDocuments(sunk(state, database) + 3, now_ms())
-    known = Registry(plans())
-    return exposition(None, FakeStream(), database=database, documents=documents, registry=known)
+    known, stream, engine = Registry(plans()), FakeStream(), FakeEngine()
+    return exposition(
+        None, stream, database=database, documents=documents, registry=known, engine=engine
+    )
 
 
 Labels = frozenset[tuple[str, str]]

@@ -16,12 +16,9 @@ from bounded_streams import command, outcome_of
 from every_type import every_plan, fleet, logged
 from streaming_logs import aggregated, outcome_of_run, records, small_plans, write
 
-from pipelines.beam import counting, reading
-from pipelines.beam.graph import Write, build
-from pipelines.beam.plans import PlansFolder
+from pipelines.beam import PlansFolder, decoding
 from pipelines.beam.runners import Runner
-from pipelines.beam.stream import Stream
-from pipelines.beam.submission import JobFolder, Log
+from pipelines.beam.submission import JobFolder, Log, lay_out
 from sotto.cli import main
 from sotto.errors import AggregationError
 
@@ -29,13 +26,9 @@ pytestmark = pytest.mark.slow
 
 
 def test_however_it_is_cut_it_comes_to_what_a_run_comes_to(tmp_path, monkeypatch):
-    """Few rows a step, few bytes a call; logs are folded, and live states let go."""
-    monkeypatch.setattr(counting, "ROWS", 7)
-    monkeypatch.setattr(counting, "SHORT", 300)
-    monkeypatch.setattr(counting.LiveStates, "take", lambda *_: None)
-    monkeypatch.setattr(reading, "READ_BYTES", 2_000)
+    """Few bytes a block, and few decoded together."""
+    monkeypatch.setattr(decoding, "BYTES", 2_000)
     monkeypatch.setattr("sotto.log.reader.BLOCK_BYTES", 1_000)
-    monkeypatch.setattr(reading, "IDLE_SECONDS", 0.01)
     write(tmp_path / "log", records("two", 3))
     assert main(command(tmp_path, small_plans())) == 0
     assert outcome_of(tmp_path)._asdict() == aggregated("two", 3)._asdict()
@@ -109,12 +102,9 @@ def test_of_two_who_submit_at_once_one_does(tmp_path):
 
 def ids(tmp_path, more=lambda pipeline: None):
     log = Log(tmp_path / "log", "sqlite://", tmp_path / "quarantine")
-    pipeline = Runner().pipeline("job")
+    pipeline = Runner().pipeline("job", {"sotto_job": "job"})
     more(pipeline)
-    documents, rejects = build(pipeline, Stream("job", PlansFolder("plans")), log.sources())
-    to_documents, to_rejects = log.sinks("job")
-    documents | "Write documents" >> beam.ParDo(Write(to_documents))
-    rejects | "Write rejects" >> beam.ParDo(Write(to_rejects))
+    lay_out(pipeline, log, "job", PlansFolder("plans"))
     found = pipeline.to_runner_api().components.transforms
     return {name for name, each in found.items() if not each.subtransforms}
 

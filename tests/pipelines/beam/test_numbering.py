@@ -8,6 +8,7 @@ from step_plans import category, plan
 
 from pipelines.aggregation.rows import Rows
 from pipelines.beam import counting
+from pipelines.beam.decoding import PackedRows
 from pipelines.beam.plans import numbering_of
 from sotto.plan.registry import Registry
 
@@ -35,6 +36,8 @@ def test_a_row_is_counted_under_its_own_plan_and_metric(former):
         cell=np.zeros(n, np.uint8),
         payload=np.zeros((n, 1), np.uint8),
     )
-    moved = Rows.from_bytes(counting._renumbered(block.to_bytes(), numbering_of(before), now))
+    moved = Rows.from_bytes(
+        counting._renumbered(PackedRows(numbering_of(before), block.to_bytes()), now)
+    )
     assert [now.metrics[at][1:] for at in moved.metric] == [each[1:] for each in before.metrics]
     assert moved.widths == dict.fromkeys(moved.metric.tolist(), 1)

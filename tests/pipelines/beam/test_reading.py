@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from apache_beam.io.restriction_trackers import OffsetRange
 from fake_kafka import FakeCluster, install
+from kafka.errors import KafkaTimeoutError
 from report_logs import START
 from step_plans import DAY, category, plan
 from stream_engine import Engine
 from streaming_logs import write
 
 from pipelines.beam.plans import PlansFolder
-from pipelines.beam.reading import read_dofn
+from pipelines.beam.reading import ReadPartitions
 from pipelines.beam.stream import Stream
+from pipelines.sinks import kafka as sinks
 from pipelines.sinks.kafka import LARGEST, DocumentsSink
-from pipelines.sources.base import GoneError, Partition
-from pipelines.sources.kafka import RequeueTopic
+from pipelines.sources.base import GoneError, LostError, Partition
+from pipelines.sources.kafka import CHECKED_SECONDS, ReportEpochs, RequeueTopic
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
 from sotto.clocks import now_ms
-from sotto.errors import AggregationError
+from sotto.errors import AggregationError, BrokerError
 from sotto.kafka.brokers import Broker
 from sotto.log.reader import EARLIEST
 from sotto.wire.reasons import Reason
@@ -40,8 +45,8 @@ def test_a_partition_is_cut_after_what_is_read(fraction, tmp_path):
     """Blocks are claimed whole: a cut within one would lose the records before it."""
     (tmp_path / "plans").mkdir()
     source = EmbeddedLog(tmp_path / "log")
-    read = read_dofn(Stream("job", PlansFolder(str(tmp_path / "plans"))), source)
-    tracker = read.process.__defaults__[0].restriction_provider.create_tracker(OffsetRange(0, 999))
+    read = ReadPartitions(Stream("job", PlansFolder(str(tmp_path / "plans"))), source)
+    tracker = read.create_tracker(OffsetRange(0, 999))
     assert tracker.try_claim(99)
     cut = tracker.try_split(fraction)
     if fraction:
@@ -49,6 +54,23 @@ def test_a_partition_is_cut_after_what_is_read(fraction, tmp_path):
         assert tracker.try_claim(299)
     else:
         assert cut == (OffsetRange(0, 100), OffsetRange(100, 999))
+
+
+def test_a_runner_learns_of_the_backlog(tmp_path):
+    """It is counted in positions, and is that of the last time that the source was asked."""
+    write(tmp_path / "log", {"one": [(START, b"first"), (START, b"second")]})
+    source = EmbeddedLog(tmp_path / "log")
+    end = source.partition("one").bounds()[1]
+    read = ReadPartitions(Stream("job", PlansFolder(str(tmp_path / "plans"))), source)
+    whole = read.initial_restriction("one")
+    assert read.restriction_size("one", whole) == end
+    assert read.restriction_size("one", OffsetRange(end - 7, whole.stop)) == 7
+    assert read.restriction_size("one", OffsetRange(end, whole.stop)) == 1
+    read._ends.reading = "one"
+    tracker = read.create_tracker(whole)
+    tracker.try_claim(9)
+    progress = tracker.current_progress()
+    assert (progress.completed_work, progress.remaining_work) == (10, end - 10)
 
 
 class Shrinking(EmbeddedLog):
@@ -152,3 +174,119 @@ def test_a_deleted_partition_ends_if_it_was_read_to_its_end(tmp_path, to_its_end
         else:
             with pytest.raises(GoneError):
                 engine.read_from(part, 3_000)
+
+
+class Broken:
+    """A partition whose broker does not answer some calls."""
+
+    def __init__(self, partition: Partition, source: Away) -> None:
+        self._partition, self._source = partition, source
+
+    def __getattr__(self, name: str) -> object:
+        self._source.fail_if_away(name)
+        return getattr(self._partition, name)
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Away(EmbeddedLog):
+    calls: tuple[str, ...] = ()
+
+    def fail_if_away(self, call: str) -> None:
+        if call in self.calls:
+            raise BrokerError("no broker answers")
+
+    def names(self) -> Sequence[str]:
+        self.fail_if_away("names")
+        return super().names()
+
+    def partition(self, name: str) -> Partition:
+        self.fail_if_away("partition")
+        return Broken(super().partition(name), self)  # type: ignore[return-value]
+
+
+#: More than all restarts that Flink makes of a job.
+ATTEMPTS = 200
+
+
+def test_a_broker_that_is_away_is_not_asked_for_the_backlog_again_and_again(tmp_path):
+    """Each question may wait for as long as a connection takes to fail."""
+    write(tmp_path / "log", {"one": [(START, b"first")]})
+    source = Away(tmp_path / "log", ("partition",))
+    read = ReadPartitions(Stream("job", PlansFolder(str(tmp_path / "plans"))), source)
+    assert read.restriction_size("one", OffsetRange(3, 99)) == 1
+    object.__setattr__(source, "calls", ())
+    assert read.restriction_size("one", OffsetRange(3, 99)) == 1
+
+
+@pytest.mark.parametrize("call", ["partition", "poll", "bounds"])
+def test_a_broker_that_is_away_ends_no_pipeline(tmp_path, call, caplog):
+    """Reading goes on where it was, and the watermark stands for so long."""
+    write(tmp_path / "log", {"one": [(START, b"first")]})
+    source = Away(tmp_path / "log")
+    with engine_of(tmp_path, source) as engine:
+        object.__setattr__(source, "calls", ("names",))
+        engine.discover()
+        assert [part for part in engine.parts if part[1] is not None] == []
+        object.__setattr__(source, "calls", ())
+        engine.discover()
+        (part,) = [part for part in engine.parts if part[1] is not None]
+        assert engine.read_from(part, 3_000)
+        engine.checkpoint()
+        engine.restart(0)
+        before = engine.parts[part]
+        object.__setattr__(source, "calls", (call, "names"))
+        for _ in range(ATTEMPTS):
+            engine.tick(25_000)
+            engine.discover()
+            assert not engine.read_from(part, 3_000)
+            assert engine.parts[part] == before
+        assert "one waits for the broker: no broker answers" in caplog.text
+        write(tmp_path / "log", {"one": [(START + 1, b"second")]})
+        object.__setattr__(source, "calls", ())
+        assert engine.read_from(part, 3_000)
+        assert [each.reason for each in engine.rejects] == [Reason.MALFORMED] * 2
+        assert "the broker answers again" in caplog.text
+
+
+def test_a_topic_that_is_made_again_ends_the_pipeline(monkeypatch):
+    """Its offsets are those of other records: to go on would be to skip them."""
+    name = "reports-e1-p1"
+    cluster = FakeCluster(name)
+    install(monkeypatch, cluster)
+    source = ReportEpochs(Broker("fake:9092"), "reports", 1)
+    now = 0.0
+    monkeypatch.setattr("pipelines.sources.kafka.time", SimpleNamespace(monotonic=lambda: now))
+    partition = source.partition(f"{name}@one/0")
+    cluster.ids[name] = "two"
+    assert partition.poll(0, 9, EARLIEST, now_ms()) is None
+    now += CHECKED_SECONDS
+    with pytest.raises(LostError, match="deleted and created again"):
+        source.partition(f"{name}@one/0")
+    with pytest.raises(LostError, match="deleted and created again"):
+        partition.poll(0, 9, EARLIEST, now_ms())
+
+
+def test_documents_are_sent_until_the_broker_takes_them(monkeypatch, caplog):
+    sent, waited = [], []
+
+    @contextmanager
+    def producer(broker: Broker) -> Iterator[str]:
+        if len(waited) < ATTEMPTS:
+            raise BrokerError("no broker answers")
+        yield "producer"
+
+    def send(producer: str, topic: str, records: Sequence[object]) -> None:
+        if len(waited) < 2 * ATTEMPTS:
+            raise KafkaTimeoutError
+        sent.extend(records)
+
+    monkeypatch.setattr(sinks, "producer_for", producer)
+    monkeypatch.setattr(sinks, "send_all", send)
+    monkeypatch.setattr(sinks, "time", SimpleNamespace(sleep=waited.append))
+    sink = DocumentsSink(Broker("fake:9092"), "reports-estimates")
+    sink.write([(b"key", b"value")])
+    assert [(key, value) for key, value, *_ in sent] == [(b"key", b"value")]
+    assert len(waited) == 2 * ATTEMPTS
+    assert "what goes to reports-estimates waits for the broker" in caplog.text

@@ -80,11 +80,10 @@ def running(
 
 
 def test_a_window_is_published_a_batch_at_a_time(tmp_path):
-    """Also from a checkpoint of release 0.4.0, which kept the window's name alone."""
     known = replace(plan(1, 4, category("colour", 3, 0.5)), minimum_reports=20)
     StoredPlans(tmp_path).keep([known], {})
     subject = WindowEstimates(Stream("job", PlansFolder(str(tmp_path))))
-    key, published, found = WindowKey(known.fingerprint, 0, 0), f"{known.fingerprint_hex}.0", []
+    key, published, found = WindowKey(known.fingerprint, 0, 0), "", []
     panes = ["early"] * 4 + ["on_time"] + ["late"] * 2
     for at, (reports, pane) in enumerate(zip((19, 20, 59, 80, 99, 101, 81), panes, strict=True), 1):
         total = pack_change(key, np.array([[reports, 0, 0, 0, 0]]))

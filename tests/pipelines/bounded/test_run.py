@@ -19,11 +19,11 @@ from step_plans import DAY, HOUR, PERIOD, category, plan, plans, registry
 
 from pipelines.aggregation import decode as parts
 from pipelines.bounded.run import RunResult
-from pipelines.sinks.sql import Results, of_state
+from pipelines.sinks.sql import ProjectionError, Results, of_state
 from pipelines.sinks.tables import WINDOWS
 from pipelines.storage import files
 from pipelines.storage import states as storedstates
-from pipelines.storage.directory import LastRun, StateDirectory
+from pipelines.storage.directory import LastRun, Problem, StateDirectory
 from sotto.cli.aggregate import summary
 from sotto.errors import AggregationError, PlanError
 from sotto.log.reader import LogReader, Record, partitions
@@ -531,20 +531,28 @@ def test_a_machine_whose_clock_is_behind_counts_nothing(small, tmp_path):
     assert aggregate(small, state, plans(), clock=lambda: START + 101 * DAY).runs == 1
 
 
-def test_a_results_database_that_fails_is_brought_up_to_date(small, tmp_path, monkeypatch):
-    from pipelines.bounded import run as module
-
+def test_a_database_that_is_away_stops_no_counting(small, tmp_path, monkeypatch):
+    """It is brought up to date once it is back; at first it has to be there."""
     state = tmp_path / "state"
+
+    def away(*_: object) -> int:
+        raise ProjectionError("the database cannot be used: no answer")
+
     with monkeypatch.context() as patch:
-        failing = AggregationError(
-            "generation 1 is committed, but its results could not be written"
-        )
-        patch.setattr(module.Results, "project", lambda *_: (_ for _ in ()).throw(failing))
-        with pytest.raises(AggregationError, match="is committed"):
+        patch.setattr(Results, "projected", away)
+        with pytest.raises(ProjectionError, match="no answer"):
             aggregate(small, state, plans())
-    assert StateDirectory(state).manifest().generation == 1
-    assert aggregate(small, state, plans()).runs == 0
-    assert projected(state)["meta"][0]["projected_generation"] == 1
+        assert StateDirectory(state).manifest().generation == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Results, "project", away)
+        result = aggregate(small, state, plans(), max_reports=30)
+    last = StateDirectory(state).manifest().generation
+    assert result.runs == last > 1
+    assert result.unpublished == "the database cannot be used: no answer"
+    assert LastRun.of(state).problem == Problem.DATABASE
+    assert aggregate(small, state, plans()).unpublished == ""
+    assert projected(state)["meta"][0]["projected_generation"] == last
+    assert LastRun.of(state).failed is None
 
 
 def test_progress_ends_at_the_whole(small, tmp_path):

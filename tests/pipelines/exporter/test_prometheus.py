@@ -137,6 +137,13 @@ FAULTS = {
         'sotto_partition_offset{partition="reports-e1-p2/1"}': "12+5x200",
         'sotto_partition_lag_records{partition="reports-e1-p2/1"}': "7x200",
     },
+    "SottoEngineNotRunning": {"sotto_engine_running": "1x100 0x100"},
+    "SottoEngineRestarts": {"sotto_engine_restarts_total": "0x170 1 2x29"},
+    "SottoNoCheckpoint": {
+        "sotto_engine_checkpoint_age_seconds": "101x200",
+        "sotto_engine_checkpoint_interval_seconds": "10x200",
+    },
+    "SottoWatermarkStands": {"sotto_engine_watermark_timestamp_seconds": "0+60x100 6000x100"},
     "SottoSinkBehind": {"sotto_sink_lag_records": "3x200"},
     "SottoDatabaseBehind": {"sotto_database_behind_generations": "1x200"},
     "SottoQuarantineRate": {
@@ -186,6 +193,12 @@ WELL = {
     'sotto_partition_lag_records{partition="reports-e1-p4/1"}': "0x200",
     'sotto_partition_offset{partition="reports-e1-p4/2"}': "5x170 6x30",
     'sotto_partition_lag_records{partition="reports-e1-p4/2"}': "0x169 1 0x30",
+    # Restarted once, and soon well again.
+    "sotto_engine_running": "1x170 0 1x29",
+    "sotto_engine_restarts_total": "0x171 1x29",
+    "sotto_engine_checkpoint_age_seconds": "9x170 70 9x29",
+    "sotto_engine_checkpoint_interval_seconds": "10x200",
+    "sotto_engine_watermark_timestamp_seconds": "0+60x200",
     "sotto_sink_lag_records": "0 5 0 9 7 0 3x40 0x150",
     "sotto_database_behind_generations": "0x200",
     'sotto_reports_rejected_total{reason="late"}': "0+4x200",

@@ -102,12 +102,14 @@ def test_documents_of_another_job_are_left_until_told(feed, url):
     assert values(url)[0, "red"] == 2.0
 
 
-def test_a_topic_that_was_made_again_is_refused_until_told(feed, url):
+def test_a_topic_that_was_made_again_is_refused_until_told(feed, url, caplog):
     feed.give(window(7))
     again = Feed(feed.database, id="second")
     with pytest.raises(AggregationError, match="deleted and created again"):
         again.give(window(1))
+    assert caplog.messages == []
     assert again.give(window(1), replace=True) == Applied(written=1)
+    assert caplog.messages == ["tests.example: the results of 1 windows are replaced"]
     assert values(url)[0, "red"] == 1.0
 
 

@@ -252,3 +252,24 @@ def test_damage_before_any_record_has_no_clock(tmp_path):
     write(tmp_path, [[10]])
     (following,) = take_all(tmp_path, 100, after(MANIFEST, intent))
     assert following.clock == 10
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9)).map(sorted), min_size=1, max_size=3),
+    st.integers(0, 11),
+    st.integers(1, 4),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_range_of_time_is_taken_whole_and_what_came_before_it_never(lanes, since, limit):
+    with TemporaryDirectory() as folder:
+        log = Path(folder)
+        write(log, lanes)
+        frozen, manifest, taken = FrozenLog(log, MANIFEST, since=since), MANIFEST, []
+        while (intent := frozen.take(limit)) is not None:
+            taken += read(log, intent)
+            manifest = after(manifest, intent)
+        assert sorted(time for *_, time in taken) == sorted(
+            time for lane in lanes for time in lane if time >= since
+        )
+        # A later run, which names no time, does not go back to what was left out.
+        assert not taken or FrozenLog(log, manifest).take(limit) is None

@@ -135,10 +135,17 @@ def test_without_a_script_windows_can_be_chosen(open_page, address):
     page.get_by_text("9 Jan 2025 to 16 Jan 2025").wait_for()
 
 
-def test_a_page_shows_new_results_without_being_loaded_again(open_page, tmp_path):
-    """What a reader has opened stays open."""
-    write_results(tmp_path)
+def test_a_page_shows_results_as_they_come_without_being_loaded_again(browser, open_page, tmp_path):
+    """The first ones, and new ones: what a reader has opened stays open."""
     with serving(tmp_path) as address:
+        # The console says that a page which waits was answered with status 503.
+        waiting = browser.new_page()
+        waiting.set_default_timeout(PATIENCE)
+        waiting.goto(address)
+        waiting.get_by_role("heading", level=1, name="No results yet").wait_for()
+        write_results(tmp_path)
+        waiting.get_by_role("link", name="theme").wait_for()
+        waiting.close()
         page = open_page(f"{address}{THEME}")
         page.evaluate(NOTES)
         page.locator("summary").first.click()
@@ -147,17 +154,6 @@ def test_a_page_shows_new_results_without_being_loaded_again(open_page, tmp_path
         assert "Updated: new results have been counted." in page.evaluate("window.said")
         assert page.locator("details[open]").count() == 1
         # It would ask a server that is not there any more, and say so.
-        page.close()
-
-
-def test_a_waiting_page_becomes_the_results(browser, tmp_path):
-    with serving(tmp_path) as address:
-        page = browser.new_page()
-        page.set_default_timeout(PATIENCE)
-        page.goto(address)
-        page.get_by_role("heading", level=1, name="No results yet").wait_for()
-        write_results(tmp_path)
-        page.get_by_role("link", name="theme").wait_for()
         page.close()
 
 

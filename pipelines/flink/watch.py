@@ -1,0 +1,129 @@
+"""A submitted job, looked at again and again: at Flink, or at the job server that took it.
+
+Flink knows a job whatever becomes of the job server, and why it fails. It restarts a job after
+every error; what no restart mends (:class:`~pipelines.sources.base.LostError`) ends the job here.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+import grpc
+from apache_beam.runners.runner import PipelineState
+
+from pipelines.flink import JOB_PREFIX
+from pipelines.flink.rest import ENDED, FlinkError, Job, JobManager
+
+#: What a worker raises where the next records do not exist any more, as Flink shows it.
+_LOST = re.compile(
+    r"^pipelines\.sources\.base\.(?:Lost|Gone)Error: (.+?)(?: \[while running|$)", re.M
+)
+
+
+#: How long the job server may take to turn a pipeline into a job, in seconds.
+_KNOWN_SECONDS = 120.0
+_POLL_SECONDS = 0.5
+
+
+class Ending(StrEnum):
+    """How a job ended."""
+
+    DONE = "done"
+    FAILED = "failed"  #: or it was cancelled, or forgotten: it can go on from its last checkpoint
+    LOST = "lost"  #: nothing that it can read next exists
+
+
+class JobState(NamedTuple):
+    """What is known of a job."""
+
+    text: str  #: a word, or a sentence
+    ending: Ending | None = None  #: None while it may go on
+
+
+class SubmittedJob(Protocol):
+    """A job that was submitted."""
+
+    def look(self) -> JobState:
+        """Return the state of now, whether or not somebody answers."""
+
+
+class ServedJob:
+    """A job known to the job server that took it; ``result`` is Beam's."""
+
+    def __init__(self, result: Any) -> None:
+        self._result = result
+
+    def look(self) -> JobState:
+        """Return what the job server says; what it has not said the job may go on without."""
+        try:
+            state = self._result.state
+        except grpc.RpcError:
+            return JobState(
+                "the job server does not answer, which ends no job; with --flink the engine is "
+                "asked itself"
+            )
+        ending = Ending.DONE if state == PipelineState.DONE else Ending.FAILED
+        return JobState(state.lower(), ending if PipelineState.is_terminal(state) else None)
+
+
+class FlinkJob:
+    """A job at Flink, the URL of whose job manager is given."""
+
+    def __init__(self, url: str) -> None:
+        self._manager = JobManager(url)
+        self._id: str | None = None
+
+    @property
+    def page(self) -> str:
+        """Where Flink's web page shows it, once it has been found."""
+        return f"{self._manager.url}/#/job/running/{self._id}/overview"
+
+    def find(self, job: str | None) -> bool:
+        """Look for the newest job of the name that its documents carry; return whether it goes on.
+
+        FlinkError if Flink does not answer.
+        """
+        named = [each for each in self._manager.jobs() if each.name == f"{JOB_PREFIX}{job}"]
+        found = max(named, key=lambda each: each.began, default=None)
+        self._id = None if found is None else found.id
+        return found is not None and found.state not in ENDED
+
+    def wait_until_known(self, job: str | None) -> bool:
+        """Return whether it is found soon after the job server has taken it."""
+        deadline = time.monotonic() + _KNOWN_SECONDS
+        while not self.find(job):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        return True
+
+    def look(self) -> JobState:
+        """Return what Flink says; end a job that can read nothing more."""
+        try:
+            found = [each for each in self._manager.jobs() if each.id == self._id]
+            return self._state(found[0]) if found else _FORGOTTEN
+        except FlinkError as error:
+            return JobState(str(error))
+
+    def _state(self, job: Job) -> JobState:
+        if job.state in ENDED:
+            if job.state == "FINISHED":
+                return JobState("done", Ending.DONE)
+            why = self._manager.failure(job.id) if job.state == "FAILED" else ""
+            return JobState(": ".join(filter(None, (job.state.lower(), why))), Ending.FAILED)
+        lost = [_LOST.search(each) for each in self._manager.failures(job.id)[:2]]
+        # The same after a restart.
+        if len(lost) == 2 and lost[0] and lost[1]:
+            self._manager.cancel(job.id)
+            return JobState(lost[0][1], Ending.LOST)
+        return JobState(job.state.lower())
+
+
+_FORGOTTEN = JobState(
+    "Flink has forgotten the job, as a job manager does that was started again: submit it with "
+    "--savepoint_path and its newest checkpoint",
+    Ending.FAILED,
+)

@@ -1,0 +1,308 @@
+"""The public transforms with sources of others: they come to what a run comes to.
+
+``TestStream`` moves the watermark; it works on ``BundleBasedDirectRunner`` alone. There all stages
+see a watermark at once, so that it stops wherever a timer stands, and just after it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import pytest
+from apache_beam.testing import test_stream
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.typehints.decorators import TypeCheckError
+from apache_beam.utils.timestamp import Timestamp
+from report_logs import Sent
+from step_plans import DAY
+from streaming_logs import (
+    Outcome,
+    honest,
+    outcome_of_run,
+    records,
+    small_plans,
+    streamed,
+    write,
+)
+
+from pipelines.aggregation import quarantine
+from pipelines.beam import (
+    AggregateReports,
+    FixedPlans,
+    SottoOptions,
+    WriteEstimates,
+    WriteRejects,
+)
+from pipelines.beam.stream import closing_time, next_settling
+from pipelines.sinks.documents import parse
+from sotto.clocks import now_ms
+from sotto.errors import ParameterError
+from sotto.plan.registry import Registry
+
+pytestmark = pytest.mark.slow
+
+HOUR = 3_600_000
+FNAPI = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A sink: a file of lines, in hexadecimal."""
+
+    path: Path
+
+    def write(self, items: Sequence[bytes | tuple[bytes, bytes]]) -> None:
+        with open(self.path, "a", encoding="ascii") as file:
+            for item in items:
+                parts = (item,) if isinstance(item, bytes) else item
+                file.write(" ".join(part.hex() for part in parts) + "\n")
+
+    def close(self) -> None: ...
+
+    def lines(self) -> list[list[bytes]]:
+        text = self.path.read_text("ascii") if self.path.exists() else ""
+        return [[bytes.fromhex(word) for word in line.split()] for line in text.splitlines()]
+
+
+class Case(NamedTuple):
+    """Messages with their append times, and what a run makes of them."""
+
+    messages: list[Sent]
+    wanted: Outcome
+
+
+def appended(logs: dict[str, list[Sent]]) -> list[Sent]:
+    """Return the messages of all lanes; append times of a lane only rise."""
+    found = []
+    for lane in logs.values():
+        latest = 0
+        for each in lane:
+            latest = max(latest, each.append)
+            found.append(Sent(latest, each.message))
+    return sorted(found)
+
+
+@lru_cache
+def case(periods: int) -> Case:
+    logs = records("two", 1, periods)
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder, "log"), logs)
+        wanted = outcome_of_run(Path(folder, "log"), Path(folder, "state"), small_plans())
+    return Case(appended(logs), wanted)
+
+
+def at(sent: Sent) -> TimestampedValue:
+    return TimestampedValue(sent.message, Timestamp(micros=sent.append * 1000))
+
+
+def create(messages: Iterable[Sent]) -> beam.PTransform:
+    return beam.Create(list(messages)) | beam.Map(at).with_output_types(bytes)
+
+
+def run(folder: Path, source: beam.PTransform, runner: str = FNAPI) -> Any:
+    """Run a pipeline over a source; return its result."""
+    documents, rejects = Folder(folder / "documents"), Folder(folder / "rejects")
+    options = SottoOptions([], sotto_job="mine", streaming=runner != FNAPI)
+    pipeline = beam.Pipeline(runner, options)
+    aggregated = pipeline | source | AggregateReports(FixedPlans.of(small_plans()))
+    aggregated.documents | WriteEstimates(documents)
+    aggregated.rejected | WriteRejects(rejects)
+    result = pipeline.run()
+    result.wait_until_finish()
+    return result
+
+
+def outcome(folder: Path, source: beam.PTransform, runner: str = FNAPI) -> Outcome:
+    """Return what a pipeline over a source leaves in its sinks."""
+    run(folder, source, runner)
+    documents, rejects = Folder(folder / "documents"), Folder(folder / "rejects")
+    newest = {}
+    for key, content in documents.lines():
+        document = parse(key, content)
+        if key not in newest or newest[key].revision < document.revision:
+            newest[key] = document
+    found = [reject for (line,) in rejects.lines() for reject in quarantine.unpack(line)]
+    return streamed(newest.values(), found)
+
+
+def test_a_bounded_source_of_single_messages_comes_to_what_a_run_comes_to(tmp_path):
+    messages, wanted = case(6)
+    assert outcome(tmp_path, create(messages))._asdict() == wanted._asdict()
+
+
+def test_counters_of_beam_say_what_became_of_reports(tmp_path):
+    messages, wanted = case(1)
+    found: Counter[str] = Counter()
+    for counter in run(tmp_path, create(messages)).metrics().query()["counters"]:
+        if counter.key.metric.namespace == "sotto":
+            found[counter.key.metric.name] += counter.committed
+    # In fates the rejected reports of revoked pseudonyms have the place of these.
+    assert found.pop("revoked_pseudonyms") > 0
+    counted = ("counted", "superseded", "duplicates")
+    names = {"reports": "decoded", **{name: name for name in counted}}
+    assert found == {
+        names.get(fate, f"rejected_{fate}"): number
+        for fate, number in wanted.fates.items()
+        if number
+    }
+
+
+def stops(messages: Sequence[Sent]) -> list[int]:
+    """Return times at which a timer stands, or may, ms, and those just after it."""
+    registry, found = Registry(small_plans()), set[int]()
+    for time, _ in messages:
+        found.add(time)
+        settled = time
+        for _ in range(4):
+            settled = next_settling(settled, registry)
+            found.add(settled)
+        for period in range(time // registry.period - 3, time // registry.period + 2):
+            over = closing_time(period, registry)
+            found |= {over, over + 1, over + 2}
+    return sorted(each for each in found if each >= messages[0].append)
+
+
+def stepwise(messages: Sequence[Sent], behind: int, last: Sent) -> beam.PTransform:
+    """Return messages, each ``behind`` ms after its append time, and ``last`` after all of them."""
+    made, left = test_stream.TestStream(coder=beam.coders.BytesCoder()), list(messages)
+    for stop in [each for each in stops(messages) if each <= messages[-1].append]:
+        made = made.advance_watermark_to(Timestamp(micros=stop * 1000))
+        part = [each for each in left if each.append + behind <= stop]
+        left = left[len(part) :]
+        if part:
+            made = made.add_elements([at(each) for each in part]).advance_processing_time(60)
+    made = made.add_elements([at(each) for each in (*left, last)]).advance_processing_time(60)
+    return made.advance_watermark_to_infinity()
+
+
+def more(found: Outcome, wanted: Outcome) -> dict[str, int]:
+    """Return the reports by what became of them, of those that one has beside the other's."""
+    differences = {
+        fate: found.fates.get(fate, 0) - wanted.fates.get(fate, 0)
+        for fate in found.fates.keys() | wanted.fates.keys()
+    }
+    return {fate: n for fate, n in differences.items() if n}
+
+
+def test_an_unbounded_source_that_lies_about_time_comes_to_what_a_run_comes_to(tmp_path):
+    """Messages come hours behind the watermark, and one again when its period is closed."""
+    messages, wanted = case(1)
+    again = next(each for each in messages if each in honest(4, 1, 1))
+    found = outcome(tmp_path, stepwise(messages, 3 * HOUR, again), "BundleBasedDirectRunner")
+    assert found[:3] == wanted[:3]
+    assert more(found, wanted) == {"reports": 1, "late": 1}
+
+
+def test_a_message_that_comes_again_counts_once(tmp_path):
+    messages, wanted = case(1)
+    found = outcome(tmp_path, create([*messages, *messages]))
+    assert found[:3] == wanted[:3]
+    assert found.fates["counted"] == wanted.fates["counted"]
+
+
+def test_a_message_from_the_future_is_rejected_and_changes_no_other(tmp_path):
+    """Its reports would make a period that never ends."""
+    messages, wanted = case(1)
+    found = outcome(tmp_path, create([*messages, Sent(now_ms() + 2 * DAY, b"a message")]))
+    assert more(found, wanted) == {"future": 1}
+    assert found[:3] == wanted[:3]
+
+
+def test_a_grouping_that_changes_append_times_shows(tmp_path):
+    """The end of its window is their time afterwards, which lies in the future."""
+    messages, _ = case(1)
+    batched = (
+        create(messages) | beam.WithKeys(0) | beam.GroupByKey() | beam.FlatMap(lambda kv: kv[1])
+    )
+    found = outcome(tmp_path, batched.with_output_types(bytes))
+    assert found.estimates == []
+    assert found.fates["future"] == len(messages)
+
+
+def test_a_message_without_a_time_is_an_error(tmp_path):
+    with pytest.raises(Exception, match="a message has no timestamp: expects its append time"):
+        outcome(tmp_path, beam.Create([b"a message"]))
+
+
+def test_messages_with_their_keys_are_refused_when_the_pipeline_is_made(tmp_path):
+    """What ReadFromKafka gives; its values are the messages."""
+    with pytest.raises(TypeCheckError, match="expected Union"):
+        outcome(tmp_path, beam.Create([(b"key", b"a message")]))
+
+
+def test_a_job_has_a_name(tmp_path):
+    with (
+        pytest.raises(ParameterError, match="give --sotto_job"),
+        beam.Pipeline(FNAPI, options=SottoOptions([])) as p,
+    ):
+        p | create([]) | AggregateReports(FixedPlans.of(small_plans()))
+
+
+#: Written from docs/beam.md alone. The source is a table of SQLite.
+OUTSIDE = """
+import sqlite3, sys
+import apache_beam as beam
+from apache_beam.transforms.window import TimestampedValue
+from pipelines.beam import *
+from sotto.plan.compiled import CompiledPlan
+
+def rows(path):
+    for append, message in sqlite3.connect(path).execute("SELECT append_ms, message FROM taken"):
+        yield TimestampedValue(message, append / 1000)
+
+def text(pair):
+    return b" ".join(pair).hex()
+
+plans = FixedPlans.of([CompiledPlan.from_json(open(path, "rb").read()) for path in sys.argv[2:]])
+runner = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+with beam.Pipeline(runner, options=SottoOptions([], sotto_job="outside")) as p:
+    read = (
+        p
+        | beam.Create([sys.argv[1]])
+        | beam.FlatMap(rows).with_output_types(bytes)
+        | DecodeReports(plans)
+    )
+    counted = read.rows | CountReports(plans)
+    documents = (
+        counted.changes | EstimateWindows(plans),
+        counted.audits | AuditPeriods(plans),
+        (read.notes, counted.notes) | "Notes" >> beam.Flatten() | ReportHealth(plans),
+    ) | "Documents" >> beam.Flatten()
+    documents | beam.Map(text) | beam.io.WriteToText("documents", num_shards=1)
+    rejected = (read.rejected, counted.rejected) | "Rejected" >> beam.Flatten()
+    rejected = rejected | "Hex" >> beam.Map(bytes.hex)
+    rejected | "Rejects" >> beam.io.WriteToText("rejects", num_shards=1)
+"""
+
+
+@pytest.mark.real_randomness
+def test_a_pipeline_outside_the_tree_comes_to_what_a_run_comes_to(tmp_path):
+    messages, wanted = case(2)
+    with closing(sqlite3.connect(tmp_path / "taken.db")) as database, database:
+        database.execute("CREATE TABLE taken (append_ms INTEGER, message BLOB)")
+        database.executemany("INSERT INTO taken VALUES (?, ?)", messages)
+    plans = [tmp_path / f"{plan.version}.json" for plan in small_plans()]
+    for path, plan in zip(plans, small_plans(), strict=True):
+        path.write_bytes(plan.to_json())
+    (tmp_path / "outside.py").write_text(OUTSIDE, encoding="utf-8")
+    program = [sys.executable, "outside.py", "taken.db", *map(str, plans)]
+    subprocess.run(program, check=True, cwd=tmp_path, timeout=600)
+    documents = [parse(*line.split(b" ", 1)) for line in lines_of(tmp_path, "documents")]
+    rejects = [one for line in lines_of(tmp_path, "rejects") for one in quarantine.unpack(line)]
+    assert streamed(documents, rejects)._asdict() == wanted._asdict()
+
+
+def lines_of(folder: Path, kind: str) -> list[bytes]:
+    (path,) = folder.glob(f"{kind}-*")
+    return [bytes.fromhex(line) for line in path.read_text("ascii").split()]
