@@ -9,6 +9,8 @@ Where processes share the tests (``--numprocesses 2``), each takes whole files, 
 or a folder makes once is made once; all that needs Kafka, Flink or PostgreSQL is one process's.
 Each has ports of its own for the servers that it starts, which listen only after a while.
 
+Temporary files are in memory if there is room: thousands of durable commits wait for no disk.
+
 No proxy that the environment names comes between tests and what they start on this machine, and
 nothing of it switches telemetry off: tests run in continuous integration too.
 """
@@ -18,6 +20,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import shutil
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -43,6 +46,17 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 _process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 ports._NOT_HANDED_OUT = ports._NOT_HANDED_OUT[_process::_processes]
+
+_MEMORY = Path("/dev/shm")
+#: All tests together write a fifth of it.
+_ROOM = 1 << 30
+if (
+    _MEMORY.is_dir()
+    and shutil.disk_usage(_MEMORY).free > _ROOM
+    # Programs that tests build are run from there.
+    and not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC
+):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 for _name in ("no_proxy", "NO_PROXY"):
     _given = [os.environ[_name]] if os.environ.get(_name) else []

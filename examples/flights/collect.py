@@ -166,12 +166,17 @@ def decode_destinations(
 ) -> Decoding:
     rows = {code: collected.find("dest", start, "string", code) for code in candidates}
     errors = [cast(float, r["standard_error"]) for r in rows.values() if r is not None]
-    kept, everything = collected.kept_in("dest", start), collected.all_in("dest", start)
-    unlisted = {name: share for name, share in kept.shares.items() if name not in rows}
-    # Where the estimate is as likely above as below the first threshold of Holm's method.
-    floor = NormalDist().inv_cdf(1 - 0.05 / len(candidates)) * float(np.median(errors))
     unexplained = collected.find("dest", start, "unexplained")
     assert unexplained is not None
+    kept, everything = collected.kept_in("dest", start), collected.all_in("dest", start)
+    unlisted = {name: share for name, share in kept.shares.items() if name not in rows}
+    # The year of a small fleet is withheld: no share would be found, all is unexplained.
+    floor = 1.0
+    if unexplained["withheld"] is not None:
+        unexplained = {**unexplained, "value": 1.0, "low": 0.0, "high": 1.0}
+    else:
+        # Here the estimate is as likely above as below the first threshold of Holm's method.
+        floor = NormalDist().inv_cdf(1 - 0.05 / len(candidates)) * float(np.median(errors))
     stops = []
     for code, row in rows.items():
         seen = collected.compare("dest", start, "string", code, code)

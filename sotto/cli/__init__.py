@@ -19,6 +19,7 @@ from sotto.version import __version__
 COMMANDS = (
     "plan",
     "replay",
+    "log",
     "aggregate",
     "requeue",
     "retain",

@@ -42,6 +42,9 @@ examples:
       and remove what of the log is counted and 60 days old; without it the log stays
   sotto aggregate ... --as-of 2013-06-01
       only what had arrived by then
+  sotto aggregate ... --state again --since 2013-03-01 --as-of 2013-06-01
+      count a range of time once more, into a database of its own; windows and ledgers lack what
+      came before it
   sotto aggregate --plan v1.json --kafka localhost:9092 --topic reports-e1-p8 --state state --follow
       aggregate a topic; with --broker client.json instead of --kafka, over TLS and with a name
 
@@ -105,8 +108,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kept = "with --follow and --log: remove segments that are counted and this old, once an hour"
     add("--log-retention DURATION", kept)
     add("--as-of TIME", "take only what was appended up to then")
-    most = "reports in one run at most, which bounds memory"
-    add("--max-reports N", most, 1_000_000, type=int)
+    add("--since TIME", "leave out what was appended before: for a state directory made anew")
+    most = "reports in one run at most, which bounds memory (default: one million, or four where "
+    add("--max-reports N", most + "6 GiB of memory are free)", type=int)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -139,6 +143,7 @@ def run(args: argparse.Namespace) -> int:
             found,
             args.database,
             as_of=args.as_of,
+            since=args.since,
             max_reports=args.max_reports,
             progress=progress,
             candidates=strings,

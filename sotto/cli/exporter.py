@@ -4,7 +4,7 @@ The exporter reads what the job has left: the state directory, the database of r
 know how far behind the job is, the log or the topics. It takes no lock, writes nothing and may be
 started, stopped and run twice at any time. Of a streaming job it reads the database that sotto
 sink writes, which has how far the job has read, and asks the broker how much more there is:
---database, --topic and no --state. One
+--database, --topic and no --state; Flink says how its checkpoints are (--flink). One
 exporter serves several jobs, each in its time: every series has the label collector. A source that
 is missing or damaged is a metric (sotto_source_status), never an error. docs/operations.md lists
 all metrics; deploy/prometheus has alerts for them, deploy/grafana a dashboard.
@@ -55,7 +55,7 @@ examples:
   sotto exporter --state build/state --database postgresql+psycopg://localhost/sotto
       where the job has a database of its own
   sotto exporter --database postgresql+psycopg://localhost/sotto --plan plan.yaml \\
-      --kafka localhost:9092 --topic reports-e1-p8
+      --kafka localhost:9092 --topic reports-e1-p8 --flink http://localhost:8081
       of a streaming job, and of the sink that writes its estimates
   sotto exporter --state a/state --log a/log --state b/state --log b/log
       of several collectors
@@ -76,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--topic NAME", "of sotto aggregate" + order, [], action="append")
     plans = "of streaming jobs, for what their plans allow; runs leave theirs in --state"
     add("--plan FILE", plans, [], action="append")
+    add("--flink URL", "of streaming jobs: Flink's job manager, for their checkpoints and restarts")
     add("--alerts FILE", "alerts.json of sotto alerts or sotto serve", [], action="append")
     add("--listen ADDRESS", "where to serve", "127.0.0.1")
     add("--port N", "where to serve; 0 for any free one", PORT, type=options.whole(0, 65535))
@@ -123,6 +124,8 @@ def _of_runs(args: argparse.Namespace) -> dict[str, Readers]:
     from pipelines.exporter.health import RunReaders
     from pipelines.sinks.sql import of_state
 
+    if args.flink:
+        raise ParameterError("--flink is for streaming jobs, which have no --state")
     if args.plan:
         raise ParameterError("--plan is for streaming jobs: runs leave their plans in --state")
     one = Database(args.database, args.max_series) if args.database else None
@@ -170,6 +173,7 @@ def _by_name(args: argparse.Namespace) -> dict[str, list[ReportTopic]]:
 def _of_streams(args: argparse.Namespace) -> Readers:
     """Return what reads the database of sinks, and the topics of their jobs."""
     from pipelines.exporter.database import Database
+    from pipelines.exporter.engine import WatchedEngine
     from pipelines.exporter.health import Stream, StreamReaders
     from pipelines.exporter.lag import WatchedDocuments, WatchedStream
     from sotto.kafka.topics import SinkTopic
@@ -184,11 +188,13 @@ def _of_streams(args: argparse.Namespace) -> Readers:
             estimates = SinkTopic(name, "estimates")
             documents = WatchedDocuments(broker, estimates)
             streams.append(Stream(str(estimates), WatchedStream(broker, topics), documents))
+    engine = WatchedEngine(args.flink) if args.flink else None
     plans: dict[str, list[CompiledPlan]] = {}
     for plan in options.plans_of(args.plan)[0]:
         plans.setdefault(plan.collector, []).append(plan)
     registries = {collector: Registry(each) for collector, each in plans.items()}
-    return StreamReaders(Database(args.database, args.max_series), streams, registries).readings
+    database = Database(args.database, args.max_series)
+    return StreamReaders(database, streams, registries, engine).readings
 
 
 def _serve(address: str, port: int, registry: CollectorRegistry) -> int:

@@ -15,6 +15,7 @@ plans alone: not what was rejected, what pseudonyms have spent, or how the job i
 from __future__ import annotations
 
 import argparse
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -108,6 +109,8 @@ def run(args: argparse.Namespace) -> int:
     reader = reader_of(args)
     watch = None if args.alerts is None else options.alerts_of(args, reader)
     job_watch = _job_watch(args, reader)
+    if args.state is not None and not os.path.isdir(args.state):
+        options.warn(f"{args.state} is no folder yet: pages stay empty until a job makes it")
     site = Site(reader, access, args.state, watch, job_watch)
     app = application(site, [create_router(reader, public=access.public)], options.warn)
 

@@ -312,7 +312,7 @@ def test_all_commands_mean_the_same_topics_database_and_plans() -> None:
     name = SERVICES["postgres"]["environment"]["POSTGRES_DB"]
     assert database == f"postgresql+psycopg://{user}@postgres/{name}"
     plan = made.plan
-    assert plan == parsed("stream").plan == parsed("aggregate").plan
+    assert plan[0].parent == parsed("stream").plans == parsed("aggregate").plans
     assert plan == parsed("exporter").plan == parsed("serve").plan
     for service in ("topics", "stream", "aggregate", "exporter", "serve"):
         (source,) = [s for s, t in mounts(SERVICES[service]) if t == str(plan[0].parent)]
@@ -448,9 +448,10 @@ def test_a_job_finds_job_server_and_workers_where_they_listen() -> None:
         assert parsed(name).command == name
 
 
-def test_a_job_is_submitted_without_waiting_and_workers_find_its_folder() -> None:
+def test_a_job_is_watched_at_flink_and_workers_find_its_folder() -> None:
     given = parsed("stream")
-    assert given.detach
+    assert not given.detach
+    assert given.flink == parsed("exporter").flink == f"http://{node.MANAGER}:{node.REST}"
     shared = [
         {source for source, target in mounts(SERVICES[name]) if given.state.is_relative_to(target)}
         for name in ("stream", "taskmanager")

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +18,7 @@ from deploy import jars
 from deploy.flink import settings
 from deploy.flink.cluster import LocalFlink, Ports
 from deploy.images import job, node
+from pipelines.flink.rest import FlinkError, Job
 
 ADDRESSES = {
     "jobmanager.rpc.address",
@@ -68,20 +73,27 @@ def test_commands_are_those_of_a_session(
     assert set(node.environment()) == names - {"PYTHONPATH"}
 
 
-def manager(states: Sequence[str] = (), free: int = 2) -> Callable[[str], Any]:
+@pytest.mark.real_randomness
+def test_the_stage_that_fetches_archives_has_all_that_this_imports(tmp_path: Path) -> None:
+    dockerfile = jars.ROOT / "deploy" / "images" / "flink.Dockerfile"
+    _, stage, _ = dockerfile.read_text("utf-8").split("\nFROM")
+    for name in re.findall(r"^COPY (\w+) ", stage, re.MULTILINE):
+        (tmp_path / name).symlink_to(jars.ROOT / name)
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import deploy.flink.archives"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
+
+
+def manager(states: Sequence[str] = (), free: int = 2) -> Any:
     """Return a job manager with jobs in some states."""
-    answers = {
-        "/overview": {"slots-available": free},
-        "/jobs/overview": {"jobs": [{"state": state} for state in states]},
-    }
-    return answers.__getitem__
+    jobs = [Job("id", "sotto-a", state, 1, 1, 0) for state in states]
+    return SimpleNamespace(slots=lambda: free, jobs=lambda: jobs)
 
 
-def nobody(path: str) -> Any:
-    raise ConnectionRefusedError(path)
+def nobody() -> int:
+    raise FlinkError("no job manager answers")
 
 
-def looked(shared: Path, ask: Callable[[str], Any]) -> list[list[str]]:
+def looked(shared: Path, manager: Any) -> list[list[str]]:
     """Return the commands that a look comes to."""
     given: list[list[str]] = []
 
@@ -89,16 +101,17 @@ def looked(shared: Path, ask: Callable[[str], Any]) -> list[list[str]]:
         given.append(list(words))
         return 0
 
-    assert job.look(["--topic", "x"], shared, ask, run) == 0
+    assert job.look(["--topic", "x"], shared, manager, run) == 0
     return given
 
 
 def test_a_job_is_submitted_once_and_again_when_flink_has_forgotten_it(tmp_path: Path) -> None:
-    assert looked(tmp_path, nobody) == []
+    assert looked(tmp_path, SimpleNamespace(slots=nobody)) == []
     assert looked(tmp_path, manager(free=0)) == []
     assert looked(tmp_path, manager()) == [["stream", "--topic", "x"]]
     for state in ("RUNNING", "RESTARTING", "CREATED"):
-        assert looked(tmp_path, manager([state])) == []
+        # It is waited for, with whatever slots are left.
+        assert looked(tmp_path, manager([state], free=0)) == [["stream", "--topic", "x"]]
     names = ["checkpoints/a/chk-9", "checkpoints/b/chk-3", "savepoints/savepoint-a-1"]
     for second, name in enumerate(names):
         folder = tmp_path / name

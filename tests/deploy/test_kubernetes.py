@@ -13,6 +13,7 @@ import pytest
 import yaml
 from programs import needed
 
+from deploy.images import node
 from sotto.cli import _parsed
 from sotto.plan.durations import parse_duration
 
@@ -77,7 +78,7 @@ def check(documents: list[dict[str, Any]]) -> None:
             assert mine["capabilities"] == {"drop": ["ALL"]}
             assert container["resources"]["limits"]["memory"]
             assert container["resources"]["requests"]["cpu"]
-            assert container["image"].partition(":")[0] == "sotto"
+            assert container["image"].partition(":")[0] in ("sotto", "sotto-flink")
             check_command(container)
             paths = [each["mountPath"] for each in container["volumeMounts"]]
             assert "/tmp" in paths, "Beam writes there, and nothing else can be written"
@@ -91,14 +92,21 @@ def check(documents: list[dict[str, Any]]) -> None:
 
 def check_command(container: dict[str, Any]) -> None:
     """Check that the command parses, and that probes ask where it listens."""
+    program, *given = container["args"]
+    if program == "deploy.images.node":
+        assert node.parser().parse_args(given).command == container["name"]
+        return
+    if program == "deploy.images.job":
+        check_stream(given)
+        return
     parsed = _parsed(container["args"])
     assert parsed.command == container["args"][0]
     assert not getattr(parsed, "beam", [])
     ports = {each["name"]: each["containerPort"] for each in container.get("ports", [])}
-    if parsed.command == "aggregate":
+    if parsed.command in ("aggregate", "sink"):
         assert parsed.follow
         assert not ports
-        if parsed.log is not None:
+        if getattr(parsed, "log", None) is not None:
             assert parsed.log_retention >= parse_duration("30d")
         return
     assert list(ports.values()) == [parsed.port]
@@ -112,8 +120,18 @@ def check_command(container: dict[str, Any]) -> None:
     if parsed.command in ("exporter", "serve"):
         # They say what is not counted yet, and write nothing.
         assert parsed.log or parsed.topic
-        (state,) = (m for m in container["volumeMounts"] if m["name"] == "state")
-        assert state["readOnly"]
+        states = [m for m in container["volumeMounts"] if m["name"] == "state"]
+        assert len(states) == bool(parsed.state)
+        assert all(state["readOnly"] for state in states)
+
+
+def check_stream(given: list[str]) -> None:
+    parsed = _parsed(["stream", *given])
+    assert parsed.flink == f"http://{node.MANAGER}:{node.REST}"
+    assert parsed.state.is_relative_to(node.SHARED)
+    assert f"--job_endpoint={node.SERVER}:{node.JOB}" in parsed.beam
+    assert f"--environment_config=127.0.0.1:{node.POOL}" in parsed.beam
+    assert not parsed.detach
 
 
 def test_the_base_is_safe_and_its_commands_are_the_program_s() -> None:
@@ -121,7 +139,7 @@ def test_the_base_is_safe_and_its_commands_are_the_program_s() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("overlay", ["base", "small"])
+@pytest.mark.parametrize("overlay", ["base", "small", "stream"])
 def test_an_overlay_is_built_and_is_as_good(overlay: str) -> None:
     documents = built(overlay)
     for document in documents:
@@ -142,7 +160,7 @@ def test_an_overlay_is_built_and_is_as_good(overlay: str) -> None:
         if wanted is not None:
             assert any(wanted.items() <= found.items() for found in labels), each["metadata"]
     small = overlay == "small"
-    assert len(labels) == (1 if small else 2)
+    assert len(labels) == {"small": 1, "base": 2, "stream": 6}[overlay]
     rendered = yaml.safe_dump_all(documents)
     for gone in ("postgres", "--broker", "PGPASSWORD"):
         assert (gone in rendered) != small

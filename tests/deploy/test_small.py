@@ -222,6 +222,7 @@ def caddy(
 @pytest.mark.real_randomness
 @pytest.mark.slow
 def test_a_proxy_hands_on_nothing_that_says_who_sends_and_logs_no_request(tmp_path: Path) -> None:
+    needed("caddy")
     seen: list[dict[str, str]] = []
 
     class Upstream(BaseHTTPRequestHandler):
@@ -235,13 +236,13 @@ def test_a_proxy_hands_on_nothing_that_says_who_sends_and_logs_no_request(tmp_pa
 
     planted = ("Cookie", "User-Agent", "Referer", "X-Forwarded-For", "X-Real-IP", "Forwarded")
     planted += ("Accept-Language", "X-Secret", "Sec-CH-UA", "DNT", "Via", "CF-Connecting-IP")
-    needed = {"Authorization": "Bearer key", "Content-Type": "a/b", "Origin": "https://app.example"}
+    kept = {"Authorization": "Bearer key", "Content-Type": "a/b", "Origin": "https://app.example"}
     server = ThreadingHTTPServer((HOST, 0), Upstream)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     with server, caddy(tmp_path, server.server_port) as (url, context):
         for _ in range(2):
             connection = http.client.HTTPSConnection(url.removeprefix("https://"), context=context)
-            headers = {**dict.fromkeys(planted, "planted"), **needed}
+            headers = {**dict.fromkeys(planted, "planted"), **kept}
             connection.request("POST", "/v1/reports?key=planted", b"body", headers)
             status = connection.getresponse().status
             connection.close()
@@ -250,7 +251,7 @@ def test_a_proxy_hands_on_nothing_that_says_who_sends_and_logs_no_request(tmp_pa
         # The second one finds nobody behind the proxy.
         assert status == 502
     (got,) = seen
-    wanted = {name.lower(): value for name, value in needed.items()}
+    wanted = {name.lower(): value for name, value in kept.items()}
     own = {"host": f"{HOST}:{server.server_port}", "content-length": "4"}
     extra = {"accept-encoding": "gzip"}
     assert got == wanted | own | extra

@@ -24,8 +24,8 @@ from mechanisms.base import NO_ID, Mechanism
 from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.exact import MICRO
 from mechanisms.randomness import Source
+from sotto.cli.replay.device import Device
 from sotto.cli.replay.devices import Clock
-from sotto.cli.replay.simulated_store import Device
 from sotto.plan.checks import MAX_CEILING, MAX_LIMIT, MAX_TIME
 from sotto.plan.compiled import FORMAT, CompiledMetric, CompiledPlan
 from sotto.plan.metric import MISSING_STRING

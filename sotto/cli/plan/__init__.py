@@ -412,10 +412,20 @@ def _least_reports(plan: CompiledPlan) -> list[str]:
         for metric in plan.metrics
         if (most := metric.limit * plan.periods_in(metric)) > 1
     ]
-    line = f"minimum_reports {least:,}: an estimate of fewer reports is withheld."
-    if not few:
-        return [line]
-    return [
-        f"{line} A device can send several",
-        f"in a window, so that as few devices as these can reach it: {', '.join(few)}.",
+    lines = [f"minimum_reports {least:,}: an estimate of fewer reports is withheld."]
+    if few:
+        lines = [
+            f"{lines[0]} A device can send several",
+            f"in a window, so that as few devices as these can reach it: {', '.join(few)}.",
+        ]
+    needed = [
+        f"{metric.name} {least * metric.mechanism.groups:,}"
+        for metric in plan.metrics
+        if metric.mechanism.groups > 1
     ]
+    if needed:
+        lines += [
+            "A level of strings or local hashing counts once each cohort, or line of hashes, has",
+            f"as many, which takes more reports than these: {', '.join(needed)}.",
+        ]
+    return lines

@@ -123,7 +123,8 @@ def test_check_says_what_the_least_number_of_reports_means(capsys, plan_file):
     once = PLAN_YAML.replace("28d", "7d").replace("364d", "7d").replace("every: 2", "once: first")
     plan_file.write_text(once)
     _, out, _ = run(capsys, "plan", "check", plan_file)
-    assert "is withheld.\n\n" in out
+    assert "is withheld.\nA level of strings or local hashing counts once each cohort" in out
+    assert "takes more reports than these: dest 320.\n\n" in out
 
 
 def test_compile_writes_what_devices_read(capsys, plan_file):
